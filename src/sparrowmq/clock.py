@@ -1,0 +1,21 @@
+"""The only place that asks the operating system for the time.
+
+Everything else is handed a `Clock`, so that tests and simulations decide what time it is.
+"""
+
+import time
+from collections.abc import Callable
+from typing import TypeAlias
+
+Clock: TypeAlias = Callable[[], int]
+"""A function without arguments that returns milliseconds."""
+
+
+def system_clock() -> int:
+    """Milliseconds since 1970, as RocketMQ stamps messages; jumps when somebody sets the time."""
+    return time.time_ns() // 1_000_000
+
+
+def monotonic_clock() -> int:
+    """Milliseconds since an arbitrary moment; never goes back, so it measures intervals."""
+    return time.monotonic_ns() // 1_000_000

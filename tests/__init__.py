@@ -1,0 +1,1 @@
+"""Tests, one folder per package of `sparrowmq`; see CONTRIBUTING.md."""
