@@ -1,0 +1,40 @@
+"""Runs a command that takes a while and shows how far it is, in one line that keeps moving."""
+
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+
+LINES_KEPT = 25
+PIP_STARTS = "Collecting "
+
+
+def follow(command: Sequence[str | Path], title: str, total: int = 0) -> tuple[int, str]:
+    """Runs the command; returns its exit code and the end of what it printed.
+
+    On a terminal the line counts pip's packages against total; elsewhere only the title appears.
+    """
+    moving = sys.stdout.isatty()
+    print(f"dev: {title} …", end="" if moving else "\n", flush=True)
+    last: deque[str] = deque(maxlen=LINES_KEPT)
+    done = 0
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            last.append(line)
+            if line.startswith(PIP_STARTS):
+                done += 1
+                _show(moving, f"{title}: {done} of {total}, {line.split()[1]}")
+            elif line.startswith("Installing"):
+                _show(moving, f"{title}: unpacking")
+    if moving:
+        print(f"\r\033[Kdev: {title}", flush=True)
+    return process.returncode, "".join(last)
+
+
+def _show(moving: bool, text: str) -> None:
+    if moving:
+        print(f"\r\033[Kdev: {text}", end="", flush=True)

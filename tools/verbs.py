@@ -1,0 +1,120 @@
+"""The verbs of `./dev`: each sets up what it needs, then becomes or runs the real thing."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tools.environment import ROOT, VENV, SetupFailed, ensure
+
+Verb = Callable[[list[str]], int]
+
+CHECKED = ("dev", "src", "tests", "tools", "bench")
+"""What is type-checked, as far as it exists."""
+WORKERS = "2"
+"""Processes of a test run: the tests are to pass on a small machine, and quickly there."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs the verb that the arguments begin with; returns the exit code."""
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(_usage())
+        return 0
+    name, *rest = arguments
+    if name not in VERBS:
+        print(f"./dev has no verb {name!r}.\n\n{_usage()}", file=sys.stderr)
+        return 2
+    try:
+        return VERBS[name](rest)
+    except SetupFailed as error:
+        print(f"\ndev: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def demo(arguments: list[str]) -> int:
+    """start everything in one process, send, consume with two members, show what happened"""
+    return _module("tools.demo", arguments)
+
+
+def up(arguments: list[str]) -> int:
+    """name server, broker and console on loopback, until Ctrl-C"""
+    ensure("dev")
+    command = VENV / "bin" / "sparrowmq"
+    return os.execv(command, [str(command), "up", *arguments])
+
+
+def test(arguments: list[str]) -> int:
+    """all fast tests, the installed wheel among them; arguments go to pytest"""
+    return _module("pytest", ["-n", WORKERS, *arguments])
+
+
+def check(arguments: list[str]) -> int:
+    """format, lint, types and import direction; with --fix, repair what can be repaired"""
+    if arguments not in ([], ["--fix"]):
+        print(f"./dev check takes only --fix, not {arguments}", file=sys.stderr)
+        return 2
+    scripts = ensure("dev").parent
+    fix = bool(arguments)
+    folders = [name for name in CHECKED if (ROOT / name).exists()]
+    tools: list[list[str]] = [
+        ["ruff", "format", *([] if fix else ["--check"])],
+        ["ruff", "check", *(["--fix"] if fix else [])],
+        ["mypy", "--strict", *folders],
+        ["lint-imports", "--no-logo"],
+    ]
+    failed = [" ".join(tool[:2]) for tool in tools if _tool(scripts, tool) != 0]
+    if failed:
+        print(f"\ncheck failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def interop(arguments: list[str]) -> int:
+    """Apache's Java and Go clients against our servers, and our clients against Apache's"""
+    return _module("tests.interop", arguments)
+
+
+def bench(arguments: list[str]) -> int:
+    """measure, side by side with Apache's broker (--quick: two minutes)"""
+    return _module("bench", arguments)
+
+
+def faults(arguments: list[str]) -> int:
+    """kills, power cuts, damaged files and hostile input, checked for lost messages"""
+    return _module("tests.faults", arguments)
+
+
+VERBS: dict[str, Verb] = {
+    verb.__name__: verb for verb in (demo, up, test, check, interop, bench, faults)
+}
+
+
+def _usage() -> str:
+    lines = [f"  {name:8} {verb.__doc__}" for name, verb in VERBS.items()]
+    return "\n".join(["usage: ./dev VERB [arguments]", "", *lines])
+
+
+def _module(name: str, arguments: list[str]) -> int:
+    """Becomes `python -m name` in the root; its signals and its exit code are the real ones."""
+    if name != "pytest" and not _exists(name):
+        print(f"dev: {name} does not exist yet", file=sys.stderr)
+        return 2
+    python = ensure("dev")
+    os.chdir(ROOT)
+    return os.execv(python, [str(python), "-m", name, *arguments])
+
+
+def _exists(module: str) -> bool:
+    path = ROOT.joinpath(*module.split("."))
+    return path.with_suffix(".py").is_file() or (path / "__main__.py").is_file()
+
+
+def _tool(scripts: Path, command: list[str]) -> int:
+    print(f"── {' '.join(command)}", flush=True)
+    started = time.monotonic()
+    code = subprocess.run([scripts / command[0], *command[1:]], cwd=ROOT, check=False).returncode
+    print(f"── {'ok' if code == 0 else 'failed'}, {time.monotonic() - started:.1f} s\n", flush=True)
+    return code
