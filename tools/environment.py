@@ -64,7 +64,7 @@ def ensure(*locks: str) -> Path:
     """
     steps = [
         Step("python", _interpreter(), _create),
-        *(Step(name, _digest(_lock(name)), partial(_install, name)) for name in locks),
+        *(Step(name, _digest(lock_file(name)), partial(_install, name)) for name in locks),
         Step("project", _digest(ROOT / "pyproject.toml"), _install_project),
     ]
     if _due(steps):
@@ -132,11 +132,10 @@ def _is_usable() -> bool:
 
 
 def _install(lock: str) -> None:
-    path = _lock(lock)
-    packages = path.read_text().count("==")
+    path = lock_file(lock)
     # The lock is complete, so there is nothing to resolve; pip is quicker and stricter that way.
     arguments = ["--require-hashes", "--no-deps", "-r", str(path)]
-    _run([*_installer(), *arguments], f"installing {path.relative_to(ROOT)}", packages)
+    _run([*_installer(), *arguments], f"installing {path.relative_to(ROOT)}", packages_in(path))
 
 
 def _install_project() -> None:
@@ -164,8 +163,14 @@ def _interpreter() -> str:
     return f"{sys.base_prefix} {sys.version}"
 
 
-def _lock(name: str) -> Path:
+def lock_file(name: str) -> Path:
+    """Where the lock of that name is."""
     return ROOT / "locks" / f"{name}.txt"
+
+
+def packages_in(lock: Path) -> int:
+    """How many packages a lock file pins; other lines are indented or comments."""
+    return sum(line[:1].isalnum() for line in lock.read_text().splitlines())
 
 
 def _digest(path: Path) -> str:

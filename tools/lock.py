@@ -11,7 +11,7 @@ import sys
 import venv
 from pathlib import Path
 
-from tools.environment import ROOT
+from tools.environment import ROOT, lock_file, packages_in
 
 OLDEST_PYTHON = "3.11"
 COMMAND = "python3 -m tools.lock"
@@ -35,8 +35,7 @@ def main(arguments: list[str]) -> None:
             cwd=ROOT,
             check=True,
         )
-        packages = (ROOT / "locks" / f"{name}.txt").read_text().count("==")
-        print(f"locks/{name}.txt: {packages} packages")
+        print(f"locks/{name}.txt: {packages_in(lock_file(name))} packages")
 
 
 def _own_uv() -> Path:
