@@ -1,0 +1,37 @@
+"""Errors of the protocol package: the peer, or a file, holds bytes that cannot be.
+
+    ProtocolError
+    ├── FrameError       a frame lies about its length: close the connection
+    ├── HeaderError      a header that is none, or lacks what its type needs
+    └── BodyError        a body, a message or its properties are not what they say they are
+        └── TooLarge     … or grow over one of our limits
+
+A caller of ours who is wrong (an illegal topic name, a separator inside a property) gets an
+ordinary ValueError.
+"""
+
+
+class ProtocolError(Exception):
+    """Bytes from outside are not what the protocol allows."""
+
+
+class FrameError(ProtocolError):
+    """The lengths of a frame cannot be right; nothing after it can be understood."""
+
+
+class HeaderError(ProtocolError):
+    """A frame is whole, but its header cannot be read."""
+
+
+class BodyError(ProtocolError):
+    """A body cannot be read: JSON, a message record, a batch, compressed data, an id."""
+
+
+class TooLarge(BodyError):
+    """Something grows over `limit_bytes`; `size_bytes` is None where its whole size is unknown."""
+
+    def __init__(self, what: str, limit_bytes: int, size_bytes: int | None = None) -> None:
+        size = f"more than {limit_bytes}" if size_bytes is None else str(size_bytes)
+        super().__init__(f"{what} of {size} bytes, at most {limit_bytes} allowed")
+        self.limit_bytes = limit_bytes
+        self.size_bytes = size_bytes

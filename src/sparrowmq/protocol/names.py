@@ -1,0 +1,149 @@
+"""Topic and group names: what is legal, what is reserved, what is derived."""
+
+import re
+
+RETRY_PREFIX = "%RETRY%"
+DLQ_PREFIX = "%DLQ%"
+SYSTEM_PREFIX = "rmq_sys_"
+
+TOPIC_MAX = 127
+RETRY_TOPIC_MAX = 255
+GROUP_MAX = 120
+"""Shorter than a topic, because %RETRY%group and its relatives have to fit."""
+
+AUTO_CREATE_TOPIC = "TBW102"
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+TIMER_TOPIC = "rmq_sys_wheel_timer"
+BENCHMARK_TOPIC = "BenchmarkTest"
+TRANS_HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+TRANS_OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+TRANS_CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
+SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
+OFFSET_MOVED_EVENT = "OFFSET_MOVED_EVENT"
+CHECKPOINT_TOPIC = "CHECKPOINT_TOPIC"
+
+SYSTEM_TOPICS = frozenset(
+    {
+        AUTO_CREATE_TOPIC,
+        SCHEDULE_TOPIC,
+        BENCHMARK_TOPIC,
+        TRANS_HALF_TOPIC,
+        TRANS_OP_HALF_TOPIC,
+        TRANS_CHECK_MAX_TIME_TOPIC,
+        TRACE_TOPIC,
+        SELF_TEST_TOPIC,
+        OFFSET_MOVED_EVENT,
+        CHECKPOINT_TOPIC,
+    }
+)
+"""The broker's own topics, as Apache's TopicValidator lists them; so is all of rmq_sys_*."""
+
+UNSENDABLE_TOPICS = frozenset(
+    {
+        SCHEDULE_TOPIC,
+        TRANS_HALF_TOPIC,
+        TRANS_OP_HALF_TOPIC,
+        TRANS_CHECK_MAX_TIME_TOPIC,
+        SELF_TEST_TOPIC,
+        OFFSET_MOVED_EVENT,
+    }
+)
+"""Topics that only the broker itself writes to."""
+
+SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+SYSTEM_GROUPS = frozenset(
+    {
+        "DEFAULT_CONSUMER",
+        "DEFAULT_PRODUCER",
+        "TOOLS_CONSUMER",
+        "SCHEDULE_CONSUMER",
+        "FILTERSRV_CONSUMER",
+        "__MONITOR_CONSUMER",
+        "SELF_TEST_C_GROUP",
+        "CID_ONS-HTTP-PROXY",
+        "CID_ONSAPI_PERMISSION",
+        "CID_ONSAPI_OWNER",
+        "CID_ONSAPI_PULL",
+    }
+)
+
+_LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+")
+_SHOWN = 160
+"""Longer names are cut in error texts: a hostile name may be a mebibyte."""
+
+
+def topic_fault(topic: str) -> str | None:
+    """Say what is wrong with a topic name, None if nothing is."""
+    derived = topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
+    kind = "retry or dead-letter topic" if derived else "topic"
+    return _fault(kind, topic, RETRY_TOPIC_MAX if derived else TOPIC_MAX)
+
+
+def group_fault(group: str) -> str | None:
+    """Say what is wrong with a group name, None if nothing is."""
+    return _fault("group", group, GROUP_MAX)
+
+
+def send_fault(topic: str) -> str | None:
+    """Say why clients may not send to this topic, None if they may."""
+    if topic in UNSENDABLE_TOPICS:
+        return f"topic {topic} belongs to the broker, clients cannot send to it; choose another"
+    return topic_fault(topic)
+
+
+def check_topic(topic: str) -> str:
+    """The topic itself; raises ValueError that says what is allowed."""
+    return _checked(topic, topic_fault(topic))
+
+
+def check_group(group: str) -> str:
+    """The group itself; raises ValueError that says what is allowed."""
+    return _checked(group, group_fault(group))
+
+
+def is_system_topic(topic: str) -> bool:
+    """Whether the topic belongs to the broker rather than to users."""
+    return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIX)
+
+
+def is_system_group(group: str) -> bool:
+    """Whether the group belongs to RocketMQ's own tools."""
+    return group in SYSTEM_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)
+
+
+def is_retry_topic(topic: str) -> bool:
+    """Whether failed messages of a group come back through this topic."""
+    return topic.startswith(RETRY_PREFIX)
+
+
+def is_dlq_topic(topic: str) -> bool:
+    """Whether this topic holds the dead letters of a group."""
+    return topic.startswith(DLQ_PREFIX)
+
+
+def retry_topic(group: str) -> str:
+    """The topic through which a group gets its failed messages again."""
+    return RETRY_PREFIX + group
+
+
+def dlq_topic(group: str) -> str:
+    """The topic that keeps the messages a group has given up."""
+    return DLQ_PREFIX + group
+
+
+def _fault(kind: str, name: str, max_length: int) -> str | None:
+    if not name or name.isspace():
+        return f"the {kind} name is blank"
+    shown = name if len(name) <= _SHOWN else f"{name[:_SHOWN]}…"
+    if _LEGAL.fullmatch(name) is None:
+        return f"{kind} {shown!r} has characters that are not allowed, only ^[%|a-zA-Z0-9_-]+$ is"
+    if len(name) > max_length:
+        return f"{kind} {shown} has {len(name)} characters, at most {max_length} are allowed"
+    return None
+
+
+def _checked(name: str, fault: str | None) -> str:
+    if fault is not None:
+        raise ValueError(fault)
+    return name

@@ -1,0 +1,64 @@
+"""Routes: which brokers serve a topic, and where they are."""
+
+from msgspec import field
+
+from sparrowmq.protocol.body import Body
+from sparrowmq.protocol.perm import PERM_READ_WRITE
+from sparrowmq.protocol.queue_mapping import TopicQueueMappingInfo
+
+MASTER_ID = 0
+"""The broker id of a master; slaves have 1 and more."""
+
+
+class QueueData(Body, frozen=True, kw_only=True):
+    """A topic's queues on the brokers of one name."""
+
+    broker_name: str
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int = PERM_READ_WRITE
+    topic_sys_flag: int = 0
+
+
+class BrokerData(Body, frozen=True, kw_only=True):
+    """The brokers of one name: a master and its slaves."""
+
+    cluster: str
+    broker_name: str
+    broker_addrs: dict[int, str] = field(default_factory=dict)
+    """Broker id to `host:port`. Written with quoted ids: Apache does so for clients from 4.9.4 on,
+    older Java and the Go client read them as well."""
+    enable_acting_master: bool = False
+    zone_name: str | None = None
+
+    @property
+    def master_addr(self) -> str | None:
+        """Address of the master, None while there is none."""
+        return self.broker_addrs.get(MASTER_ID)
+
+
+class TopicRoute(Body, frozen=True, kw_only=True):
+    """Body of the answer to request 105 (Apache's TopicRouteData)."""
+
+    queue_datas: tuple[QueueData, ...] = ()
+    broker_datas: tuple[BrokerData, ...] = ()
+    order_topic_conf: str | None = None
+    """`broker-a:4;broker-b:4` when the topic has a fixed queue list."""
+    filter_server_table: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    topic_queue_mapping_by_broker: dict[str, TopicQueueMappingInfo] | None = None
+
+
+class ClusterInfo(Body, frozen=True, kw_only=True):
+    """Body of the answer to request 106."""
+
+    broker_addr_table: dict[str, BrokerData] = field(default_factory=dict)
+    """By broker name."""
+    cluster_addr_table: dict[str, frozenset[str]] = field(default_factory=dict)
+    """Cluster name to broker names."""
+
+
+class TopicList(Body, frozen=True, kw_only=True):
+    """A set of topic names."""
+
+    topic_list: frozenset[str] = frozenset()
+    broker_addr: str | None = None
