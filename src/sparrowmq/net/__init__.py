@@ -1,0 +1,1 @@
+"""Connections: frames over asyncio transports, request and answer matching, routes to handlers."""

@@ -1,0 +1,79 @@
+"""Requests of ours that wait for their answers, matched by opaque number."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import TypeVar
+
+from sparrowmq.net.errors import CallTimedOut, NetError
+from sparrowmq.protocol.header import ResponseHeader, decode_ext_fields
+
+R = TypeVar("R", bound=ResponseHeader)
+
+
+class Response:
+    """A peer's answer."""
+
+    __slots__ = ("body", "code", "ext_fields", "remark")
+
+    def __init__(
+        self, code: int, remark: str, ext_fields: Mapping[str, str] | None, body: bytes
+    ) -> None:
+        self.code = code
+        self.remark = remark
+        self.ext_fields = ext_fields
+        self.body = body
+
+    def header(self, kind: type[R]) -> R:
+        """Its typed header. Raises HeaderError."""
+        return decode_ext_fields(self.ext_fields, kind)
+
+
+class Calls:
+    """The calls of one connection. A timer per call; an answer that comes too late is dropped."""
+
+    __slots__ = ("_opaque", "_waiting")
+
+    def __init__(self) -> None:
+        self._opaque = 0
+        self._waiting: dict[int, tuple[asyncio.Future[Response], asyncio.TimerHandle]] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def next_opaque(self) -> int:
+        """A number no waiting call has."""
+        self._opaque = (self._opaque + 1) & 0x7FFFFFFF
+        return self._opaque
+
+    def open(
+        self, loop: asyncio.AbstractEventLoop, peer: str, request: str, timeout_s: float
+    ) -> tuple[int, asyncio.Future[Response]]:
+        """Register a call; give its number and the future of its answer."""
+        opaque = self.next_opaque()
+        future: asyncio.Future[Response] = loop.create_future()
+        timer = loop.call_later(timeout_s, self._expire, opaque, peer, request, timeout_s)
+        self._waiting[opaque] = (future, timer)
+        return opaque, future
+
+    def resolve(self, opaque: int, response: Response) -> None:
+        """Hand an answer to its call."""
+        waiting = self._waiting.pop(opaque, None)
+        if waiting is None:
+            return
+        future, timer = waiting
+        timer.cancel()
+        if not future.done():
+            future.set_result(response)
+
+    def fail_all(self, error: NetError) -> None:
+        """The connection ended: nobody will be answered."""
+        waiting, self._waiting = self._waiting, {}
+        for future, timer in waiting.values():
+            timer.cancel()
+            if not future.done():
+                future.set_exception(error)
+
+    def _expire(self, opaque: int, peer: str, request: str, timeout_s: float) -> None:
+        future, _ = self._waiting.pop(opaque)
+        if not future.done():
+            future.set_exception(CallTimedOut(peer, request, timeout_s))

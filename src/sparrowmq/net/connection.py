@@ -1,0 +1,270 @@
+"""One connection, the same on both sides: serves requests and makes calls.
+
+bytes ─ feed ─ frames ─ request ── handler ── Reply now      ┬ one write per read callback
+                      │                    ├─ Reply later    ┘ (awaitable: a task; None: kept)
+                      └ response ── the call that waits for it
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any
+
+import msgspec
+
+from sparrowmq.net.calls import Calls, Response
+from sparrowmq.net.endpoint import Endpoint
+from sparrowmq.net.errors import ConnectionLost, RequestRefused
+from sparrowmq.net.reply import Reply, Request
+from sparrowmq.protocol.codes import RequestCode, ResponseCode
+from sparrowmq.protocol.errors import ProtocolError
+from sparrowmq.protocol.frame import Frame, FrameDecoder
+from sparrowmq.protocol.header import ONEWAY_FLAG, RESPONSE_FLAG, RequestHeader, decode_plain
+from sparrowmq.protocol.header_encoding import encode_request, encode_response
+
+
+class Connection(asyncio.Protocol):
+    """A peer. Its waiting calls fail and its waiting handlers are cancelled when it ends."""
+
+    def __init__(self, endpoint: Endpoint[Any]) -> None:
+        self.endpoint = endpoint
+        self.peer = ""
+        self.peer_host = ""
+        self.peer_port = 0
+        self.last_read_s = 0.0
+        self.frames_read = 0
+        self.is_open = False
+        limits = endpoint.limits
+        self._decoder = FrameDecoder(limits.max_frame_bytes, limits.max_header_bytes)
+        self._frame_budget = limits.frames_per_callback
+        self._byte_budget = limits.reply_bytes_per_callback
+        self._backlog: list[Frame] = []
+        self._is_writable = True
+        self._calls = Calls()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._transport: asyncio.Transport
+        self._loop: asyncio.AbstractEventLoop
+
+    # ---- asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The transport is ready."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._loop = asyncio.get_running_loop()
+        transport.set_write_buffer_limits(high=self.endpoint.limits.write_buffer_bytes)
+        address = transport.get_extra_info("peername") or ("", 0)
+        self.peer_host, self.peer_port = address[0], address[1]
+        self.peer = f"{self.peer_host}:{self.peer_port}"
+        self.last_read_s = self._loop.time()
+        self.is_open = True
+        self.endpoint.connection_opened(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The transport has ended, whoever closed it."""
+        self.is_open = False
+        self._backlog.clear()
+        for task in tuple(self._tasks):
+            task.cancel()
+        reason = str(exc) if exc is not None else "closed"
+        self._calls.fail_all(ConnectionLost(self.peer, reason))
+        self.endpoint.connection_closed(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Serve every complete frame and answer them with one write."""
+        try:
+            frames = self._decoder.feed(data)
+        except ProtocolError as error:
+            self._drop(error)
+            return
+        self.last_read_s = self._loop.time()
+        self.frames_read += len(frames)
+        if self._backlog:
+            self._backlog.extend(frames)
+        elif frames:
+            self._serve(frames)
+
+    def pause_writing(self) -> None:
+        """The peer does not read its answers: stop reading its requests."""
+        self._is_writable = False
+        self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """The peer caught up."""
+        self._is_writable = True
+        if self.is_open:
+            self._loop.call_soon(self._go_on)
+
+    # ---- serving
+
+    def _serve(self, frames: list[Frame]) -> None:
+        replies: list[bytes] = []
+        reply_bytes = 0
+        for served, (binary, header, body) in enumerate(frames, 1):
+            reply = self._answer(binary, header, body)
+            if reply is not None:
+                replies.append(reply)
+                reply_bytes += len(reply)
+            if served >= self._frame_budget or reply_bytes >= self._byte_budget:
+                self._postpone(frames[served:])
+                break
+        if replies and not self._transport.is_closing():
+            self._transport.write(b"".join(replies) if len(replies) > 1 else replies[0])
+
+    def _postpone(self, frames: list[Frame]) -> None:
+        """Keep what exceeds this turn's budget; other connections go first."""
+        if frames and self.is_open:
+            self._backlog = frames
+            self._transport.pause_reading()
+            self._loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        if not self.is_open or not self._is_writable:
+            return
+        frames, self._backlog = self._backlog, []
+        self._serve(frames)
+        if self._may_read():
+            self._transport.resume_reading()
+
+    def _may_read(self) -> bool:
+        return self.is_open and self._is_writable and not self._backlog
+
+    def _answer(self, binary: bool, header: bytes, body: bytes) -> bytes | None:
+        endpoint = self.endpoint
+        try:
+            envelope = endpoint.decode(True, header) if binary else endpoint.decode_json(header)
+        except (msgspec.MsgspecError, ProtocolError, UnicodeDecodeError, TypeError) as error:
+            return self._answer_odd(binary, header, body, error)
+        flag = envelope.flag
+        if flag & RESPONSE_FLAG:
+            return self._answer_odd(binary, header, body, None)
+        typed = envelope.header
+        request: Request[Any] = Request(
+            typed,
+            body,
+            envelope.opaque,
+            flag,
+            envelope.language,
+            envelope.version,
+            binary,
+            self,
+        )
+        try:
+            handled = endpoint.handlers[type(typed)](endpoint.context, request)
+        except Exception as error:
+            handled = self._reply_to_error(error, request)
+        if handled is None:
+            return None
+        if type(handled) is Reply:
+            return None if flag & ONEWAY_FLAG else encode_reply(request, handled)
+        self._spawn(request, handled)
+        return None
+
+    def _answer_odd(
+        self, binary: bool, header: bytes, body: bytes, error: Exception | None
+    ) -> bytes | None:
+        """A response to a call of ours, an undeclared request code, or a malformed request."""
+        try:
+            plain = decode_plain(binary, header)
+        except ProtocolError as broken:
+            self._drop(broken)
+            return None
+        if plain.is_response:
+            self._calls.resolve(
+                plain.opaque, Response(plain.code, plain.remark or "", plain.ext_fields, body)
+            )
+            return None
+        if plain.flag & ONEWAY_FLAG:
+            self.endpoint.log.warning("%s sent a bad one-way request: %s", self.peer, error)
+            return None
+        code, text = _explain(plain.code, error, self.endpoint)
+        return encode_response(plain.opaque, code=code, remark=text, binary=binary)
+
+    def _reply_to_error(self, error: Exception, request: Request[Any]) -> Reply:
+        """The one place where an exception becomes an answer."""
+        if isinstance(error, RequestRefused):
+            return Reply(code=error.code, remark=error.text)
+        name = type(request.header).__name__
+        self.endpoint.log.error("%s failed for %s", name, self.peer, exc_info=error)
+        text = f"{name} failed inside the server; its log says why"
+        return Reply(code=ResponseCode.SYSTEM_ERROR, remark=text)
+
+    def _spawn(self, request: Request[Any], waiting: Awaitable[Reply]) -> None:
+        task = self.endpoint.spawn(self._finish(request, waiting))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _finish(self, request: Request[Any], waiting: Awaitable[Reply]) -> None:
+        try:
+            reply = await waiting
+        except Exception as error:
+            reply = self._reply_to_error(error, request)
+        self.write_reply(request, reply)
+
+    def write_reply(self, request: Request[Any], reply: Reply) -> None:
+        """Answer a request that was kept; nothing happens when the peer has gone."""
+        if self.is_open and not request.flag & ONEWAY_FLAG:
+            self._transport.write(encode_reply(request, reply))
+
+    def _drop(self, error: Exception) -> None:
+        """Bytes behind a broken frame mean nothing: close this connection, and only this one."""
+        self.endpoint.log.warning("closing %s: %s", self.peer, error)
+        self._backlog.clear()
+        self.close()
+
+    # ---- calling
+
+    def call(
+        self, header: RequestHeader, body: bytes = b"", *, timeout_s: float
+    ) -> asyncio.Future[Response]:
+        """Send a request; the future gives the response.
+
+        It raises ConnectionLost when the connection ends, CallTimedOut when time is up.
+        """
+        if not self.is_open:
+            raise ConnectionLost(self.peer, "closed")
+        opaque, future = self._calls.open(self._loop, self.peer, type(header).__name__, timeout_s)
+        self._transport.write(encode_request(header, opaque, body))
+        return future
+
+    def send_oneway(self, header: RequestHeader, body: bytes = b"") -> None:
+        """Send a request nobody answers. Raises ConnectionLost when there is no connection."""
+        if not self.is_open:
+            raise ConnectionLost(self.peer, "closed")
+        opaque = self._calls.next_opaque()
+        self._transport.write(encode_request(header, opaque, body, oneway=True))
+
+    def close(self) -> None:
+        """End the connection after what is already written."""
+        self.is_open = False
+        self._transport.close()
+
+    def abort(self) -> None:
+        """End the connection now."""
+        self.is_open = False
+        self._transport.abort()
+
+
+def encode_reply(request: Request[Any], reply: Reply) -> bytes:
+    """The frame that answers `request`, in the serialisation it came in."""
+    return encode_response(
+        request.opaque,
+        code=reply.code,
+        header=reply.header,
+        remark=reply.remark,
+        body=reply.body,
+        chunks=reply.chunks,
+        body_bytes=reply.body_bytes,
+        binary=request.binary,
+    )
+
+
+def _explain(code: int, error: Exception | None, endpoint: Endpoint[Any]) -> tuple[int, str]:
+    if any(code == header.CODE for header in endpoint.handlers):
+        name = RequestCode(code).name
+        return ResponseCode.SYSTEM_ERROR, f"request {code} ({name}) is malformed: {error}"
+    known = code in RequestCode.__members__.values()
+    name = f" ({RequestCode(code).name})" if known else ""
+    text = f"request code {code}{name} is not supported here"
+    return ResponseCode.REQUEST_CODE_NOT_SUPPORTED, text

@@ -1,0 +1,82 @@
+"""What all connections of one process share: who answers, who is told, who owns the tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from sparrowmq.net.routes import Routes
+from sparrowmq.protocol.frame import MAX_FRAME_BYTES, MAX_HEADER_BYTES
+from sparrowmq.protocol.header import RequestHeader
+
+if TYPE_CHECKING:
+    from sparrowmq.net.connection import Connection
+
+C = TypeVar("C")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds on what one connection may cost."""
+
+    max_frame_bytes: int = MAX_FRAME_BYTES
+    max_header_bytes: int = MAX_HEADER_BYTES
+    frames_per_callback: int = 64
+    """Frames served before other connections get their turn."""
+    reply_bytes_per_callback: int = 1024 * 1024
+    """Reply bytes written before other connections get their turn."""
+    write_buffer_bytes: int = 4 * 1024 * 1024
+    """A peer that leaves more than this unread is not read from either."""
+    first_frame_s: float = 10.0
+    idle_s: float = 120.0
+    max_connections: int = 10_000
+    max_connections_per_address: int = 500
+    """Loopback addresses are exempt."""
+
+
+class Endpoint(Generic[C]):
+    """One side of many connections: a server, or a client that brokers call back.
+
+    `tasks` owns every handler that waits. It must be running while connections exist.
+    """
+
+    def __init__(
+        self,
+        context: C,
+        routes: Routes[C],
+        tasks: asyncio.TaskGroup,
+        *,
+        limits: Limits | None = None,
+        log: logging.Logger,
+        opened: Callable[[Connection], None] | None = None,
+        closed: Callable[[Connection], None] | None = None,
+    ) -> None:
+        self.context = context
+        self.handlers: dict[type[RequestHeader], Any] = dict(routes.handlers)
+        self.decode: Any = routes.decoder.decode
+        self.decode_json: Any = routes.decoder.decode_json
+        self.limits = limits or Limits()
+        self.log = log
+        self.opened = opened
+        self.closed = closed
+        self.connections: set[Connection] = set()
+        self._tasks = tasks
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start a handler that waits; it ends with the process at the latest."""
+        return self._tasks.create_task(work)
+
+    def connection_opened(self, connection: Connection) -> None:
+        """Called by a connection when its transport is ready."""
+        self.connections.add(connection)
+        if self.opened is not None:
+            self.opened(connection)
+
+    def connection_closed(self, connection: Connection) -> None:
+        """Called by a connection, once, when it has ended."""
+        self.connections.discard(connection)
+        if self.closed is not None:
+            self.closed(connection)

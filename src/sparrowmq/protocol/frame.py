@@ -1,0 +1,106 @@
+"""Frames of the remoting protocol, cut out of a byte stream in whatever pieces it arrives.
+
+4 bytes  length of all that follows
+4 bytes  high byte: 0 JSON header, 1 binary header; low 24 bits: length of the header
+header
+body
+"""
+
+from collections.abc import Sequence
+from struct import Struct
+
+from sparrowmq.protocol.errors import FrameError
+
+MAX_FRAME_BYTES = 16 * 1024 * 1024
+MAX_HEADER_BYTES = 1024 * 1024
+
+Frame = tuple[bool, bytes, bytes]
+"""(header is binary, header, body). A plain tuple: one is made for every request."""
+
+_LENGTHS = Struct(">II")
+_BINARY = 1 << 24
+_HEADER_LENGTH = 0xFFFFFF
+
+
+class FrameDecoder:
+    """Feed it bytes, take whole frames out. Lengths are checked before anything is collected."""
+
+    __slots__ = ("_held", "_held_bytes", "_max_frame_bytes", "_max_header_bytes", "_wanted_bytes")
+
+    def __init__(
+        self,
+        max_frame_bytes: int = MAX_FRAME_BYTES,
+        max_header_bytes: int = MAX_HEADER_BYTES,
+    ) -> None:
+        self._max_frame_bytes = max_frame_bytes
+        self._max_header_bytes = max_header_bytes
+        self._held: list[bytes] = []
+        self._held_bytes = 0
+        self._wanted_bytes = 8
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of a frame that is not whole yet."""
+        return self._held_bytes
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Return the frames that are complete now.
+
+        Raises FrameError when a length lies; the decoder must not be used afterwards.
+        """
+        if self._held:
+            # A large body comes in many pieces: join once, when the frame can be whole.
+            self._held.append(data)
+            self._held_bytes += len(data)
+            if self._held_bytes < self._wanted_bytes:
+                return []
+            data = b"".join(self._held)
+            self._held.clear()
+            self._held_bytes = 0
+        frames: list[Frame] = []
+        at, end = 0, len(data)
+        self._wanted_bytes = 8
+        while end - at >= 8:
+            length, mark = _LENGTHS.unpack_from(data, at)
+            header_end = at + 8 + (mark & _HEADER_LENGTH)
+            frame_end = at + 4 + length
+            if length > self._max_frame_bytes or header_end > frame_end or mark >= _BINARY * 2:
+                raise self._refusal(length, mark)
+            if header_end - at > self._max_header_bytes:
+                raise self._refusal(length, mark)
+            if frame_end > end:
+                self._wanted_bytes = 4 + length
+                break
+            frames.append((mark >= _BINARY, data[at + 8 : header_end], data[header_end:frame_end]))
+            at = frame_end
+        if at < end:
+            self._held.append(data[at:] if at else data)
+            self._held_bytes = end - at
+        return frames
+
+    def _refusal(self, length: int, mark: int) -> FrameError:
+        header_length = mark & _HEADER_LENGTH
+        if length > self._max_frame_bytes:
+            return FrameError(f"frame of {length} bytes, at most {self._max_frame_bytes} allowed")
+        if mark >= _BINARY * 2:
+            return FrameError(f"header serialisation {mark >> 24}, allowed are 0 JSON and 1 binary")
+        if length < 4 or header_length > length - 4:
+            return FrameError(f"header of {header_length} bytes in a frame of {length} bytes")
+        return FrameError(
+            f"header of {header_length} bytes, at most {self._max_header_bytes} allowed"
+        )
+
+
+def encode_frame(header: bytes, body: bytes = b"", *, binary: bool = False) -> bytes:
+    """One frame, ready to be written."""
+    size = len(header)
+    return _LENGTHS.pack(4 + size + len(body), size | _BINARY if binary else size) + header + body
+
+
+def encode_frame_of(
+    header: bytes, chunks: Sequence[bytes | memoryview], body_bytes: int, *, binary: bool = False
+) -> bytes:
+    """One frame whose body is given in pieces: a pull's reply is joined exactly once."""
+    size = len(header)
+    lengths = _LENGTHS.pack(4 + size + body_bytes, size | _BINARY if binary else size)
+    return b"".join((lengths, header, *chunks))

@@ -1,0 +1,130 @@
+"""Typed headers: declared once, decoded straight from the wire, formatted from templates.
+
+A request header's type carries its request code. Servers, clients and documentation use this one
+declaration; wire names (camelCase, or one letter) exist only in the declaration.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Generic, TypeVar
+
+import msgspec
+
+from sparrowmq.protocol.binary_header import decode_binary_header
+from sparrowmq.protocol.codes import RequestCode
+from sparrowmq.protocol.errors import HeaderError
+
+RESPONSE_FLAG = 1
+ONEWAY_FLAG = 2
+
+
+class RequestHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
+    """Base of all request headers; the wire's string values become typed fields."""
+
+    CODE: ClassVar[RequestCode]
+
+
+class ResponseHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
+    """Base of all response headers. A field that is None is not written."""
+
+
+H = TypeVar("H", bound=RequestHeader, covariant=True)
+
+
+class Envelope(Generic[H]):
+    """Shape of what `RequestDecoder.decode` returns; the real types are made per header."""
+
+    header: H
+    opaque: int
+    flag: int
+    language: str
+    version: int
+
+
+class PlainHeader(msgspec.Struct, rename="camel"):
+    """Any frame header, untyped: responses, and requests nobody declared."""
+
+    code: int = 0
+    opaque: int = 0
+    flag: int = 0
+    language: str = "OTHER"
+    version: int = 0
+    remark: str | None = None
+    ext_fields: dict[str, str] | None = None
+
+    @property
+    def is_response(self) -> bool:
+        """Whether this answers a request of ours."""
+        return bool(self.flag & RESPONSE_FLAG)
+
+
+class RequestDecoder:
+    """Decodes the headers of exactly the requests it was told about, in one pass each.
+
+    The request code is the tag of a tagged union, so one call both picks the type and fills it.
+    """
+
+    def __init__(self, headers: Iterable[type[RequestHeader]]) -> None:
+        self._union: Any = _union([_envelope_type(header) for header in headers])
+        self.decode_json: Any = msgspec.json.Decoder(self._union, strict=False).decode
+
+    def decode(self, binary: bool, header: bytes) -> Any:
+        """An Envelope. Raises msgspec.ValidationError for what does not fit the declaration
+        (an undeclared code among it), HeaderError for bytes that are no header at all."""
+        if binary:
+            return msgspec.convert(decode_binary_header(header), self._union, strict=False)
+        return self.decode_json(header)
+
+
+class _NoRequest(msgspec.Struct, tag_field="code", tag=-1):
+    """Stands in where nothing is routed: a client that serves no calls."""
+
+
+def _union(types: list[type]) -> Any:
+    union: Any = _NoRequest
+    for other in types:
+        union = union | other
+    return union
+
+
+def _envelope_type(header: type[RequestHeader]) -> type:
+    has_required = any(field.required for field in msgspec.structs.fields(header))
+    declared: tuple[Any, ...] = ("header", header) if has_required else ("header", header, header())
+    fields = [declared] if has_required else []
+    fields.append(("opaque", int))
+    if not has_required:
+        fields.append(declared)
+    fields += [("flag", int, 0), ("language", str, "OTHER"), ("version", int, 0)]
+    return msgspec.defstruct(
+        f"{header.__name__}Envelope",
+        fields,
+        rename={"header": "extFields"},
+        tag_field="code",
+        tag=int(header.CODE),
+        gc=False,
+    )
+
+
+_plain = msgspec.json.Decoder(PlainHeader, strict=False)
+
+
+def decode_plain(binary: bool, header: bytes) -> PlainHeader:
+    """Decode any header without knowing its type. Raises HeaderError."""
+    try:
+        if binary:
+            return msgspec.convert(decode_binary_header(header), PlainHeader, strict=False)
+        return _plain.decode(header)
+    except msgspec.MsgspecError as error:
+        raise HeaderError(f"header of {len(header)} bytes is not one: {error}") from error
+    except UnicodeDecodeError as error:
+        raise HeaderError(f"header of {len(header)} bytes is not UTF-8: {error}") from error
+
+
+R = TypeVar("R", bound=ResponseHeader)
+
+
+def decode_ext_fields(ext_fields: Mapping[str, str] | None, header: type[R]) -> R:
+    """A typed response header. Raises HeaderError naming the field that is wrong."""
+    try:
+        return msgspec.convert(ext_fields or {}, header, strict=False)
+    except msgspec.ValidationError as error:
+        raise HeaderError(f"response does not fit {header.__name__}: {error}") from error

@@ -1,0 +1,53 @@
+"""Clients announcing themselves, and the calls a broker makes back to them."""
+
+from typing import ClassVar
+
+import msgspec
+
+from sparrowmq.protocol.codes import RequestCode
+from sparrowmq.protocol.header import RequestHeader, ResponseHeader
+
+
+class Heartbeat(RequestHeader, frozen=True, kw_only=True):
+    """The body is HeartbeatData."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.HEART_BEAT
+
+
+class HeartbeatAnswer(ResponseHeader, frozen=True, kw_only=True):
+    """What heartbeat V2 adds: whether the next one may leave out the subscriptions."""
+
+    is_support_heart_beat_v2: bool = True
+    is_sub_change: bool = True
+
+
+class UnregisterClient(RequestHeader, frozen=True, kw_only=True):
+    """A client says goodbye for one of its groups."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.UNREGISTER_CLIENT
+
+    client_id: str = msgspec.field(name="clientID")
+    producer_group: str | None = None
+    consumer_group: str | None = None
+
+
+class GetConsumerList(RequestHeader, frozen=True, kw_only=True):
+    """Client ids of a group's live members; the body of the answer lists them."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.GET_CONSUMER_LIST_BY_GROUP
+
+    consumer_group: str
+
+
+class NotifyConsumerIdsChanged(RequestHeader, frozen=True, kw_only=True):
+    """Broker to member, one-way: somebody joined or left, rebalance now."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
+
+    consumer_group: str
+
+
+class CheckClientConfig(RequestHeader, frozen=True, kw_only=True):
+    """Asks whether a subscription would be accepted; the body is CheckClientRequestBody."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.CHECK_CLIENT_CONFIG

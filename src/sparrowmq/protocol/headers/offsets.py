@@ -1,0 +1,79 @@
+"""Offsets of queues and of consumer groups."""
+
+from typing import ClassVar
+
+from sparrowmq.protocol.codes import RequestCode
+from sparrowmq.protocol.header import RequestHeader, ResponseHeader
+
+
+class QueryConsumerOffset(RequestHeader, frozen=True, kw_only=True):
+    """Where a group stands in a queue."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.QUERY_CONSUMER_OFFSET
+
+    consumer_group: str
+    topic: str
+    queue_id: int
+    set_zero_if_not_found: bool = True
+
+
+class UpdateConsumerOffset(RequestHeader, frozen=True, kw_only=True):
+    """An explicit commit; it may move back."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.UPDATE_CONSUMER_OFFSET
+
+    consumer_group: str
+    topic: str
+    queue_id: int
+    commit_offset: int
+
+
+class GetMaxOffset(RequestHeader, frozen=True, kw_only=True):
+    """The offset the next message of a queue will get."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.GET_MAX_OFFSET
+
+    topic: str
+    queue_id: int
+    committed: bool = True
+
+
+class GetMinOffset(RequestHeader, frozen=True, kw_only=True):
+    """The oldest offset a queue still has."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.GET_MIN_OFFSET
+
+    topic: str
+    queue_id: int
+
+
+class SearchOffset(RequestHeader, frozen=True, kw_only=True):
+    """The offset of the first (LOWER) or last (UPPER) message around a store time."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
+
+    topic: str
+    queue_id: int
+    timestamp: int
+    boundary_type: str = "LOWER"
+
+
+class GetEarliestStoreTime(RequestHeader, frozen=True, kw_only=True):
+    """When the oldest message of a queue was stored."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.GET_EARLIEST_MSG_STORETIME
+
+    topic: str
+    queue_id: int
+
+
+class OffsetFound(ResponseHeader, frozen=True, kw_only=True):
+    """Answer to every question for one offset."""
+
+    offset: int
+
+
+class TimestampFound(ResponseHeader, frozen=True, kw_only=True):
+    """Answer to the question for a store time; -1 when the queue is empty."""
+
+    timestamp: int

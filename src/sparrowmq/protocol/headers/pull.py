@@ -1,0 +1,40 @@
+"""Pulling messages (11), the same for lite pull consumers (361), and the answer."""
+
+from typing import ClassVar
+
+from sparrowmq.protocol.codes import RequestCode
+from sparrowmq.protocol.header import RequestHeader, ResponseHeader
+
+
+class PullMessage(RequestHeader, frozen=True, kw_only=True):
+    """Messages of one queue from an offset on; may wait at the broker when there are none."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.PULL_MESSAGE
+
+    consumer_group: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    max_msg_nums: int
+    sys_flag: int
+    commit_offset: int
+    suspend_timeout_millis: int
+    sub_version: int
+    subscription: str | None = None
+    expression_type: str | None = None
+    max_msg_bytes: int | None = None
+
+
+class LitePullMessage(PullMessage, frozen=True, kw_only=True):
+    """A pull of a lite pull consumer: the same in every respect but its code."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.LITE_PULL_MESSAGE
+
+
+class Pulled(ResponseHeader, frozen=True, kw_only=True):
+    """All four are required by every client."""
+
+    suggest_which_broker_id: int
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
