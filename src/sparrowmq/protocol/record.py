@@ -1,0 +1,313 @@
+"""The commit-log record: RocketMQ's message as it lies on disk and travels in a pull reply.
+
+```
+ 0 total size 4        36 sysFlag 4                       then  reconsume times 4
+ 4 magic 4             40 born timestamp 8                      prepared-transaction offset 8
+ 8 body CRC 4          48 born host 8 (IPv6: 20)                body length 4, body
+12 queue id 4          .. store timestamp 8                     topic length 1 (v1) or 2 (v2), topic
+16 flag 4              .. store host 8 (IPv6: 20)               properties length 2, properties
+20 queue offset 8
+28 physical offset 8   (the record's own position in the log)
+```
+
+The optional whole-record CRC is the last property: `__CRC32#` 0x01, ten decimal digits with the
+lowest first, 0x02 (MessageDecoder.createCrc32). It covers every byte of the record before it. A Java
+consumer sees it as one more system property, nothing else changes for it.
+"""
+
+import struct
+from functools import lru_cache
+from zlib import crc32
+
+import msgspec
+
+from sparrowmq.protocol.errors import BodyError
+
+__all__ = [
+    "BLANK",
+    "BLANK_MAGIC",
+    "BORN_HOST_V6_FLAG",
+    "CRC_PROPERTY",
+    "CRC_PROPERTY_SIZE",
+    "MAGIC_V1",
+    "MAGIC_V2",
+    "MAX_PROPERTIES",
+    "MIN_RECORD_SIZE",
+    "STORE_HOST_V6_FLAG",
+    "TRANSACTION_COMMIT",
+    "TRANSACTION_PREPARED",
+    "TRANSACTION_ROLLBACK",
+    "Record",
+    "RecordError",
+    "body_crc",
+    "check_record",
+    "decode_record",
+    "encode_blank",
+    "encode_record",
+    "topic_part",
+]
+
+MAGIC_V1 = 0xDAA320A7
+MAGIC_V2 = 0xDAA320AB
+BLANK_MAGIC = 0xCBD43194
+
+TRANSACTION_PREPARED = 0x4
+TRANSACTION_COMMIT = 0x8
+TRANSACTION_ROLLBACK = 0xC
+BORN_HOST_V6_FLAG = 0x10
+STORE_HOST_V6_FLAG = 0x20
+
+MAX_PROPERTIES = 32_767
+MAX_V1_TOPIC = 127  # Java reads the one-byte length as signed
+
+CRC_PROPERTY = b"__CRC32#"
+CRC_PROPERTY_SIZE = len(CRC_PROPERTY) + 1 + 10 + 1
+
+HEADS = {
+    0: struct.Struct(">IIIiiqqiq8sq8siqi"),
+    BORN_HOST_V6_FLAG: struct.Struct(">IIIiiqqiq20sq8siqi"),
+    STORE_HOST_V6_FLAG: struct.Struct(">IIIiiqqiq8sq20siqi"),
+    BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG: struct.Struct(">IIIiiqqiq20sq20siqi"),
+}
+_HOSTS_V6 = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
+_HEAD_V4 = HEADS[0]
+_pack_v4 = _HEAD_V4.pack
+MIN_RECORD_SIZE = _HEAD_V4.size + 1 + 2
+"""Bytes of a v1 record between IPv4 hosts with an empty body, topic and properties."""
+
+BLANK = struct.Struct(">II")
+"""What ends a log file: the length of the rest of the file, and its magic."""
+_SYS_FLAG = struct.Struct(">i")
+_SYS_FLAG_AT = 36
+_CRC_HEAD = CRC_PROPERTY + b"\x01"
+
+
+class RecordError(BodyError):
+    """Bytes that are no valid record. `position` is where the record starts, `reason` says why."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(f"no valid record at {position}: {reason}")
+        self.position = position
+        self.reason = reason
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """One decoded record. Hosts are address and port as stored; properties are the raw bytes."""
+
+    size: int
+    magic: int
+    body_crc: int
+    queue_id: int
+    flag: int
+    queue_offset: int
+    log_offset: int
+    sys_flag: int
+    born_timestamp: int
+    born_host: bytes
+    store_timestamp: int
+    store_host: bytes
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body: bytes
+    topic: str
+    properties: bytes
+
+    @property
+    def is_delivered(self) -> bool:
+        """False for prepared and rolled-back records of old stores, which get no queue unit."""
+        return self.sys_flag & TRANSACTION_ROLLBACK in (0, TRANSACTION_COMMIT)
+
+
+def body_crc(body: bytes | memoryview) -> int:
+    """RocketMQ's CRC of a body: CRC32 without its highest bit."""
+    return crc32(body) & 0x7FFFFFFF
+
+
+@lru_cache(maxsize=16_384)
+def topic_part(topic: str) -> bytes:
+    """The length and bytes of a topic as a record ends with them; v2 when longer than 127 bytes."""
+    name = topic.encode()
+    if len(name) > MAX_V1_TOPIC:
+        return len(name).to_bytes(2, "big") + name
+    return bytes((len(name),)) + name
+
+
+def encode_record(
+    topic: bytes,
+    queue_id: int,
+    flag: int,
+    queue_offset: int,
+    log_offset: int,
+    sys_flag: int,
+    born_timestamp: int,
+    born_host: bytes,
+    store_timestamp: int,
+    store_host: bytes,
+    reconsume_times: int,
+    prepared_transaction_offset: int,
+    body: bytes,
+    properties: bytes,
+    record_crc: bool = False,
+) -> bytes:
+    """Pack one record. `topic` is `topic_part(name)`; the hosts' lengths decide the IPv6 bits.
+
+    With `record_crc` the properties must not carry `__CRC32#` already; it is left out where it
+    would exceed RocketMQ's 32,767 bytes of properties.
+    """
+    if record_crc and len(properties) < MAX_PROPERTIES - CRC_PROPERTY_SIZE:
+        if properties and properties[-1] != 2:
+            properties += b"\x02"
+        properties_size = len(properties) + CRC_PROPERTY_SIZE
+    else:
+        record_crc = False
+        properties_size = len(properties)
+    pack = _pack_v4
+    head_size = 88
+    if len(born_host) != 8 or len(store_host) != 8:
+        head = _head_for(born_host, store_host)
+        sys_flag = sys_flag & ~_HOSTS_V6 | _host_bits(born_host, store_host)
+        pack = head.pack
+        head_size = head.size
+    elif sys_flag & _HOSTS_V6:
+        sys_flag &= ~_HOSTS_V6
+    record = b"".join(
+        (
+            pack(
+                head_size + len(body) + len(topic) + 2 + properties_size,
+                MAGIC_V1 if len(topic) <= 128 else MAGIC_V2,
+                crc32(body) & 0x7FFFFFFF,
+                queue_id,
+                flag,
+                queue_offset,
+                log_offset,
+                sys_flag,
+                born_timestamp,
+                born_host,
+                store_timestamp,
+                store_host,
+                reconsume_times,
+                prepared_transaction_offset,
+                len(body),
+            ),
+            body,
+            topic,
+            properties_size.to_bytes(2, "big"),
+            properties,
+        )
+    )
+    if record_crc:
+        digits = b"%010d" % (crc32(record) & 0x7FFFFFFF)
+        return b"%b%b%b\x02" % (record, _CRC_HEAD, digits[::-1])
+    return record
+
+
+def _host_bits(born_host: bytes, store_host: bytes) -> int:
+    bits = BORN_HOST_V6_FLAG if len(born_host) == 20 else 0
+    return bits | (STORE_HOST_V6_FLAG if len(store_host) == 20 else 0)
+
+
+def _head_for(born_host: bytes, store_host: bytes) -> struct.Struct:
+    for host in (born_host, store_host):
+        if len(host) not in (8, 20):
+            raise ValueError(f"a host of {len(host)} bytes, must be 8 (IPv4) or 20 (IPv6)")
+    return HEADS[_host_bits(born_host, store_host)]
+
+
+def encode_blank(space_left: int) -> bytes:
+    """The eight bytes that end a file of which `space_left` bytes stay unused."""
+    return BLANK.pack(space_left, BLANK_MAGIC)
+
+
+def decode_record(
+    data: bytes | bytearray | memoryview, at: int = 0, *, check_crc: bool = True
+) -> Record:
+    """The record that starts at `at`; bytes behind it are ignored.
+
+    `check_crc` checks the body's CRC and, where the record carries one, the whole-record CRC.
+    Raises RecordError for anything that is not a whole, consistent record.
+    """
+    available = len(data) - at
+    if available < MIN_RECORD_SIZE:
+        raise RecordError(at, f"{available} bytes, at least {MIN_RECORD_SIZE} needed")
+    sys_flag: int = _SYS_FLAG.unpack_from(data, at + _SYS_FLAG_AT)[0]
+    head = HEADS[sys_flag & _HOSTS_V6]
+    if available < head.size + 3:
+        raise RecordError(at, f"{available} bytes, at least {head.size + 3} needed")
+    fields = head.unpack_from(data, at)
+    size, magic, body_size = fields[0], fields[1], fields[14]
+    topic_length_size = _topic_length_size(magic, at)
+    if not MIN_RECORD_SIZE <= size <= available:
+        raise RecordError(at, f"total size {size}, {available} bytes available")
+    body_at = at + head.size
+    topic_at = body_at + body_size + topic_length_size
+    end = at + size
+    if body_size < 0 or topic_at > end:
+        raise RecordError(at, f"body of {body_size} bytes in a record of {size}")
+    properties_at = (
+        topic_at + int.from_bytes(data[topic_at - topic_length_size : topic_at], "big") + 2
+    )
+    if properties_at > end:
+        raise RecordError(at, f"topic reaches beyond the record's {size} bytes")
+    properties_size = int.from_bytes(data[properties_at - 2 : properties_at], "big")
+    if properties_at + properties_size != end:
+        raise RecordError(
+            at, f"its parts fill {properties_at + properties_size - at} bytes of {size}"
+        )
+    body = bytes(data[body_at : body_at + body_size])
+    properties = bytes(data[properties_at:end])
+    if check_crc:
+        _check_crcs(data, at, size, body, fields[2], properties)
+    try:
+        topic = str(data[topic_at : properties_at - 2], "utf-8")
+    except UnicodeDecodeError as error:
+        raise RecordError(at, "its topic is not UTF-8") from error
+    return Record(*fields[:14], body, topic, properties)  # type: ignore[call-arg]  # 14 fields
+
+
+def _topic_length_size(magic: int, at: int) -> int:
+    if magic == MAGIC_V1:
+        return 1
+    if magic == MAGIC_V2:
+        return 2
+    raise RecordError(at, f"magic 0x{magic:08X}")
+
+
+def _check_crcs(
+    data: bytes | bytearray | memoryview,
+    at: int,
+    size: int,
+    body: bytes,
+    expected: int,
+    properties: bytes,
+) -> None:
+    # Java checks the CRC of an empty body nowhere and stores 0 for it: crc32(b"") is 0 as well.
+    actual = crc32(body) & 0x7FFFFFFF
+    if actual != expected:
+        raise RecordError(at, f"body CRC {actual:08X}, {expected:08X} recorded")
+    tail = properties[-CRC_PROPERTY_SIZE:]
+    if tail[:9] == _CRC_HEAD and tail[-1] == 2 and len(tail) == CRC_PROPERTY_SIZE:
+        covered = memoryview(data)[at : at + size - CRC_PROPERTY_SIZE]
+        digits = b"%010d" % (crc32(covered) & 0x7FFFFFFF)
+        if digits[::-1] != tail[9:19]:
+            raise RecordError(at, f"record CRC {digits[::-1]!r}, {tail[9:19]!r} recorded")
+    elif _almost_crc_property(tail):
+        raise RecordError(at, "its whole-record CRC property is damaged")
+
+
+def _almost_crc_property(tail: bytes) -> bool:
+    """Whether a flipped byte hides the CRC property: chance does not spell most of it."""
+    if len(tail) != CRC_PROPERTY_SIZE:
+        return False
+    fixed = _CRC_HEAD + tail[9:19] + b"\x02"
+    alike = sum(a == b for a, b in zip(tail, fixed, strict=True))
+    return alike - 10 >= 7
+
+
+def check_record(
+    data: bytes | bytearray | memoryview, at: int, log_offset: int, *, check_crc: bool = True
+) -> Record:
+    """`decode_record`, and the record must say that it lies at `log_offset`."""
+    record = decode_record(data, at, check_crc=check_crc)
+    if record.log_offset != log_offset:
+        raise RecordError(at, f"says it lies at {record.log_offset}, lies at {log_offset}")
+    return record

@@ -1,0 +1,1 @@
+"""Commit log, consume queues, index, checkpoint, dispatch and recovery: files, synchronous."""

@@ -1,0 +1,136 @@
+"""Every file access of the store goes through a `Disk`, so that tests can lose power on it.
+
+Paths are relative to the disk's root, with `/` between their parts: `config/topics.json`. Nothing
+is written behind a disk's back: the real one maps allocated space for speed, but only inside
+`DiskFile.write`. A write is durable only when `sync` (of the file) has returned, a new, renamed or
+removed name only when `sync_dir` (of its directory) has.
+"""
+
+from typing import Protocol, TypeAlias
+
+Bytes: TypeAlias = bytes | bytearray | memoryview
+
+
+class DiskFile(Protocol):
+    """One open file. Reads and writes carry their offset; there is no position."""
+
+    @property
+    def path(self) -> str:
+        """The path it was opened with."""
+        ...
+
+    def size(self) -> int:
+        """Its length in bytes."""
+        ...
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Up to `length` bytes, fewer at the end of the file; may block on the device."""
+        ...
+
+    def read_cached(self, offset: int, length: int) -> bytes | None:
+        """The same without waiting for the device: None if it would have to."""
+        ...
+
+    def write(self, offset: int, data: Bytes) -> None:
+        """Write all of `data`. Raises DiskFull, or OSError."""
+        ...
+
+    def reserve(self, offset: int, length: int) -> None:
+        """Allocate space for the range, which stays zero, growing the file if needed.
+
+        Writes into reserved space do not fail for want of space. Raises DiskFull.
+        """
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Cut or extend (with zeros, without allocating) to `size`. Raises DiskFull, or OSError."""
+        ...
+
+    def sync(self) -> None:
+        """Return when everything written so far is durable. OSError means that nothing is sure."""
+        ...
+
+    def close(self) -> None:
+        """Give the file back; what is not synced stays so. Closing twice is allowed."""
+        ...
+
+
+class DiskLock(Protocol):
+    """Held until released, at the latest when the process ends."""
+
+    def release(self) -> None:
+        """Let others have it."""
+        ...
+
+
+class Usage(Protocol):
+    """How full the file system is."""
+
+    @property
+    def total_bytes(self) -> int:
+        """Its size."""
+        ...
+
+    @property
+    def free_bytes(self) -> int:
+        """What this process may still write."""
+        ...
+
+
+class Disk(Protocol):
+    """A directory tree that files can be opened in."""
+
+    def open(self, path: str, *, create: bool = False, write: bool = True) -> DiskFile:
+        """Open a file; `create` makes it, not its directory, where it is missing.
+
+        Raises FileNotFoundError, DiskFull, or OSError.
+        """
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory is there."""
+        ...
+
+    def size(self, path: str) -> int:
+        """A file's length. Raises FileNotFoundError."""
+        ...
+
+    def listdir(self, path: str) -> list[str]:
+        """The names in a directory, sorted; none where there is no such directory."""
+        ...
+
+    def mkdir(self, path: str) -> None:
+        """Make a directory and those above it; one that is there already is fine."""
+        ...
+
+    def rmdir(self, path: str) -> None:
+        """Remove an empty directory; one that is missing or not empty stays as it is."""
+        ...
+
+    def replace(self, source: str, target: str) -> None:
+        """Rename atomically, over a target that exists."""
+        ...
+
+    def unlink(self, path: str) -> None:
+        """Remove a file; one that is missing is fine."""
+        ...
+
+    def sync(self, path: str) -> None:
+        """Make a file durable by its path. Raises FileNotFoundError, or OSError."""
+        ...
+
+    def sync_dir(self, path: str) -> None:
+        """Make the names in a directory durable."""
+        ...
+
+    def usage(self) -> Usage:
+        """How full the file system is."""
+        ...
+
+    def lock(self, path: str) -> DiskLock:
+        """Take Apache's store lock: a POSIX lock on byte 0 of the file. Raises StoreLocked."""
+        ...
+
+    def real_path(self, path: str) -> str | None:
+        """Where another process finds the file; None if only this disk can sync it."""
+        ...

@@ -1,0 +1,257 @@
+"""The real `Disk`: system calls, and for the commit log a map of space that is already allocated.
+
+A mapped write costs 0.1 µs where a pwrite costs 2.5 µs, but touching a mapped page without a block
+behind it ends the process with SIGBUS when the disk is full. Hence `write` uses the map only inside
+what `reserve` has allocated; the rest goes through pwrite, whose ENOSPC is an ordinary error.
+"""
+
+import contextlib
+import errno
+import fcntl
+import mmap
+import os
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+from sparrowmq.store.disk import Bytes, DiskFile
+from sparrowmq.store.errors import DiskFull, StoreLocked
+
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_WOULD_BLOCK = frozenset({errno.EAGAIN, errno.EWOULDBLOCK})
+_RECENT_BYTES = 32 * 1024 * 1024
+"""How far behind the last write the map is read: those pages are in memory, no fault blocks."""
+
+
+class RealUsage(NamedTuple):
+    """The file system's size and what is left of it."""
+
+    total_bytes: int
+    free_bytes: int
+
+
+class RealLock:
+    """The lock file, open while it is held."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Let others have it."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class RealFile:
+    """A descriptor, and for files with reserved space a map of them."""
+
+    def __init__(self, path: str, descriptor: int, *, mapped: bool) -> None:
+        self.path = path
+        self._descriptor = descriptor
+        self._may_map = mapped
+        self._map: mmap.mmap | None = None
+        self._mapped_from = 0
+        self._mapped_to = 0
+        self._written_to = 0
+        self._nowait = getattr(os, "RWF_NOWAIT", 0)
+
+    def size(self) -> int:
+        """Its length in bytes."""
+        return os.fstat(self._descriptor).st_size
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Up to `length` bytes, fewer at the end of the file; may block on the device."""
+        data = os.pread(self._descriptor, length, offset)
+        if len(data) == length or not data:
+            return data
+        return data + self.read(offset + len(data), length - len(data))
+
+    def read_cached(self, offset: int, length: int) -> bytes | None:
+        """The same without waiting for the device: None if it would have to."""
+        end = offset + length
+        recent_from = max(self._mapped_from, self._written_to - _RECENT_BYTES)
+        if self._map is not None and recent_from <= offset and end <= self._written_to:
+            return self._map[offset:end]
+        if not self._nowait:
+            return self.read(offset, length)
+        buffer = bytearray(length)
+        try:
+            got = os.preadv(self._descriptor, [buffer], offset, self._nowait)
+        except OSError as error:
+            if error.errno in _WOULD_BLOCK:
+                return None
+            if error.errno in (errno.EOPNOTSUPP, errno.ENOSYS):
+                self._nowait = 0
+                return self.read(offset, length)
+            raise
+        if got == length:
+            return bytes(buffer)
+        return bytes(buffer[:got]) if offset + got >= self.size() else None
+
+    def write(self, offset: int, data: Bytes) -> None:
+        """Write all of `data`. Raises DiskFull, or OSError."""
+        end = offset + len(data)
+        if self._mapped_from <= offset and end <= self._mapped_to:
+            self._map[offset:end] = data  # type: ignore[index]  # mapped_to is 0 without a map
+            if end > self._written_to:
+                self._written_to = end
+            return
+        self._write_through(offset, data)
+
+    def _write_through(self, offset: int, data: Bytes) -> None:
+        view = memoryview(data)
+        try:
+            while view:
+                written = os.pwrite(self._descriptor, view, offset)
+                view = view[written:]
+                offset += written
+        except OSError as error:
+            raise _translated(error, self.path, len(data)) from error
+
+    def reserve(self, offset: int, length: int) -> None:
+        """Allocate space for the range, which stays zero, growing the file if needed."""
+        if not hasattr(os, "posix_fallocate"):
+            if self.size() < offset + length:
+                self.truncate(offset + length)
+            return
+        try:
+            os.posix_fallocate(self._descriptor, offset, length)
+        except OSError as error:
+            raise _translated(error, self.path, length) from error
+        if self._may_map:
+            self._map_reserved(offset, offset + length)
+
+    def _map_reserved(self, start: int, end: int) -> None:
+        if self._map is None or len(self._map) < end:
+            # The whole file at once: address space is free, and only reserved pages are touched.
+            self._map = mmap.mmap(self._descriptor, 0)
+        if self._mapped_from <= start <= self._mapped_to:
+            self._mapped_to = max(self._mapped_to, end)
+        else:
+            self._mapped_from, self._mapped_to, self._written_to = start, end, start
+
+    def truncate(self, size: int) -> None:
+        """Cut or extend (with zeros, without allocating) to `size`."""
+        self._unmap()
+        try:
+            os.ftruncate(self._descriptor, size)
+        except OSError as error:
+            raise _translated(error, self.path, size) from error
+
+    def sync(self) -> None:
+        """Return when everything written so far is durable. OSError means that nothing is sure."""
+        _sync_descriptor(self._descriptor)
+
+    def close(self) -> None:
+        """Give the file back; what is not synced stays so. Closing twice is allowed."""
+        self._unmap()
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _unmap(self) -> None:
+        if self._map is not None:
+            self._map.close()
+        self._map = None
+        self._mapped_from = self._mapped_to = self._written_to = 0
+
+
+class RealDisk:
+    """The file system below `root`; `mapped=False` never maps, where that misbehaves."""
+
+    def __init__(self, root: Path, *, mapped: bool = True) -> None:
+        self.root = root
+        self._mapped = mapped
+
+    def open(self, path: str, *, create: bool = False, write: bool = True) -> DiskFile:
+        """Open a file; `create` makes it, not its directory, where it is missing."""
+        flags = (os.O_RDWR if write else os.O_RDONLY) | (os.O_CREAT if create else 0)
+        try:
+            descriptor = os.open(self.root / path, flags | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise _translated(error, path, 0) from error
+        return RealFile(path, descriptor, mapped=self._mapped and write)
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory is there."""
+        return (self.root / path).exists()
+
+    def size(self, path: str) -> int:
+        """A file's length. Raises FileNotFoundError."""
+        return (self.root / path).stat().st_size
+
+    def listdir(self, path: str) -> list[str]:
+        """The names in a directory, sorted; none where there is no such directory."""
+        try:
+            return sorted(entry.name for entry in (self.root / path).iterdir())
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def mkdir(self, path: str) -> None:
+        """Make a directory and those above it; one that is there already is fine."""
+        try:
+            (self.root / path).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _translated(error, path, 0) from error
+
+    def rmdir(self, path: str) -> None:
+        """Remove an empty directory; one that is missing or not empty stays as it is."""
+        with contextlib.suppress(OSError):
+            (self.root / path).rmdir()
+
+    def replace(self, source: str, target: str) -> None:
+        """Rename atomically, over a target that exists."""
+        try:
+            (self.root / source).replace(self.root / target)
+        except OSError as error:
+            raise _translated(error, target, 0) from error
+
+    def unlink(self, path: str) -> None:
+        """Remove a file; one that is missing is fine."""
+        (self.root / path).unlink(missing_ok=True)
+
+    def sync(self, path: str) -> None:
+        """Make a file durable by its path."""
+        _sync_path(self.root / path, os.O_RDONLY)
+
+    def sync_dir(self, path: str) -> None:
+        """Make the names in a directory durable."""
+        _sync_path(self.root / path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+
+    def usage(self) -> RealUsage:
+        """How full the file system is."""
+        usage = shutil.disk_usage(self.root)
+        return RealUsage(usage.used + usage.free, usage.free)
+
+    def lock(self, path: str) -> RealLock:
+        """Take Apache's store lock. Raises StoreLocked."""
+        descriptor = os.open(self.root / path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            # Java's FileChannel.tryLock(0, 1, false) is a POSIX lock, which flock does not see.
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+        except OSError as error:
+            os.close(descriptor)
+            raise StoreLocked(str(self.root)) from error
+        return RealLock(descriptor)
+
+    def real_path(self, path: str) -> str | None:
+        """Where another process finds the file."""
+        return str(self.root / path)
+
+
+def _translated(error: OSError, path: str, size_bytes: int) -> Exception:
+    return DiskFull(path, size_bytes) if error.errno in _NO_SPACE else error
+
+
+def _sync_descriptor(descriptor: int) -> None:
+    sync = getattr(os, "fdatasync", os.fsync)
+    sync(descriptor)
+
+
+def _sync_path(path: Path, flags: int) -> None:
+    descriptor = os.open(path, flags | os.O_CLOEXEC)
+    try:
+        _sync_descriptor(descriptor)
+    finally:
+        os.close(descriptor)
