@@ -11,7 +11,7 @@
 ```
 
 The optional whole-record CRC is the last property: `__CRC32#` 0x01, ten decimal digits with the
-lowest first, 0x02 (MessageDecoder.createCrc32). It covers every byte of the record before it. A Java
+lowest first, 0x02 (MessageDecoder.createCrc32). It covers every byte before it. A Java
 consumer sees it as one more system property, nothing else changes for it.
 """
 
