@@ -48,6 +48,23 @@ def test_a_goodbye_into_a_partition_leaves_the_other_end_half_open() -> None:
         assert [type(error) for error in server.lost] == [TimeoutError]
 
 
+def test_a_healed_path_starts_the_patience_anew() -> None:
+    with Simulation(1, conditions=PATIENT) as sim:
+        client, server = connected(sim)
+        sim.network.isolate(sim.host("client"))
+        client.transport.write(b"first")
+        sim.advance(500)
+        sim.paths.heal()
+        sim.advance(1)
+        assert server.received == b"first"
+        sim.network.isolate(sim.host("client"))
+        client.transport.write(b"second")
+        sim.advance(500)
+        assert client.lost == []
+        sim.advance(101)
+        assert [type(error) for error in client.lost] == [TimeoutError]
+
+
 def test_one_way_can_be_cut_alone() -> None:
     with Simulation(1, conditions=PATIENT) as sim:
         client, server = connected(sim, Echo)
@@ -108,6 +125,18 @@ def test_a_paused_host_accepts_and_takes_bytes_but_answers_only_when_resumed() -
         sim.until_idle()
         assert bytes(client.received) == b"x" * 5000
         assert client.events == ["made", "pause", "resume"]
+
+
+def test_a_paused_client_reads_nothing_until_it_is_resumed() -> None:
+    with Simulation(1) as sim:
+        client, server = connected(sim)
+        sim.host("client").pause()
+        server.transport.write(b"news")
+        sim.advance(60)
+        assert client.received == b""
+        sim.host("client").resume()
+        sim.until_idle()
+        assert client.received == b"news"
 
 
 def test_a_paused_host_hears_of_a_reset_when_it_is_resumed() -> None:
@@ -177,6 +206,16 @@ def test_a_powered_off_host_is_silent_and_resets_what_it_forgot_when_it_is_back(
         assert [type(error) for error in client.lost] == [ConnectionResetError]
         Served(sim, sim.host("server"))
         sim.run(connect(), on=sim.host("client"))
+
+
+def test_who_says_nothing_never_notices_that_its_peer_lost_power() -> None:
+    with Simulation(1, conditions=PATIENT) as sim:
+        client, _ = connected(sim)
+        sim.host("server").power_off()
+        sim.advance(60)
+        sim.host("server").power_on()
+        sim.advance(3600)
+        assert client.lost == []
 
 
 def test_latency_can_be_set_for_one_path() -> None:

@@ -50,11 +50,13 @@ class Stream:
         return max(0, self._network.conditions.window_bytes - used)
 
     def send(self, segment: Segment) -> None:
-        """Put a segment on the wire; it arrives behind everything sent before."""
+        """Put a segment on the wire; it arrives behind everything sent before.
+
+        One that would be faster than the first in the line waits for it: only the first has a
+        timer.
+        """
         loop = self._network.loop
         arrival = loop.time() + self._network.paths.latency_s(self.source.host, self.target.host)
-        if self._flight:
-            arrival = max(arrival, self._flight[-1][0])
         self._flight.append((arrival, segment))
         if isinstance(segment, bytes):
             self._flight_bytes += len(segment)
