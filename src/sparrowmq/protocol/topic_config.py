@@ -47,19 +47,23 @@ class TopicConfig(Body, frozen=True, kw_only=True):
     def from_line(cls, line: str) -> Self:
         """Read the short form; the sixth part is missing before RocketMQ 5. Raises BodyError."""
         parts = line.split(" ", 5)
+        attributes_json = parts.pop() if len(parts) == 6 else ""
         try:
-            name, read, write, perm, filter_type = parts[:5]
-            attributes = read_json(parts[5].encode(), dict[str, str]) if parts[5:6] != [""] else {}
+            name, read, write, perm, filter_type = parts
             return cls(
                 topic_name=name,
                 read_queue_nums=int(read),
                 write_queue_nums=int(write),
                 perm=int(perm),
                 topic_filter_type=TopicFilterType(filter_type),
-                attributes=attributes,
+                attributes=_attributes(attributes_json),
             )
         except ValueError:
             raise BodyError(f"not a topic configuration: {line[:200]!r}") from None
+
+
+def _attributes(json: str) -> dict[str, str]:
+    return read_json(json.encode(), dict[str, str]) if json else {}
 
 
 class TopicConfigTable(Body, frozen=True, kw_only=True):
@@ -67,6 +71,12 @@ class TopicConfigTable(Body, frozen=True, kw_only=True):
 
     topic_config_table: dict[str, TopicConfig] = field(default_factory=dict)
     data_version: DataVersion = DataVersion()
+
+
+class TopicConfigList(Body, frozen=True, kw_only=True):
+    """Topics to create or change at once."""
+
+    topic_config_list: tuple[TopicConfig, ...] = ()
 
 
 class RegisteredTopics(TopicConfigTable, frozen=True, kw_only=True):

@@ -1,0 +1,64 @@
+"""Batch bodies: several messages of one topic in one send.
+
+total size 4 | magic 0 4 | body CRC 0 4 | flag 4 | body size 4, body | properties size 2, properties
+"""
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
+
+from sparrowmq.protocol.errors import BodyError
+
+BatchedMessage: TypeAlias = tuple[int, bytes, bytes]
+"""Flag, body, and properties as a record holds them."""
+
+_HEAD = struct.Struct(">iiiii")
+_HEAD_SIZE = _HEAD.size
+_PROPERTIES_SIZE = struct.Struct(">h")
+_LEAST_SIZE = _HEAD_SIZE + _PROPERTIES_SIZE.size
+_unpack_head = _HEAD.unpack_from
+_unpack_size = _PROPERTIES_SIZE.unpack_from
+
+
+def encode_batch(messages: Iterable[BatchedMessage]) -> bytes:
+    """The body of a batch send. Raises ValueError for properties over 32,767 bytes."""
+    parts: list[bytes] = []
+    for flag, body, properties in messages:
+        if len(properties) > 0x7FFF:
+            raise ValueError(f"properties of {len(properties)} bytes, at most 32767 allowed")
+        size = _LEAST_SIZE + len(body) + len(properties)
+        parts.append(_HEAD.pack(size, 0, 0, flag, len(body)))
+        parts.append(body)
+        parts.append(_PROPERTIES_SIZE.pack(len(properties)))
+        parts.append(properties)
+    return b"".join(parts)
+
+
+def iter_batch(data: bytes) -> Iterator[BatchedMessage]:
+    """The messages of a batch body, one by one. Raises BodyError where a size does not fit.
+
+    A generator: collect all before acting on the first, so that a broken batch has no effect.
+    """
+    at, end = 0, len(data)
+    while at < end:
+        if at + _LEAST_SIZE > end:
+            raise BodyError(f"batch message at {at}: {end - at} bytes, at least {_LEAST_SIZE}")
+        size, _, _, flag, body_size = _unpack_head(data, at)
+        body_at = at + _HEAD_SIZE
+        body_end = body_at + body_size
+        if body_size < 0 or body_end + 2 > end:
+            raise BodyError(f"batch message at {at}: body of {body_size} bytes, {end - at} left")
+        (properties_size,) = _unpack_size(data, body_end)
+        next_at = body_end + 2 + properties_size
+        if next_at - at != size or next_at > end or properties_size < 0:
+            raise BodyError(
+                f"batch message at {at}: total size {size}, its parts have {next_at - at} bytes, "
+                f"{end - at} left"
+            )
+        yield flag, data[body_at:body_end], data[body_end + 2 : next_at]
+        at = next_at
+
+
+def decode_batch(data: bytes) -> list[BatchedMessage]:
+    """All messages of a batch body. Raises BodyError where a size does not fit."""
+    return list(iter_batch(data))

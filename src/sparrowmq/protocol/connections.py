@@ -1,0 +1,141 @@
+"""Bodies about live clients: who is connected, what a member is doing."""
+
+from msgspec import field
+
+from sparrowmq.protocol.body import Body
+from sparrowmq.protocol.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel
+from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.protocol.subscription import SubscriptionData
+
+
+class ConsumerIdList(Body, frozen=True, kw_only=True):
+    """Client ids of a group's live members."""
+
+    consumer_id_list: tuple[str, ...] = ()
+
+
+class Connection(Body, frozen=True, kw_only=True):
+    """One connected client."""
+
+    client_id: str
+    client_addr: str
+    language: str = "JAVA"
+    version: int = 0
+
+
+class ConsumerConnection(Body, frozen=True, kw_only=True):
+    """A consumer group's live members and what they subscribe."""
+
+    connection_set: tuple[Connection, ...] = ()
+    subscription_table: dict[str, SubscriptionData] = field(default_factory=dict)
+    consume_type: ConsumeType = ConsumeType.PASSIVELY
+    message_model: MessageModel = MessageModel.CLUSTERING
+    consume_from_where: ConsumeFromWhere = ConsumeFromWhere.LAST_OFFSET
+
+
+class ProducerConnection(Body, frozen=True, kw_only=True):
+    """A producer group's live members."""
+
+    connection_set: tuple[Connection, ...] = ()
+
+
+class ProducerInfo(Body, frozen=True, kw_only=True):
+    """One connected producer."""
+
+    client_id: str
+    remote_ip: str = field(name="remoteIP", default="")
+    language: str = "JAVA"
+    version: int = 0
+    last_update_timestamp: int = 0
+
+
+class ProducerTable(Body, frozen=True, kw_only=True):
+    """All producers of a broker, by group."""
+
+    data: dict[str, tuple[ProducerInfo, ...]] = field(default_factory=dict)
+
+
+class ProcessQueueInfo(Body, frozen=True, kw_only=True):
+    """What a member holds of one queue."""
+
+    commit_offset: int = 0
+    cached_msg_min_offset: int = 0
+    cached_msg_max_offset: int = 0
+    cached_msg_count: int = 0
+    cached_msg_size_mib: int = field(name="cachedMsgSizeInMiB", default=0)
+    transaction_msg_min_offset: int = 0
+    transaction_msg_max_offset: int = 0
+    transaction_msg_count: int = 0
+    locked: bool = False
+    try_unlock_times: int = 0
+    last_lock_timestamp: int = 0
+    dropped: bool = field(name="droped", default=False)  # Apache's spelling
+    last_pull_timestamp: int = 0
+    last_consume_timestamp: int = 0
+
+
+class ConsumeStatus(Body, frozen=True, kw_only=True):
+    """Rates of a member for one topic; times in milliseconds, rates per second."""
+
+    pull_rt: float = field(name="pullRT", default=0.0)
+    pull_tps: float = field(name="pullTPS", default=0.0)
+    consume_rt: float = field(name="consumeRT", default=0.0)
+    consume_ok_tps: float = field(name="consumeOKTPS", default=0.0)
+    consume_failed_tps: float = field(name="consumeFailedTPS", default=0.0)
+    consume_failed_msgs: int = 0
+
+
+class ConsumerRunningInfo(Body, frozen=True, kw_only=True):
+    """What a member tells an operator about itself."""
+
+    properties: dict[str, str] = field(default_factory=dict)
+    subscription_set: tuple[SubscriptionData, ...] = ()
+    mq_table: dict[MessageQueue, ProcessQueueInfo] = field(default_factory=dict)
+    mq_pop_table: dict[MessageQueue, dict[str, int | bool]] = field(default_factory=dict)
+    status_table: dict[str, ConsumeStatus] = field(default_factory=dict)
+    user_consumer_info: dict[str, str] = field(default_factory=dict)
+    jstack: str | None = None
+
+
+class ConsumeDirectlyResult(Body, frozen=True, kw_only=True):
+    """How a member fared with a message an operator handed to it."""
+
+    order: bool = False
+    auto_commit: bool = True
+    consume_result: str | None = None
+    """CR_SUCCESS, CR_LATER, CR_ROLLBACK, CR_COMMIT, CR_THROW_EXCEPTION or CR_RETURN_NULL."""
+    remark: str | None = None
+    spent_time_mills: int = 0
+
+
+class CheckClientRequest(Body, frozen=True, kw_only=True):
+    """A subscription that the broker should check before the consumer starts."""
+
+    client_id: str | None = None
+    group: str | None = None
+    subscription_data: SubscriptionData | None = None
+    namespace: str | None = None
+
+
+class QueryAssignmentRequest(Body, frozen=True, kw_only=True):
+    """Asks the broker to allocate the queues of a topic (server-side rebalance of 5.x)."""
+
+    topic: str
+    consumer_group: str
+    client_id: str
+    strategy_name: str | None = None
+    message_model: MessageModel = MessageModel.CLUSTERING
+
+
+class MessageQueueAssignment(Body, frozen=True, kw_only=True):
+    """One queue for the asking member, and how it has to consume it."""
+
+    message_queue: MessageQueue
+    mode: str = "PULL"
+    attachments: dict[str, str] | None = None
+
+
+class QueryAssignmentResponse(Body, frozen=True, kw_only=True):
+    """The queues of the asking member."""
+
+    message_queue_assignments: tuple[MessageQueueAssignment, ...] = ()

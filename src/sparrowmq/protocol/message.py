@@ -1,0 +1,178 @@
+"""Messages as users build them, and the queues they go to."""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+from msgspec import field
+from msgspec.structs import force_setattr
+
+from sparrowmq.protocol import properties as names
+from sparrowmq.protocol.body import Body
+from sparrowmq.protocol.names import send_fault
+from sparrowmq.protocol.properties import KEY_SEPARATOR, SYSTEM_PROPERTIES
+
+MAX_BODY_BYTES = 4 * 1024 * 1024
+"""RocketMQ's default; brokers and producers may be set to less."""
+
+_topic_fault = lru_cache(maxsize=1024)(send_fault)
+
+
+class MessageQueue(Body, frozen=True, order=True):
+    """Queue `queue_id` of `topic` on the brokers named `broker_name`.
+
+    Sorted by topic, broker name and id: every member of a group sorts alike, so that each can work
+    out its share alone.
+    """
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+    def __str__(self) -> str:
+        # Consistent hashing uses this text as the queue's key, so it is Java's toString
+        return (
+            f"MessageQueue [topic={self.topic}, brokerName={self.broker_name}, "
+            f"queueId={self.queue_id}]"
+        )
+
+
+class _TopicAndBody(msgspec.Struct, frozen=True):
+    topic: str
+    body: bytes
+
+
+class Message(_TopicAndBody, frozen=True, kw_only=True):
+    """What a producer sends.
+
+    Checked when it is built: raises ValueError that says what is wrong and what is allowed.
+    """
+
+    tags: str | None = None
+    """One tag, which subscriptions choose by."""
+    keys: str | Sequence[str] = ()
+    """What the message can be found by; a text may hold several, separated by blanks."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """The application's own properties."""
+    flag: int = 0
+    """A number RocketMQ only carries along."""
+    delay_level: int = 0
+    """Deliver after the delay of this level (1 = 1 s … 18 = 2 h); 0 delivers at once."""
+    delay_ms: int | None = None
+    """Deliver after so many milliseconds, at most 3 days."""
+    deliver_time_ms: int | None = None
+    """Deliver at this time (ms since 1970), at most 3 days ahead."""
+    sharding_key: str | None = None
+    """Messages with one key go to one queue and stay in order."""
+    wait_store_ok: bool = True
+    """False: the send may be answered before the message is flushed or replicated."""
+
+    def __post_init__(self) -> None:
+        fault = self._fault()
+        if fault is not None:
+            raise ValueError(fault)
+        keys = self.keys
+        force_setattr(self, "keys", tuple(keys.split() if isinstance(keys, str) else keys))
+
+    @property
+    def key_list(self) -> tuple[str, ...]:
+        """All keys."""
+        return tuple(self.keys)
+
+    def wire_properties(self) -> dict[str, str]:
+        """Own and system properties together, as they are sent; a new dict at each call."""
+        properties = dict(self.properties)
+        if self.keys:
+            properties[names.KEYS] = KEY_SEPARATOR.join(self.keys)
+        if self.tags:
+            properties[names.TAGS] = self.tags
+        properties[names.WAIT_STORE_OK] = "true" if self.wait_store_ok else "false"
+        if self.delay_level:
+            properties[names.DELAY_LEVEL] = str(self.delay_level)
+        if self.delay_ms is not None:
+            properties[names.TIMER_DELAY_MS] = str(self.delay_ms)
+        if self.deliver_time_ms is not None:
+            properties[names.TIMER_DELIVER_MS] = str(self.deliver_time_ms)
+        if self.sharding_key is not None:
+            properties[names.SHARDING_KEY] = self.sharding_key
+        return properties
+
+    def _fault(self) -> str | None:
+        return (
+            _topic_fault(self.topic)
+            or _body_fault(self.body)
+            or _tags_fault(self.tags)
+            or _keys_fault(self.keys)
+            or (_properties_fault(self.properties) if self.properties else None)
+            or _delay_fault(self)
+        )
+
+
+def _body_fault(body: object) -> str | None:
+    if not isinstance(body, bytes):
+        return f"body is {type(body).__name__}, must be bytes"
+    if not body:
+        return "body is empty, must have 1 byte at least"
+    return None
+
+
+def _tags_fault(tags: str | None) -> str | None:
+    if tags is None or (tags.isalnum() and tags.isascii()):
+        return None
+    if not tags or tags != tags.strip():
+        return f"tag {tags!r} is blank or has blanks around it, no subscription would match it"
+    if "||" in tags or tags == "*":
+        return f"tag {tags!r} reads like a subscription, a message has one tag"
+    return _separator_fault("tag", tags)
+
+
+def _keys_fault(keys: str | Sequence[Any]) -> str | None:
+    if not keys:
+        return None
+    if isinstance(keys, str):
+        return _separator_fault("key", keys)
+    for key in keys:
+        if not isinstance(key, str):
+            return f"key {key!r} is {type(key).__name__}, must be str"
+        if not key or len(key.split()) != 1 or key != key.strip():
+            return f"key {key!r} is empty or has blanks in it, which separate keys"
+        if (fault := _separator_fault("key", key)) is not None:
+            return fault
+    return None
+
+
+def _properties_fault(properties: Mapping[Any, Any]) -> str | None:
+    for name, value in properties.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            return f"property {name!r}: {value!r} must be a str and a str"
+        if name in SYSTEM_PROPERTIES:
+            return f"property {name} belongs to RocketMQ, choose another name"
+        if not name.strip() or not value.strip():
+            return (
+                f"property {name!r}: {value!r} has a blank name or value, consumers would lose it"
+            )
+        if (fault := _separator_fault(f"property {name!r}", name + value)) is not None:
+            return fault
+    return None
+
+
+def _delay_fault(message: Message) -> str | None:
+    level, delay_ms, time_ms = message.delay_level, message.delay_ms, message.deliver_time_ms
+    if not level and delay_ms is None and time_ms is None:
+        return None
+    if bool(level) + (delay_ms is not None) + (time_ms is not None) > 1:
+        return "delay_level, delay_ms and deliver_time_ms exclude each other, give one"
+    if level < 0:
+        return f"delay_level is {level}, must be 0 or more"
+    if delay_ms is not None and delay_ms < 0:
+        return f"delay_ms is {delay_ms}, must be 0 or more"
+    if time_ms is not None and time_ms <= 0:
+        return f"deliver_time_ms is {time_ms}, must be milliseconds since 1970"
+    return None
+
+
+def _separator_fault(what: str, text: str) -> str | None:
+    if "\x01" in text or "\x02" in text:
+        return f"{what} {text!r} holds \\x01 or \\x02, which separate properties"
+    return None

@@ -1,0 +1,100 @@
+"""Bodies with offsets: stored progress, resets, and the statistics operators look at."""
+
+from msgspec import field
+
+from sparrowmq.protocol.body import Body
+from sparrowmq.protocol.data_version import DataVersion
+from sparrowmq.protocol.message import MessageQueue
+
+
+class ConsumerOffsetTable(Body, frozen=True, kw_only=True):
+    """`topic@group` to queue id to offset; also the file consumerOffset.json."""
+
+    offset_table: dict[str, dict[int, int]] = field(default_factory=dict)
+    data_version: DataVersion | None = None
+
+
+class DelayOffsetTable(Body, frozen=True, kw_only=True):
+    """Delay level to offset in its queue; also the file delayOffset.json."""
+
+    offset_table: dict[int, int] = field(default_factory=dict)
+    data_version: DataVersion | None = None
+
+
+class ResetOffset(Body, frozen=True, kw_only=True):
+    """Where a member has to go on after an operator's reset."""
+
+    offset_table: dict[MessageQueue, int] = field(default_factory=dict)
+
+
+class ConsumerStatus(Body, frozen=True, kw_only=True):
+    """Offsets of one member (`message_queue_table`) or of several by client id."""
+
+    message_queue_table: dict[MessageQueue, int] = field(default_factory=dict)
+    consumer_table: dict[str, dict[MessageQueue, int]] = field(default_factory=dict)
+
+
+class OffsetPair(Body, frozen=True, kw_only=True):
+    """How far a queue is written and consumed (Apache's OffsetWrapper)."""
+
+    broker_offset: int = 0
+    consumer_offset: int = 0
+    pull_offset: int = 0
+    last_timestamp: int = 0
+
+    @property
+    def lag(self) -> int:
+        """Messages that are not consumed yet."""
+        return self.broker_offset - self.consumer_offset
+
+
+class ConsumeStats(Body, frozen=True, kw_only=True):
+    """Progress of a group, queue by queue."""
+
+    offset_table: dict[MessageQueue, OffsetPair] = field(default_factory=dict)
+    consume_tps: float = 0.0
+
+    @property
+    def lag(self) -> int:
+        """Messages that are not consumed yet, over all queues."""
+        return sum(pair.lag for pair in self.offset_table.values())
+
+
+class TopicOffset(Body, frozen=True, kw_only=True):
+    """What one queue holds."""
+
+    min_offset: int = 0
+    max_offset: int = 0
+    last_update_timestamp: int = 0
+
+
+class TopicStats(Body, frozen=True, kw_only=True):
+    """What the queues of a topic hold (Apache's TopicStatsTable)."""
+
+    offset_table: dict[MessageQueue, TopicOffset] = field(default_factory=dict)
+    topic_put_tps: float = 0.0
+
+
+class ConsumeStatsList(Body, frozen=True, kw_only=True):
+    """Progress of every group on a broker."""
+
+    consume_stats_list: tuple[dict[str, tuple[ConsumeStats, ...]], ...] = ()
+    broker_addr: str | None = None
+    total_diff: int = 0
+    total_inflight_diff: int = 0
+
+
+class QueueTimeSpan(Body, frozen=True, kw_only=True):
+    """Times of a queue's oldest, newest and last consumed message."""
+
+    message_queue: MessageQueue
+    min_time_stamp: int = 0
+    max_time_stamp: int = 0
+    consume_time_stamp: int = 0
+    delay_time: int = 0
+
+
+class ConsumeTimeSpan(Body, frozen=True, kw_only=True):
+    """Time spans of a group's queues."""
+
+    consume_time_span_set: tuple[QueueTimeSpan, ...] = ()

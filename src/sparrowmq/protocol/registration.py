@@ -1,0 +1,122 @@
+"""What a broker tells a name server about its topics when it registers.
+
+JSON, or compressed (zlib over length-prefixed parts, all lengths 4 bytes):
+
+    version JSON | number of topics | topic lines … | filter servers JSON
+                 | number of mappings | mapping JSON …              (since 5.0)
+"""
+
+import struct
+import zlib
+from zlib import crc32
+
+from msgspec import field
+
+from sparrowmq.protocol.body import Body
+from sparrowmq.protocol.compression import inflate
+from sparrowmq.protocol.data_version import DataVersion
+from sparrowmq.protocol.errors import BodyError
+from sparrowmq.protocol.lenient_json import read_json, write_json
+from sparrowmq.protocol.queue_mapping import TopicQueueMappingInfo
+from sparrowmq.protocol.topic_config import RegisteredTopics, TopicConfig
+
+MAX_PLAIN_BYTES = 64 * 1024 * 1024
+"""Largest decompressed registration, some 400,000 topics."""
+
+_INT = struct.Struct(">i")
+_BEST_COMPRESSION = 9
+
+
+class RegisterBrokerBody(Body, frozen=True, kw_only=True):
+    """Body of request 103. Without one the broker registers no topics."""
+
+    topics: RegisteredTopics = field(
+        name="topicConfigSerializeWrapper", default_factory=RegisteredTopics
+    )
+    filter_server_list: tuple[str, ...] = ()
+
+    def encode(self, *, compressed: bool) -> bytes:
+        """The body in one of its two forms."""
+        return self._compressed() if compressed else self.to_json()
+
+    @classmethod
+    def decode(cls, data: bytes, *, compressed: bool) -> "RegisterBrokerBody":
+        """Read either form. Raises BodyError (TooLarge above 64 MiB decompressed)."""
+        if not compressed:
+            return cls.from_json(data)
+        return _read(_Parts(inflate(data, MAX_PLAIN_BYTES)))
+
+    def _compressed(self) -> bytes:
+        topics = self.topics
+        mappings = topics.topic_queue_mapping_info_map.values()
+        lines = [topic.to_line().encode() for topic in topics.topic_config_table.values()]
+        parts = [_sized(topics.data_version.to_json()), _INT.pack(len(lines)), *map(_sized, lines)]
+        parts.append(_sized(write_json(self.filter_server_list)))
+        parts.append(_INT.pack(len(mappings)))
+        parts.extend(_sized(mapping.to_json()) for mapping in mappings)
+        return zlib.compress(b"".join(parts), _BEST_COMPRESSION)
+
+
+def body_checksum(body: bytes) -> int:
+    """The header's bodyCrc32: CRC32 of the body as sent, without its highest bit."""
+    return crc32(body) & 0x7FFFFFFF
+
+
+def _sized(data: bytes) -> bytes:
+    return _INT.pack(len(data)) + data
+
+
+class _Parts:
+    """Length-prefixed parts, one after the other."""
+
+    __slots__ = ("at", "data")
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.at = 0
+
+    def number(self) -> int:
+        if self.at + 4 > len(self.data):
+            raise BodyError(f"registration ends at byte {len(self.data)}, a length is missing")
+        value: int = _INT.unpack_from(self.data, self.at)[0]
+        self.at += 4
+        return value
+
+    def part(self) -> bytes:
+        size = self.number()
+        end = self.at + size
+        if size < 0 or end > len(self.data):
+            raise BodyError(
+                f"registration has a part of {size} bytes at {self.at} of {len(self.data)}"
+            )
+        part = self.data[self.at : end]
+        self.at = end
+        return part
+
+    def parts(self) -> list[bytes]:
+        # Each part takes 4 bytes at least, so a lying count ends with the data
+        return [self.part() for _ in range(self.number())]
+
+    @property
+    def is_done(self) -> bool:
+        return self.at >= len(self.data)
+
+
+def _read(parts: _Parts) -> RegisterBrokerBody:
+    version = DataVersion.from_json(parts.part())
+    try:
+        topics = [TopicConfig.from_line(line.decode()) for line in parts.parts()]
+    except UnicodeDecodeError:
+        raise BodyError("registration has a topic that is not UTF-8") from None
+    servers = read_json(parts.part(), tuple[str, ...])
+    # Brokers before 5.0 end here; Apache decides by the version they announce
+    found = [] if parts.is_done else parts.parts()
+    mappings = [TopicQueueMappingInfo.from_json(mapping) for mapping in found]
+    return RegisterBrokerBody(
+        topics=RegisteredTopics(
+            topic_config_table={topic.topic_name: topic for topic in topics},
+            data_version=version,
+            topic_queue_mapping_info_map={mapping.topic or "": mapping for mapping in mappings},
+        ),
+        filter_server_list=servers,
+    )
