@@ -363,6 +363,6 @@ def _bury(task: SimTask[Any]) -> None:
     for _ in range(100):  # each close leaves at least one `await` of a cleanup block behind
         try:
             coroutine.close()
-        except (Exception, asyncio.CancelledError):
+        except BaseException:  # a task group makes a BaseExceptionGroup of the GeneratorExit
             continue
         return
