@@ -11,6 +11,7 @@ apart. All this runs before anything is installed: standard library only.
 import fcntl
 import hashlib
 import importlib.util
+import os
 import platform
 import shutil
 import subprocess
@@ -63,7 +64,7 @@ def ensure(*locks: str) -> Path:
     Raises SetupFailed. Costs a few file reads when nothing changed.
     """
     steps = [
-        Step("python", _interpreter(), _create),
+        Step("python", f"{_interpreter()} {'uv' if _uv() else 'pip'}", _create),
         *(Step(name, _digest(lock_file(name)), partial(_install, name)) for name in locks),
         Step("project", _digest(ROOT / "pyproject.toml"), _install_project),
     ]
@@ -81,7 +82,7 @@ def _bring_up_to_date(steps: list[Step]) -> None:
     if not _due(steps):  # another call did it while this one waited
         return
     started = time.monotonic()
-    if UNFINISHED.exists():
+    if UNFINISHED.exists() or not PYTHON.exists():
         shutil.rmtree(VENV, ignore_errors=True)
     UNFINISHED.touch()
     try:
@@ -106,6 +107,8 @@ def _alone() -> Iterator[None]:
         except BlockingIOError:
             print("dev: another ./dev is setting up the environment, waiting for it", flush=True)
             fcntl.flock(file, fcntl.LOCK_EX)
+        # pip inherits the lock: if this process is killed, the next one waits for the orphan's end.
+        os.set_inheritable(file.fileno(), True)
         yield
 
 

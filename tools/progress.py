@@ -13,14 +13,15 @@ PIP_STARTS = "Collecting "
 def follow(command: Sequence[str | Path], title: str, total: int = 0) -> tuple[int, str]:
     """Runs the command; returns its exit code and the end of what it printed.
 
-    On a terminal the line counts pip's packages against total; elsewhere only the title appears.
+    The command inherits what the caller marked as inheritable, such as a lock. On a terminal the
+    line counts pip's packages against total; elsewhere only the title appears.
     """
     moving = sys.stdout.isatty()
     print(f"dev: {title} …", end="" if moving else "\n", flush=True)
     last: deque[str] = deque(maxlen=LINES_KEPT)
     done = 0
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, close_fds=False
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:

@@ -1,0 +1,1 @@
+"""Tests about the repository itself: its documents, rules, tools and packages."""

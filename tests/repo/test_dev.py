@@ -1,0 +1,129 @@
+"""`./dev` sets itself up, repairs itself and says what is missing, seen on a tiny project."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.repo.tree import ROOT
+
+# A build backend without dependencies: the copy installs from nothing, with no network.
+BACKEND = """
+import os, signal, zipfile
+
+def build_editable(folder, config_settings=None, metadata_directory=None):
+    if victim := os.environ.get("VICTIM"):
+        os.kill(int(victim), signal.SIGKILL)
+    info = "tiny-1.dist-info"
+    with zipfile.ZipFile(os.path.join(folder, "tiny-1-py3-none-any.whl"), "w") as wheel:
+        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\\nName: tiny\\nVersion: 1\\n")
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\\nTag: py3-none-any\\n")
+        wheel.writestr(f"{info}/RECORD", "")
+        wheel.writestr("tiny.pth", os.getcwd())
+    return "tiny-1-py3-none-any.whl"
+"""
+PYPROJECT = """
+[build-system]
+requires = []
+build-backend = "backend"
+backend-path = ["."]
+"""
+SET_UP = "from tools.environment import ensure; ensure('dev')"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A copy of `./dev` around a project that needs no packages."""
+    shutil.copytree(
+        ROOT / "tools", tmp_path / "tools", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    shutil.copy(ROOT / "dev", tmp_path)
+    (tmp_path / "locks").mkdir()
+    (tmp_path / "locks" / "dev.txt").write_text("# nothing\n")
+    (tmp_path / "pyproject.toml").write_text(PYPROJECT)
+    (tmp_path / "backend.py").write_text(BACKEND)
+    return tmp_path
+
+
+def start(project: Path, code: str = SET_UP) -> subprocess.Popen[str]:
+    """Python code in the project's root, on a PATH where there is no uv."""
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=project,
+        env={"PATH": os.defpath, "HOME": str(project), "PIP_NO_INDEX": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def output_of(process: subprocess.Popen[str], expected_code: int = 0) -> str:
+    output, _ = process.communicate()
+    assert process.returncode == expected_code, output
+    return output
+
+
+def test_the_second_set_up_finds_everything_done_until_the_lock_changes(project: Path) -> None:
+    assert "making .venv" in output_of(start(project))
+    assert output_of(start(project)) == ""
+    (project / "locks" / "dev.txt").write_text("# still nothing\n")
+    again = output_of(start(project))
+    assert "installing locks/dev.txt" in again
+    assert "making .venv" not in again
+
+
+def test_a_killed_set_up_is_done_again_from_the_beginning(project: Path) -> None:
+    kill_me = "import os; os.environ['VICTIM'] = str(os.getpid()); " + SET_UP
+    output_of(start(project, kill_me), expected_code=-signal.SIGKILL)
+    half_done = project / ".venv" / "half-done"
+    half_done.touch()
+    assert "making .venv" in output_of(start(project))
+    assert not half_done.exists()
+    assert output_of(start(project)) == ""
+
+
+def test_two_set_ups_at_once_make_one_environment(project: Path) -> None:
+    outputs = [output_of(process) for process in [start(project), start(project)]]
+    assert sum("making .venv" in output for output in outputs) == 1
+    assert output_of(start(project)) == ""
+
+
+def test_a_failed_install_shows_what_pip_said_and_leaves_with_an_error(project: Path) -> None:
+    (project / "locks" / "dev.txt").write_text("nothing-of-that-name==1 --hash=sha256:00\n")
+    run = "import sys; from tools.verbs import run; sys.exit(run(['check']))"
+    output = output_of(start(project, run), expected_code=1)
+    assert "installing locks/dev.txt failed" in output
+    assert "nothing-of-that-name" in output
+
+
+def test_a_python_without_ensurepip_is_told_what_to_install(project: Path) -> None:
+    hide = "import sys; sys.modules['ensurepip'] = None; "
+    run = hide + "from tools.verbs import run; sys.exit(run(['test']))"
+    output = output_of(start(project, run), expected_code=1)
+    assert "apt-get install python3-venv" in output
+
+
+def test_an_old_python_is_told_which_one_is_needed(project: Path) -> None:
+    pretend = (
+        "import os, runpy, sys; os.environ['PATH'] = '/nowhere'; sys.version_info = (3, 8, 0); "
+        "runpy.run_path('dev', run_name='__main__')"
+    )
+    assert "needs Python 3.11 or newer" in output_of(start(project, pretend), expected_code=1)
+
+
+def test_without_a_verb_dev_prints_them_and_sets_nothing_up(project: Path) -> None:
+    verbs = output_of(start(project, "import runpy; runpy.run_path('dev', run_name='__main__')"))
+    for verb in ("demo", "up", "test", "check", "interop", "bench", "faults"):
+        assert f"\n  {verb} " in verbs
+    assert not (project / ".venv").exists()
+
+
+def test_an_unknown_verb_is_an_error_that_lists_the_known_ones(project: Path) -> None:
+    run = "import sys; from tools.verbs import run; sys.exit(run(['tset']))"
+    output = output_of(start(project, run), expected_code=2)
+    assert "no verb 'tset'" in output
+    assert "check" in output

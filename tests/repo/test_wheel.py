@@ -1,0 +1,124 @@
+"""The distributions are complete, and the installed wheel runs with what it declares."""
+
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import sparrowmq
+from tests.repo.tree import ROOT
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the sdist, and the wheel made from that sdist as an index user's pip would."""
+    folder = tmp_path_factory.mktemp("built")
+    build = [sys.executable, "-m", "hatchling", "build", "--directory", str(folder)]
+    subprocess.run([*build, "--target", "sdist"], cwd=ROOT, check=True, capture_output=True)
+    (sdist,) = folder.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder / "unpacked", filter="data")
+    (source,) = (folder / "unpacked").iterdir()
+    subprocess.run([*build, "--target", "wheel"], cwd=source, check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bin folder of a new environment with the wheel and only what the wheel asks for."""
+    environment = tmp_path_factory.mktemp("environment")
+    venv.create(environment, with_pip=False, symlinks=True)
+    (site,) = environment.glob("lib/python*/site-packages")
+    for distribution in _needed_by("sparrowmq"):
+        _link(distribution, site)
+    (wheel,) = built.glob("*.whl")
+    python = str(environment / "bin" / "python")
+    uv = shutil.which("uv")
+    pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check"]
+    install = [uv, "pip", "install", "--python", python] if uv else [*pip, "install"]
+    subprocess.run([*install, "--quiet", "--no-deps", "--no-index", str(wheel)], check=True)
+    return environment / "bin"
+
+
+def _needed_by(name: str) -> list[metadata.Distribution]:
+    """The distributions that name requires, directly or through others, extras left out."""
+    found: dict[str, metadata.Distribution] = {}
+    waiting = [name]
+    while waiting:
+        for requirement in metadata.requires(waiting.pop()) or []:
+            needed = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
+            if "extra ==" not in requirement and needed not in found and _is_here(needed):
+                found[needed] = metadata.distribution(needed)
+                waiting.append(needed)
+    return list(found.values())
+
+
+def _is_here(name: str) -> bool:
+    """False for what only another platform or Python needs."""
+    try:
+        metadata.distribution(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _link(distribution: metadata.Distribution, site: Path) -> None:
+    """Makes an installed distribution visible in another environment without copying it."""
+    for top in {file.parts[0] for file in distribution.files or [] if file.parts[0] != ".."}:
+        target = Path(str(distribution.locate_file(top)))
+        if top != "__pycache__" and not (site / top).exists():
+            (site / top).symlink_to(target)
+
+
+def test_the_sdist_carries_licence_documents_and_tests(built: Path) -> None:
+    (sdist,) = built.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        names = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
+    assert {
+        "LICENSE",
+        "README.md",
+        "CHANGELOG.md",
+        "dev",
+        "locks/dev.txt",
+        "tests/repo/tree.py",
+    } <= names
+
+
+def test_the_wheel_carries_every_module_and_nothing_else(built: Path) -> None:
+    (wheel,) = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {name for name in archive.namelist() if ".dist-info/" not in name}
+    source = ROOT / "src"
+    expected = {
+        path.relative_to(source).as_posix()
+        for path in source.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert packed == expected
+
+
+@pytest.mark.skipif(not (ROOT / "src/sparrowmq/cli/main.py").exists(), reason="no command yet")
+def test_the_installed_command_tells_its_version(installed: Path) -> None:
+    command = [str(installed / "sparrowmq"), "--version"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert sparrowmq.__version__ in shown.stdout
+
+
+def test_every_module_of_the_wheel_imports_with_the_declared_dependencies(installed: Path) -> None:
+    subprocess.run([str(installed / "python"), "-I", "-c", IMPORT_ALL], check=True)
+
+
+IMPORT_ALL = """
+import importlib, pkgutil, sparrowmq
+NEEDS_MORE = ("sparrowmq.console", "sparrowmq.spark", "sparrowmq.testing.plugin")
+for module in pkgutil.walk_packages(sparrowmq.__path__, "sparrowmq."):
+    if not module.name.startswith(NEEDS_MORE):
+        importlib.import_module(module.name)
+"""
