@@ -17,12 +17,11 @@ MASK_32 = 0xFFFFFFFF
 _SIGN = 0x80000000
 _POWERS = tuple(pow(31, exponent, 1 << 32) for exponent in range(256))
 
-TAIL_LENGTH = 3
-"""Characters hashed through a table: 4,096 tails of hex digits stay below a megabyte."""
-
-_TAIL_POWER = 31**TAIL_LENGTH
+_TAIL = 3
+_TAIL_POWER = 31**_TAIL
+_STEM_POWER = 31 ** (2 * _TAIL)
 _STEMS_LIMIT = 4096
-_TAILS_LIMIT = 16384
+_PIECES_LIMIT = 16384
 
 
 @lru_cache(maxsize=512)
@@ -64,19 +63,39 @@ def positive_index_hash(unsigned: int) -> int:
     return (1 << 32) - unsigned if unsigned > _SIGN else 0
 
 
+class KeyPieces:
+    """Hashes of three characters: hex digits make 4,096 of them, less than a megabyte."""
+
+    __slots__ = ("last", "middle")
+
+    def __init__(self) -> None:
+        self.last: dict[str, int] = {}
+        self.middle: dict[str, int] = {}
+        """The same, moved in front of three more characters."""
+
+    def learn(self, middle: str, last: str) -> None:
+        """Make sure that both are there; the tables stay bounded."""
+        for table, piece, power in ((self.middle, middle, _TAIL_POWER), (self.last, last, 1)):
+            if len(table) >= _PIECES_LIMIT:
+                table.clear()
+            table[piece] = unsigned_java_hash(piece) * power
+
+
 class KeyHash:
     """Hashes `topic#key` for the many keys of one topic.
 
-    A caller in a tight loop adds `stems[key[:-TAIL_LENGTH]]` and `tails[key[-TAIL_LENGTH:]]` in 32
-    bits, and calls `miss` on KeyError; others call `of`. Both tables are bounded.
+    The six last digits of a Java client's unique id are the low byte of a time in milliseconds and
+    a counter, the 26 before them change four times a second. A caller in a tight loop adds
+    `stems[key[:-6]]`, `pieces.middle[key[-6:-3]]` and `pieces.last[key[-3:]]` in 32 bits, and
+    calls `miss` on KeyError; others call `of`.
     """
 
-    __slots__ = ("_topic_hash", "stems", "tails")
+    __slots__ = ("_pieces", "_topic_hash", "stems")
 
-    def __init__(self, topic: str, tails: dict[str, int]) -> None:
+    def __init__(self, topic: str, pieces: KeyPieces) -> None:
         self._topic_hash = unsigned_java_hash(topic + "#")
+        self._pieces = pieces
         self.stems: dict[str, int] = {}
-        self.tails = tails
 
     def of(self, key: str) -> int:
         """The unsigned hash of `topic#key`, without touching the tables."""
@@ -87,33 +106,11 @@ class KeyHash:
         return (self._topic_hash * power + own) & MASK_32
 
     def miss(self, key: str) -> int:
-        """The same, and remembers stem and tail for the next keys that look alike."""
-        if len(key) <= TAIL_LENGTH * 2 or not key.isascii():
-            return self.of(key)
-        stem, tail = key[:-TAIL_LENGTH], key[-TAIL_LENGTH:]
-        shifted = self._shifted_stem(stem)
-        return (shifted + self._tail(tail)) & MASK_32
-
-    def _shifted_stem(self, stem: str) -> int:
-        stems = self.stems
-        shifted = stems.get(stem)
-        if shifted is None:
-            # The stem of the stem changes four times a second, the stem itself every millisecond.
-            outer = stems.get(stem[:-TAIL_LENGTH])
-            if len(stems) >= _STEMS_LIMIT:
-                stems.clear()
-            if outer is None:
-                outer = self.of(stem[:-TAIL_LENGTH]) * _TAIL_POWER & MASK_32
-                stems[stem[:-TAIL_LENGTH]] = outer
-            shifted = (outer + self._tail(stem[-TAIL_LENGTH:])) * _TAIL_POWER & MASK_32
-            stems[stem] = shifted
-        return shifted
-
-    def _tail(self, tail: str) -> int:
-        value = self.tails.get(tail)
-        if value is None:
-            value = unsigned_java_hash(tail)
-            if len(self.tails) >= _TAILS_LIMIT:
-                self.tails.clear()
-            self.tails[tail] = value
-        return value
+        """The same, and remembers the parts of a long key for the next ones that look alike."""
+        if len(key) > 4 * _TAIL and key.isascii():
+            stem = key[: -2 * _TAIL]
+            if len(self.stems) >= _STEMS_LIMIT:
+                self.stems.clear()
+            self.stems[stem] = self.of(stem) * _STEM_POWER & MASK_32
+            self._pieces.learn(key[-2 * _TAIL : -_TAIL], key[-_TAIL:])
+        return self.of(key)
