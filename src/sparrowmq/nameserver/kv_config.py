@@ -1,0 +1,85 @@
+"""Key-value configuration by namespace, kept in one JSON file that Apache's name server reads."""
+
+from sparrowmq.protocol.body import Body
+from sparrowmq.protocol.tables import KVTable
+from sparrowmq.store.disk import Disk
+
+ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
+"""The namespace of fixed queue lists, by topic: `broker-a:4;broker-b:4`."""
+
+Tables = dict[str, dict[str, str]]
+
+
+class KvConfigFile(Body, frozen=True, kw_only=True):
+    """The file kvConfig.json."""
+
+    config_table: Tables
+
+
+class KvConfig:
+    """A change is in the file, durably, before it shows; one that cannot be saved never does."""
+
+    def __init__(self, disk: Disk | None = None, path: str = "kvConfig.json") -> None:
+        self._disk = disk
+        self._path = path
+        self._tables: Tables = {}
+
+    def load(self) -> None:
+        """Read the file, if there is one. Raises BodyError, or OSError."""
+        if self._disk is None or not self._disk.exists(self._path):
+            return
+        file = self._disk.open(self._path, write=False)
+        try:
+            data = file.read(0, file.size())
+        finally:
+            file.close()
+        # Apache's name server leaves an empty file behind when it dies while writing.
+        self._tables = KvConfigFile.from_json(data).config_table if data.strip() else {}
+
+    def get(self, namespace: str, key: str) -> str | None:
+        """The value, None if there is none."""
+        return self._tables.get(namespace, {}).get(key)
+
+    def table(self, namespace: str) -> KVTable | None:
+        """A whole namespace, None if there is none."""
+        table = self._tables.get(namespace)
+        return KVTable(table=table) if table is not None else None
+
+    def put(self, namespace: str, key: str, value: str) -> None:
+        """Set a value. Raises DiskFull or OSError, and nothing has changed then."""
+        changed = {**self._tables.get(namespace, {}), key: value}
+        self._save({**self._tables, namespace: changed})
+
+    def delete(self, namespace: str, key: str) -> None:
+        """Remove a value, if it is there. Raises DiskFull or OSError, with nothing changed."""
+        if self.get(namespace, key) is None:
+            return
+        changed = {name: value for name, value in self._tables[namespace].items() if name != key}
+        self._save({**self._tables, namespace: changed})
+
+    @property
+    def size_bytes(self) -> int:
+        """What all names and values take, roughly."""
+        return sum(
+            len(key) + len(value) for table in self._tables.values() for key, value in table.items()
+        )
+
+    def _save(self, tables: Tables) -> None:
+        if self._disk is not None:
+            _replace(self._disk, self._path, KvConfigFile(config_table=tables).to_json())
+        self._tables = tables
+
+
+def _replace(disk: Disk, path: str, data: bytes) -> None:
+    """All of the new content or all of the old, whenever the power goes."""
+    draft = f"{path}.tmp"
+    disk.mkdir("")
+    disk.unlink(draft)
+    file = disk.open(draft, create=True)
+    try:
+        file.write(0, data)
+        file.sync()
+    finally:
+        file.close()
+    disk.replace(draft, path)
+    disk.sync_dir("")

@@ -1,0 +1,148 @@
+"""The name server process: its parts, its listener, and the watch over silent brokers."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Self
+
+from sparrowmq.clock import Clock, system_clock
+from sparrowmq.nameserver import registration, topic_routes
+from sparrowmq.nameserver.brokers import LiveBroker, Registration
+from sparrowmq.nameserver.config import NameServerConfig
+from sparrowmq.nameserver.kv_config import KvConfig
+from sparrowmq.nameserver.routing_table import RoutingTable
+from sparrowmq.net.connection import Connection
+from sparrowmq.net.routes import Routes
+from sparrowmq.net.server import Server
+from sparrowmq.store.disk import Disk
+from sparrowmq.store.disk_real import RealDisk
+
+log = logging.getLogger(__name__)
+
+
+class NameServer:
+    """Everything the handlers work with.
+
+        async with NameServer(NameServerConfig(listen_port=0)).running() as server:
+            print(server.address)
+
+    `disk` holds the key-value file; None takes the directory of `config.kv_config_path`.
+    """
+
+    def __init__(
+        self,
+        config: NameServerConfig,
+        *,
+        clock: Clock = system_clock,
+        disk: Disk | None = None,
+    ) -> None:
+        self.config = config
+        self.clock = clock
+        self.table = RoutingTable(config.route_cache_bytes)
+        self.kv = _kv_config(config, disk)
+        self.port = 0
+        self._started_ms = 0
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Self]:
+        """Listen until the block ends. Raises OSError, or BodyError for a broken kvConfig.json."""
+        self.kv.load()
+        self._started_ms = self.clock()
+        failure: Exception | None = None
+        async with asyncio.TaskGroup() as tasks:
+            server: Server[NameServer] = Server(
+                self,
+                all_routes(),
+                tasks,
+                log=log,
+                limits=self.config.limits,
+                closed=self._connection_closed,
+            )
+            self.port = await server.listen(self.config.listen_host, self.config.listen_port)
+            watch = tasks.create_task(self._watch(), name="watch over silent brokers")
+            try:
+                yield self
+            except Exception as error:
+                failure = error  # raised below: the group would wrap it into a group of its own
+            finally:
+                watch.cancel()
+                await server.close()
+        if failure is not None:
+            raise failure
+
+    @property
+    def address(self) -> str:
+        """`host:port` where it listens."""
+        return f"{self.config.listen_host}:{self.port}"
+
+    @property
+    def is_in_service(self) -> bool:
+        """Whether routes are given out."""
+        if not self.config.need_wait_for_service:
+            return True
+        return self.clock() - self._started_ms >= self.config.wait_seconds_for_service * 1000
+
+    def register(self, registration: Registration, connection: Connection) -> LiveBroker | None:
+        """Take a broker's registration; gives its master if it is a slave and has one."""
+        is_new = registration.address not in self.table.live
+        forget_missing = self.config.delete_topic_with_broker_registration
+        master = self.table.register(
+            registration, connection, self.clock(), forget_missing=forget_missing
+        )
+        if is_new:
+            name, number = registration.broker_name, registration.broker_id
+            log.info("broker %s %d registered at %s", name, number, registration.address)
+        return master
+
+    def hear_from(self, address: str) -> None:
+        """The broker at this address is alive."""
+        broker = self.table.live.get(address)
+        if broker is not None:
+            broker.last_seen_ms = self.clock()
+
+    def _connection_closed(self, connection: Connection) -> None:
+        for broker in self.table.of_session(connection):
+            log.warning("broker %s at %s disconnected", broker.broker_name, broker.address)
+            self.table.drop(broker)
+
+    async def _watch(self) -> None:
+        """Drop brokers that are silent, not those that we could not hear."""
+        before_ms = self.clock()
+        while True:
+            interval_s = self.config.scan_interval_s
+            await asyncio.sleep(interval_s)
+            now_ms = self.clock()
+            lost_ms = now_ms - before_ms - round(interval_s * 1000)
+            if abs(lost_ms) > interval_s * 1000:
+                # This process was stopped, or somebody set the clock.
+                self.table.forgive(lost_ms, now_ms)
+            before_ms = now_ms
+            for broker in self.table.silent(now_ms):
+                self._drop_silent(broker)
+
+    def _drop_silent(self, broker: LiveBroker) -> None:
+        log.warning(
+            "broker %s at %s was silent for %d ms",
+            broker.broker_name,
+            broker.address,
+            broker.timeout_ms,
+        )
+        self.table.drop(broker)
+        if not self.table.of_session(broker.session):
+            assert isinstance(broker.session, Connection)
+            broker.session.close()
+
+
+def all_routes() -> Routes[NameServer]:
+    """Every request that a name server answers."""
+    routes: Routes[NameServer] = Routes()
+    routes.include(registration.routes, topic_routes.routes)
+    return routes
+
+
+def _kv_config(config: NameServerConfig, disk: Disk | None) -> KvConfig:
+    path = config.kv_config_path
+    if path is None:
+        return KvConfig(disk)
+    return KvConfig(disk or RealDisk(path.parent), path.name)
