@@ -89,6 +89,7 @@ def test_a_killed_set_up_is_done_again_from_the_beginning(project: Path) -> None
 def test_two_set_ups_at_once_make_one_environment(project: Path) -> None:
     outputs = [output_of(process) for process in [start(project), start(project)]]
     assert sum("making .venv" in output for output in outputs) == 1
+    assert sum("environment ready" in output for output in outputs) == 1
     assert output_of(start(project)) == ""
 
 

@@ -24,7 +24,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run([*build, "--target", "sdist"], cwd=ROOT, check=True, capture_output=True)
     (sdist,) = folder.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
-        archive.extractall(folder / "unpacked", filter="data")
+        # The argument filter= came with 3.11.4; without a filter 3.12 warns.
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)
+        archive.extractall(folder / "unpacked")
     (source,) = (folder / "unpacked").iterdir()
     subprocess.run([*build, "--target", "wheel"], cwd=source, check=True, capture_output=True)
     return folder
@@ -36,9 +38,9 @@ def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     environment = tmp_path_factory.mktemp("environment")
     venv.create(environment, with_pip=False, symlinks=True)
     (site,) = environment.glob("lib/python*/site-packages")
-    for distribution in _needed_by("sparrowmq"):
-        _link(distribution, site)
     (wheel,) = built.glob("*.whl")
+    for distribution in _needed_by(wheel):
+        _link(distribution, site)
     python = str(environment / "bin" / "python")
     uv = shutil.which("uv")
     pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check"]
@@ -47,17 +49,24 @@ def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return environment / "bin"
 
 
-def _needed_by(name: str) -> list[metadata.Distribution]:
-    """The distributions that name requires, directly or through others, extras left out."""
+def _needed_by(wheel: Path) -> list[metadata.Distribution]:
+    """The distributions that the wheel requires, directly or through others, extras left out."""
     found: dict[str, metadata.Distribution] = {}
-    waiting = [name]
+    waiting = _required_by(wheel)
     while waiting:
-        for requirement in metadata.requires(waiting.pop()) or []:
-            needed = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
-            if "extra ==" not in requirement and needed not in found and _is_here(needed):
-                found[needed] = metadata.distribution(needed)
-                waiting.append(needed)
+        requirement = waiting.pop()
+        name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
+        if "extra ==" not in requirement and name not in found and _is_here(name):
+            found[name] = metadata.distribution(name)
+            waiting += metadata.requires(name) or []
     return list(found.values())
+
+
+def _required_by(wheel: Path) -> list[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        lines = archive.read(name).decode().splitlines()
+    return [line.split(": ", 1)[1] for line in lines if line.startswith("Requires-Dist: ")]
 
 
 def _is_here(name: str) -> bool:
