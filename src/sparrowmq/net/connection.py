@@ -22,6 +22,7 @@ from sparrowmq.protocol.errors import ProtocolError
 from sparrowmq.protocol.frame import Frame, FrameDecoder
 from sparrowmq.protocol.header import ONEWAY_FLAG, RESPONSE_FLAG, RequestHeader, decode_plain
 from sparrowmq.protocol.header_encoding import encode_request, encode_response
+from sparrowmq.protocol.hosts import encode_host
 
 
 class Connection(asyncio.Protocol):
@@ -32,6 +33,8 @@ class Connection(asyncio.Protocol):
         self.peer = ""
         self.peer_host = ""
         self.peer_port = 0
+        self.peer_bytes = b""
+        """Address and port as a message record carries them."""
         self.last_read_s = 0.0
         self.frames_read = 0
         self.is_open = False
@@ -56,6 +59,7 @@ class Connection(asyncio.Protocol):
         transport.set_write_buffer_limits(high=self.endpoint.limits.write_buffer_bytes)
         address = transport.get_extra_info("peername") or ("", 0)
         self.peer_host, self.peer_port = address[0], address[1]
+        self.peer_bytes = _packed(self.peer_host, self.peer_port)
         self.peer = f"{self.peer_host}:{self.peer_port}"
         self.last_read_s = self._loop.time()
         self.is_open = True
@@ -158,7 +162,7 @@ class Connection(asyncio.Protocol):
             return None
         if type(handled) is Reply:
             return None if flag & ONEWAY_FLAG else encode_reply(request, handled)
-        self._spawn(request, handled)
+        self.answer_later(request, handled)
         return None
 
     def _answer_odd(
@@ -190,7 +194,8 @@ class Connection(asyncio.Protocol):
         text = f"{name} failed inside the server; its log says why"
         return Reply(code=ResponseCode.SYSTEM_ERROR, remark=text)
 
-    def _spawn(self, request: Request[Any], waiting: Awaitable[Reply]) -> None:
+    def answer_later(self, request: Request[Any], waiting: Awaitable[Reply]) -> None:
+        """Answer when `waiting` has a reply; given up when the peer goes."""
         task = self.endpoint.spawn(self._finish(request, waiting))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -244,6 +249,13 @@ class Connection(asyncio.Protocol):
         """End the connection now."""
         self.is_open = False
         self._transport.abort()
+
+
+def _packed(host: str, port: int) -> bytes:
+    try:
+        return encode_host(host, port)
+    except ValueError:  # a named host of a simulated network: records have room for addresses only
+        return encode_host("127.0.0.1", port)
 
 
 def encode_reply(request: Request[Any], reply: Reply) -> bytes:

@@ -11,7 +11,7 @@ from sparrowmq.net.reply import Handled, Request
 from sparrowmq.protocol.header import RequestDecoder, RequestHeader
 
 C = TypeVar("C")
-H = TypeVar("H", bound=RequestHeader)
+F = TypeVar("F", bound=Callable[..., Any])
 Handler = Callable[[C, Request[Any]], Handled]
 
 
@@ -22,18 +22,13 @@ class Routes(Generic[C]):
         self._handlers: dict[type[RequestHeader], Handler[C]] = {}
         self._decoder: RequestDecoder | None = None
 
-    def on(
-        self, *headers: type[H]
-    ) -> Callable[
-        [Callable[[C, Request[H]], Handled]],
-        Callable[[C, Request[H]], Any],
-    ]:
+    def on(self, *headers: type[RequestHeader]) -> Callable[[F], F]:
         """Register the decorated function for these requests.
 
         A function that need not wait is a plain `def`; it is answered inside the read callback.
         """
 
-        def register(handler: Callable[[C, Request[H]], Any]) -> Callable[[C, Request[H]], Any]:
+        def register(handler: F) -> F:
             for header in headers:
                 self._add(header, handler)
             return handler

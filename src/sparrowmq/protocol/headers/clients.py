@@ -17,8 +17,8 @@ class Heartbeat(RequestHeader, frozen=True, kw_only=True):
 class HeartbeatAnswer(ResponseHeader, frozen=True, kw_only=True):
     """What heartbeat V2 adds: whether the next one may leave out the subscriptions."""
 
-    is_support_heart_beat_v2: bool = True
-    is_sub_change: bool = True
+    supports_v2: bool = msgspec.field(name="IS_SUPPORT_HEART_BEAT_V2", default=True)
+    is_sub_change: bool = msgspec.field(name="IS_SUB_CHANGE", default=True)
 
 
 class UnregisterClient(RequestHeader, frozen=True, kw_only=True):
@@ -51,3 +51,15 @@ class CheckClientConfig(RequestHeader, frozen=True, kw_only=True):
     """Asks whether a subscription would be accepted; the body is CheckClientRequestBody."""
 
     CODE: ClassVar[RequestCode] = RequestCode.CHECK_CLIENT_CONFIG
+
+
+class LockBatch(RequestHeader, frozen=True, kw_only=True):
+    """Take or renew locks of ordered queues; the body is LockBatchRequest."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.LOCK_BATCH_MQ
+
+
+class UnlockBatch(RequestHeader, frozen=True, kw_only=True):
+    """Give locks of ordered queues back; the body is UnlockBatchRequest."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.UNLOCK_BATCH_MQ

@@ -81,10 +81,12 @@ class MessageSent(ResponseHeader, frozen=True, kw_only=True):
     msg_id: str
     queue_id: int
     queue_offset: int
+    transaction_id: str
+    """The unique id, whether or not there is a transaction: clients expect it there."""
 
 
 class SpecialMessageSent(ResponseHeader, frozen=True, kw_only=True):
-    """The same with what only transactions, batches or timers carry."""
+    """The same for batches and timers, with what only they carry."""
 
     msg_id: str
     queue_id: int

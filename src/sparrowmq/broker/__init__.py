@@ -1,0 +1,1 @@
+"""The broker: one handler per request, and the parts they share."""

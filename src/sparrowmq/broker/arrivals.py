@@ -1,0 +1,159 @@
+"""Pulls that found nothing and wait for their queue to grow.
+
+A parked pull is a small record, not a coroutine: who keeps up parks on nearly every pull.
+
+    park ──── announce (the queue grew) ── retry once per touched queue and loop turn
+         ├─── its deadline passed ──────── give up: answer what an empty pull is answered
+         ├─── its connection ended ─────── forgotten
+         └─── every 5 s ────────────────── the safety net: look at the queue again
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from sparrowmq.net.connection import Connection
+from sparrowmq.net.reply import Request
+
+QueueKey = tuple[str, int]
+
+_CHECK_S = 5.0
+_BUCKET_S = 0.1
+"""Deadlines are rounded up to this, so that one timer serves many."""
+
+
+class ParkedPull:
+    """A request that waits. `offset` moves on when a filter rejected what came."""
+
+    __slots__ = ("accepts", "bucket", "key", "offset", "request")
+
+    def __init__(
+        self, request: Request[Any], key: QueueKey, offset: int, bucket: int, accepts: Any
+    ) -> None:
+        self.request = request
+        self.key = key
+        self.offset = offset
+        self.bucket = bucket
+        self.accepts = accepts
+
+
+class Arrivals:
+    """Who waits for which queue. `retry` answers a parked pull and says whether it did."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        retry: Callable[[ParkedPull], bool],
+        give_up: Callable[[ParkedPull], None],
+        max_offset: Callable[[str, int], int],
+        max_waiting: int,
+    ) -> None:
+        self._loop = loop
+        self._retry = retry
+        self._give_up = give_up
+        self._max_offset = max_offset
+        self._max_waiting = max_waiting
+        # dicts serve as ordered sets: who waits longest is answered first
+        self._by_queue: dict[QueueKey, dict[ParkedPull, None]] = {}
+        self._by_connection: dict[Connection, dict[ParkedPull, None]] = {}
+        self._by_bucket: dict[int, dict[ParkedPull, None]] = {}
+        self._touched: dict[QueueKey, None] = {}
+        self._deadline: asyncio.TimerHandle | None = None
+        self._check: asyncio.TimerHandle | None = None
+        self.waiting = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more pulls may wait."""
+        return self.waiting >= self._max_waiting
+
+    def park(
+        self, request: Request[Any], key: QueueKey, offset: int, wait_s: float, accepts: Any
+    ) -> None:
+        """Let a pull wait, at most so long."""
+        bucket = int((self._loop.time() + wait_s) / _BUCKET_S) + 1
+        pull = ParkedPull(request, key, offset, bucket, accepts)
+        self._by_queue.setdefault(key, {})[pull] = None
+        self._by_connection.setdefault(request.connection, {})[pull] = None
+        due = self._by_bucket.get(bucket)
+        if due is None:
+            due = self._by_bucket[bucket] = {}
+            self._schedule_deadline(bucket)
+        due[pull] = None
+        self.waiting += 1
+        if self._check is None:
+            self._check = self._loop.call_later(_CHECK_S, self._look_again)
+
+    def announce(self, topic: str, queue_id: int) -> None:
+        """A queue grew. The pulls that wait for it are answered later in this loop turn, once,
+        however many messages came."""
+        key = (topic, queue_id)
+        if key in self._by_queue:
+            if not self._touched:
+                self._loop.call_soon(self._wake)
+            self._touched[key] = None
+
+    def forget(self, connection: Connection) -> None:
+        """A connection ended, and with it everything it waited for."""
+        for pull in tuple(self._by_connection.get(connection, ())):
+            self._remove(pull)
+
+    def end_all(self) -> None:
+        """Answer everybody as if their time was up: the broker stops."""
+        for pull in tuple(self._pulls()):
+            self._remove(pull)
+            self._give_up(pull)
+        for timer in (self._deadline, self._check):
+            if timer is not None:
+                timer.cancel()
+        self._deadline = self._check = None
+
+    def _pulls(self) -> Iterator[ParkedPull]:
+        for pulls in self._by_queue.values():
+            yield from pulls
+
+    def _wake(self) -> None:
+        touched, self._touched = self._touched, {}
+        for key in touched:
+            for pull in tuple(self._by_queue.get(key, ())):
+                if self._retry(pull):
+                    self._remove(pull)
+
+    def _look_again(self) -> None:
+        self._check = self._loop.call_later(_CHECK_S, self._look_again) if self.waiting else None
+        for key, pulls in tuple(self._by_queue.items()):
+            end = self._max_offset(*key)
+            if any(pull.offset < end for pull in pulls):
+                self.announce(*key)
+
+    def _schedule_deadline(self, bucket: int) -> None:
+        if self._deadline is not None:
+            if self._deadline.when() <= bucket * _BUCKET_S:
+                return
+            self._deadline.cancel()
+        self._deadline = self._loop.call_at(bucket * _BUCKET_S, self._expire)
+
+    def _expire(self) -> None:
+        self._deadline = None
+        now = self._loop.time()
+        for bucket in sorted(self._by_bucket):
+            if bucket * _BUCKET_S > now:
+                self._schedule_deadline(bucket)
+                break
+            for pull in tuple(self._by_bucket[bucket]):
+                self._remove(pull)
+                self._give_up(pull)
+
+    def _remove(self, pull: ParkedPull) -> None:
+        _discard(self._by_queue, pull.key, pull)
+        _discard(self._by_connection, pull.request.connection, pull)
+        _discard(self._by_bucket, pull.bucket, pull)
+        self.waiting -= 1
+
+
+def _discard(table: dict[Any, dict[ParkedPull, None]], key: Any, pull: ParkedPull) -> None:
+    pulls = table[key]
+    del pulls[pull]
+    if not pulls:
+        del table[key]

@@ -1,0 +1,78 @@
+"""The parts that handlers share. `server.py` makes them; nothing here does I/O by itself."""
+
+import logging
+import random
+from dataclasses import dataclass, field
+
+from sparrowmq.broker.arrivals import Arrivals
+from sparrowmq.broker.config import BrokerConfig
+from sparrowmq.broker.consumer_offsets import ConsumerOffsets
+from sparrowmq.broker.consumers import ConsumerGroup, Consumers
+from sparrowmq.broker.durability import Durability
+from sparrowmq.broker.groups import Groups
+from sparrowmq.broker.producers import Producers
+from sparrowmq.broker.queue_locks import QueueLocks
+from sparrowmq.broker.topics import Topics
+from sparrowmq.clock import Clock
+from sparrowmq.net.connection import Connection
+from sparrowmq.net.errors import ConnectionLost
+from sparrowmq.net.workers import Workers
+from sparrowmq.protocol.headers.clients import NotifyConsumerIdsChanged
+from sparrowmq.protocol.ids import UniqueIds
+from sparrowmq.store.store import Store
+
+
+@dataclass(slots=True, kw_only=True)
+class Broker:
+    """One broker's state."""
+
+    config: BrokerConfig
+    clock: Clock
+    rng: random.Random
+    log: logging.Logger
+    workers: Workers
+    store: Store
+    topics: Topics
+    groups: Groups
+    offsets: ConsumerOffsets
+    arrivals: Arrivals
+    durability: Durability
+    locks: QueueLocks
+    unique_ids: UniqueIds
+    store_host: bytes
+    """Address and port as every record carries them."""
+    id_prefix: str
+    """The part of an offset id that names this broker."""
+    cluster_property: bytes
+    """The property that tells consumers which cluster a message was sent to."""
+    consumers: Consumers = field(default_factory=Consumers)
+    producers: Producers = field(default_factory=Producers)
+    busy_reason: str = ""
+    """Why sends are refused with SYSTEM_BUSY now; empty when they are not."""
+
+    def connection_closed(self, connection: Connection) -> None:
+        """Everything a peer held or waited for ends with its connection."""
+        self.arrivals.forget(connection)
+        self.producers.forget(connection)
+        for group, member in self.consumers.forget(connection):
+            self.member_left(group, member.client_id)
+
+    def member_left(self, group: ConsumerGroup, client_id: str) -> None:
+        """Free a member's queues and tell the others, unless it lives on in another connection."""
+        if client_id not in group.client_ids:
+            self.locks.free_client(group.name, client_id)
+        self.notify_members(group)
+
+    def notify_members(self, group: ConsumerGroup) -> None:
+        """Tell the members of a clustering group to rebalance now, where this is switched on."""
+        config = self.groups.get(group.name)
+        if group.is_broadcasting or not self.config.notify_consumer_ids_changed:
+            return
+        if config is not None and not config.notify_consumer_ids_changed_enable:
+            return
+        notice = NotifyConsumerIdsChanged(consumer_group=group.name)
+        for connection in tuple(group.members):
+            try:
+                connection.send_oneway(notice)
+            except ConnectionLost:
+                continue  # its own end is on the way and will be noticed

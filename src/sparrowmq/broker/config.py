@@ -1,0 +1,124 @@
+"""Settings of one broker process."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from sparrowmq.net.endpoint import Limits
+from sparrowmq.protocol.hosts import encode_host
+from sparrowmq.store.config import StoreConfig
+
+MASTER_ID = 0
+
+
+class Flush(StrEnum):
+    """When a send is acknowledged."""
+
+    ASYNC = "ASYNC_FLUSH"
+    SYNC = "SYNC_FLUSH"
+
+
+class ConfigError(ValueError):
+    """A setting cannot be used; the text names it, its value and what is allowed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """One broker. Every default is RocketMQ's unless its text says otherwise."""
+
+    data_dir: Path
+    cluster_name: str = "DefaultCluster"
+    broker_name: str = "broker-a"
+    broker_id: int = MASTER_ID
+    """0 is the master, everything else a slave."""
+    name_servers: tuple[str, ...] = ()
+    """host:port of each name server; the broker registers with all of them."""
+
+    listen_host: str = "127.0.0.1"
+    """Where connections are accepted. Loopback unless told otherwise."""
+    advertise_host: str = ""
+    """The host that clients are told; the listening one when empty."""
+    port: int = 10911
+    """0 takes a free port (and no VIP alias)."""
+    vip_alias: bool = True
+    """Listen on port - 2 as well: older clients send there (the VIP channel)."""
+    ha_port: int = 10912
+
+    flush: Flush = Flush.ASYNC
+    """ASYNC answers before fsync: faster, and a power cut may lose the last half second."""
+    flush_interval_s: float = 0.5
+    """How long an asynchronously flushed message may stay unsynced."""
+    flush_timeout_s: float = 5.0
+    """How long a synchronous send waits for its fsync before FLUSH_DISK_TIMEOUT."""
+
+    auto_create_topic: bool = True
+    auto_create_group: bool = True
+    default_queues: int = 8
+    """Queues of TBW102 and of topics that operators create without saying how many."""
+    max_topics: int = 10_000
+    max_groups: int = 10_000
+    max_queues_per_topic: int = 4_096
+
+    max_message_bytes: int = 4 * 1024 * 1024
+    max_properties_bytes: int = 32_767
+    max_pull_count: int = 4_096
+    """Messages in one reply, whatever a client asks for. Java clients ask for 32."""
+    max_pull_bytes: int = 1024 * 1024
+    """Bytes in one reply unless the client asks for more."""
+    max_asked_pull_bytes: int = 4 * 1024 * 1024
+    """Bytes in one reply when the client asks."""
+    long_poll_s: float = 30.0
+    """The longest an empty pull may wait; clients ask for 15 or 20 s."""
+    max_waiting_pulls: int = 100_000
+
+    register_interval_s: float = 30.0
+    client_timeout_s: float = 120.0
+    """A client silent for this long is forgotten and its connection closed."""
+    notify_consumer_ids_changed: bool = True
+    """Tell members at once when others come or go; else they learn by their 20 s timer."""
+    lock_timeout_s: float = 60.0
+    """An ordered queue's lock that is not renewed for this long is free."""
+    offsets_journal_s: float = 1.0
+    """The most progress of consumer groups that a crash can undo."""
+    offsets_save_s: float = 5.0
+    """How often consumerOffset.json is rewritten."""
+    young_queue_bytes: int = 8 * 1024**3
+    """A queue whose first message lies at most this far behind the log's end is young: a group
+    without progress starts at 0 there. Apache takes 40 % of the machine's memory."""
+
+    busy_lag_s: float = 0.2
+    """A loop that lags this far refuses sends with SYSTEM_BUSY until it has caught up."""
+
+    limits: Limits = field(default_factory=Limits)
+    store: StoreConfig = field(default_factory=StoreConfig)
+
+    def __post_init__(self) -> None:
+        checks = (
+            ("port", 0 <= self.port <= 65_535, "must be 0 to 65535"),
+            ("broker_id", self.broker_id >= 0, "must be 0 (master) or more"),
+            ("default_queues", 1 <= self.default_queues <= self.max_queues_per_topic, ">= 1"),
+            ("flush_interval_s", self.flush_interval_s > 0, "must be more than 0"),
+            ("flush_timeout_s", self.flush_timeout_s > 0, "must be more than 0"),
+            ("long_poll_s", self.long_poll_s >= 0, "must be 0 or more"),
+            ("register_interval_s", self.register_interval_s > 0, "must be more than 0"),
+        )
+        for name, is_fine, allowed in checks:
+            if not is_fine:
+                raise ConfigError(f"{name} is {getattr(self, name)}, {allowed}")
+
+    @property
+    def advertised_host(self) -> str:
+        """The host that name servers hand to clients."""
+        return self.advertise_host or self.listen_host
+
+    def address(self, port: int) -> str:
+        """host:port as clients are told."""
+        return f"{self.advertised_host}:{port}"
+
+    def store_host(self, port: int) -> bytes:
+        """The address as each record carries it. A name that is no IP address counts as 127.0.0.1:
+        records have room for addresses only."""
+        try:
+            return encode_host(self.advertised_host, port)
+        except ValueError:
+            return encode_host("127.0.0.1", port)

@@ -1,0 +1,109 @@
+"""Where each group stands in each queue.
+
+Changes are journaled within a second and the whole table is saved every few: a crash re-delivers at
+most what was consumed since the last journal entry.
+"""
+
+from collections.abc import Iterator, Mapping
+
+QueueOffsets = dict[int, int]
+
+
+class ConsumerOffsets:
+    """`topic@group` → queue → next offset, as consumerOffset.json keeps it."""
+
+    def __init__(self, table: Mapping[str, Mapping[int, int]]) -> None:
+        self._table: dict[str, QueueOffsets] = {key: dict(row) for key, row in table.items()}
+        self._dirty: dict[tuple[str, int], None] = {}
+        self._resets: dict[tuple[str, int], int] = {}
+
+    def get(self, group: str, topic: str, queue_id: int) -> int:
+        """The stored offset, -1 if there is none."""
+        row = self._table.get(f"{topic}@{group}")
+        return -1 if row is None else row.get(queue_id, -1)
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """An explicit commit: obeyed, also when it moves back.
+
+        One that comes after a reset and before the member has applied it is ignored.
+        """
+        if offset >= 0 and (f"{topic}@{group}", queue_id) not in self._resets:
+            self._put(f"{topic}@{group}", queue_id, offset)
+
+    def carry(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """The offset a pull carries: it never lowers the stored one."""
+        if offset > self.get(group, topic, queue_id):
+            self.commit(group, topic, queue_id, offset)
+
+    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """An operator's word; commits are ignored until a member pulls or asks from there."""
+        key = f"{topic}@{group}"
+        self._put(key, queue_id, offset)
+        self._resets[key, queue_id] = offset
+
+    def applied(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Take the pending reset of a queue, if any: its member is told now."""
+        if not self._resets:
+            return None
+        return self._resets.pop((f"{topic}@{group}", queue_id), None)
+
+    def pending_reset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The reset no member has been told yet."""
+        return self._resets.get((f"{topic}@{group}", queue_id))
+
+    def _put(self, key: str, queue_id: int, offset: int) -> None:
+        row = self._table.setdefault(key, {})
+        if row.get(queue_id) != offset:
+            row[queue_id] = offset
+            self._dirty[key, queue_id] = None
+
+    def queues(self, group: str, topic: str) -> QueueOffsets:
+        """A copy of a group's offsets in a topic."""
+        return dict(self._table.get(f"{topic}@{group}", {}))
+
+    def topics_of(self, group: str) -> list[str]:
+        """Topics a group has offsets for."""
+        ending = f"@{group}"
+        return [key[: -len(ending)] for key in self._table if key.endswith(ending)]
+
+    def groups_of(self, topic: str) -> list[str]:
+        """Groups that have offsets for a topic."""
+        start = f"{topic}@"
+        return [key[len(start) :] for key in self._table if key.startswith(start)]
+
+    def remove_group(self, group: str) -> None:
+        """Forget everything a group has consumed."""
+        for topic in self.topics_of(group):
+            self._remove(f"{topic}@{group}")
+
+    def remove_topic(self, topic: str) -> None:
+        """Forget a topic's progress, for every group."""
+        for group in self.groups_of(topic):
+            self._remove(f"{topic}@{group}")
+
+    def _remove(self, key: str) -> None:
+        for queue_id in self._table.pop(key, {}):
+            # -1 in the journal: the row is gone
+            self._dirty[key, queue_id] = None
+            self._resets.pop((key, queue_id), None)
+
+    def take_dirty(self) -> list[tuple[str, int, int]]:
+        """(topic@group, queue, offset) of all changes since the last call; offset -1: removed."""
+        dirty, self._dirty = self._dirty, {}
+        return [
+            (key, queue_id, self._table.get(key, {}).get(queue_id, -1)) for key, queue_id in dirty
+        ]
+
+    def replay(self, key: str, queue_id: int, offset: int) -> None:
+        """Apply a journal entry at start."""
+        if offset >= 0:
+            self._table.setdefault(key, {})[queue_id] = offset
+        else:
+            row = self._table.get(key, {})
+            row.pop(queue_id, None)
+            if not row:
+                self._table.pop(key, None)
+
+    def rows(self) -> Iterator[tuple[str, QueueOffsets]]:
+        """Everything, as it is saved."""
+        return iter([(key, dict(row)) for key, row in self._table.items()])

@@ -1,0 +1,144 @@
+"""Live consumers: which members a group has now, and what they subscribe to."""
+
+from collections.abc import Iterable, Iterator
+
+from sparrowmq.net.connection import Connection
+from sparrowmq.protocol.heartbeat import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel
+from sparrowmq.protocol.subscription import SubscriptionData
+
+
+class Member:
+    """One client of a group, on one connection."""
+
+    __slots__ = ("client_id", "connection", "language", "last_seen_ms", "version")
+
+    def __init__(
+        self, client_id: str, connection: Connection, language: str, version: int, now_ms: int
+    ) -> None:
+        self.client_id = client_id
+        self.connection = connection
+        self.language = language
+        self.version = version
+        self.last_seen_ms = now_ms
+
+
+class ConsumerGroup:
+    """The live side of a group: members by connection, subscriptions by topic."""
+
+    __slots__ = (
+        "consume_type",
+        "fingerprint",
+        "from_where",
+        "members",
+        "message_model",
+        "name",
+        "subscriptions",
+    )
+
+    def __init__(self, name: str, data: ConsumerData) -> None:
+        self.name = name
+        self.consume_type: ConsumeType = data.consume_type
+        self.message_model: MessageModel = data.message_model
+        self.from_where: ConsumeFromWhere = data.consume_from_where
+        self.fingerprint = 0
+        """Of the last version 2 heartbeat; 0 for version 1."""
+        self.members: dict[Connection, Member] = {}
+        self.subscriptions: dict[str, SubscriptionData] = {}
+
+    @property
+    def client_ids(self) -> list[str]:
+        """Each client once, in the order they came."""
+        return list(dict.fromkeys(member.client_id for member in self.members.values()))
+
+    @property
+    def is_broadcasting(self) -> bool:
+        """Whether every member gets every message."""
+        return self.message_model is MessageModel.BROADCASTING
+
+    def join(self, member: Member, data: ConsumerData) -> bool:
+        """Take a heartbeat in; whether membership changed."""
+        self.consume_type = data.consume_type
+        self.message_model = data.message_model
+        self.from_where = data.consume_from_where
+        known = self.members.get(member.connection)
+        self.members[member.connection] = member
+        return known is None or known.client_id != member.client_id
+
+    def subscribe(self, wanted: Iterable[SubscriptionData]) -> bool:
+        """Make these the group's subscriptions; whether a topic was added or removed.
+
+        The newest version of a subscription wins, as a late heartbeat must not bring back an old
+        filter.
+        """
+        changed = False
+        topics = set()
+        for data in wanted:
+            topics.add(data.topic)
+            known = self.subscriptions.get(data.topic)
+            if known is None:
+                changed = True
+            elif data.sub_version <= known.sub_version:
+                continue
+            self.subscriptions[data.topic] = data
+        for topic in self.subscriptions.keys() - topics:
+            del self.subscriptions[topic]
+            changed = True
+        return changed
+
+
+class Consumers:
+    """All live consumer groups of this broker."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, ConsumerGroup] = {}
+        self._groups_of: dict[Connection, set[str]] = {}
+
+    def group(self, name: str) -> ConsumerGroup | None:
+        """The live group; None when it has no member."""
+        return self._groups.get(name)
+
+    def __iter__(self) -> Iterator[ConsumerGroup]:
+        return iter(tuple(self._groups.values()))
+
+    def join(self, member: Member, data: ConsumerData, *, with_subscriptions: bool = True) -> bool:
+        """Register a member by its heartbeat; whether the others should rebalance."""
+        group = self._groups.get(data.group_name)
+        if group is None:
+            group = self._groups[data.group_name] = ConsumerGroup(data.group_name, data)
+        self._groups_of.setdefault(member.connection, set()).add(data.group_name)
+        joined = group.join(member, data)
+        return (with_subscriptions and group.subscribe(data.subscription_data_set)) or joined
+
+    def leave(self, connection: Connection, group_name: str) -> tuple[ConsumerGroup, Member] | None:
+        """Remove a member; the group and the member when there was one."""
+        group = self._groups.get(group_name)
+        member = group.members.pop(connection, None) if group is not None else None
+        if group is None or member is None:
+            return None
+        if not group.members:
+            del self._groups[group_name]
+        groups = self._groups_of.get(connection)
+        if groups is not None:
+            groups.discard(group_name)
+            if not groups:
+                del self._groups_of[connection]
+        return group, member
+
+    def forget(self, connection: Connection) -> list[tuple[ConsumerGroup, Member]]:
+        """A connection ended: the groups that lost a member, and which."""
+        names = tuple(self._groups_of.get(connection, ()))
+        left = (self.leave(connection, name) for name in names)
+        return [gone for gone in left if gone is not None]
+
+    def silent_since(self, before_ms: int) -> list[Member]:
+        """Members whose last heartbeat came before that time."""
+        return [
+            member
+            for group in self._groups.values()
+            for member in group.members.values()
+            if member.last_seen_ms < before_ms
+        ]
+
+    def subscribers(self, topic: str) -> list[str]:
+        """Names of live groups that subscribe to a topic."""
+        return [name for name, group in self._groups.items() if topic in group.subscriptions]

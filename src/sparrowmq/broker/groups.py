@@ -1,0 +1,91 @@
+"""Which consumer groups exist on this broker and how they are configured."""
+
+from collections.abc import Callable, Iterator
+
+from sparrowmq.clock import Clock
+from sparrowmq.protocol.data_version import DataVersion
+from sparrowmq.protocol.group_config import SubscriptionGroupConfig, SubscriptionGroupTable
+from sparrowmq.protocol.names import SYSTEM_GROUPS, group_fault, is_system_group
+
+Save = Callable[[bytes], None]
+
+
+class Groups:
+    """The table of groups. Every change gets a new version and is saved."""
+
+    def __init__(
+        self,
+        table: SubscriptionGroupTable,
+        *,
+        clock: Clock,
+        save: Save,
+        auto_create: bool,
+        max_groups: int,
+    ) -> None:
+        self._groups = dict(table.subscription_group_table)
+        self._forbidden = {group: dict(topics) for group, topics in table.forbidden_table.items()}
+        self._version = table.data_version
+        self._clock = clock
+        self._save = save
+        self._auto_create = auto_create
+        self._max_groups = max_groups
+
+    def __contains__(self, group: str) -> bool:
+        return group in self._groups
+
+    def __iter__(self) -> Iterator[SubscriptionGroupConfig]:
+        return iter(tuple(self._groups.values()))
+
+    def get(self, group: str) -> SubscriptionGroupConfig | None:
+        """The group as it is configured; None if nobody created it."""
+        return self._groups.get(group)
+
+    def find(self, group: str) -> SubscriptionGroupConfig | None:
+        """The group; created with the defaults where this is allowed and the name is legal."""
+        config = self._groups.get(group)
+        if config is None and self._may_create(group):
+            config = SubscriptionGroupConfig(group_name=group)
+            self.put(config)
+        return config
+
+    def _may_create(self, group: str) -> bool:
+        if group_fault(group) is not None or len(self._groups) >= self._max_groups:
+            return False
+        return self._auto_create or is_system_group(group)
+
+    @property
+    def version(self) -> DataVersion:
+        """Changes with every change of the table."""
+        return self._version
+
+    def table(self) -> SubscriptionGroupTable:
+        """All of it, as it is saved and handed to slaves."""
+        return SubscriptionGroupTable(
+            subscription_group_table=dict(self._groups),
+            forbidden_table=self._forbidden,
+            data_version=self._version,
+        )
+
+    def put(self, *groups: SubscriptionGroupConfig) -> None:
+        """Create or replace groups; saved when this returns."""
+        for group in groups:
+            self._groups[group.group_name] = group
+        self._commit()
+
+    def remove(self, group: str) -> bool:
+        """Forget a group; its offsets are another table's business."""
+        self._forbidden.pop(group, None)
+        if self._groups.pop(group, None) is None:
+            return False
+        self._commit()
+        return True
+
+    def add_missing_system_groups(self) -> None:
+        """Groups of RocketMQ's own tools, which exist from the first start."""
+        missing = sorted(group for group in SYSTEM_GROUPS if group not in self._groups)
+        if missing:
+            self.put(*(SubscriptionGroupConfig(group_name=group) for group in missing))
+
+    def _commit(self) -> None:
+        self._version = self._version.next(self._clock())
+        self._save(self.table().to_json())

@@ -1,0 +1,1 @@
+"""Functions that answer requests, one module per capability."""

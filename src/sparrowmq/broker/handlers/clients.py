@@ -1,0 +1,107 @@
+"""Heartbeats, goodbyes, and who is alive in a group."""
+
+import msgspec
+
+from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.consumers import Member
+from sparrowmq.net.errors import RequestRefused
+from sparrowmq.net.reply import Reply, Request
+from sparrowmq.net.routes import Routes
+from sparrowmq.protocol.body import Body
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.errors import BodyError
+from sparrowmq.protocol.headers.clients import (
+    GetConsumerList,
+    Heartbeat,
+    HeartbeatAnswer,
+    UnregisterClient,
+)
+from sparrowmq.protocol.heartbeat import ConsumerData, HeartbeatData
+from sparrowmq.protocol.names import group_fault, retry_topic
+
+routes: Routes[Broker] = Routes()
+
+
+class ConsumerIds(Body, frozen=True, kw_only=True):
+    """Body of the answer to GetConsumerList."""
+
+    consumer_id_list: list[str]
+
+
+@routes.on(Heartbeat)
+def heartbeat(broker: Broker, request: Request[Heartbeat]) -> Reply:
+    """Take in who lives in a client; members of a changed group are told to rebalance."""
+    data = _heartbeat_data(request)
+    now = broker.clock()
+
+    def member() -> Member:
+        connection = request.connection
+        return Member(data.client_id, connection, request.language, request.version, now)
+
+    is_sub_change = False
+    for consumer in data.consumer_data_set:
+        is_sub_change |= _join(broker, member(), consumer, data)
+    for producer in data.producer_data_set:
+        broker.producers.join(producer.group_name, member())
+    # Version 1 clients ignore the flag; Apache always says true to them
+    return Reply(HeartbeatAnswer(is_sub_change=is_sub_change or not data.heartbeat_fingerprint))
+
+
+def _heartbeat_data(request: Request[Heartbeat]) -> HeartbeatData:
+    try:
+        data = HeartbeatData.from_json(request.body)
+    except BodyError as error:
+        text = f"the heartbeat's body cannot be read: {error}"
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, text) from error
+    if not data.client_id:
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, "the heartbeat has no client id")
+    for consumer in data.consumer_data_set:
+        fault = group_fault(consumer.group_name)
+        if fault is not None:
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
+    return data
+
+
+def _join(broker: Broker, member: Member, consumer: ConsumerData, data: HeartbeatData) -> bool:
+    """Register one group of a client; whether a version 2 client must send its subscriptions."""
+    config = broker.groups.find(consumer.group_name)
+    if config is None:
+        return False
+    broker.topics.set_read_write(retry_topic(consumer.group_name), config.retry_queue_nums)
+    live = broker.consumers.group(consumer.group_name)
+    fingerprint = data.heartbeat_fingerprint
+    is_sub_change = live is not None and live.fingerprint != fingerprint
+    if data.without_sub and (live is None or is_sub_change):
+        # Its subscriptions are not known here: it has to send them before it counts
+        return True
+    changed = broker.consumers.join(member, consumer, with_subscriptions=not data.without_sub)
+    live = broker.consumers.group(consumer.group_name)
+    assert live is not None
+    live.fingerprint = fingerprint
+    if changed:
+        broker.log.info("group %s has %d members", live.name, len(live.client_ids))
+        broker.notify_members(live)
+    return is_sub_change
+
+
+@routes.on(UnregisterClient)
+def unregister_client(broker: Broker, request: Request[UnregisterClient]) -> Reply:
+    """A client leaves; its queues are free at once."""
+    header = request.header
+    if header.producer_group:
+        broker.producers.leave(request.connection, header.producer_group)
+    if header.consumer_group:
+        gone = broker.consumers.leave(request.connection, header.consumer_group)
+        if gone is not None:
+            broker.member_left(gone[0], gone[1].client_id)
+    return Reply()
+
+
+@routes.on(GetConsumerList)
+def get_consumer_list(broker: Broker, request: Request[GetConsumerList]) -> Reply:
+    """Client ids of the live members, from which every member computes the same allocation."""
+    live = broker.consumers.group(request.header.consumer_group)
+    if live is None:
+        text = f"group {request.header.consumer_group} has no live member on this broker"
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, text)
+    return Reply(body=msgspec.json.encode(ConsumerIds(consumer_id_list=live.client_ids)))

@@ -1,0 +1,107 @@
+"""Creating, changing, deleting and listing consumer groups."""
+
+import msgspec
+
+from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.handlers.topics import changed_attributes
+from sparrowmq.net.errors import RequestRefused
+from sparrowmq.net.reply import Reply, Request
+from sparrowmq.net.routes import Routes
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.errors import BodyError
+from sparrowmq.protocol.group_config import SubscriptionGroupConfig, SubscriptionGroupList
+from sparrowmq.protocol.headers.groups import (
+    CreateGroup,
+    CreateGroups,
+    DeleteGroup,
+    GetAllGroupConfig,
+    GetGroupConfig,
+)
+from sparrowmq.protocol.names import group_fault
+
+routes: Routes[Broker] = Routes()
+
+_MOST_QUEUES = 64
+_MOST_RETRIES = 1_000
+
+
+@routes.on(CreateGroup)
+def create_group(broker: Broker, request: Request[CreateGroup]) -> Reply:
+    """Create or change one group."""
+    try:
+        wanted = SubscriptionGroupConfig.from_json(request.body)
+    except BodyError as error:
+        raise _unreadable(error) from error
+    _put(broker, (wanted,), request.connection.peer)
+    return Reply()
+
+
+@routes.on(CreateGroups)
+def create_groups(broker: Broker, request: Request[CreateGroups]) -> Reply:
+    """Create or change several groups: all or none."""
+    try:
+        wanted = SubscriptionGroupList.from_json(request.body)
+    except BodyError as error:
+        raise _unreadable(error) from error
+    _put(broker, wanted.group_config_list, request.connection.peer)
+    return Reply()
+
+
+def _unreadable(error: BodyError) -> RequestRefused:
+    text = f"the group configuration cannot be read: {error}"
+    return RequestRefused(ResponseCode.SYSTEM_ERROR, text)
+
+
+def _put(broker: Broker, configs: tuple[SubscriptionGroupConfig, ...], who: str) -> None:
+    for config in configs:
+        _check(config)
+    broker.groups.put(*(_with_attributes(broker, config) for config in configs))
+    for config in configs:
+        broker.log.info("audit: %s set group %s", who, msgspec.json.encode(config).decode())
+
+
+def _with_attributes(broker: Broker, config: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
+    """Attributes come as changes, `{"+name": "value"}`, unlike everything else."""
+    known = broker.groups.get(config.group_name)
+    changes = ",".join(
+        f"{name}={value}" if name[:1] == "+" else name for name, value in config.attributes.items()
+    )
+    attributes = changed_attributes(known.attributes if known else {}, changes)
+    return msgspec.structs.replace(config, attributes=attributes)
+
+
+def _check(config: SubscriptionGroupConfig) -> None:
+    fault = group_fault(config.group_name)
+    if fault is None and not 0 <= config.retry_queue_nums <= _MOST_QUEUES:
+        fault = f"{config.retry_queue_nums} retry queues, allowed are 0 to {_MOST_QUEUES}"
+    if fault is None and not -1 <= config.retry_max_times <= _MOST_RETRIES:
+        fault = f"{config.retry_max_times} retries, allowed are -1 to {_MOST_RETRIES}"
+    if fault is not None:
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
+
+
+@routes.on(DeleteGroup)
+def delete_group(broker: Broker, request: Request[DeleteGroup]) -> Reply:
+    """Forget a group and, if asked, its progress."""
+    header = request.header
+    if broker.groups.remove(header.group_name):
+        broker.log.info("audit: %s deleted group %s", request.connection.peer, header.group_name)
+    if header.clean_offset:
+        broker.offsets.remove_group(header.group_name)
+    return Reply()
+
+
+@routes.on(GetGroupConfig)
+def get_group_config(broker: Broker, request: Request[GetGroupConfig]) -> Reply:
+    """One group's configuration. Asking does not create it."""
+    config = broker.groups.get(request.header.group)
+    if config is None:
+        text = f"group {request.header.group} does not exist on {broker.config.broker_name}"
+        raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, text)
+    return Reply(body=config.to_json())
+
+
+@routes.on(GetAllGroupConfig)
+def get_all_group_config(broker: Broker, request: Request[GetAllGroupConfig]) -> Reply:
+    """All groups' configurations."""
+    return Reply(body=broker.groups.table().to_json())

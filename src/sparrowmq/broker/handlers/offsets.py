@@ -1,0 +1,89 @@
+"""Offsets: what a queue has, where a group stands."""
+
+from sparrowmq.broker.broker import Broker
+from sparrowmq.net.errors import RequestRefused
+from sparrowmq.net.reply import Reply, Request
+from sparrowmq.net.routes import Routes
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.headers.offsets import (
+    GetEarliestStoreTime,
+    GetMaxOffset,
+    GetMinOffset,
+    OffsetFound,
+    QueryConsumerOffset,
+    SearchOffset,
+    TimestampFound,
+    UpdateConsumerOffset,
+)
+from sparrowmq.store.store import Boundary
+
+routes: Routes[Broker] = Routes()
+
+
+@routes.on(QueryConsumerOffset)
+def query_consumer_offset(broker: Broker, request: Request[QueryConsumerOffset]) -> Reply:
+    """The stored offset. A group without one starts at 0 where the queue is young."""
+    header = request.header
+    offset = broker.offsets.get(header.consumer_group, header.topic, header.queue_id)
+    if offset >= 0:
+        broker.offsets.applied(header.consumer_group, header.topic, header.queue_id)
+        return Reply(OffsetFound(offset=offset))
+    if header.set_zero_if_not_found and _is_young(broker, header.topic, header.queue_id):
+        return Reply(OffsetFound(offset=0))
+    text = f"group {header.consumer_group} has no offset for {header.topic} queue {header.queue_id}"
+    raise RequestRefused(ResponseCode.QUERY_NOT_FOUND, text)
+
+
+def _is_young(broker: Broker, topic: str, queue_id: int) -> bool:
+    """Whether the first message ever is still there and not far back in the log."""
+    first = broker.store.units(topic, queue_id, 0, 1)
+    if not first or broker.store.min_offset(topic, queue_id) > 0:
+        return False
+    return broker.store.max_log_offset - first[0][0] <= broker.config.young_queue_bytes
+
+
+@routes.on(UpdateConsumerOffset)
+def update_consumer_offset(broker: Broker, request: Request[UpdateConsumerOffset]) -> Reply:
+    """An explicit commit. The Go client sends -1 for queues it never pulled: nothing to do."""
+    header = request.header
+    if header.commit_offset >= 0:
+        if header.topic not in broker.topics:
+            text = f"topic {header.topic} does not exist on broker {broker.config.broker_name}"
+            raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, text)
+        broker.offsets.commit(
+            header.consumer_group, header.topic, header.queue_id, header.commit_offset
+        )
+    return Reply()
+
+
+@routes.on(GetMaxOffset)
+def get_max_offset(broker: Broker, request: Request[GetMaxOffset]) -> Reply:
+    """The offset the next message will get."""
+    header = request.header
+    return Reply(OffsetFound(offset=broker.store.max_offset(header.topic, header.queue_id)))
+
+
+@routes.on(GetMinOffset)
+def get_min_offset(broker: Broker, request: Request[GetMinOffset]) -> Reply:
+    """The oldest offset that is still there."""
+    header = request.header
+    return Reply(OffsetFound(offset=broker.store.min_offset(header.topic, header.queue_id)))
+
+
+@routes.on(SearchOffset)
+def search_offset(broker: Broker, request: Request[SearchOffset]) -> Reply:
+    """The offset at a store time."""
+    header = request.header
+    boundary = Boundary.UPPER if header.boundary_type.upper() == "UPPER" else Boundary.LOWER
+    offset = broker.store.queue_offset_by_time(
+        header.topic, header.queue_id, header.timestamp, boundary
+    )
+    return Reply(OffsetFound(offset=offset))
+
+
+@routes.on(GetEarliestStoreTime)
+def get_earliest_store_time(broker: Broker, request: Request[GetEarliestStoreTime]) -> Reply:
+    """When the oldest message of a queue was stored; -1 when it is empty."""
+    header = request.header
+    timestamp = broker.store.earliest_store_time(header.topic, header.queue_id)
+    return Reply(TimestampFound(timestamp=timestamp))

@@ -1,0 +1,199 @@
+"""Pulling: records go out as they lie in the log; a pull that finds nothing waits."""
+
+from collections.abc import Awaitable
+
+from sparrowmq.broker.arrivals import ParkedPull
+from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.pull_filter import PullFilter, filter_for
+from sparrowmq.net.errors import RequestRefused
+from sparrowmq.net.reply import Handled, Reply, Request
+from sparrowmq.net.routes import Routes
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.group_config import SubscriptionGroupConfig
+from sparrowmq.protocol.headers.pull import LitePullMessage, Pulled, PullMessage
+from sparrowmq.protocol.perm import is_readable
+from sparrowmq.protocol.sys_flag import PULL_COMMIT_OFFSET, PULL_SUSPEND
+from sparrowmq.store.messages import QueueRead, ReadStatus
+from sparrowmq.store.store import ColdRead
+
+routes: Routes[Broker] = Routes()
+
+_SHORT_POLL_S = 1.0
+"""How long a pull waits that asks for waiting but names no time."""
+
+_CODES = {
+    ReadStatus.FOUND: ResponseCode.SUCCESS,
+    ReadStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ReadStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ReadStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    ReadStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    ReadStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    ReadStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+    ReadStatus.NO_MATCHED_LOGIC_QUEUE: ResponseCode.PULL_OFFSET_MOVED,
+    ReadStatus.NO_MESSAGE_IN_QUEUE: ResponseCode.PULL_OFFSET_MOVED,
+}
+_EMPTY = (ReadStatus.NO_MATCHED_LOGIC_QUEUE, ReadStatus.NO_MESSAGE_IN_QUEUE)
+
+
+@routes.on(PullMessage, LitePullMessage)
+def pull_message(broker: Broker, request: Request[PullMessage]) -> Handled:
+    """Messages of a queue from an offset on, or a wait for them."""
+    header = request.header
+    group = _readable_group(broker, request)
+    accepts = filter_for(broker, header, group)
+    if header.sys_flag & PULL_COMMIT_OFFSET:
+        broker.offsets.carry(
+            header.consumer_group, header.topic, header.queue_id, header.commit_offset
+        )
+    reset = broker.offsets.applied(header.consumer_group, header.topic, header.queue_id)
+    if reset is not None and reset != header.queue_offset:
+        return _moved_to(broker, header, reset)
+    found = _read(broker, header, header.queue_offset, accepts)
+    if type(found) is ColdRead:
+        return _answer_cold(broker, request, found, accepts)
+    return _answer(broker, request, found, accepts)
+
+
+def _readable_group(broker: Broker, request: Request[PullMessage]) -> SubscriptionGroupConfig:
+    header = request.header
+    group = broker.groups.find(header.consumer_group)
+    if group is None:
+        raise RequestRefused(
+            ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+            f"group {header.consumer_group} does not exist and broker {broker.config.broker_name}"
+            " does not create groups",
+        )
+    if not group.consume_enable:
+        text = f"group {header.consumer_group} is switched off (consumeEnable is false)"
+        raise RequestRefused(ResponseCode.NO_PERMISSION, text)
+    topic = broker.topics.get(header.topic)
+    if topic is None:
+        text = f"topic {header.topic} does not exist on broker {broker.config.broker_name}"
+        raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, text)
+    if not is_readable(topic.perm):
+        text = f"topic {header.topic} cannot be read (perm {topic.perm} lacks 4)"
+        raise RequestRefused(ResponseCode.NO_PERMISSION, text)
+    if not 0 <= header.queue_id < topic.read_queue_nums:
+        raise RequestRefused(
+            ResponseCode.INVALID_PARAMETER,
+            f"queue {header.queue_id} of topic {header.topic} does not exist,"
+            f" allowed are 0 to {topic.read_queue_nums - 1}",
+        )
+    return group
+
+
+def _read(
+    broker: Broker, header: PullMessage, offset: int, accepts: PullFilter
+) -> QueueRead | ColdRead:
+    config = broker.config
+    asked = header.max_msg_bytes
+    max_bytes = min(asked, config.max_asked_pull_bytes) if asked else config.max_pull_bytes
+    return broker.store.read_queue(
+        header.topic,
+        header.queue_id,
+        offset,
+        max_count=max(1, min(header.max_msg_nums, config.max_pull_count)),
+        max_bytes=max_bytes,
+        accepts_tag=accepts.tag_codes,
+        accepts_record=accepts.record,
+    )
+
+
+async def _answer_cold(
+    broker: Broker, request: Request[PullMessage], cold: ColdRead, accepts: PullFilter
+) -> Reply:
+    """Read from the device beside the loop. The queue has messages, so nothing waits."""
+    found = await broker.workers.run(cold.load)
+    return _reply(request.header, found)
+
+
+def _answer(
+    broker: Broker, request: Request[PullMessage], found: QueueRead, accepts: PullFilter
+) -> Reply | None:
+    header = request.header
+    if found.status is ReadStatus.FOUND:
+        return _reply(header, found)
+    may_wait = header.sys_flag & PULL_SUSPEND and not broker.arrivals.is_full
+    if may_wait and _code(found.status, header.queue_offset) == ResponseCode.PULL_NOT_FOUND:
+        wait_s = header.suspend_timeout_millis / 1000 or _SHORT_POLL_S
+        broker.arrivals.park(
+            request,
+            (header.topic, header.queue_id),
+            header.queue_offset,
+            min(max(0.0, wait_s), broker.config.long_poll_s),
+            accepts,
+        )
+        return None
+    if _code(found.status, header.queue_offset) == ResponseCode.PULL_OFFSET_MOVED:
+        broker.log.warning(
+            "group %s asked for offset %d of %s queue %d, which has %d to %d; told to go to %d",
+            header.consumer_group,
+            header.queue_offset,
+            header.topic,
+            header.queue_id,
+            found.min_offset,
+            found.max_offset,
+            found.next_offset,
+        )
+    return _reply(header, found)
+
+
+def retry_parked(broker: Broker, pull: ParkedPull) -> bool:
+    """Look again for a pull that waits; whether it was answered.
+
+    What its filter rejects moves its offset on without waking the client.
+    """
+    request: Request[PullMessage] = pull.request
+    found = _read(broker, request.header, pull.offset, pull.accepts)
+    if type(found) is ColdRead:
+        later: Awaitable[Reply] = _answer_cold(broker, request, found, pull.accepts)
+        request.connection.answer_later(request, later)
+        return True
+    if found.status is ReadStatus.NO_MATCHED_MESSAGE:
+        pull.offset = found.next_offset
+        return False
+    if _code(found.status, pull.offset) == ResponseCode.PULL_NOT_FOUND:
+        return False
+    request.answer(_reply(request.header, found))
+    return True
+
+
+def give_up_parked(broker: Broker, pull: ParkedPull) -> None:
+    """A pull's time is up: nothing found, but what its filter skipped need not be skipped again."""
+    header: PullMessage = pull.request.header
+    moved = pull.offset != header.queue_offset
+    code = ResponseCode.PULL_RETRY_IMMEDIATELY if moved else ResponseCode.PULL_NOT_FOUND
+    low, high = broker.store.queue_range(header.topic, header.queue_id)
+    answer = Pulled(
+        suggest_which_broker_id=0,
+        next_begin_offset=pull.offset,
+        min_offset=low,
+        max_offset=high,
+    )
+    pull.request.answer(Reply(answer, code=code, remark="no message came in time"))
+
+
+def _moved_to(broker: Broker, header: PullMessage, offset: int) -> Reply:
+    low, high = broker.store.queue_range(header.topic, header.queue_id)
+    answer = Pulled(
+        suggest_which_broker_id=0, next_begin_offset=offset, min_offset=low, max_offset=high
+    )
+    return Reply(answer, code=ResponseCode.PULL_OFFSET_MOVED, remark="the offset was reset")
+
+
+def _reply(header: PullMessage, found: QueueRead) -> Reply:
+    answer = Pulled(
+        suggest_which_broker_id=0,
+        next_begin_offset=found.next_offset,
+        min_offset=found.min_offset,
+        max_offset=found.max_offset,
+    )
+    if found.status is ReadStatus.FOUND:
+        return Reply(answer, chunks=found.chunks, body_bytes=found.size)
+    return Reply(answer, code=_code(found.status, header.queue_offset), remark=found.status.value)
+
+
+def _code(status: ReadStatus, offset: int) -> ResponseCode:
+    if offset == 0 and status in _EMPTY:
+        return ResponseCode.PULL_NOT_FOUND
+    return _CODES[status]

@@ -1,0 +1,194 @@
+"""Sending: single messages and batches become records of the commit log."""
+
+from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.sendable import topic_for_send
+from sparrowmq.net.errors import RequestRefused
+from sparrowmq.net.reply import Reply, Request
+from sparrowmq.net.routes import Routes
+from sparrowmq.protocol.batch import iter_batch
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.errors import BodyError
+from sparrowmq.protocol.headers.send import (
+    AnySend,
+    MessageSent,
+    SendBatchMessage,
+    SendMessage,
+    SendMessageV2,
+    SpecialMessageSent,
+)
+from sparrowmq.protocol.names import is_retry_topic
+from sparrowmq.protocol.properties import KEYS, TAGS, UNIQUE_KEY, WAIT_STORE_OK, parse_properties
+from sparrowmq.protocol.tags import tag_code
+from sparrowmq.protocol.topic_config import TopicConfig
+from sparrowmq.store.errors import DiskFull, MessageTooLarge, StoreStopped
+from sparrowmq.store.messages import PutMessage
+
+routes: Routes[Broker] = Routes()
+
+
+@routes.on(SendMessage, SendMessageV2)
+def send_message(broker: Broker, request: Request[AnySend]) -> Reply | None:
+    """Store one message; answered when it is as safe as the flush mode promises."""
+    header = request.header
+    if header.batch:
+        return send_batch(broker, request)
+    topic = broker.topics.sendable.get(header.topic) or topic_for_send(broker, request)
+    queue_id = _queue(broker, header.queue_id, topic)
+    if broker.busy_reason:
+        raise RequestRefused(ResponseCode.SYSTEM_BUSY, broker.busy_reason)
+    text = header.properties
+    fields = parse_properties(text)
+    uniq_key = fields.get(UNIQUE_KEY)
+    if text and text[-1] != "\x02":
+        text += "\x02"
+    if not uniq_key:
+        uniq_key = broker.unique_ids.next()
+        text += f"{UNIQUE_KEY}\x01{uniq_key}\x02"
+    put = PutMessage(
+        header.topic,
+        queue_id,
+        header.flag,
+        header.sys_flag,
+        header.born_timestamp,
+        request.connection.peer_bytes,
+        header.reconsume_times,
+        request.body,
+        text.encode() + broker.cluster_property,
+        tag_code(fields.get(TAGS)),
+        uniq_key,
+        fields.get(KEYS, ""),
+    )
+    check_size(broker, put)
+    return store_and_answer(broker, request, put, must_wait=fields.get(WAIT_STORE_OK) != "false")
+
+
+def store_and_answer(
+    broker: Broker, request: Request[AnySend], put: PutMessage, *, must_wait: bool
+) -> Reply | None:
+    """Append, wake who waits for the queue, reply when safe."""
+    try:
+        stored = broker.store.append(put, broker.clock())
+    except (DiskFull, StoreStopped, MessageTooLarge) as error:
+        raise refusal(error) from error
+    broker.arrivals.announce(put.topic, put.queue_id)
+    reply = Reply(
+        MessageSent(
+            msg_id=f"{broker.id_prefix}{stored.log_offset:016X}",
+            queue_id=put.queue_id,
+            queue_offset=stored.queue_offset,
+            transaction_id=put.uniq_key,
+        )
+    )
+    end = stored.log_offset + stored.size
+    return broker.durability.reply_when_safe(request, reply, end, must_wait=must_wait)
+
+
+@routes.on(SendBatchMessage)
+def send_batch(broker: Broker, request: Request[AnySend]) -> Reply | None:
+    """Store a batch: contiguous offsets in one queue, all of it or nothing."""
+    header = request.header
+    topic = broker.topics.sendable.get(header.topic) or topic_for_send(broker, request)
+    queue_id = _queue(broker, header.queue_id, topic)
+    if is_retry_topic(header.topic):
+        raise RequestRefused(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"a batch cannot go to the retry topic {header.topic}; send its messages one by one",
+        )
+    if broker.busy_reason:
+        raise RequestRefused(ResponseCode.SYSTEM_BUSY, broker.busy_reason)
+    puts = _unpack(broker, request, queue_id)
+    try:
+        stored = broker.store.append_batch(puts, broker.clock())
+    except (DiskFull, StoreStopped, MessageTooLarge) as error:
+        raise refusal(error) from error
+    broker.arrivals.announce(header.topic, queue_id)
+    ids = ",".join([f"{broker.id_prefix}{one.log_offset:016X}" for one in stored])
+    reply = Reply(
+        SpecialMessageSent(msg_id=ids, queue_id=queue_id, queue_offset=stored[0].queue_offset)
+    )
+    end = stored[-1].log_offset + stored[-1].size
+    must_wait = "WAIT\x01false" not in header.properties
+    return broker.durability.reply_when_safe(request, reply, end, must_wait=must_wait)
+
+
+def _unpack(broker: Broker, request: Request[AnySend], queue_id: int) -> list[PutMessage]:
+    """The messages of a batch body, each with the properties of the whole batch added."""
+    header = request.header
+    if len(request.body) > broker.config.max_message_bytes:
+        raise too_large(broker, len(request.body))
+    shared = header.properties
+    if shared and shared[-1] != "\x02":
+        shared += "\x02"
+    ending = shared.encode() + broker.cluster_property
+    puts = []
+    try:
+        for flag, body, properties in iter_batch(request.body):
+            text = str(properties, "utf-8", "replace")
+            fields = parse_properties(text)
+            put = PutMessage(
+                header.topic,
+                queue_id,
+                flag,
+                header.sys_flag,
+                header.born_timestamp,
+                request.connection.peer_bytes,
+                header.reconsume_times,
+                body,
+                _ended(properties) + ending,
+                tag_code(fields.get(TAGS)),
+                fields.get(UNIQUE_KEY, ""),
+                fields.get(KEYS, ""),
+            )
+            check_size(broker, put)
+            puts.append(put)
+    except BodyError as error:
+        text = f"the batch body cannot be read: {error}"
+        raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, text) from error
+    if not puts:
+        raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "the batch holds no message")
+    return puts
+
+
+def _ended(properties: bytes) -> bytes:
+    return properties if not properties or properties[-1] == 2 else properties + b"\x02"
+
+
+def _queue(broker: Broker, queue_id: int, topic: TopicConfig) -> int:
+    if 0 <= queue_id < topic.write_queue_nums:
+        return queue_id
+    if queue_id < 0:
+        return broker.rng.randrange(max(1, topic.write_queue_nums))
+    most = max(topic.write_queue_nums, topic.read_queue_nums)
+    if queue_id < most:  # being shrunk: clients with an old route still send there
+        return queue_id
+    raise RequestRefused(
+        ResponseCode.INVALID_PARAMETER,
+        f"queue {queue_id} of topic {topic.topic_name} does not exist, allowed are 0 to {most - 1}",
+    )
+
+
+def check_size(broker: Broker, put: PutMessage) -> None:
+    """Refuse a message over the limits, saying what they are."""
+    if len(put.body) > broker.config.max_message_bytes:
+        raise too_large(broker, len(put.body))
+    if len(put.properties) > broker.config.max_properties_bytes:
+        raise RequestRefused(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"properties of {len(put.properties)} bytes,"
+            f" at most {broker.config.max_properties_bytes} allowed",
+        )
+
+
+def too_large(broker: Broker, size: int) -> RequestRefused:
+    """The refusal of a body over the limit."""
+    return RequestRefused(
+        ResponseCode.MESSAGE_ILLEGAL,
+        f"body of {size} bytes, at most {broker.config.max_message_bytes} allowed",
+    )
+
+
+def refusal(error: DiskFull | StoreStopped | MessageTooLarge) -> RequestRefused:
+    """What the client is told when the store could not take a message."""
+    if isinstance(error, MessageTooLarge):
+        return RequestRefused(ResponseCode.MESSAGE_ILLEGAL, str(error))
+    return RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, f"not stored: {error}")

@@ -1,0 +1,156 @@
+"""Creating, changing, deleting and listing topics."""
+
+import msgspec
+
+from sparrowmq.broker.broker import Broker
+from sparrowmq.net.errors import RequestRefused
+from sparrowmq.net.reply import Reply, Request
+from sparrowmq.net.routes import Routes
+from sparrowmq.protocol.body import Body
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.errors import BodyError
+from sparrowmq.protocol.headers.topics import (
+    AllTopicConfig,
+    CreateTopic,
+    CreateTopics,
+    DeleteTopic,
+    GetAllTopicConfig,
+    GetSystemTopicsOfBroker,
+    GetTopicConfig,
+)
+from sparrowmq.protocol.names import is_system_topic, topic_fault
+from sparrowmq.protocol.perm import is_valid_perm
+from sparrowmq.protocol.route import TopicList
+from sparrowmq.protocol.topic_config import RegisteredTopics, TopicConfig, TopicFilterType
+
+routes: Routes[Broker] = Routes()
+
+
+class TopicConfigList(Body, frozen=True, kw_only=True):
+    """Body of CreateTopics."""
+
+    topic_config_list: tuple[TopicConfig, ...] = ()
+
+
+@routes.on(CreateTopic)
+def create_topic(broker: Broker, request: Request[CreateTopic]) -> Reply:
+    """Create or change one topic; name servers are told at once."""
+    header = request.header
+    known = broker.topics.get(header.topic)
+    config = TopicConfig(
+        topic_name=header.topic,
+        read_queue_nums=header.read_queue_nums,
+        write_queue_nums=header.write_queue_nums,
+        perm=header.perm,
+        topic_filter_type=TopicFilterType(header.topic_filter_type),
+        topic_sys_flag=header.topic_sys_flag or 0,
+        order=header.order,
+        attributes=changed_attributes(known.attributes if known else {}, header.attributes or ""),
+    )
+    _put(broker, (config,), request.connection.peer)
+    return Reply()
+
+
+@routes.on(CreateTopics)
+def create_topics(broker: Broker, request: Request[CreateTopics]) -> Reply:
+    """Create or change several topics: all or none."""
+    try:
+        wanted = TopicConfigList.from_json(request.body)
+    except BodyError as error:
+        text = f"the list of topics cannot be read: {error}"
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, text) from error
+    _put(broker, wanted.topic_config_list, request.connection.peer)
+    return Reply()
+
+
+def _put(broker: Broker, configs: tuple[TopicConfig, ...], who: str) -> None:
+    for config in configs:
+        _check(broker, config)
+    new = [config for config in configs if broker.topics.get(config.topic_name) != config]
+    if new:
+        broker.topics.put(*new)
+    for config in new:
+        broker.log.info("audit: %s set topic %s", who, msgspec.json.encode(config).decode())
+
+
+def _check(broker: Broker, config: TopicConfig) -> None:
+    fault = topic_fault(config.topic_name)
+    most = broker.config.max_queues_per_topic
+    if fault is None and is_system_topic(config.topic_name):
+        fault = f"topic {config.topic_name} belongs to the broker and cannot be changed"
+    if fault is None and not is_valid_perm(config.perm):
+        fault = f"perm {config.perm}, allowed are sums of 4 read, 2 write, 1 inherit"
+    for side, queues in (("read", config.read_queue_nums), ("write", config.write_queue_nums)):
+        if fault is None and not 0 <= queues <= most:
+            fault = f"{queues} {side} queues, allowed are 0 to {most}"
+    is_new = config.topic_name not in broker.topics
+    if fault is None and is_new and len(broker.topics) >= broker.config.max_topics:
+        fault = f"this broker has {len(broker.topics)} topics already, the most it may have"
+    if fault is not None:
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
+
+
+def changed_attributes(current: dict[str, str], changes: str) -> dict[str, str]:
+    """Apply `+name=value,-name` to a topic's or group's attributes. Raises RequestRefused."""
+    result = dict(current)
+    for change in filter(None, (part.strip() for part in changes.split(","))):
+        name, _, value = change[1:].partition("=")
+        if change[0] == "+" and name and value:
+            result[name] = value
+        elif change[0] == "-" and name:
+            result.pop(name, None)
+        else:
+            text = f"attribute change {change!r}, allowed are +name=value and -name"
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, text)
+    return result
+
+
+@routes.on(DeleteTopic)
+def delete_topic(broker: Broker, request: Request[DeleteTopic]) -> Reply:
+    """Forget a topic, its queues and all progress in it. Deleting what is not there is fine."""
+    topic = request.header.topic
+    fault = topic_fault(topic)
+    if fault is None and is_system_topic(topic):
+        fault = f"topic {topic} belongs to the broker and cannot be deleted"
+    if fault is not None:
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
+    if broker.topics.remove(topic):
+        broker.log.info("audit: %s deleted topic %s", request.connection.peer, topic)
+    broker.offsets.remove_topic(topic)
+    broker.store.delete_topic(topic)
+    return Reply()
+
+
+@routes.on(GetTopicConfig)
+def get_topic_config(broker: Broker, request: Request[GetTopicConfig]) -> Reply:
+    """One topic's configuration."""
+    config = broker.topics.get(request.header.topic)
+    if config is None:
+        text = f"topic {request.header.topic} does not exist on {broker.config.broker_name}"
+        raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, text)
+    return Reply(body=config.to_json())
+
+
+@routes.on(GetAllTopicConfig)
+def get_all_topic_config(broker: Broker, request: Request[GetAllTopicConfig]) -> Reply:
+    """All topics' configurations, or a part of them in the order of their names."""
+    header = request.header
+    table = broker.topics.table()
+    names = sorted(table.topic_config_table)
+    first = max(0, header.topic_seq or 0)
+    last = first + header.max_topic_num if header.max_topic_num else len(names)
+    part = {name: table.topic_config_table[name] for name in names[first:last]}
+    body = RegisteredTopics(topic_config_table=part, data_version=table.data_version)
+    return Reply(AllTopicConfig(total_topic_num=len(names)), body.to_json())
+
+
+@routes.on(GetSystemTopicsOfBroker)
+def get_system_topics(broker: Broker, request: Request[GetSystemTopicsOfBroker]) -> Reply:
+    """The broker's own topics, the cluster's and the broker's name among them."""
+    own = {broker.config.cluster_name, broker.config.broker_name}
+    topics = {
+        topic.topic_name
+        for topic in broker.topics
+        if is_system_topic(topic.topic_name) or topic.topic_name in own
+    }
+    return Reply(body=TopicList(topic_list=frozenset(topics)).to_json())

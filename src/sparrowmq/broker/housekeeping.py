@@ -1,0 +1,84 @@
+"""What a broker does by the clock: write-behind, retention, saving, forgetting the silent."""
+
+import asyncio
+import logging
+
+from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.tables import OffsetsTable
+from sparrowmq.store.errors import DiskFull
+
+_TICK_S = 0.05
+"""Index entries are at most twice this behind the log."""
+_CLEAN_S = 10.0
+_CLIENTS_S = 10.0
+_LAG_S = 0.05
+
+
+async def tick_store(broker: Broker) -> None:
+    """Write what the store keeps in memory: tails of consume queues, index entries."""
+    while True:
+        await asyncio.sleep(_TICK_S)
+        try:
+            broker.store.tick(broker.clock())
+        except DiskFull as error:
+            broker.log.warning("%s; trying again", error)
+            await asyncio.sleep(1.0)
+
+
+async def clean_store(broker: Broker) -> None:
+    """Delete expired log files, watch the disk."""
+    while True:
+        await asyncio.sleep(_CLEAN_S)
+        broker.store.clean(broker.clock())
+
+
+async def save_offsets(broker: Broker, table: OffsetsTable) -> None:
+    """Journal progress at least every second; rewrite the whole table now and then."""
+    loop = asyncio.get_running_loop()
+    save_at_s = loop.time() + broker.config.offsets_save_s
+    while True:
+        await asyncio.sleep(broker.config.offsets_journal_s / 2)
+        try:
+            await table.journal(broker.offsets.take_dirty(), broker.workers)
+            if loop.time() >= save_at_s:
+                save_at_s = loop.time() + broker.config.offsets_save_s
+                await table.save(broker.offsets, broker.workers)
+        except DiskFull as error:
+            broker.log.warning("consumer offsets are not saved: %s", error)
+
+
+async def forget_silent_clients(broker: Broker) -> None:
+    """Close connections of clients without a heartbeat for two minutes."""
+    while True:
+        await asyncio.sleep(_CLIENTS_S)
+        before_ms = broker.clock() - int(broker.config.client_timeout_s * 1000)
+        silent = broker.consumers.silent_since(before_ms) + broker.producers.silent_since(before_ms)
+        for member in silent:
+            broker.log.info("closing %s: no heartbeat in time", member.client_id)
+            member.connection.close()
+
+
+async def watch_lag(broker: Broker) -> None:
+    """Refuse sends while the loop lags or flushes pile up: busy is better than late."""
+    loop = asyncio.get_running_loop()
+    limit_s = broker.config.busy_lag_s
+    while True:
+        expected_s = loop.time() + _LAG_S
+        await asyncio.sleep(_LAG_S)
+        lag_s = loop.time() - expected_s
+        wait_s = broker.durability.oldest_wait_s
+        if wait_s > limit_s:
+            text = f"the disk is slow: sends wait {wait_s:.1f} s for their flush; send again later"
+            _set_busy(broker, text)
+        elif lag_s > limit_s:
+            text = f"the broker is {lag_s:.1f} s behind its clients; send again later"
+            _set_busy(broker, text)
+        else:
+            _set_busy(broker, "")
+
+
+def _set_busy(broker: Broker, reason: str) -> None:
+    if bool(reason) != bool(broker.busy_reason):
+        level = logging.WARNING if reason else logging.INFO
+        broker.log.log(level, reason or "no longer busy")
+    broker.busy_reason = reason

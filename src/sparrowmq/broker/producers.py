@@ -1,0 +1,54 @@
+"""Live producers: who can be asked about the transactions of a group."""
+
+from collections.abc import Iterator
+
+from sparrowmq.broker.consumers import Member
+from sparrowmq.net.connection import Connection
+
+
+class Producers:
+    """Producer groups and their connections."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[Connection, Member]] = {}
+        self._groups_of: dict[Connection, set[str]] = {}
+
+    def join(self, group: str, member: Member) -> None:
+        """Register a producer by its heartbeat."""
+        self._groups.setdefault(group, {})[member.connection] = member
+        self._groups_of.setdefault(member.connection, set()).add(group)
+
+    def leave(self, connection: Connection, group: str) -> None:
+        """A producer said goodbye."""
+        members = self._groups.get(group)
+        if members is not None:
+            members.pop(connection, None)
+            if not members:
+                del self._groups[group]
+        groups = self._groups_of.get(connection)
+        if groups is not None:
+            groups.discard(group)
+            if not groups:
+                del self._groups_of[connection]
+
+    def forget(self, connection: Connection) -> None:
+        """A connection ended."""
+        for group in tuple(self._groups_of.get(connection, ())):
+            self.leave(connection, group)
+
+    def members(self, group: str) -> list[Member]:
+        """The live producers of a group, in the order they came."""
+        return list(self._groups.get(group, {}).values())
+
+    def groups(self) -> Iterator[tuple[str, list[Member]]]:
+        """Every live group with its members."""
+        return iter([(group, list(members.values())) for group, members in self._groups.items()])
+
+    def silent_since(self, before_ms: int) -> list[Member]:
+        """Members whose last heartbeat came before that time."""
+        return [
+            member
+            for members in self._groups.values()
+            for member in members.values()
+            if member.last_seen_ms < before_ms
+        ]

@@ -1,0 +1,107 @@
+"""Telling every name server what this broker has: at start, on every change, every 30 s."""
+
+import asyncio
+import logging
+from contextlib import suppress
+
+from sparrowmq.broker.config import BrokerConfig
+from sparrowmq.broker.topics import Topics
+from sparrowmq.net.errors import NetError
+from sparrowmq.net.peers import Peers
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.headers.nameserver import RegisterBroker, UnregisterBroker
+from sparrowmq.protocol.registration import RegisterBrokerBody, body_checksum
+from sparrowmq.protocol.topic_config import RegisteredTopics
+
+_CALL_S = 3.0
+
+
+class Registration:
+    """Keeps this broker known. A name server that is down is tried again with the next round."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        topics: Topics,
+        peers: Peers,
+        *,
+        address: str,
+        ha_address: str,
+        log: logging.Logger,
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._peers = peers
+        self._address = address
+        self._ha_address = ha_address
+        self._log = log
+        self._wake_up = asyncio.Event()
+        self._unreached: set[str] = set()
+
+    def topics_changed(self) -> None:
+        """Register again soon; changes that come together share one round."""
+        self._wake_up.set()
+
+    async def run(self) -> None:
+        """Register for ever."""
+        while True:
+            self._wake_up.clear()
+            await self.register_everywhere()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._config.register_interval_s):
+                    await self._wake_up.wait()
+
+    async def register_everywhere(self) -> int:
+        """One round; to how many name servers it went through."""
+        table = self._topics.table()
+        topics = RegisteredTopics(
+            topic_config_table=table.topic_config_table, data_version=table.data_version
+        )
+        body = RegisterBrokerBody(topics=topics).encode(compressed=False)
+        header = RegisterBroker(
+            cluster_name=self._config.cluster_name,
+            broker_name=self._config.broker_name,
+            broker_id=self._config.broker_id,
+            broker_addr=self._address,
+            ha_server_addr=self._ha_address,
+            enable_acting_master=False,
+            compressed=False,
+            body_crc32=body_checksum(body),
+        )
+        reached = await asyncio.gather(
+            *(self._register(server, header, body) for server in self._config.name_servers)
+        )
+        return sum(reached)
+
+    async def _register(self, server: str, header: RegisterBroker, body: bytes) -> bool:
+        try:
+            response = await self._peers.call(server, header, body, timeout_s=_CALL_S)
+        except NetError as error:
+            self._complain(server, str(error))
+            return False
+        if response.code != ResponseCode.SUCCESS:
+            self._complain(server, response.remark)
+            return False
+        if server in self._unreached:
+            self._unreached.discard(server)
+            self._log.info("registered with name server %s again", server)
+        return True
+
+    def _complain(self, server: str, reason: str) -> None:
+        """Once per outage: a name server may be down for days."""
+        if server not in self._unreached:
+            self._unreached.add(server)
+            self._log.warning("cannot register with name server %s: %s", server, reason)
+
+    async def unregister(self) -> None:
+        """Say goodbye, so that clients stop coming at once."""
+        header = UnregisterBroker(
+            cluster_name=self._config.cluster_name,
+            broker_name=self._config.broker_name,
+            broker_id=self._config.broker_id,
+            broker_addr=self._address,
+        )
+        known = [server for server in self._config.name_servers if server not in self._unreached]
+        for server in known:
+            with suppress(NetError):
+                await self._peers.call(server, header, timeout_s=1.0)

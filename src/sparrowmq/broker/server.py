@@ -1,0 +1,192 @@
+"""A whole broker: opens the store, makes the parts, serves, and stops in order."""
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+from sparrowmq.broker import housekeeping
+from sparrowmq.broker.arrivals import Arrivals
+from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.config import BrokerConfig
+from sparrowmq.broker.durability import Durability
+from sparrowmq.broker.groups import Groups
+from sparrowmq.broker.handlers import clients, locks, offsets, pull, send
+from sparrowmq.broker.queue_locks import QueueLocks
+from sparrowmq.broker.registration import Registration
+from sparrowmq.broker.tables import BrokerTables
+from sparrowmq.broker.topics import Topics, system_topics
+from sparrowmq.clock import Clock
+from sparrowmq.net.peers import Peers
+from sparrowmq.net.routes import Routes
+from sparrowmq.net.server import Server
+from sparrowmq.net.workers import Workers
+from sparrowmq.protocol.ids import UniqueIds
+from sparrowmq.store.disk import Disk
+from sparrowmq.store.store import Store
+from sparrowmq.store.syncer import Syncer
+
+routes: Routes[Broker] = Routes()
+routes.include(send.routes, pull.routes, clients.routes, offsets.routes, locks.routes)
+
+
+class BrokerServer:
+    """One broker. Everything that touches the world is handed in, so that tests can replace it."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        disk: Disk,
+        clock: Clock,
+        rng: random.Random,
+        workers: Workers,
+        syncer: Syncer,
+        pid: int,
+        log: logging.Logger,
+    ) -> None:
+        self.config = config
+        self.port = 0
+        self.broker: Broker
+        self._disk = disk
+        self._clock = clock
+        self._rng = rng
+        self._workers = workers
+        self._syncer = syncer
+        self._pid = pid
+        self._log = log
+
+    @property
+    def address(self) -> str:
+        """host:port as clients are told."""
+        return self.config.address(self.port)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["BrokerServer"]:
+        """Serve while the block runs. Raises what made it impossible to go on, as a group."""
+        async with asyncio.TaskGroup() as tasks:
+            server: Server[Broker] = Server(
+                None,  # type: ignore[arg-type]  # replaced before the first request is read
+                routes,
+                tasks,
+                log=self._log,
+                limits=self.config.limits,
+                closed=lambda connection: self.broker.connection_closed(connection),
+            )
+            self.port = await server.listen(self.config.listen_host, self.config.port)
+            # No await from here on until the broker exists: nobody is served half-made parts.
+            tables = BrokerTables(self._disk, self._log)
+            self.broker = broker = self._open(tables)
+            server.endpoint.context = broker
+            if self.config.vip_alias and self.config.port:
+                await server.listen(self.config.listen_host, self.config.port - 2)
+            peers = Peers(tasks, log=self._log)
+            registration = Registration(
+                self.config,
+                broker.topics,
+                peers,
+                address=self.address,
+                ha_address=self.config.address(self.config.ha_port),
+                log=self._log,
+            )
+            await registration.register_everywhere()
+            broker.topics.changed = registration.topics_changed
+            loops = [tasks.create_task(loop) for loop in self._loops(broker, tables, registration)]
+            try:
+                yield self
+            finally:
+                await registration.unregister()
+                broker.arrivals.end_all()
+                await server.close()
+                for task in loops:
+                    task.cancel()
+                await asyncio.gather(*loops, return_exceptions=True)
+                await peers.close()
+                await self._close(broker, tables)
+
+    def _loops(
+        self, broker: Broker, tables: BrokerTables, registration: Registration
+    ) -> list[Coroutine[Any, Any, None]]:
+        return [
+            broker.durability.run(),
+            registration.run(),
+            housekeeping.tick_store(broker),
+            housekeeping.clean_store(broker),
+            housekeeping.save_offsets(broker, tables.offsets),
+            housekeeping.forget_silent_clients(broker),
+            housekeeping.watch_lag(broker),
+        ]
+
+    def _open(self, tables: BrokerTables) -> Broker:
+        config, clock = self.config, self._clock
+        store_host = config.store_host(self.port)
+        store = Store.open(
+            replace(config.store, store_host=store_host), self._disk, clock(), self._report
+        )
+        is_new = store.max_log_offset == 0
+        topics = Topics(tables.load_topics(is_new=is_new), clock=clock, save=tables.save_topics)
+        topics.add_missing(
+            system_topics(
+                cluster_name=config.cluster_name,
+                broker_name=config.broker_name,
+                default_queues=config.default_queues,
+                auto_create=config.auto_create_topic,
+            )
+        )
+        groups = Groups(
+            tables.load_groups(is_new=is_new),
+            clock=clock,
+            save=tables.save_groups,
+            auto_create=config.auto_create_group,
+            max_groups=config.max_groups,
+        )
+        groups.add_missing_system_groups()
+        loop = asyncio.get_running_loop()
+        arrivals = Arrivals(
+            loop,
+            retry=lambda parked: pull.retry_parked(broker, parked),
+            give_up=lambda parked: pull.give_up_parked(broker, parked),
+            max_offset=store.max_offset,
+            max_waiting=config.max_waiting_pulls,
+        )
+        durability = Durability(
+            store,
+            self._syncer.sync,
+            flush=config.flush,
+            flush_interval_s=config.flush_interval_s,
+            flush_timeout_s=config.flush_timeout_s,
+            log=self._log,
+        )
+        ip = store_host[:-4]
+        broker = Broker(
+            config=config,
+            clock=clock,
+            rng=self._rng,
+            log=self._log,
+            workers=self._workers,
+            store=store,
+            topics=topics,
+            groups=groups,
+            offsets=tables.offsets.load(is_new=is_new),
+            arrivals=arrivals,
+            durability=durability,
+            locks=QueueLocks(clock=clock, timeout_ms=int(config.lock_timeout_s * 1000)),
+            unique_ids=UniqueIds(clock, ip=ip, pid=self._pid, instance=self._rng.getrandbits(32)),
+            store_host=store_host,
+            id_prefix=store_host.hex().upper(),
+            cluster_property=f"CLUSTER\x01{config.cluster_name}\x02".encode(),
+        )
+        return broker
+
+    async def _close(self, broker: Broker, tables: BrokerTables) -> None:
+        """Make everything durable; a store that failed stays as it is for recovery."""
+        if not broker.store.has_failed:
+            await broker.durability.flush()
+            await tables.offsets.save(broker.offsets, self._workers)
+        broker.store.close(self._clock())
+
+    def _report(self, text: object) -> None:
+        self._log.info("store: %s", text)

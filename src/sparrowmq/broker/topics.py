@@ -1,0 +1,134 @@
+"""Which topics exist on this broker, and what a send may do with them."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from sparrowmq.clock import Clock
+from sparrowmq.protocol import names
+from sparrowmq.protocol.data_version import DataVersion
+from sparrowmq.protocol.perm import PERM_INHERIT, PERM_READ_WRITE, is_inherited
+from sparrowmq.protocol.topic_config import TopicConfig, TopicConfigTable
+
+Save = Callable[[bytes], None]
+"""Writes a table's JSON durably."""
+
+
+class Topics:
+    """The table of topics. Every change gets a new version, is saved, and is told to `changed`."""
+
+    def __init__(
+        self,
+        table: TopicConfigTable,
+        *,
+        clock: Clock,
+        save: Save,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._topics = dict(table.topic_config_table)
+        self._version = table.data_version
+        self._clock = clock
+        self._save = save
+        self.changed = changed
+        self.sendable: dict[str, TopicConfig] = {}
+        """Topics that passed all checks of a send once: the hot path's only look-up."""
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._topics
+
+    def __iter__(self) -> Iterator[TopicConfig]:
+        return iter(tuple(self._topics.values()))
+
+    def __len__(self) -> int:
+        return len(self._topics)
+
+    def get(self, topic: str) -> TopicConfig | None:
+        """The topic, None if this broker does not have it."""
+        return self._topics.get(topic)
+
+    @property
+    def version(self) -> DataVersion:
+        """Changes with every change of the table."""
+        return self._version
+
+    def table(self) -> TopicConfigTable:
+        """All of it, as it is saved and registered."""
+        return TopicConfigTable(topic_config_table=dict(self._topics), data_version=self._version)
+
+    def put(self, *topics: TopicConfig) -> None:
+        """Create or replace topics; saved when this returns."""
+        for topic in topics:
+            self._topics[topic.topic_name] = topic
+            self.sendable.pop(topic.topic_name, None)
+        self._commit()
+
+    def remove(self, topic: str) -> bool:
+        """Forget a topic; its messages are the store's business."""
+        self.sendable.pop(topic, None)
+        if self._topics.pop(topic, None) is None:
+            return False
+        self._commit()
+        return True
+
+    def add_missing(self, topics: Iterable[TopicConfig]) -> None:
+        """Create those that do not exist, with one save."""
+        missing = [topic for topic in topics if topic.topic_name not in self._topics]
+        if missing:
+            self.put(*missing)
+
+    def set_read_write(self, topic: str, queues: int) -> TopicConfig:
+        """The topic, made with so many queues and perm 6 if it does not exist."""
+        config = self._topics.get(topic)
+        if config is None:
+            config = plain_topic(topic, queues)
+            self.put(config)
+        return config
+
+    def inherit(self, topic: str, default_topic: str, asked_queues: int) -> TopicConfig | None:
+        """Create a topic after the one it may inherit from; None if that is not possible.
+
+        The number of queues is the smaller of what the producer asks and what the default has.
+        """
+        template = self._topics.get(default_topic)
+        if template is None or not is_inherited(template.perm):
+            return None
+        queues = max(1, min(asked_queues, template.write_queue_nums))
+        config = msgspec.structs.replace(
+            plain_topic(topic, queues),
+            perm=template.perm & ~PERM_INHERIT,
+            topic_filter_type=template.topic_filter_type,
+        )
+        self.put(config)
+        return config
+
+    def _commit(self) -> None:
+        self._version = self._version.next(self._clock())
+        self._save(self.table().to_json())
+        self.changed()
+
+
+def plain_topic(topic: str, queues: int, perm: int = PERM_READ_WRITE) -> TopicConfig:
+    """A topic with as many read as write queues."""
+    return TopicConfig(topic_name=topic, read_queue_nums=queues, write_queue_nums=queues, perm=perm)
+
+
+def system_topics(
+    *, cluster_name: str, broker_name: str, default_queues: int, auto_create: bool
+) -> list[TopicConfig]:
+    """What every broker has from its first start, as Apache's TopicConfigManager makes them."""
+    topics = [
+        plain_topic(names.SELF_TEST_TOPIC, 1),
+        plain_topic(names.BENCHMARK_TOPIC, 1024),
+        plain_topic(cluster_name, 16, PERM_INHERIT | PERM_READ_WRITE),
+        plain_topic(broker_name, 1, PERM_INHERIT | PERM_READ_WRITE),
+        plain_topic(names.OFFSET_MOVED_EVENT, 1),
+        plain_topic(names.SCHEDULE_TOPIC, 18),
+        plain_topic(f"{cluster_name}_REPLY_TOPIC", 1),
+        plain_topic(names.TRANS_HALF_TOPIC, 1),
+        plain_topic(names.TRANS_OP_HALF_TOPIC, 1),
+        plain_topic(names.TIMER_TOPIC, 1),
+    ]
+    if auto_create:
+        perm = PERM_INHERIT | PERM_READ_WRITE
+        topics.append(plain_topic(names.AUTO_CREATE_TOPIC, default_queues, perm))
+    return topics
