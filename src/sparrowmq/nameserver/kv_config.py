@@ -1,8 +1,8 @@
 """Key-value configuration by namespace, kept in one JSON file that Apache's name server reads."""
 
+from sparrowmq.nameserver.durable_file import DurableFile
 from sparrowmq.protocol.body import Body
 from sparrowmq.protocol.tables import KVTable
-from sparrowmq.store.disk import Disk
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 """The namespace of fixed queue lists, by topic: `broker-a:4;broker-b:4`."""
@@ -19,22 +19,15 @@ class KvConfigFile(Body, frozen=True, kw_only=True):
 class KvConfig:
     """A change is in the file, durably, before it shows; one that cannot be saved never does."""
 
-    def __init__(self, disk: Disk | None = None, path: str = "kvConfig.json") -> None:
-        self._disk = disk
-        self._path = path
+    def __init__(self, file: DurableFile | None = None) -> None:
+        self._file = file
         self._tables: Tables = {}
 
     def load(self) -> None:
         """Read the file, if there is one. Raises BodyError, or OSError."""
-        if self._disk is None or not self._disk.exists(self._path):
-            return
-        file = self._disk.open(self._path, write=False)
-        try:
-            data = file.read(0, file.size())
-        finally:
-            file.close()
+        data = self._file.read() if self._file is not None else None
         # Apache's name server leaves an empty file behind when it dies while writing.
-        self._tables = KvConfigFile.from_json(data).config_table if data.strip() else {}
+        self._tables = KvConfigFile.from_json(data).config_table if data and data.strip() else {}
 
     def get(self, namespace: str, key: str) -> str | None:
         """The value, None if there is none."""
@@ -46,12 +39,12 @@ class KvConfig:
         return KVTable(table=table) if table is not None else None
 
     def put(self, namespace: str, key: str, value: str) -> None:
-        """Set a value. Raises DiskFull or OSError, and nothing has changed then."""
+        """Set a value. Raises OSError, and nothing has changed then."""
         changed = {**self._tables.get(namespace, {}), key: value}
         self._save({**self._tables, namespace: changed})
 
     def delete(self, namespace: str, key: str) -> None:
-        """Remove a value, if it is there. Raises DiskFull or OSError, with nothing changed."""
+        """Remove a value, if it is there. Raises OSError, with nothing changed."""
         if self.get(namespace, key) is None:
             return
         changed = {name: value for name, value in self._tables[namespace].items() if name != key}
@@ -65,21 +58,6 @@ class KvConfig:
         )
 
     def _save(self, tables: Tables) -> None:
-        if self._disk is not None:
-            _replace(self._disk, self._path, KvConfigFile(config_table=tables).to_json())
+        if self._file is not None:
+            self._file.replace(KvConfigFile(config_table=tables).to_json())
         self._tables = tables
-
-
-def _replace(disk: Disk, path: str, data: bytes) -> None:
-    """All of the new content or all of the old, whenever the power goes."""
-    draft = f"{path}.tmp"
-    disk.mkdir("")
-    disk.unlink(draft)
-    file = disk.open(draft, create=True)
-    try:
-        file.write(0, data)
-        file.sync()
-    finally:
-        file.close()
-    disk.replace(draft, path)
-    disk.sync_dir("")

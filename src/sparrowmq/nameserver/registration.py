@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from sparrowmq.nameserver.brokers import Registration
@@ -24,7 +23,7 @@ from sparrowmq.protocol.headers.nameserver import (
     UnregisterBroker,
 )
 from sparrowmq.protocol.registration import RegisterBrokerBody, body_checksum
-from sparrowmq.protocol.topic_config import RegisteredTopics, TopicConfig
+from sparrowmq.protocol.topic_config import RegisteredTopics
 
 if TYPE_CHECKING:
     from sparrowmq.nameserver.server import NameServer
@@ -40,7 +39,8 @@ _V3_0_11 = 37
 def register_broker(server: NameServer, request: Request[RegisterBroker]) -> Reply:
     """A broker and its topics; a slave is told where its master is."""
     registration = _registration(server, request)
-    _check_is_whole(server, registration, registration.topics)
+    _check_is_whole(server, registration)
+    _check_room(server, registration)
     newer = server.table.newer_holder(registration)
     if newer is not None:
         log.warning(
@@ -142,16 +142,23 @@ def _read_data_version(body: bytes) -> DataVersion:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, text) from error
 
 
-def _check_is_whole(
-    server: NameServer, registration: Registration, topics: Collection[TopicConfig]
-) -> None:
+def _check_room(server: NameServer, registration: Registration) -> None:
+    live, most = server.table.live, server.config.max_brokers
+    if registration.address not in live and len(live) >= most:
+        text = f"{most} brokers are registered, more are not allowed"
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, text)
+    names = [topic.topic_name for topic in registration.topics]
+    server.check_room(registration.broker_name, names)
+
+
+def _check_is_whole(server: NameServer, registration: Registration) -> None:
     """A broker that is not known yet must tell everything.
 
     One topic alone is an update. Taken for the whole, it would leave the others unknown until
     the broker's next change, for brokers that ask for the version before they register.
     """
     name, number = registration.broker_name, registration.broker_id
-    if len(topics) == 1 and server.table.holder(name, number) is None:
+    if len(registration.topics) == 1 and server.table.holder(name, number) is None:
         raise RequestRefused(
             ResponseCode.SYSTEM_ERROR,
             f"broker {name} {number} sent a single topic before it registered; "

@@ -2,21 +2,30 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import Self
 
 from sparrowmq.clock import Clock, system_clock
-from sparrowmq.nameserver import registration, topic_routes
+from sparrowmq.nameserver import (
+    clusters,
+    kv,
+    registration,
+    settings,
+    topic_lists,
+    topic_routes,
+)
 from sparrowmq.nameserver.brokers import LiveBroker, Registration
-from sparrowmq.nameserver.config import NameServerConfig
+from sparrowmq.nameserver.config import ConfigError, NameServerConfig
+from sparrowmq.nameserver.durable_file import DurableFile, RealFile
 from sparrowmq.nameserver.kv_config import KvConfig
 from sparrowmq.nameserver.routing_table import RoutingTable
 from sparrowmq.net.connection import Connection
+from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Routes
 from sparrowmq.net.server import Server
-from sparrowmq.store.disk import Disk
-from sparrowmq.store.disk_real import RealDisk
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.errors import BodyError
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +36,7 @@ class NameServer:
         async with NameServer(NameServerConfig(listen_port=0)).running() as server:
             print(server.address)
 
-    `disk` holds the key-value file; None takes the directory of `config.kv_config_path`.
+    `kv_file` replaces the file at `config.kv_config_path`, for tests.
     """
 
     def __init__(
@@ -35,19 +44,19 @@ class NameServer:
         config: NameServerConfig,
         *,
         clock: Clock = system_clock,
-        disk: Disk | None = None,
+        kv_file: DurableFile | None = None,
     ) -> None:
         self.config = config
         self.clock = clock
         self.table = RoutingTable(config.route_cache_bytes)
-        self.kv = _kv_config(config, disk)
+        self.kv = _kv_config(config, kv_file)
         self.port = 0
         self._started_ms = 0
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Self]:
-        """Listen until the block ends. Raises OSError, or BodyError for a broken kvConfig.json."""
-        self.kv.load()
+        """Listen until the block ends. Raises OSError, ConfigError for a broken key-value file."""
+        self._load_kv_config()
         self._started_ms = self.clock()
         failure: Exception | None = None
         async with asyncio.TaskGroup() as tasks:
@@ -70,6 +79,13 @@ class NameServer:
                 await server.close()
         if failure is not None:
             raise failure
+
+    def _load_kv_config(self) -> None:
+        try:
+            self.kv.load()
+        except BodyError as error:
+            path = self.config.kv_config_path
+            raise ConfigError(f"{path} is no key-value configuration: {error}") from error
 
     @property
     def address(self) -> str:
@@ -94,6 +110,16 @@ class NameServer:
             name, number = registration.broker_name, registration.broker_id
             log.info("broker %s %d registered at %s", name, number, registration.address)
         return master
+
+    def check_room(self, broker_name: str, topics: Collection[str]) -> None:
+        """Raises RequestRefused when these topics would be too many for one broker name."""
+        known, most = self.table.topics.of_broker(broker_name), self.config.max_topics_per_broker
+        if len(known) + len(topics) <= most:
+            return
+        count = len(known | set(topics))
+        if count > most:
+            text = f"broker {broker_name} would have {count} topics, at most {most} allowed"
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, text)
 
     def hear_from(self, address: str) -> None:
         """The broker at this address is alive."""
@@ -137,12 +163,18 @@ class NameServer:
 def all_routes() -> Routes[NameServer]:
     """Every request that a name server answers."""
     routes: Routes[NameServer] = Routes()
-    routes.include(registration.routes, topic_routes.routes)
+    routes.include(
+        registration.routes,
+        topic_routes.routes,
+        topic_lists.routes,
+        clusters.routes,
+        kv.routes,
+        settings.routes,
+    )
     return routes
 
 
-def _kv_config(config: NameServerConfig, disk: Disk | None) -> KvConfig:
-    path = config.kv_config_path
-    if path is None:
-        return KvConfig(disk)
-    return KvConfig(disk or RealDisk(path.parent), path.name)
+def _kv_config(config: NameServerConfig, file: DurableFile | None) -> KvConfig:
+    if file is None and config.kv_config_path is not None:
+        file = RealFile(config.kv_config_path)
+    return KvConfig(file)
