@@ -1,0 +1,1 @@
+"""Producers and consumers: asyncio inside, against SparrowMQ and Apache's brokers alike."""

@@ -1,0 +1,211 @@
+"""What producers and consumers of one process share: connections, routes, heartbeats."""
+
+import asyncio
+import itertools
+import logging
+import os
+import random
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Protocol
+
+from sparrowmq.client.config import ClientConfig
+from sparrowmq.client.errors import ClientError, NoRoute
+from sparrowmq.client.name_servers import NameServers
+from sparrowmq.client.route_table import RouteTable
+from sparrowmq.clock import Clock, system_clock
+from sparrowmq.net.errors import NetError
+from sparrowmq.net.peers import Peers
+from sparrowmq.net.routes import Routes
+from sparrowmq.net.task_owner import TaskOwner
+from sparrowmq.protocol.headers.clients import Heartbeat, UnregisterClient
+from sparrowmq.protocol.heartbeat import ConsumerData, HeartbeatData, ProducerData
+from sparrowmq.protocol.ids import UniqueIds
+
+_FIRST_POLL_S = 0.01
+_numbers = itertools.count()
+
+
+class Member(Protocol):
+    """A producer or consumer that lives in a client."""
+
+    @property
+    def group(self) -> str:
+        """Its group."""
+        ...
+
+    def topics(self) -> set[str]:
+        """Topics whose routes it needs."""
+        ...
+
+    def consumer_data(self) -> ConsumerData | None:
+        """What heartbeats say of it; None for a producer."""
+        ...
+
+
+class Client:
+    """One client id. Started once, shared by any number of producers and consumers.
+
+    Calls that brokers make (rebalance notices, transaction checks, …) go to `routes` with this
+    client as the context; `members` are found there by group.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        *,
+        routes: Routes["Client"] | None = None,
+        clock: Clock = system_clock,
+        rng: random.Random | None = None,
+        log: logging.Logger | None = None,
+        pid: int | None = None,
+    ) -> None:
+        self.config = config
+        self.clock = clock
+        self.rng = rng if rng is not None else random.Random()
+        self.log = log if log is not None else logging.getLogger("sparrowmq.client")
+        self.pid = os.getpid() if pid is None else pid
+        self.client_id = ""
+        self.producers: dict[str, Member] = {}
+        self.consumers: dict[str, Member] = {}
+        self.unique_ids: UniqueIds
+        self.peers: Peers
+        self.name_servers: NameServers
+        self.route_table: RouteTable
+        self._owner = TaskOwner()
+        self._routes: Routes[Client] = routes if routes is not None else Routes()
+        self._closed_listeners: list[Callable[[str], None]] = []
+
+    @property
+    def tasks(self) -> asyncio.TaskGroup:
+        """Owns every task of this client's members."""
+        return self._owner.tasks
+
+    async def start(self) -> None:
+        """Make connections possible and begin to poll routes and send heartbeats."""
+        await self._owner.start()
+        self.peers = Peers(
+            self.tasks,
+            log=self.log,
+            context=self,
+            routes=self._routes,
+            connect_timeout_s=self.config.connect_timeout_s,
+            closed=self._peer_closed,
+        )
+        servers = self.config.name_servers
+        self.name_servers = NameServers(
+            self.peers,
+            servers,
+            first=self.rng.randrange(len(servers)),
+            timeout_s=self.config.name_server_timeout_s,
+        )
+        self.route_table = RouteTable(self.name_servers)
+        ip = self.config.client_ip or _own_address(servers[0])
+        self.client_id = self._make_client_id(ip)
+        self.unique_ids = UniqueIds(
+            self.clock, ip=_packed(ip), pid=self.pid, instance=self.rng.getrandbits(32)
+        )
+        self.tasks.create_task(self._poll_routes(), name="route poll")
+        self.tasks.create_task(self._send_heartbeats(), name="heartbeats")
+
+    async def stop(self) -> None:
+        """End connections and tasks. Members leave before."""
+        await self.peers.close()
+        await self._owner.stop()
+
+    def _make_client_id(self, ip: str) -> str:
+        # pid#number as Java's changeInstanceNameToPID, so that two clients never share an id
+        name = self.config.instance_name or f"{self.pid}#{self.clock()}{next(_numbers)}"
+        unit = f"@{self.config.unit_name}" if self.config.unit_name else ""
+        return f"{ip}@{name}{unit}"
+
+    # ---- heartbeats
+
+    async def heartbeat_everywhere(self) -> None:
+        """Tell every known broker who lives here; one that cannot be reached is skipped."""
+        body = self._heartbeat().to_json()
+        addresses = [
+            address
+            for _, broker_id, address in self.route_table.all_addresses()
+            if self.consumers or broker_id == 0
+        ]
+        await asyncio.gather(*(self._heartbeat_to(address, body) for address in set(addresses)))
+
+    def _heartbeat(self) -> HeartbeatData:
+        datas = (member.consumer_data() for member in self.consumers.values())
+        return HeartbeatData(
+            client_id=self.client_id,
+            producer_data_set=tuple(ProducerData(group_name=group) for group in self.producers),
+            consumer_data_set=tuple(data for data in datas if data is not None),
+        )
+
+    async def _heartbeat_to(self, address: str, body: bytes) -> None:
+        try:
+            timeout_s = self.config.call_timeout_s
+            await self.peers.call(address, Heartbeat(), body, timeout_s=timeout_s)
+        except NetError as error:
+            self.log.info("no heartbeat to %s: %s", address, error)
+
+    async def unregister(self, *, producer_group: str = "", consumer_group: str = "") -> None:
+        """Say goodbye for a group everywhere."""
+        header = UnregisterClient(
+            client_id=self.client_id,
+            producer_group=producer_group or None,
+            consumer_group=consumer_group or None,
+        )
+        for address in {address for _, _, address in self.route_table.all_addresses()}:
+            with suppress(NetError):
+                await self.peers.call(address, header, timeout_s=self.config.call_timeout_s)
+
+    async def _send_heartbeats(self) -> None:
+        while True:
+            await asyncio.sleep(self.config.heartbeat_s)
+            await self.heartbeat_everywhere()
+
+    # ---- routes
+
+    async def _poll_routes(self) -> None:
+        await asyncio.sleep(_FIRST_POLL_S)
+        while True:
+            await self.refresh_routes()
+            await asyncio.sleep(self.config.route_poll_s)
+
+    async def refresh_routes(self) -> None:
+        """Ask for the route of every topic a member needs; failures leave what is cached."""
+        members: list[Member] = [*self.producers.values(), *self.consumers.values()]
+        for topic in sorted(set[str]().union(*(member.topics() for member in members))):
+            try:
+                await self.route_table.refresh(topic)
+            except NoRoute as error:
+                self.log.info("%s; the cached route stays", error)
+                return
+            except ClientError as error:
+                self.log.warning("route of %s not refreshed: %s", topic, error)
+
+    def when_peer_closes(self, listener: Callable[[str], None]) -> None:
+        """Be told the address of every connection that ends."""
+        self._closed_listeners.append(listener)
+
+    def _peer_closed(self, address: str) -> None:
+        for listener in self._closed_listeners:
+            listener(address)
+
+
+def _own_address(name_server: str) -> str:
+    """The local address that reaches a name server: a connected UDP socket sends nothing."""
+    host, _, port = name_server.rpartition(":")
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((host, int(port)))
+            address: Any = probe.getsockname()
+            return str(address[0])
+    except (OSError, ValueError):
+        return "127.0.0.1"
+
+
+def _packed(ip: str) -> bytes:
+    try:
+        return socket.inet_pton(socket.AF_INET6 if ":" in ip else socket.AF_INET, ip)
+    except OSError:
+        return bytes((127, 0, 0, 1))

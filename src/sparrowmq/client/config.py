@@ -1,0 +1,33 @@
+"""Settings every producer and consumer shares."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """How a client finds and talks to servers. The defaults are RocketMQ's."""
+
+    name_servers: tuple[str, ...] = ("127.0.0.1:9876",)
+    """host:port of each; one is asked at a time, the next when it fails."""
+    instance_name: str = ""
+    """The part of the client id behind '@'. Empty makes one that no other client has."""
+    unit_name: str = ""
+    client_ip: str = ""
+    """The part of the client id before '@'. Empty: the address that reaches the name server."""
+    route_poll_s: float = 30.0
+    heartbeat_s: float = 30.0
+    name_server_timeout_s: float = 3.0
+    call_timeout_s: float = 3.0
+    connect_timeout_s: float = 3.0
+
+    def __post_init__(self) -> None:
+        if not self.name_servers:
+            raise ValueError("name_servers is empty, at least one host:port is needed")
+        for name in ("route_poll_s", "heartbeat_s", "name_server_timeout_s", "call_timeout_s"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} is {getattr(self, name)}, must be more than 0")
+
+
+def parse_name_servers(text: str) -> tuple[str, ...]:
+    """`a:9876;b:9876` (or commas) as Java clients write it."""
+    return tuple(part.strip() for part in text.replace(",", ";").split(";") if part.strip())

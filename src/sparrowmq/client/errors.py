@@ -1,0 +1,60 @@
+"""What a client raises.
+
+ClientError
+├── NoRoute          nobody serves the topic: it does not exist, or no name server answers
+├── BrokerRefused    a broker answered with a code other than success
+├── SendFailed       all attempts of a send failed; carries attempts, time and brokers tried
+└── NotStarted       the producer or consumer is not running
+
+Wrong arguments are ValueErrors, raised before anything is sent.
+"""
+
+from sparrowmq.protocol.codes import ResponseCode
+
+
+class ClientError(Exception):
+    """Base of what producers and consumers raise."""
+
+
+class NoRoute(ClientError):
+    """There is no route for `topic`; `reason` says why and what to do."""
+
+    def __init__(self, topic: str, reason: str) -> None:
+        super().__init__(f"no route for topic {topic}: {reason}")
+        self.topic = topic
+        self.reason = reason
+
+
+class BrokerRefused(ClientError):
+    """`address` answered `code` with `text`."""
+
+    def __init__(self, address: str, code: int, text: str) -> None:
+        known = code in ResponseCode.__members__.values()
+        name = ResponseCode(code).name if known else "unknown code"
+        super().__init__(f"{address} answered {code} ({name}): {text or 'no reason given'}")
+        self.address = address
+        self.code = code
+        self.text = text
+
+
+class SendFailed(ClientError):
+    """No attempt succeeded. `attempts` lists (broker name, reason) in their order."""
+
+    def __init__(self, topic: str, attempts: list[tuple[str, str]], elapsed_s: float) -> None:
+        tried = "; ".join(f"{broker}: {reason}" for broker, reason in attempts)
+        super().__init__(
+            f"sending to topic {topic} failed after {len(attempts)} attempts in {elapsed_s:.3f} s"
+            f" ({tried})"
+        )
+        self.topic = topic
+        self.attempts = attempts
+        self.elapsed_s = elapsed_s
+
+    @property
+    def brokers(self) -> list[str]:
+        """Names of the brokers that were tried, each once."""
+        return list(dict.fromkeys(broker for broker, _ in self.attempts))
+
+
+class NotStarted(ClientError):
+    """Used before start or after stop."""

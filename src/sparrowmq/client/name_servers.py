@@ -1,0 +1,60 @@
+"""Asking name servers: one at a time, the next when it fails."""
+
+from collections.abc import Sequence
+
+from sparrowmq.client.errors import BrokerRefused, NoRoute
+from sparrowmq.net.calls import Response
+from sparrowmq.net.errors import NetError
+from sparrowmq.net.peers import Peers
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.header import RequestHeader
+from sparrowmq.protocol.headers.nameserver import GetTopicRoute
+from sparrowmq.protocol.route import TopicRoute
+
+
+class NameServers:
+    """The list of name servers and which one is in use."""
+
+    def __init__(
+        self, peers: Peers, addresses: Sequence[str], *, first: int = 0, timeout_s: float = 3.0
+    ) -> None:
+        self._peers = peers
+        self._addresses = list(addresses)
+        self._current = first % len(self._addresses)
+        self._timeout_s = timeout_s
+
+    @property
+    def addresses(self) -> list[str]:
+        """All of them."""
+        return list(self._addresses)
+
+    async def call(self, header: RequestHeader, body: bytes = b"") -> Response:
+        """The answer of the first that answers. Raises the last NetError when none does."""
+        failure: NetError | None = None
+        for _ in self._addresses:
+            address = self._addresses[self._current]
+            try:
+                return await self._peers.call(address, header, body, timeout_s=self._timeout_s)
+            except NetError as error:
+                failure = error
+                self._current = (self._current + 1) % len(self._addresses)
+        assert failure is not None
+        raise failure
+
+    async def route(self, topic: str) -> TopicRoute | None:
+        """The route of a topic, None when the name server says that there is none.
+
+        Raises NoRoute when no name server answers, BrokerRefused for any other answer.
+        """
+        header = GetTopicRoute(topic=topic, accept_standard_json_only=True)
+        try:
+            response = await self.call(header)
+        except NetError as error:
+            servers = ", ".join(self._addresses)
+            raise NoRoute(topic, f"no name server answers ({servers}): {error}") from error
+        if response.code == ResponseCode.TOPIC_NOT_EXIST:
+            return None
+        if response.code != ResponseCode.SUCCESS:
+            address = self._addresses[self._current]
+            raise BrokerRefused(address, response.code, response.remark)
+        return TopicRoute.from_json(response.body)

@@ -1,0 +1,104 @@
+"""Routes as a client sees them: which queues to send to, which to read, where brokers are."""
+
+from collections.abc import Callable, Iterable
+
+from sparrowmq.client.name_servers import NameServers
+from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.protocol.perm import is_readable, is_writable
+from sparrowmq.protocol.route import MASTER_ID, TopicRoute
+
+
+def publish_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
+    """Where a topic can be sent to: writable queues of brokers that have a master, by name.
+
+    An order configuration replaces the list and keeps a dead broker's queues.
+    """
+    if route.order_topic_conf:
+        return _ordered_queues(topic, route.order_topic_conf)
+    with_master = {b.broker_name for b in route.broker_datas if b.master_addr is not None}
+    return [
+        MessageQueue(topic, data.broker_name, queue_id)
+        for data in sorted(route.queue_datas, key=lambda data: data.broker_name)
+        if is_writable(data.perm) and data.broker_name in with_master
+        for queue_id in range(data.write_queue_nums)
+    ]
+
+
+def subscribe_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
+    """Where a topic can be read from."""
+    return [
+        MessageQueue(topic, data.broker_name, queue_id)
+        for data in route.queue_datas
+        if is_readable(data.perm)
+        for queue_id in range(data.read_queue_nums)
+    ]
+
+
+def _ordered_queues(topic: str, configuration: str) -> list[MessageQueue]:
+    queues = []
+    for part in filter(None, configuration.split(";")):
+        broker, _, count = part.partition(":")
+        queues += [MessageQueue(topic, broker, queue_id) for queue_id in range(int(count))]
+    return queues
+
+
+class RouteTable:
+    """Cached routes. They stay usable while every name server is down."""
+
+    def __init__(self, name_servers: NameServers) -> None:
+        self._name_servers = name_servers
+        self._routes: dict[str, TopicRoute] = {}
+        self._addresses: dict[str, dict[int, str]] = {}
+        self.changed: list[Callable[[str], None]] = []
+        """Told the topic whose route is new or different."""
+
+    def get(self, topic: str) -> TopicRoute | None:
+        """The cached route."""
+        return self._routes.get(topic)
+
+    async def fetch(self, topic: str) -> TopicRoute | None:
+        """The cached route, asked for when there is none; None when the topic does not exist."""
+        return self._routes.get(topic) or await self.refresh(topic)
+
+    async def refresh(self, topic: str) -> TopicRoute | None:
+        """Ask a name server now. A topic that vanished keeps its last route. Raises NoRoute."""
+        route = await self._name_servers.route(topic)
+        if route is not None:
+            self.put(topic, route)
+        return route
+
+    def put(self, topic: str, route: TopicRoute) -> None:
+        """Take a route over and tell whoever wants to know when it differs."""
+        for broker in route.broker_datas:
+            self._addresses[broker.broker_name] = dict(broker.broker_addrs)
+        if self._routes.get(topic) != route:
+            self._routes[topic] = route
+            for listener in self.changed:
+                listener(topic)
+
+    def forget(self, topics: Iterable[str]) -> None:
+        """Drop routes nobody uses."""
+        for topic in topics:
+            self._routes.pop(topic, None)
+
+    @property
+    def topics(self) -> list[str]:
+        """Topics with a cached route."""
+        return list(self._routes)
+
+    def master(self, broker_name: str) -> str | None:
+        """Address of a broker name's master."""
+        return self._addresses.get(broker_name, {}).get(MASTER_ID)
+
+    def address(self, broker_name: str, broker_id: int = MASTER_ID) -> str | None:
+        """Address of one broker; any of the name's when that id is not there."""
+        known = self._addresses.get(broker_name, {})
+        return known.get(broker_id) or next(iter(known.values()), None)
+
+    def all_addresses(self) -> list[tuple[str, int, str]]:
+        """(broker name, id, address) of every broker any route names."""
+        return [
+            (name, broker_id, address)
+            for name, addresses in self._addresses.items()
+            for broker_id, address in addresses.items()
+        ]
