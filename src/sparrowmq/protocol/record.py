@@ -22,21 +22,17 @@ from zlib import crc32
 import msgspec
 
 from sparrowmq.protocol.errors import BodyError
+from sparrowmq.protocol.properties import CRC32, MAX_PROPERTIES_BYTES
+from sparrowmq.protocol.sys_flag import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_PREPARED
 
 __all__ = [
     "BLANK",
     "BLANK_MAGIC",
-    "BORN_HOST_V6_FLAG",
     "CRC_PROPERTY",
     "CRC_PROPERTY_SIZE",
     "MAGIC_V1",
     "MAGIC_V2",
-    "MAX_PROPERTIES",
     "MIN_RECORD_SIZE",
-    "STORE_HOST_V6_FLAG",
-    "TRANSACTION_COMMIT",
-    "TRANSACTION_PREPARED",
-    "TRANSACTION_ROLLBACK",
     "Record",
     "RecordError",
     "body_crc",
@@ -51,25 +47,18 @@ MAGIC_V1 = 0xDAA320A7
 MAGIC_V2 = 0xDAA320AB
 BLANK_MAGIC = 0xCBD43194
 
-TRANSACTION_PREPARED = 0x4
-TRANSACTION_COMMIT = 0x8
-TRANSACTION_ROLLBACK = 0xC
-BORN_HOST_V6_FLAG = 0x10
-STORE_HOST_V6_FLAG = 0x20
-
-MAX_PROPERTIES = 32_767
 MAX_V1_TOPIC = 127  # Java reads the one-byte length as signed
 
-CRC_PROPERTY = b"__CRC32#"
+CRC_PROPERTY = CRC32.encode()
 CRC_PROPERTY_SIZE = len(CRC_PROPERTY) + 1 + 10 + 1
 
 HEADS = {
     0: struct.Struct(">IIIiiqqiq8sq8siqi"),
-    BORN_HOST_V6_FLAG: struct.Struct(">IIIiiqqiq20sq8siqi"),
-    STORE_HOST_V6_FLAG: struct.Struct(">IIIiiqqiq8sq20siqi"),
-    BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG: struct.Struct(">IIIiiqqiq20sq20siqi"),
+    BORN_HOST_V6: struct.Struct(">IIIiiqqiq20sq8siqi"),
+    STORE_HOST_V6: struct.Struct(">IIIiiqqiq8sq20siqi"),
+    BORN_HOST_V6 | STORE_HOST_V6: struct.Struct(">IIIiiqqiq20sq20siqi"),
 }
-_HOSTS_V6 = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
+_HOSTS_V6 = BORN_HOST_V6 | STORE_HOST_V6
 _HEAD_V4 = HEADS[0]
 _pack_v4 = _HEAD_V4.pack
 MIN_RECORD_SIZE = _HEAD_V4.size + 1 + 2
@@ -115,7 +104,8 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     @property
     def is_delivered(self) -> bool:
         """False for prepared and rolled-back records of old stores, which get no queue unit."""
-        return self.sys_flag & TRANSACTION_ROLLBACK in (0, TRANSACTION_COMMIT)
+        # both have this bit: prepared is 0x4, rolled back 0xC
+        return not self.sys_flag & TRANSACTION_PREPARED
 
 
 def body_crc(body: bytes | memoryview) -> int:
@@ -154,7 +144,7 @@ def encode_record(
     With `record_crc` the properties must not carry `__CRC32#` already; it is left out where it
     would exceed RocketMQ's 32,767 bytes of properties.
     """
-    if record_crc and len(properties) < MAX_PROPERTIES - CRC_PROPERTY_SIZE:
+    if record_crc and len(properties) < MAX_PROPERTIES_BYTES - CRC_PROPERTY_SIZE:
         if properties and properties[-1] != 2:
             properties += b"\x02"
         properties_size = len(properties) + CRC_PROPERTY_SIZE
@@ -202,8 +192,8 @@ def encode_record(
 
 
 def _host_bits(born_host: bytes, store_host: bytes) -> int:
-    bits = BORN_HOST_V6_FLAG if len(born_host) == 20 else 0
-    return bits | (STORE_HOST_V6_FLAG if len(store_host) == 20 else 0)
+    bits = BORN_HOST_V6 if len(born_host) == 20 else 0
+    return bits | (STORE_HOST_V6 if len(store_host) == 20 else 0)
 
 
 def _head_for(born_host: bytes, store_host: bytes) -> struct.Struct:

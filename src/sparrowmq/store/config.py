@@ -2,23 +2,9 @@
 
 from dataclasses import dataclass
 
-CONSUME_QUEUE_UNIT = 20
+from sparrowmq.protocol.delay import RETRY_DELAYS_MS
 
-DELAY_LEVELS_MS = tuple(
-    seconds * 1000
-    for seconds in (
-        1,
-        5,
-        10,
-        30,
-        *(60 * minutes for minutes in range(1, 11)),
-        1200,
-        1800,
-        3600,
-        7200,
-    )
-)
-"""RocketMQ's 18 levels: 1s 5s 10s 30s 1m … 10m 20m 30m 1h 2h."""
+CONSUME_QUEUE_UNIT = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +28,7 @@ class StoreConfig:
     a flipped bit outside the body is served as it is."""
     store_host: bytes = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"
     """Address and port written into each record, 4 + 4 bytes or 16 + 4; offset ids hold it."""
-    delay_levels_ms: tuple[int, ...] = DELAY_LEVELS_MS
+    delay_levels_ms: tuple[int, ...] = RETRY_DELAYS_MS
     """Delay per level; a rebuilt SCHEDULE_TOPIC_XXXX queue holds delivery times made from it."""
 
     checkpoint_interval_ms: int = 5_000

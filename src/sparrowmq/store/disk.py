@@ -1,9 +1,9 @@
 """Every file access of the store goes through a `Disk`, so that tests can lose power on it.
 
-Paths are relative to the disk's root, with `/` between their parts: `config/topics.json`. Nothing
-is written behind a disk's back: the real one maps allocated space for speed, but only inside
-`DiskFile.write`. A write is durable only when `sync` (of the file) has returned, a new, renamed or
-removed name only when `sync_dir` (of its directory) has.
+Paths are relative to the disk's root, with `/` between their parts: `config/topics.json`; the empty
+path is the root itself. Nothing is written behind a disk's back: the real one maps allocated space
+for speed, but only inside `DiskFile.write`. A write is durable only when `sync` (of the file) has
+returned, a new, renamed or removed name only when `sync_dir` (of its directory) has.
 """
 
 from typing import Protocol, TypeAlias

@@ -1,7 +1,10 @@
 """What the store asks of the key index; `index.KeyIndex` does it, tests may use `NoIndex`."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, TypeAlias
+
+IndexRequest: TypeAlias = tuple[str, str, str, int, int]
+"""Topic, unique id, keys separated by spaces, log offset, store timestamp."""
 
 
 class MessageIndex(Protocol):
@@ -15,9 +18,7 @@ class MessageIndex(Protocol):
         """
         ...
 
-    def add(
-        self, topic: str, uniq_key: str, keys: str, log_offset: int, store_timestamp: int
-    ) -> None:
+    def add(self, request: IndexRequest, /) -> None:
         """Remember a message; must cost next to nothing. Keys are separated by spaces."""
         ...
 
@@ -56,9 +57,7 @@ class NoIndex:
         """Nothing is missing."""
         return log_end
 
-    def add(
-        self, topic: str, uniq_key: str, keys: str, log_offset: int, store_timestamp: int
-    ) -> None:
+    def add(self, request: IndexRequest, /) -> None:
         """Forget it."""
 
     def build(self) -> None:

@@ -1,0 +1,196 @@
+"""The commit log: one sequence of bytes over files of equal size, of which the last is written.
+
+```
+       file 0            file 1                  file 2 (made ahead)
+|record record blank|record record|..reserved..|                    |
+^ min                             ^ end        ^ ready
+```
+
+A record goes in only if eight bytes are left behind it, for the blank record that ends a file.
+Space is reserved ahead of the writer by `prepare`, outside of appends; `make_room` does it inside
+one only where the writer was faster.
+"""
+
+from sparrowmq.protocol.record import encode_blank
+from sparrowmq.store.config import StoreConfig
+from sparrowmq.store.disk import Bytes, Disk, DiskFile
+from sparrowmq.store.errors import MessageTooLarge
+from sparrowmq.store.layout import LOG_DIR, file_offset, log_path
+from sparrowmq.store.open_files import OpenFiles
+
+BLANK_SIZE = 8
+_OPEN_FOR_READING = 64
+
+
+class CommitLog:
+    """The log's files. `end` is where the next record goes, `ready` how far space is reserved."""
+
+    def __init__(self, config: StoreConfig, disk: Disk) -> None:
+        self._disk = disk
+        self.file_size = config.log_file_size
+        self._reserve = min(config.reserve_bytes, self.file_size)
+        self._readers = OpenFiles(disk, _OPEN_FOR_READING, write=False)
+        self.starts: list[int] = []
+        """First log offsets of the files, ascending."""
+        self.file: DiskFile | None = None
+        """The file that is written; None until `prepare` or `make_room` opens it."""
+        self.file_start = 0
+        self.end = 0
+        self.ready = 0
+        self._ahead: DiskFile | None = None
+        self.names_changed = False
+        """A file was made or removed since the directory was synced."""
+
+    def load(self) -> None:
+        """Take over the files in the directory."""
+        names = self._disk.listdir(LOG_DIR)
+        self.starts = [start for name in names if (start := file_offset(name)) is not None]
+
+    @property
+    def min_offset(self) -> int:
+        """Where the oldest file starts."""
+        return self.starts[0] if self.starts else self.end
+
+    def start_of(self, log_offset: int) -> int:
+        """First offset of the file that holds `log_offset`."""
+        return log_offset - log_offset % self.file_size
+
+    def continue_at(self, end: int) -> None:
+        """Go on writing at `end`, where the log was found to end."""
+        self._close_active()
+        self.end = self.ready = end
+        self.file_start = self.start_of(end)
+
+    def write(self, data: Bytes) -> None:
+        """Put bytes at the end; `make_room` has made sure that they fit."""
+        end = self.end
+        self.file.write(end - self.file_start, data)  # type: ignore[union-attr]  # make_room opened it
+        self.end = end + len(data)
+
+    def make_room(self, size: int) -> int:
+        """Make sure that `size` bytes and a blank record fit; the log offset where they go.
+
+        Ends the file and goes on in the next one if needed. Raises DiskFull, changing nothing, and
+        MessageTooLarge.
+        """
+        if size + BLANK_SIZE > self.file_size:
+            raise MessageTooLarge(size, self.file_size - BLANK_SIZE)
+        left = self.file_start + self.file_size - self.end
+        if size + BLANK_SIZE > left:
+            self._roll(left)
+        self._open_active()
+        needed = self.end + size + BLANK_SIZE
+        if needed > self.ready:
+            self._reserve_to(max(needed, self.end + self._reserve))
+        return self.end
+
+    def prepare(self) -> None:
+        """Reserve space ahead of the writer, so that appends find it. Raises DiskFull."""
+        self._open_active()
+        file_end = self.file_start + self.file_size
+        if self.ready < file_end:
+            if self.ready - self.end < self._reserve // 2:
+                self._reserve_to(self.ready + self._reserve)
+        elif self._ahead is None and file_end - self.end < self._reserve // 2:
+            self._ahead = self._make_file(file_end)
+
+    def _open_active(self) -> None:
+        if self.file is not None:
+            return
+        if self.file_start in self.starts:
+            file = self._disk.open(log_path(self.file_start))
+            if file.size() != self.file_size:
+                file.truncate(self.file_size)
+            self.file = file
+        else:
+            self.file = self._make_file(self.file_start)
+            self.ready = self.file_start + self._reserve
+
+    def _make_file(self, start: int) -> DiskFile:
+        path = log_path(start)
+        self._disk.mkdir(LOG_DIR)
+        file = self._disk.open(path, create=True)
+        try:
+            # Apache refuses files of another length; only the reserved part takes space.
+            file.truncate(self.file_size)
+            file.reserve(0, self._reserve)
+        except Exception:
+            file.close()
+            self._disk.unlink(path)
+            raise
+        self.starts.append(start)
+        self.names_changed = True
+        return file
+
+    def _reserve_to(self, ready: int) -> None:
+        assert self.file is not None
+        ready = min(ready, self.file_start + self.file_size)
+        self.file.reserve(self.ready - self.file_start, ready - self.ready)
+        self.ready = ready
+
+    def _roll(self, left: int) -> None:
+        next_start = self.file_start + self.file_size
+        if self._ahead is None:
+            self._ahead = self._make_file(next_start)
+        if left >= BLANK_SIZE:
+            self._open_active()
+            assert self.file is not None
+            self.file.write(self.end - self.file_start, encode_blank(left))
+        if self.file is not None:
+            self.file.close()
+        self.file, self._ahead = self._ahead, None
+        self.file_start = self.end = next_start
+        self.ready = next_start + self._reserve
+
+    def read(self, log_offset: int, length: int) -> bytes | None:
+        """Bytes of one file without waiting for the device, None if it would have to.
+
+        Fewer bytes than asked for mean that the file is gone or cut.
+        """
+        start = log_offset - log_offset % self.file_size
+        file = self.file
+        if start != self.file_start or file is None:
+            try:
+                file = self._readers.get(log_path(start))
+            except FileNotFoundError:
+                return b""
+        return file.read_cached(log_offset - start, length)
+
+    def read_blocking(self, log_offset: int, length: int) -> bytes:
+        """The same, waiting for the device."""
+        return read_log(self._disk, self.file_size, log_offset, length)
+
+    def remove(self, start: int) -> None:
+        """Delete a file that is not the one written."""
+        path = log_path(start)
+        self._readers.drop(path)
+        self._disk.unlink(path)
+        self.starts.remove(start)
+        self.names_changed = True
+
+    def close(self) -> None:
+        """Close the files; one made ahead and never used is removed."""
+        unused = self._ahead is not None
+        self._close_active()
+        self._readers.close()
+        if unused:
+            self.remove(self.file_start + self.file_size)
+
+    def _close_active(self) -> None:
+        for file in (self.file, self._ahead):
+            if file is not None:
+                file.close()
+        self.file = self._ahead = None
+
+
+def read_log(disk: Disk, file_size: int, log_offset: int, length: int) -> bytes:
+    """Bytes of one log file through a descriptor of its own, so that any thread may call it."""
+    start = log_offset - log_offset % file_size
+    try:
+        file = disk.open(log_path(start), write=False)
+    except FileNotFoundError:
+        return b""
+    try:
+        return file.read(log_offset - start, length)
+    finally:
+        file.close()

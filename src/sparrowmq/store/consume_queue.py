@@ -1,0 +1,302 @@
+"""One consume queue: which log record holds the n-th message of a topic's queue.
+
+```
+unit 20   log offset 8, record size 4, tag hash 8 (delay topics: delivery time)
+```
+
+New units stay in memory (`tail`) and are written together once per tick; the youngest stay there
+to be read. Files are sparse and named by the byte position of their first unit. Units that are
+missing because their log records are gone hold Apache's blank: log offset 0, size 2^31-1, tag 0.
+
+```
+ files:  |blank blank unit unit unit unit|
+ memory:                       |unit unit unit|
+                        tail_from ^    ^ written_to   ^ max_offset
+```
+"""
+
+import struct
+from zlib import crc32
+
+import msgspec
+
+from sparrowmq.protocol.record import topic_part
+from sparrowmq.store.config import CONSUME_QUEUE_UNIT as UNIT_SIZE
+from sparrowmq.store.config import StoreConfig
+from sparrowmq.store.disk import Disk, DiskFile
+from sparrowmq.store.layout import file_name, file_offset, queue_dir
+from sparrowmq.store.open_files import OpenFiles
+
+UNIT = struct.Struct(">qiq")
+BLANK_UNIT = UNIT.pack(0, 0x7FFFFFFF, 0)
+BLANK_UNIT_SIZE = 0x7FFFFFFF
+KEPT_UNITS = 128
+"""Written units that stay in memory, so that consumers who keep up need no file."""
+
+
+class FileSum(msgspec.Struct, array_like=True):
+    """The CRC of units `first` up to `end` of one file, as they were written."""
+
+    first: int
+    end: int
+    crc: int
+
+
+class QueueFiles:
+    """The files of all consume queues: opened when needed, made when missing."""
+
+    def __init__(self, config: StoreConfig, disk: Disk) -> None:
+        self.disk = disk
+        self.units_per_file = config.queue_file_units
+        self._file_size = config.queue_file_size
+        self._open = OpenFiles(disk, config.open_queue_files, write=True)
+        self.unsynced: set[str] = set()
+        """Paths written since the last checkpoint took them."""
+        self.unsynced_dirs: set[str] = set()
+
+    def open_file(self, path: str) -> DiskFile | None:
+        """An existing file, None if it is missing."""
+        try:
+            return self._open.get(path)
+        except FileNotFoundError:
+            return None
+
+    def write(self, path: str, position: int, data: bytes) -> None:
+        """Write into a file, making it with its full size where it is missing."""
+        file = self.open_file(path)
+        if file is None:
+            file = self._make(path)
+            if position:
+                file.write(0, BLANK_UNIT * (position // UNIT_SIZE))
+        file.write(position, data)
+        self.unsynced.add(path)
+
+    def _make(self, path: str) -> DiskFile:
+        directory = path.rpartition("/")[0]
+        self.disk.mkdir(directory)
+        file = self.disk.open(path, create=True)
+        # Sparse: 8,000 queues with all their space allocated would take 48 GB.
+        file.truncate(self._file_size)
+        self.unsynced_dirs.add(directory)
+        return self._open.put(path, file)
+
+    def remove(self, path: str) -> None:
+        """Delete a file."""
+        self._open.drop(path)
+        self.unsynced.discard(path)
+        self.disk.unlink(path)
+
+    def repair_size(self, path: str) -> None:
+        """Give a file the length that Apache demands."""
+        file = self.open_file(path)
+        if file is not None and file.size() != self._file_size:
+            file.truncate(self._file_size)
+            self.unsynced.add(path)
+
+    def close(self) -> None:
+        """Close all."""
+        self._open.close()
+
+
+class ConsumeQueue:
+    """Units of one queue. `min_offset` up to `max_offset` can be read."""
+
+    __slots__ = (
+        "_files",
+        "directory",
+        "is_dirty",
+        "max_offset",
+        "min_offset",
+        "queue_id",
+        "sums",
+        "tail",
+        "tail_from",
+        "topic",
+        "topic_part",
+        "written_to",
+    )
+
+    def __init__(self, topic: str, queue_id: int, files: QueueFiles) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.topic_part = topic_part(topic)
+        self.directory = queue_dir(topic, queue_id)
+        self._files = files
+        self.tail = bytearray()
+        self.is_dirty = False
+        self.sums: list[FileSum] = []
+        self.min_offset = self.max_offset = self.tail_from = self.written_to = 0
+
+    def __repr__(self) -> str:
+        return (
+            f"ConsumeQueue({self.topic!r}, {self.queue_id}, {self.min_offset}..{self.max_offset})"
+        )
+
+    def start_at(self, offset: int) -> None:
+        """Forget everything; the next unit is number `offset`."""
+        self.tail.clear()
+        self.sums.clear()
+        self.min_offset = self.max_offset = self.tail_from = self.written_to = offset
+
+    def path_of(self, offset: int) -> str:
+        """The file that holds unit `offset`."""
+        first = offset - offset % self._files.units_per_file
+        return f"{self.directory}/{file_name(first * UNIT_SIZE)}"
+
+    def write_tail(self) -> None:
+        """Write what is only in memory. Raises DiskFull or OSError, keeping what is not written."""
+        per_file = self._files.units_per_file
+        while self.written_to < self.max_offset:
+            first = self.written_to
+            end = min(self.max_offset, first - first % per_file + per_file)
+            begin_byte = (first - self.tail_from) * UNIT_SIZE
+            data = bytes(self.tail[begin_byte : (end - self.tail_from) * UNIT_SIZE])
+            self._files.write(self.path_of(first), first % per_file * UNIT_SIZE, data)
+            self._sum_up(first, end, data)
+            self.written_to = end
+        self.is_dirty = False
+        surplus = self.max_offset - self.tail_from - KEPT_UNITS
+        if surplus > 0:
+            # A new object: bytearray keeps the capacity it once had.
+            self.tail = self.tail[surplus * UNIT_SIZE :]
+            self.tail_from += surplus
+
+    def _sum_up(self, first: int, end: int, data: bytes) -> None:
+        if self.sums and self.sums[-1].end == first and first % self._files.units_per_file:
+            last = self.sums[-1]
+            last.end, last.crc = end, crc32(data, last.crc)
+        else:
+            self.sums.append(FileSum(first, end, crc32(data)))
+
+    def units(self, offset: int, count: int, *, may_block: bool = False) -> bytes | None:
+        """Up to `count` units from `offset` on, fewer at the end of a file or of the queue.
+
+        None when the device would have to be waited for, unless `may_block`.
+        """
+        end = min(offset + count, self.max_offset)
+        if offset >= self.tail_from:
+            start = (offset - self.tail_from) * UNIT_SIZE
+            return bytes(self.tail[start : (end - self.tail_from) * UNIT_SIZE])
+        per_file = self._files.units_per_file
+        end = min(end, self.tail_from, offset - offset % per_file + per_file)
+        file = self._files.open_file(self.path_of(offset))
+        if file is None:
+            return b""
+        position, length = offset % per_file * UNIT_SIZE, (end - offset) * UNIT_SIZE
+        return file.read(position, length) if may_block else file.read_cached(position, length)
+
+    def all_units(self, first: int, end: int) -> bytes:
+        """Every unit of the range; fewer if a file is missing."""
+        parts = []
+        while first < end and (data := self.units(first, end - first, may_block=True)):
+            parts.append(data)
+            first += len(data) // UNIT_SIZE
+        return b"".join(parts)
+
+    def unit(self, offset: int) -> tuple[int, int, int] | None:
+        """Log offset, size and tag of one unit; None outside of the queue or if it is missing."""
+        if not self.min_offset <= offset < self.max_offset:
+            return None
+        data = self.units(offset, 1, may_block=True)
+        return UNIT.unpack(data) if data is not None and len(data) == UNIT_SIZE else None
+
+    def first_at_or_behind(self, log_offset: int) -> int:
+        """The first unit whose record lies at or behind `log_offset`, `max_offset` if none does."""
+        end = self.max_offset
+        while end > self.min_offset and self._log_offset(end - 1) is None:
+            end -= 1
+        low, high = self.min_offset, end
+        while low < high:
+            middle = probe = (low + high) // 2
+            # Blank units say nothing: the next one that does decides for them.
+            while (found := self._log_offset(probe)) is None and probe < high - 1:
+                probe += 1
+            if found is None or found >= log_offset:
+                high = middle
+            else:
+                low = probe + 1
+        return low if low < end else self.max_offset
+
+    def _log_offset(self, offset: int) -> int | None:
+        """Where a unit leads to; None for a blank one."""
+        unit = self.unit(offset)
+        return None if unit is None or unit[1] == BLANK_UNIT_SIZE else unit[0]
+
+    def truncate(self, offset: int) -> None:
+        """Forget unit `offset` and all behind it; what is in the files there becomes zero."""
+        if offset < self.max_offset:
+            self.truncate_files(offset)
+
+    def truncate_files(self, offset: int) -> None:
+        """The same, also for units in the files behind `max_offset`, which a crash may leave."""
+        if offset < self.tail_from:
+            self.tail.clear()
+            self.tail_from = offset
+        else:
+            del self.tail[(offset - self.tail_from) * UNIT_SIZE :]
+        self._clear_files(offset)
+        self.max_offset = offset
+        self.written_to = min(self.written_to, offset)
+        self.min_offset = min(self.min_offset, offset)
+        self._cut_sums(offset)
+
+    def _clear_files(self, offset: int) -> None:
+        per_file = self._files.units_per_file
+        for first in self.file_starts():
+            path = self.path_of(first)
+            if first >= offset:
+                self._files.remove(path)
+            elif first + per_file > offset and (file := self._files.open_file(path)) is not None:
+                file.truncate((offset - first) * UNIT_SIZE)
+                self._files.repair_size(path)
+
+    def _cut_sums(self, offset: int) -> None:
+        self.sums = [entry for entry in self.sums if entry.first < offset]
+        if self.sums and self.sums[-1].end > offset:
+            last = self.sums.pop()
+            self.sums.append(FileSum(last.first, offset, crc32(self.all_units(last.first, offset))))
+
+    def overwrite(self, offset: int, units: bytes) -> None:
+        """Replace units that are there already, in memory and in the files."""
+        per_file = self._files.units_per_file
+        for at in range(0, len(units), UNIT_SIZE):
+            unit, data = offset + at // UNIT_SIZE, units[at : at + UNIT_SIZE]
+            if unit >= self.tail_from:
+                start = (unit - self.tail_from) * UNIT_SIZE
+                self.tail[start : start + UNIT_SIZE] = data
+            if unit < self.written_to:
+                self._files.write(self.path_of(unit), unit % per_file * UNIT_SIZE, data)
+        end = offset + len(units) // UNIT_SIZE
+        for entry in self.sums:
+            if entry.first < end and offset < entry.end:
+                entry.crc = crc32(self.all_units(entry.first, entry.end))
+
+    def file_starts(self) -> list[int]:
+        """First units of the files in the directory, ascending."""
+        names = self._files.disk.listdir(self.directory)
+        return [start // UNIT_SIZE for name in names if (start := file_offset(name)) is not None]
+
+    def set_min(self, min_log_offset: int) -> None:
+        """Records before `min_log_offset` are gone: move `min_offset`, delete files of no use.
+
+        The last file stays even when all its records are gone: it says how far the queue came.
+        """
+        self.min_offset = self.first_at_or_behind(min_log_offset)
+        per_file = self._files.units_per_file
+        for first in self.file_starts():
+            if first + per_file <= min(self.min_offset, self.max_offset - 1):
+                self._files.remove(self.path_of(first))
+        self.sums = [entry for entry in self.sums if self._files_hold(entry)]
+
+    def _files_hold(self, entry: FileSum) -> bool:
+        per_file = self._files.units_per_file
+        file_end = entry.first - entry.first % per_file + per_file
+        return file_end > min(self.min_offset, self.max_offset - 1)
+
+    def delete(self) -> None:
+        """Remove all files and the directory."""
+        for first in self.file_starts():
+            self._files.remove(self.path_of(first))
+        self._files.unsynced_dirs.discard(self.directory)
+        self._files.disk.rmdir(self.directory)
+        self.start_at(0)

@@ -1,0 +1,147 @@
+"""From the log to what is derived from it: queue units now, index entries in batches.
+
+Live appends, recovery and replicas all come through `Dispatch`, so that a rebuilt queue is the
+same as one that grew message by message.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+from sparrowmq.protocol.names import SCHEDULE_TOPIC, topic_fault
+from sparrowmq.protocol.properties import DELAY_LEVEL, KEYS, TAGS, UNIQUE_KEY, decode_properties
+from sparrowmq.protocol.record import Record
+from sparrowmq.protocol.tags import tag_code
+from sparrowmq.store.consume_queue import BLANK_UNIT, UNIT, ConsumeQueue, QueueFiles
+from sparrowmq.store.message_index import MessageIndex
+
+_tag_code = lru_cache(maxsize=8_192)(tag_code)
+
+
+def unit_tag(
+    topic: str, store_timestamp: int, properties: dict[str, str], delays_ms: Sequence[int]
+) -> int:
+    """The tag field of a record's unit, as Apache derives it when it rebuilds a queue."""
+    if topic == SCHEDULE_TOPIC and (level := properties.get(DELAY_LEVEL)) is not None:
+        number = min(int(level), len(delays_ms)) if level.isascii() and level.isdigit() else 0
+        if number > 0:
+            return store_timestamp + delays_ms[number - 1]
+    return _tag_code(properties.get(TAGS))
+
+
+class Dispatch:
+    """All consume queues, and the index behind them."""
+
+    def __init__(self, files: QueueFiles, index: MessageIndex, delays_ms: Sequence[int]) -> None:
+        self.files = files
+        self.index = index
+        self._delays_ms = delays_ms
+        self.queues: dict[tuple[str, int], ConsumeQueue] = {}
+        self.dirty: deque[ConsumeQueue] = deque()
+        """Queues with units that are only in memory, in the order they became so."""
+        self.dropped: dict[str, int] = {}
+        """Deleted topics: their records before this log offset stay out of the queues."""
+
+    def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """The queue, made when it is new. Raises ValueError for a name that is no topic."""
+        found = self.queues.get((topic, queue_id))
+        if found is None:
+            found = ConsumeQueue(topic, queue_id, self.files)
+            self.queues[topic, queue_id] = found
+        return found
+
+    def dispatch(
+        self,
+        queue: ConsumeQueue,
+        log_offset: int,
+        size: int,
+        tags_code: int,
+        uniq_key: str,
+        keys: str,
+        store_timestamp: int,
+    ) -> None:
+        """The record at `log_offset` is the next message of `queue`."""
+        queue.tail += UNIT.pack(log_offset, size, tags_code)
+        queue.max_offset += 1
+        if not queue.is_dirty:
+            queue.is_dirty = True
+            self.dirty.append(queue)
+        if uniq_key or keys:
+            self.index.add((queue.topic, uniq_key, keys, log_offset, store_timestamp))
+
+    def redispatch(self, record: Record, *, queues: bool = True, index: bool = True) -> None:
+        """A record read back from the log, or received from a master."""
+        if not record.is_delivered:
+            return
+        properties = decode_properties(record.properties)
+        uniq_key = properties.get(UNIQUE_KEY, "") if index else ""
+        keys = properties.get(KEYS, "") if index else ""
+        if queues and self._belongs(record):
+            queue = self.queue(record.topic, record.queue_id)
+            if self._align(queue, record):
+                tag = unit_tag(record.topic, record.store_timestamp, properties, self._delays_ms)
+                self.dispatch(
+                    queue,
+                    record.log_offset,
+                    record.size,
+                    tag,
+                    uniq_key,
+                    keys,
+                    record.store_timestamp,
+                )
+                return
+        if uniq_key or keys:
+            self.index.add(
+                (record.topic, uniq_key, keys, record.log_offset, record.store_timestamp)
+            )
+
+    def _belongs(self, record: Record) -> bool:
+        return (
+            record.log_offset >= self.dropped.get(record.topic, 0)
+            and record.queue_id >= 0
+            and topic_fault(record.topic) is None
+        )
+
+    def _align(self, queue: ConsumeQueue, record: Record) -> bool:
+        """Make the record's offset the queue's next one; False if its unit is there already."""
+        offset = record.queue_offset
+        if offset == queue.max_offset:
+            return True
+        if offset < queue.max_offset:
+            unit = queue.unit(offset)
+            if unit is not None and unit[0] == record.log_offset:
+                return False
+            queue.truncate(offset)
+            return True
+        if queue.max_offset == 0 or offset - queue.max_offset > self.files.units_per_file:
+            # Everything older has expired, or was dropped with its topic.
+            queue.delete()
+            queue.start_at(offset)
+        else:
+            # Messages between are damaged: blank units keep the offsets of those behind them.
+            queue.tail += BLANK_UNIT * (offset - queue.max_offset)
+            queue.max_offset = offset
+        return True
+
+    def write_tails(self, limit: int) -> None:
+        """Write units of at most `limit` queues. Raises DiskFull or OSError, losing nothing."""
+        for _ in range(min(limit, len(self.dirty))):
+            self.dirty[0].write_tail()
+            self.dirty.popleft()
+
+    def drop_topic(self, topic: str, log_end: int) -> bool:
+        """Forget a topic's queues and all of its records so far; False if there was none."""
+        found = [queue for queue in self.queues.values() if queue.topic == topic]
+        for queue in found:
+            if queue.is_dirty:
+                self.dirty.remove(queue)
+            queue.delete()
+            del self.queues[queue.topic, queue.queue_id]
+        if found:
+            self.files.disk.rmdir(found[0].directory.rpartition("/")[0])
+            self.dropped[topic] = log_end
+        return bool(found)
+
+    def of_topic(self, topic: str) -> Iterator[ConsumeQueue]:
+        """The queues of a topic."""
+        return (queue for queue in self.queues.values() if queue.topic == topic)

@@ -1,0 +1,200 @@
+"""Making things durable without stopping the writer: what to sync, and what is true afterwards.
+
+```
+begin_flush   names the files; the caller syncs them, in another thread or process
+finish_flush  the log is durable up to where it was at begin_flush: the mark says so
+```
+
+A checkpoint makes queues and index durable as well, in small portions, so that a sender who waits
+for the log never waits for hundreds of other files:
+
+```
+due → queue tails written (a portion per tick) → files synced (a portion per flush) → snapshot
+```
+"""
+
+from collections import deque
+
+import msgspec
+
+from sparrowmq.store.commit_log import CommitLog
+from sparrowmq.store.config import StoreConfig
+from sparrowmq.store.disk import Disk
+from sparrowmq.store.dispatch import Dispatch
+from sparrowmq.store.layout import LOG_DIR, log_path
+from sparrowmq.store.marks import Marks, QueueState, state_of
+
+FILES_AT_ONCE = 32
+"""Queue and index files one flush syncs along with the log."""
+
+
+class FlushPlan(msgspec.Struct):
+    """Sync these paths, all of them or nothing counts, then call `finish_flush`."""
+
+    files: list[str]
+    directories: list[str]
+    log_offset: int
+    last_record: int
+    store_timestamp: int
+
+
+class Checkpoint(msgspec.Struct):
+    """A checkpoint on its way."""
+
+    log_offset: int
+    store_timestamp: int
+    queues_left: int
+    """Dirty queues of the time it began that are not written yet."""
+    paths: deque[str] | None = None
+    """Files still to be synced; None until all tails are written."""
+    directories: list[str] = []
+    queues: list[QueueState] = []
+
+    def is_synced(self, durable: int) -> bool:
+        """Whether nothing is left to sync, the log included."""
+        return self.paths is not None and not self.paths and durable >= self.log_offset
+
+
+class Flushing:
+    """What is durable, and the work to make it more."""
+
+    def __init__(
+        self, config: StoreConfig, disk: Disk, log: CommitLog, dispatch: Dispatch, marks: Marks
+    ) -> None:
+        self._config = config
+        self._disk = disk
+        self._log = log
+        self._dispatch = dispatch
+        self._marks = marks
+        self.durable = 0
+        self.last_record = -1
+        self.last_timestamp = 0
+        self._plan: FlushPlan | None = None
+        self._checkpoint: Checkpoint | None = None
+        self._checkpointed_offset = 0
+        self._checkpointed_ms = 0
+        self._queue_time = 0
+        self._unsynced_mark: list[str] = []
+
+    def start(self, now_ms: int, durable: int, checkpointed: int) -> None:
+        """Begin with what recovery found."""
+        self.durable = durable
+        self._checkpointed_offset = checkpointed
+        self._checkpointed_ms = now_ms
+
+    def begin_flush(self, *, urgent: bool = False) -> FlushPlan | None:
+        """What to sync now; None if nothing is to be done or a flush is under way.
+
+        With `urgent` the log alone: somebody waits.
+        """
+        if self._plan is not None:
+            return None
+        end = self._log.end
+        files: list[str] = []
+        directories: list[str] = []
+        if end > self.durable:
+            size = self._log.file_size
+            first = self.durable - self.durable % size
+            known = set(self._log.starts)
+            files = [log_path(at) for at in range(first, end, size) if at in known]
+            if self._log.names_changed:
+                self._log.names_changed = False
+                directories = [LOG_DIR]
+        if not urgent:
+            self._add_derived(files, directories)
+        if not files and not directories:
+            return None
+        self._plan = FlushPlan(files, directories, end, self.last_record, self.last_timestamp)
+        return self._plan
+
+    def _add_derived(self, files: list[str], directories: list[str]) -> None:
+        files += self._unsynced_mark
+        self._unsynced_mark = []
+        checkpoint = self._checkpoint
+        if checkpoint is not None and checkpoint.paths is not None:
+            directories += checkpoint.directories
+            checkpoint.directories = []
+            for _ in range(min(FILES_AT_ONCE, len(checkpoint.paths))):
+                files.append(checkpoint.paths.popleft())
+
+    def finish_flush(self, plan: FlushPlan) -> None:
+        """Everything in the plan is durable."""
+        assert plan is self._plan, "one flush at a time"
+        self._plan = None
+        if plan.log_offset > self.durable:
+            self.durable = plan.log_offset
+            self._marks.save_mark(plan.log_offset, plan.last_record, plan.store_timestamp)
+        checkpoint = self._checkpoint
+        if checkpoint is not None and checkpoint.is_synced(self.durable):
+            self._end_checkpoint(checkpoint, plan)
+
+    def _end_checkpoint(self, checkpoint: Checkpoint, plan: FlushPlan) -> None:
+        self._dispatch.index.end_sync()
+        path = self._marks.save_snapshot(
+            checkpoint.log_offset, checkpoint.queues, self._dispatch.dropped
+        )
+        self._unsynced_mark = [path]
+        self._queue_time = checkpoint.store_timestamp
+        self._marks.save_checkpoint(
+            plan.store_timestamp, self._queue_time, self._dispatch.index.durable_timestamp
+        )
+        self._checkpointed_offset = checkpoint.log_offset
+        self._checkpoint = None
+
+    def tick(self, now_ms: int, portion: int) -> None:
+        """Write a portion of the queues; begin or advance a checkpoint. Raises DiskFull."""
+        before = len(self._dispatch.dirty)
+        self._dispatch.write_tails(portion)
+        written = before - len(self._dispatch.dirty)
+        checkpoint = self._checkpoint
+        if checkpoint is None:
+            if self._is_due(now_ms):
+                self._checkpointed_ms = now_ms
+                self._checkpoint = Checkpoint(
+                    self._log.end, self.last_timestamp, len(self._dispatch.dirty)
+                )
+        elif checkpoint.paths is None:
+            checkpoint.queues_left -= written
+            if checkpoint.queues_left <= 0:
+                self._collect(checkpoint)
+
+    def _is_due(self, now_ms: int) -> bool:
+        grown = self._log.end - self._checkpointed_offset
+        if not grown:
+            return False
+        if now_ms < self._checkpointed_ms:
+            self._checkpointed_ms = now_ms  # the clock was set back
+        waited = now_ms - self._checkpointed_ms
+        return (
+            waited >= self._config.checkpoint_interval_ms or grown >= self._config.checkpoint_bytes
+        )
+
+    def _collect(self, checkpoint: Checkpoint) -> None:
+        files = self._dispatch.files
+        self._dispatch.index.build()
+        checkpoint.paths = deque([*files.unsynced, *self._dispatch.index.begin_sync()])
+        checkpoint.directories = sorted(files.unsynced_dirs)
+        files.unsynced.clear()
+        files.unsynced_dirs.clear()
+        checkpoint.queues = [state_of(queue) for queue in self._dispatch.queues.values()]
+
+    def close(self) -> None:
+        """Make everything durable, here and now, and mark a normal stop."""
+        self._dispatch.write_tails(len(self._dispatch.dirty))
+        self._dispatch.index.close()
+        self._plan = self._checkpoint = None
+        plan = self.begin_flush(urgent=True)
+        files = self._dispatch.files
+        for path in [*(plan.files if plan else ()), *files.unsynced]:
+            self._disk.sync(path)
+        for path in [*(plan.directories if plan else ()), *files.unsynced_dirs]:
+            self._disk.sync_dir(path)
+        end = self._log.end
+        self.durable = end
+        states = [state_of(queue) for queue in self._dispatch.queues.values()]
+        self._marks.save_snapshot(end, states, self._dispatch.dropped, is_clean=True)
+        self._marks.save_mark(end, self.last_record, self.last_timestamp)
+        self._marks.save_checkpoint(
+            self.last_timestamp, self.last_timestamp, self._dispatch.index.durable_timestamp
+        )
+        self._marks.sync()

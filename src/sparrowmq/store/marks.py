@@ -1,0 +1,216 @@
+"""What the store knows to be durable, in files of our own beside RocketMQ's checkpoint.
+
+```
+sparrowmq/mark        two slots of 4 KiB: how far the log is durable, written after every sync
+sparrowmq/queues.0/1  the queues as they were when everything derived from the log up to a certain
+                      offset was durable: recovery starts there
+checkpoint            RocketMQ's: times of the last durable message, queue unit and index entry
+```
+
+Each is written only after what it speaks of, alternately in one of two places and with a CRC: the
+newer one that is whole counts. All positions are log offsets; no clock decides anything.
+"""
+
+import struct
+from zlib import crc32
+
+import msgspec
+
+from sparrowmq.store.config import StoreConfig
+from sparrowmq.store.consume_queue import ConsumeQueue, FileSum
+from sparrowmq.store.disk import Disk, DiskFile
+from sparrowmq.store.layout import CHECKPOINT, OWN_DIR
+
+MARK = f"{OWN_DIR}/mark"
+_SLOT_SIZE = 4096
+_MARK = struct.Struct(">4sQqqq")
+_MARK_MAGIC = b"SPM1"
+_CRC = struct.Struct(">I")
+_SNAPSHOT_HEAD = struct.Struct(">4sII")
+_SNAPSHOT_MAGIC = b"SPQ1"
+_CHECKPOINT = struct.Struct(">qqqqq")
+_CHECKPOINT_SIZE = 4096
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """The log is durable up to `log_offset`; the last record before it is at `last_record`."""
+
+    sequence: int
+    log_offset: int
+    last_record: int
+    store_timestamp: int
+
+
+class QueueState(msgspec.Struct, array_like=True):
+    """A queue at the time of a snapshot."""
+
+    topic: str
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    sums: list[FileSum]
+
+
+class Snapshot(msgspec.Struct):
+    """Everything derived from records before `log_offset` is durable."""
+
+    sequence: int
+    log_offset: int
+    is_clean: bool
+    """Nothing follows: the store was closed."""
+    log_file_size: int
+    queue_file_units: int
+    queues: list[QueueState]
+    dropped: dict[str, int]
+
+
+def state_of(queue: ConsumeQueue) -> QueueState:
+    """The written part of a queue."""
+    sums = [FileSum(entry.first, entry.end, entry.crc) for entry in queue.sums]
+    return QueueState(queue.topic, queue.queue_id, queue.min_offset, queue.written_to, sums)
+
+
+class Marks:
+    """Reads and writes the three kinds of file."""
+
+    def __init__(self, config: StoreConfig, disk: Disk) -> None:
+        self._config = config
+        self._disk = disk
+        self._mark_file: DiskFile | None = None
+        self._mark_sequence = 0
+        self._snapshot_sequence = 0
+
+    def load_mark(self) -> Mark | None:
+        """The newest whole mark."""
+        data = _read_all(self._disk, MARK)
+        found = [mark for at in (0, _SLOT_SIZE) if (mark := _decode_mark(data, at)) is not None]
+        best = max(found, key=lambda mark: mark.sequence, default=None)
+        if best is not None:
+            self._mark_sequence = best.sequence
+        return best
+
+    def save_mark(self, log_offset: int, last_record: int, store_timestamp: int) -> None:
+        """The log is durable up to `log_offset`. Raises DiskFull, or OSError."""
+        self._mark_sequence += 1
+        head = _MARK.pack(
+            _MARK_MAGIC, self._mark_sequence, log_offset, last_record, store_timestamp
+        )
+        if self._mark_file is None:
+            self._disk.mkdir(OWN_DIR)
+            self._mark_file = self._disk.open(MARK, create=True)
+        position = self._mark_sequence % 2 * _SLOT_SIZE
+        self._mark_file.write(position, head + _CRC.pack(crc32(head)))
+
+    def load_snapshot(self) -> Snapshot | None:
+        """The newest whole snapshot."""
+        found = [
+            snapshot
+            for slot in (0, 1)
+            if (snapshot := _decode_snapshot(_read_all(self._disk, _snapshot_path(slot))))
+        ]
+        best = max(found, key=lambda snapshot: snapshot.sequence, default=None)
+        if best is not None:
+            self._snapshot_sequence = best.sequence
+        return best
+
+    def save_snapshot(
+        self,
+        log_offset: int,
+        queues: list[QueueState],
+        dropped: dict[str, int],
+        *,
+        is_clean: bool = False,
+        sync: bool = False,
+    ) -> str:
+        """Everything derived from records before `log_offset` is durable; the path written."""
+        self._snapshot_sequence += 1
+        snapshot = Snapshot(
+            self._snapshot_sequence,
+            log_offset,
+            is_clean,
+            self._config.log_file_size,
+            self._config.queue_file_units,
+            queues,
+            dropped,
+        )
+        body = msgspec.msgpack.encode(snapshot)
+        self._disk.mkdir(OWN_DIR)
+        path = _snapshot_path(self._snapshot_sequence % 2)
+        file = self._disk.open(path, create=True)
+        try:
+            file.write(0, _SNAPSHOT_HEAD.pack(_SNAPSHOT_MAGIC, len(body), crc32(body)) + body)
+            if sync:
+                file.sync()
+        finally:
+            file.close()
+        return path
+
+    def save_checkpoint(self, log_time: int, queue_time: int, index_time: int) -> None:
+        """RocketMQ's checkpoint; the offsets in it belong to replication and stay as they are."""
+        file = self._disk.open(CHECKPOINT, create=True)
+        try:
+            old = file.read(0, _CHECKPOINT.size)
+            offsets = _CHECKPOINT.unpack(old)[3:] if len(old) == _CHECKPOINT.size else (0, 0)
+            if file.size() != _CHECKPOINT_SIZE:
+                file.truncate(_CHECKPOINT_SIZE)
+            file.write(0, _CHECKPOINT.pack(log_time, queue_time, index_time, *offsets))
+        finally:
+            file.close()
+
+    def sync(self) -> None:
+        """Make all of it durable, for a normal stop."""
+        for path in (MARK, CHECKPOINT, _snapshot_path(0), _snapshot_path(1)):
+            if self._disk.exists(path):
+                self._disk.sync(path)
+        self._disk.sync_dir(OWN_DIR)
+
+    def close(self) -> None:
+        """Close the mark's file."""
+        if self._mark_file is not None:
+            self._mark_file.close()
+            self._mark_file = None
+
+
+def load_checkpoint(disk: Disk) -> tuple[int, int, int]:
+    """Times of the last durable message, queue unit and index entry; zeros where there is none."""
+    data = _read_all(disk, CHECKPOINT)[: _CHECKPOINT.size]
+    if len(data) < _CHECKPOINT.size:
+        return 0, 0, 0
+    log_time, queue_time, index_time, _, _ = _CHECKPOINT.unpack(data)
+    return log_time, queue_time, index_time
+
+
+def _snapshot_path(slot: int) -> str:
+    return f"{OWN_DIR}/queues.{slot}"
+
+
+def _read_all(disk: Disk, path: str) -> bytes:
+    try:
+        file = disk.open(path, write=False)
+    except FileNotFoundError:
+        return b""
+    try:
+        return file.read(0, file.size())
+    finally:
+        file.close()
+
+
+def _decode_mark(data: bytes, at: int) -> Mark | None:
+    head = data[at : at + _MARK.size]
+    check = data[at + _MARK.size : at + _MARK.size + _CRC.size]
+    if len(check) < _CRC.size or _CRC.unpack(check)[0] != crc32(head):
+        return None
+    magic, sequence, log_offset, last_record, store_timestamp = _MARK.unpack(head)
+    if magic != _MARK_MAGIC:
+        return None
+    return Mark(sequence, log_offset, last_record, store_timestamp)
+
+
+def _decode_snapshot(data: bytes) -> Snapshot | None:
+    if len(data) < _SNAPSHOT_HEAD.size:
+        return None
+    magic, length, check = _SNAPSHOT_HEAD.unpack_from(data)
+    body = data[_SNAPSHOT_HEAD.size : _SNAPSHOT_HEAD.size + length]
+    if magic != _SNAPSHOT_MAGIC or len(body) != length or crc32(body) != check:
+        return None
+    return msgspec.msgpack.decode(body, type=Snapshot)

@@ -1,0 +1,86 @@
+"""What goes into the store and what comes out of it."""
+
+from collections.abc import Sequence
+from enum import Enum
+
+import msgspec
+
+
+class PutMessage(msgspec.Struct, gc=False):
+    """A message to append; names and sizes have been checked by the caller."""
+
+    topic: str
+    queue_id: int
+    flag: int
+    sys_flag: int
+    born_timestamp: int
+    born_host: bytes
+    """Address and port as stored: 4 + 4 bytes, IPv6 16 + 4."""
+    reconsume_times: int
+    body: bytes
+    properties: bytes
+    """Encoded, without `__CRC32#`."""
+    tags_code: int = 0
+    """The tag field of the queue unit: the hash of the tag, for delay topics the delivery time."""
+    uniq_key: str = ""
+    keys: str = ""
+    prepared_transaction_offset: int = 0
+
+
+class Stored(msgspec.Struct, gc=False):
+    """Where a message lies."""
+
+    log_offset: int
+    size: int
+    queue_offset: int
+    store_timestamp: int
+
+
+class ReadStatus(Enum):
+    """RocketMQ's GetMessageStatus."""
+
+    FOUND = "FOUND"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+    MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
+    OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
+    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
+    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
+    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
+    NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
+    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+
+
+class QueueRead(msgspec.Struct, gc=False):
+    """What a read of a queue found: whole records, in order, ready to be sent as they are."""
+
+    status: ReadStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    chunks: Sequence[bytes | memoryview] = ()
+    count: int = 0
+    size: int = 0
+
+
+class Damage(msgspec.Struct, frozen=True):
+    """Bytes of a file that are not what they should be, and what was done about it."""
+
+    path: str
+    position: int
+    length: int
+    reason: str
+    action: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path} is damaged at byte {self.position} ({self.length} bytes):"
+            f" {self.reason}; {self.action}"
+        )
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far a long piece of work at start has come."""
+
+    what: str
+    done: int
+    total: int

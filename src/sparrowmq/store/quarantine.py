@@ -1,0 +1,100 @@
+"""What happens to damaged bytes of the log: they are kept aside, and their place is made valid.
+
+Apache cuts a log at the first record it cannot read. A hole is therefore filled with a record of
+exactly its size (rolled back, so that neither queue nor index of Apache takes it), or, where
+it reaches to the end of a file, with the blank record that ends a file.
+"""
+
+from sparrowmq.protocol.record import (
+    MIN_RECORD_SIZE,
+    encode_blank,
+    encode_record,
+    topic_part,
+)
+from sparrowmq.protocol.sys_flag import TRANSACTION_ROLLBACK
+from sparrowmq.store.disk import Disk
+from sparrowmq.store.layout import QUARANTINE_DIR, file_name, log_path
+from sparrowmq.store.scan import Hole
+
+FILLER_TOPIC = "RMQ_SYS_DAMAGED"
+_NO_HOST = bytes(8)
+_SMALLEST_FILLER = MIN_RECORD_SIZE + 1
+_KEPT_AT_ONCE = 4 * 1024 * 1024
+
+
+def filler(log_offset: int, size: int) -> bytes:
+    """A valid record of exactly `size` bytes that nobody delivers; at least 92."""
+    topic = FILLER_TOPIC[: max(1, size - MIN_RECORD_SIZE)]
+    body = bytes(size - MIN_RECORD_SIZE - len(topic))
+    return encode_record(
+        topic_part(topic),
+        queue_id=0,
+        flag=0,
+        queue_offset=0,
+        log_offset=log_offset,
+        sys_flag=TRANSACTION_ROLLBACK,
+        born_timestamp=0,
+        born_host=_NO_HOST,
+        # Apache takes a file whose first record has no store time for one that was never written.
+        store_timestamp=1,
+        store_host=_NO_HOST,
+        reconsume_times=0,
+        prepared_transaction_offset=0,
+        body=body,
+        properties=b"",
+    )
+
+
+def keep_aside(disk: Disk, file_size: int, start: int, end: int) -> str:
+    """Copy log bytes from `start` to `end`, all of one file, away; the path of the copy."""
+    path = f"{QUARANTINE_DIR}/{file_name(start)}-{end - start}"
+    disk.mkdir(QUARANTINE_DIR)
+    source = disk.open(log_path(start - start % file_size), write=False)
+    target = disk.open(path, create=True)
+    try:
+        for at in range(start, end, _KEPT_AT_ONCE):
+            length = min(_KEPT_AT_ONCE, end - at)
+            target.write(at - start, source.read(at % file_size, length))
+        target.sync()
+    finally:
+        source.close()
+        target.close()
+    disk.sync_dir(QUARANTINE_DIR)
+    return path
+
+
+def fill(disk: Disk, file_size: int, hole: Hole) -> list[str]:
+    """Keep a hole's bytes and make its place valid; the paths of the copies."""
+    copies = []
+    start = hole.start
+    while start < hole.end:
+        file_start = start - start % file_size
+        end = min(hole.end, file_start + file_size)
+        _make_whole(disk, file_start, file_size)
+        copies.append(keep_aside(disk, file_size, start, end))
+        file = disk.open(log_path(file_start))
+        try:
+            file.write(start - file_start, _patch(start, end, file_start + file_size))
+            file.sync()
+        finally:
+            file.close()
+        start = end
+    return copies
+
+
+def _patch(start: int, end: int, file_end: int) -> bytes:
+    if end == file_end:
+        return encode_blank(end - start)
+    if end - start < _SMALLEST_FILLER:
+        # Nothing this small was ever a record; Apache cuts here, we go on behind it.
+        return bytes(end - start)
+    return filler(start, end - start)
+
+
+def _make_whole(disk: Disk, file_start: int, file_size: int) -> None:
+    file = disk.open(log_path(file_start), create=True)
+    try:
+        if file.size() != file_size:
+            file.truncate(file_size)
+    finally:
+        file.close()

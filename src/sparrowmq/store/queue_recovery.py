@@ -1,0 +1,128 @@
+"""Bringing the consume queues back: from a snapshot, from their files, or from the log alone."""
+
+from collections.abc import Callable
+from zlib import crc32
+
+from sparrowmq.protocol.names import topic_fault
+from sparrowmq.store.consume_queue import BLANK_UNIT, UNIT, ConsumeQueue
+from sparrowmq.store.disk import Disk
+from sparrowmq.store.dispatch import Dispatch
+from sparrowmq.store.layout import QUEUE_DIR
+from sparrowmq.store.marks import QueueState, Snapshot
+from sparrowmq.store.messages import Damage, Progress
+from sparrowmq.store.scan import Hole
+
+_CHECKED_BYTES = 64 * 1024 * 1024
+"""How much of the queues' files is checked at start, the youngest first: about 0.1 s."""
+
+
+class QueueRecovery:
+    """Used once, by Recovery."""
+
+    def __init__(
+        self, disk: Disk, dispatch: Dispatch, report: Callable[[Damage | Progress], None]
+    ) -> None:
+        self._disk = disk
+        self._dispatch = dispatch
+        self._report = report
+        self.lost: set[tuple[str, int]] = set()
+        """Queues to rebuild from the whole log."""
+        self._reached: dict[tuple[str, int], int] = {}
+        """How far lost queues had come, where the log no longer tells."""
+        self._budget = _CHECKED_BYTES
+
+    def load(self, snapshot: Snapshot | None, begin: int, *, is_clean: bool) -> None:
+        """Set up the queues as they were for records before `begin`."""
+        if snapshot is None:
+            self._load_without_snapshot()
+            return
+        self._dispatch.dropped.update(snapshot.dropped)
+        known = {(state.topic, state.queue_id) for state in snapshot.queues}
+        for key in self._on_disk():
+            if key not in known:
+                # Made after the snapshot, or left over: whatever it holds comes from the log again.
+                self._dispatch.queue(*key).delete()
+                del self._dispatch.queues[key]
+        for state in snapshot.queues:
+            self._load_queue(state, begin, is_clean=is_clean)
+
+    def _load_without_snapshot(self) -> None:
+        for topic, queue_id in self._on_disk():
+            queue = self._dispatch.queue(topic, queue_id)
+            self._reached[topic, queue_id] = self._end_in_files(queue)
+            queue.delete()
+
+    def _on_disk(self) -> list[tuple[str, int]]:
+        return [
+            (topic, int(name))
+            for topic in self._disk.listdir(QUEUE_DIR)
+            if topic_fault(topic) is None
+            for name in self._disk.listdir(f"{QUEUE_DIR}/{topic}")
+            if name.isascii() and name.isdigit()
+        ]
+
+    def _end_in_files(self, queue: ConsumeQueue) -> int:
+        """The unit behind the last one that was ever written, without trusting anything else."""
+        starts = queue.file_starts()
+        if not starts:
+            return 0
+        per_file = self._dispatch.files.units_per_file
+        low, high = starts[-1], starts[-1] + per_file
+        queue.max_offset = queue.tail_from = high
+        while low < high:
+            middle = (low + high) // 2
+            unit = queue.unit(middle)
+            if unit is not None and unit[1] > 0:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _load_queue(self, state: QueueState, begin: int, *, is_clean: bool) -> None:
+        key = state.topic, state.queue_id
+        if topic_fault(state.topic) is not None or state.queue_id < 0:
+            return
+        queue = self._dispatch.queue(*key)
+        queue.min_offset = state.min_offset
+        queue.max_offset = queue.written_to = queue.tail_from = state.max_offset
+        queue.sums = state.sums
+        fault = self._fault(queue)
+        if fault is not None:
+            self._report(Damage(queue.directory, 0, 0, fault, "rebuilt from the log"))
+            self.lost.add(key)
+            self._reached[key] = state.max_offset
+            queue.delete()
+        elif not is_clean:
+            queue.truncate_files(queue.first_at_or_behind(begin))
+
+    def _fault(self, queue: ConsumeQueue) -> str | None:
+        """What is wrong with a queue's files, None if nothing is."""
+        for entry in reversed(queue.sums):
+            length = (entry.end - entry.first) * UNIT.size
+            path = queue.path_of(entry.first)
+            if not self._disk.exists(path):
+                return f"{path} is missing"
+            if self._budget >= length:
+                self._budget -= length
+                data = queue.units(entry.first, entry.end - entry.first, may_block=True) or b""
+                if len(data) != length or crc32(data) != entry.crc:
+                    return f"{path} does not hold what was written"
+            self._dispatch.files.repair_size(path)
+        return None
+
+    def blank(self, hole: Hole) -> None:
+        """Messages in the hole are gone: their units must not lead there."""
+        for queue in list(self._dispatch.queues.values()):
+            first = queue.first_at_or_behind(hole.start)
+            end = queue.first_at_or_behind(hole.end)
+            if first < end:
+                queue.overwrite(first, BLANK_UNIT * (end - first))
+
+    def finish(self, log_end: int) -> None:
+        """After the scan: queues whose records have all expired still know how far they came."""
+        for key, reached in self._reached.items():
+            queue = self._dispatch.queue(*key)
+            if queue.max_offset == 0 and reached > 0:
+                queue.start_at(reached)
+        for queue in list(self._dispatch.queues.values()):
+            queue.truncate(queue.first_at_or_behind(log_end))

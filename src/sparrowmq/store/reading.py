@@ -1,0 +1,276 @@
+"""Reading a queue: choose units, then fetch their records in as few reads as possible.
+
+Nothing is decoded on the way to a consumer. Records that this process did not write itself are
+checked first (CRC, position, topic, queue, offset): a damaged one is reported and left out.
+"""
+
+from collections.abc import Callable, Container, Sequence
+from typing import Protocol, TypeAlias
+
+import msgspec
+
+from sparrowmq.protocol.record import Record, RecordError, decode_record
+from sparrowmq.store.commit_log import read_log
+from sparrowmq.store.consume_queue import BLANK_UNIT_SIZE, UNIT, ConsumeQueue
+from sparrowmq.store.disk import Disk
+from sparrowmq.store.messages import QueueRead, ReadStatus
+
+AcceptsRecord: TypeAlias = Callable[[bytes | memoryview], bool]
+Span: TypeAlias = tuple[int, int]
+"""Log offsets: start and end."""
+
+_UNITS_AT_ONCE = 256
+_LARGEST_READ = 1024 * 1024
+
+
+class Source(Protocol):
+    """Where units and records come from. None means: not without waiting for the device."""
+
+    def units(self, offset: int, count: int) -> bytes | None:
+        """Up to `count` units; fewer at the end of a file, none if it is missing."""
+        ...
+
+    def log(self, log_offset: int, length: int) -> bytes | None:
+        """Bytes of the log; fewer than asked for if they are gone."""
+        ...
+
+
+class ReadPlan(msgspec.Struct, gc=False):
+    """One read of a queue, with everything it needs to be finished in another thread."""
+
+    topic: str
+    queue_id: int
+    offset: int
+    min_offset: int
+    max_offset: int
+    max_count: int
+    max_bytes: int
+    accepts_tag: Container[int] | None
+    accepts_record: AcceptsRecord | None
+    min_log_offset: int
+    own_from: int
+    """Records from here on were written by this process and need no check."""
+    scan_units: int
+    gap_bytes: int
+    file_size: int
+    damaged: Callable[[int, int, str], None]
+    """Told log offset, size and reason."""
+
+
+class Picked(msgspec.Struct, gc=False):
+    """What a run of units gave."""
+
+    scanned: int
+    """Units that were looked at."""
+    count: int = 0
+    size: int = 0
+    chunks: Sequence[bytes | memoryview] = ()
+    any_gone: bool = False
+    """Some record was no longer, or not properly, there."""
+
+
+class ColdRead:
+    """A read that has to wait for the device. `load` may run in any thread."""
+
+    __slots__ = ("_disk", "_path_of", "_plan", "_units_end", "_units_per_file")
+
+    def __init__(
+        self, plan: ReadPlan, queue: ConsumeQueue, disk: Disk, units_per_file: int
+    ) -> None:
+        self._plan = plan
+        self._disk = disk
+        self._path_of = queue.path_of
+        self._units_per_file = units_per_file
+        # Units behind this are in memory only and belong to the writer's thread.
+        self._units_end = queue.written_to
+
+    def load(self) -> QueueRead:
+        """Wait for the device and finish the read."""
+        read = run(self._plan, self)
+        assert read is not None, "a source that waits never says that it would have to"
+        return read
+
+    def units(self, offset: int, count: int) -> bytes | None:
+        """Units from the file, through a descriptor of this read's own."""
+        per_file = self._units_per_file
+        end = min(offset + count, self._units_end, offset - offset % per_file + per_file)
+        try:
+            file = self._disk.open(self._path_of(offset), write=False)
+        except FileNotFoundError:
+            return b""
+        try:
+            return file.read(offset % per_file * UNIT.size, max(0, end - offset) * UNIT.size)
+        finally:
+            file.close()
+
+    def log(self, log_offset: int, length: int) -> bytes | None:
+        """Records from the file, through a descriptor of this read's own."""
+        return read_log(self._disk, self._plan.file_size, log_offset, length)
+
+
+def run(plan: ReadPlan, source: Source) -> QueueRead | None:
+    """Finish the plan; None if the source would have to wait for the device."""
+    is_filtered = plan.accepts_tag is not None or plan.accepts_record is not None
+    step = _UNITS_AT_ONCE if is_filtered else plan.max_count
+    end = min(plan.max_offset, plan.offset + max(plan.scan_units, plan.max_count))
+    offset = plan.offset
+    status = ReadStatus.NO_MATCHED_MESSAGE
+    while offset < end:
+        units = source.units(offset, min(step, end - offset))
+        if units is None:
+            return None
+        if not units:
+            status = ReadStatus.OFFSET_FOUND_NULL
+            break
+        picked = pick(plan, offset, units, source)
+        if picked is None:
+            return None
+        offset += picked.scanned
+        if picked.count:
+            return QueueRead(
+                ReadStatus.FOUND,
+                offset,
+                plan.min_offset,
+                plan.max_offset,
+                picked.chunks,
+                picked.count,
+                picked.size,
+            )
+        if picked.any_gone:
+            status = ReadStatus.MESSAGE_WAS_REMOVING
+    return QueueRead(status, offset, plan.min_offset, plan.max_offset)
+
+
+def pick(plan: ReadPlan, offset: int, units: bytes, source: Source) -> Picked | None:
+    """Choose among units that start at `offset` and fetch their records."""
+    if plan.accepts_record is None and UNIT.unpack_from(units)[0] >= plan.own_from:
+        picked = _pick_plain(plan, units, source)
+        if picked is None or not picked.any_gone:
+            return picked
+    return _pick_checked(plan, offset, units, source)
+
+
+def _pick_plain(plan: ReadPlan, units: bytes, source: Source) -> Picked | None:
+    """Records of our own making: only lengths are added up."""
+    accepts_tag, max_bytes, max_count = plan.accepts_tag, plan.max_bytes, plan.max_count
+    spans: list[Span] = []
+    start = end = -1
+    scanned = count = total = 0
+    for log_offset, size, tag in UNIT.iter_unpack(units):
+        if accepts_tag is None or tag in accepts_tag:
+            if count and total + size > max_bytes:
+                break
+            if log_offset != end:
+                if count:
+                    spans.append((start, end))
+                start = end = log_offset
+            end += size
+            total += size
+            count += 1
+        scanned += 1
+        if count == max_count:
+            break
+    if not count:
+        return Picked(scanned)
+    spans.append((start, end))
+    chunks = fetch(spans, plan, source)
+    if chunks is None:
+        return None
+    is_whole = sum(map(len, chunks)) == total
+    return Picked(scanned, count, total, chunks, any_gone=not is_whole)
+
+
+def fetch(spans: Sequence[Span], plan: ReadPlan, source: Source) -> list[bytes | memoryview] | None:
+    """The bytes of each span; spans close to each other are read together."""
+    chunks: list[bytes | memoryview] = []
+    at = 0
+    while at < len(spans):
+        start, end = spans[at]
+        following = at + 1
+        # A read never leaves its file.
+        file_end = start - start % plan.file_size + plan.file_size
+        reach = min(start + _LARGEST_READ, file_end)
+        while (
+            following < len(spans)
+            and end <= spans[following][0] <= end + plan.gap_bytes
+            and spans[following][1] <= reach
+        ):
+            end = spans[following][1]
+            following += 1
+        data = source.log(start, end - start)
+        if data is None:
+            return None
+        if following == at + 1:
+            chunks.append(data)
+        else:
+            view = memoryview(data)
+            chunks += [view[first - start : last - start] for first, last in spans[at:following]]
+        at = following
+    return chunks
+
+
+def _pick_checked(plan: ReadPlan, offset: int, units: bytes, source: Source) -> Picked | None:
+    """Records of another process, or a filter that wants to see them: one by one."""
+    picked = Picked(0)
+    wanted = _wanted_units(plan, offset, units, picked)
+    records = fetch([(start, start + size) for _, start, size in wanted], plan, source)
+    if records is None:
+        return None
+    kept = []
+    for (queue_offset, log_offset, size), data in zip(wanted, records, strict=True):
+        is_own = log_offset >= plan.own_from and len(data) == size
+        if not is_own and not _is_sound(plan, data, queue_offset, log_offset, size):
+            picked.any_gone = True
+        elif plan.accepts_record is None or plan.accepts_record(data):
+            kept.append(data)
+    picked.chunks, picked.count, picked.size = kept, len(kept), sum(map(len, kept))
+    return picked
+
+
+def _wanted_units(
+    plan: ReadPlan, offset: int, units: bytes, picked: Picked
+) -> list[tuple[int, int, int]]:
+    """Queue offset, log offset and size of the units to fetch; `picked` learns what was passed."""
+    wanted: list[tuple[int, int, int]] = []
+    for log_offset, size, tag in UNIT.iter_unpack(units):
+        if log_offset < plan.min_log_offset or not 0 < size <= plan.file_size:
+            if size != BLANK_UNIT_SIZE and log_offset >= plan.min_log_offset:
+                plan.damaged(log_offset, size, f"unit {offset + picked.scanned} is impossible")
+            picked.any_gone = True
+        elif plan.accepts_tag is None or tag in plan.accepts_tag:
+            if wanted and picked.size + size > plan.max_bytes:
+                break
+            wanted.append((offset + picked.scanned, log_offset, size))
+            picked.size += size
+        picked.scanned += 1
+        if len(wanted) == plan.max_count:
+            break
+    return wanted
+
+
+def _is_sound(
+    plan: ReadPlan, data: bytes | memoryview, queue_offset: int, log_offset: int, size: int
+) -> bool:
+    try:
+        record = decode_record(data)
+    except RecordError as error:
+        plan.damaged(log_offset, size, error.reason)
+        return False
+    if _is_the_one(plan, record, queue_offset, log_offset, size):
+        return True
+    plan.damaged(
+        log_offset, size, f"unit {queue_offset} of {plan.topic}/{plan.queue_id} leads elsewhere"
+    )
+    return False
+
+
+def _is_the_one(
+    plan: ReadPlan, record: Record, queue_offset: int, log_offset: int, size: int
+) -> bool:
+    return (
+        record.log_offset == log_offset
+        and record.size == size
+        and record.queue_offset == queue_offset
+        and record.queue_id == plan.queue_id
+        and record.topic == plan.topic
+    )

@@ -1,0 +1,260 @@
+"""Opening a store: what the files say, after a normal stop, a crash or damage.
+
+```
+normal stop   marks are whole and nothing follows them: no scan
+crash         scan from the last snapshot; cut a torn tail; queues and index are dispatched again
+damage        keep aside and fill what cannot be read, keep everything behind it, report all
+lost queues   those that are missing or whose CRC is wrong are rebuilt from the whole log
+```
+"""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import msgspec
+
+from sparrowmq.protocol.record import Record
+from sparrowmq.store.commit_log import CommitLog
+from sparrowmq.store.config import StoreConfig
+from sparrowmq.store.disk import Disk
+from sparrowmq.store.dispatch import Dispatch
+from sparrowmq.store.errors import StoreCorrupted
+from sparrowmq.store.layout import ABORT, QUARANTINE_DIR, log_path
+from sparrowmq.store.marks import Mark, Marks, Snapshot
+from sparrowmq.store.messages import Damage, Progress
+from sparrowmq.store.quarantine import fill, keep_aside
+from sparrowmq.store.queue_recovery import QueueRecovery
+from sparrowmq.store.scan import FileEnd, Hole, LogScan
+
+Report: TypeAlias = Callable[[Damage | Progress], None]
+
+_SECTOR = 512
+_PROGRESS_EVERY = 16 * 1024 * 1024
+
+
+class Recovered(msgspec.Struct):
+    """Where the log ends, and what is known of its last record."""
+
+    end: int
+    durable: int
+    last_record: int
+    last_timestamp: int
+
+
+class Recovery:
+    """Brings log, queues and index into one consistent state. Used once, by Store.open."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        disk: Disk,
+        log: CommitLog,
+        dispatch: Dispatch,
+        marks: Marks,
+        report: Report,
+    ) -> None:
+        self._config = config
+        self._disk = disk
+        self._log = log
+        self._dispatch = dispatch
+        self._marks = marks
+        self._report = report
+        self._queues = QueueRecovery(disk, dispatch, report)
+        self._result = Recovered(0, 0, -1, 0)
+        self._files_changed = False
+
+    def run(self) -> Recovered:
+        """Recover. Raises StoreCorrupted for files that are not this store's."""
+        self._log.load()
+        snapshot, mark = self._marks.load_snapshot(), self._marks.load_mark()
+        self._check_sizes(snapshot)
+        begin = self._begin(snapshot)
+        sure = max(begin, mark.log_offset) if mark is not None else begin
+        is_clean = self._is_clean(snapshot, mark)
+        self._queues.load(snapshot, begin, is_clean=is_clean)
+        index_from = max(min(self._dispatch.index.recover(begin), begin), self._log.min_offset)
+        self._result.durable = sure
+        if mark is not None:
+            self._result.last_record = mark.last_record
+            self._result.last_timestamp = mark.store_timestamp
+        start = min(begin, index_from)
+        if self._queues.lost or self._files_changed:
+            start = self._log.min_offset
+        if is_clean and not self._files_changed and not self._goes_on(begin):
+            self._scan(start, begin, begin, index_from, stop=begin)
+            self._result.end = begin
+        else:
+            self._scan(start, begin, sure, index_from, stop=None)
+            self._cut(self._result.end)
+        self._queues.finish(self._result.end)
+        self._result.durable = min(self._result.durable, self._result.end)
+        return self._result
+
+    def _check_sizes(self, snapshot: Snapshot | None) -> None:
+        size = self._config.log_file_size
+        if snapshot is not None and snapshot.log_file_size != size:
+            self._refuse_size(f"log files of {snapshot.log_file_size} bytes")
+        if snapshot is not None and snapshot.queue_file_units != self._config.queue_file_units:
+            self._refuse_size(f"queue files of {snapshot.queue_file_units} units")
+        for start in self._log.starts:
+            path = log_path(start)
+            length = self._disk.size(path)
+            if start % size or length > size:
+                self._refuse_size(f"a log file of {length} bytes that starts at {start}")
+            if length < size:
+                self._extend(path, length, is_last=start == self._log.starts[-1])
+
+    def _refuse_size(self, found: str) -> None:
+        raise StoreCorrupted(
+            log_path(self._log.starts[0] if self._log.starts else 0),
+            0,
+            f"the store has {found}, configured are log files of {self._config.log_file_size} bytes"
+            f" and queue files of {self._config.queue_file_units} units",
+        )
+
+    def _extend(self, path: str, length: int, *, is_last: bool) -> None:
+        """A file that is too short was cut, or a crash came between making and extending it."""
+        if length or not is_last:
+            self._files_changed = True
+            missing = self._config.log_file_size - length
+            self._report(Damage(path, length, missing, "the file is too short", "extended"))
+        file = self._disk.open(path)
+        try:
+            file.truncate(self._config.log_file_size)
+        finally:
+            file.close()
+
+    def _begin(self, snapshot: Snapshot | None) -> int:
+        if snapshot is None:
+            return self._log.min_offset if self._log.starts else 0
+        if not self._log.starts:
+            return snapshot.log_offset
+        return max(snapshot.log_offset, self._log.min_offset)
+
+    def _is_clean(self, snapshot: Snapshot | None, mark: Mark | None) -> bool:
+        return (
+            snapshot is not None
+            and mark is not None
+            and snapshot.is_clean
+            and mark.log_offset == snapshot.log_offset
+            and not self._disk.exists(ABORT)
+        )
+
+    def _goes_on(self, log_offset: int) -> bool:
+        """Whether somebody else, Apache's broker, has written behind our last record."""
+        return any(self._log.read_blocking(log_offset, 8)) or any(
+            start > log_offset for start in self._log.starts
+        )
+
+    def _scan(
+        self, start: int, begin: int, sure: int, index_from: int, *, stop: int | None
+    ) -> None:
+        scan = LogScan(
+            self._log,
+            self._config.log_file_size,
+            self._log.starts,
+            sure=sure,
+            look_ahead=2 * self._config.reserve_bytes,
+        )
+        self._result.end = start
+        self._told = start
+        lost = self._queues.lost
+        for found in scan.run(start, stop):
+            match found:
+                case Record():
+                    self._dispatch.redispatch(
+                        found,
+                        queues=found.log_offset >= begin or (found.topic, found.queue_id) in lost,
+                        index=found.log_offset >= index_from,
+                    )
+                    self._result.end = found.log_offset + found.size
+                    self._result.last_record = found.log_offset
+                    self._result.last_timestamp = found.store_timestamp
+                    self._tell_progress()
+                case FileEnd():
+                    self._result.end = found.next_start
+                    if found.next_start not in self._log.starts and found.next_start > sure:
+                        self._result.end = found.position
+                        return
+                case Hole():
+                    if found.is_tail or self._was_never_synced(found, sure):
+                        self._result.end = found.start
+                        return
+                    self._fill(found)
+                    self._result.end = found.end
+
+    def _tell_progress(self) -> None:
+        end = self._result.end
+        if end - self._told >= _PROGRESS_EVERY:
+            self._told = end
+            total = self._log.starts[-1] + self._config.log_file_size
+            self._report(Progress("scanning the log", end, total))
+            self._dispatch.write_tails(len(self._dispatch.dirty))
+            self._dispatch.index.build()
+
+    def _was_never_synced(self, hole: Hole, sure: int) -> bool:
+        """A power cut loses whole sectors behind the last sync; what follows them was not
+        acknowledged as durable either, and keeping it would lose messages from the middle."""
+        if hole.start < sure:
+            return False
+        first = -(-hole.start // _SECTOR) * _SECTOR
+        file_end = self._log.start_of(hole.start) + self._config.log_file_size
+        end = min(hole.end, file_end)
+        data = self._log.read_blocking(first, max(0, end - first))
+        head = self._log.read_blocking(hole.start, min(first, end) - hole.start)
+        if not any(head) and first >= end:
+            return True
+        return any(
+            not any(data[at : at + _SECTOR]) for at in range(0, len(data) - _SECTOR + 1, _SECTOR)
+        ) or (not any(head) and len(head) > 8)
+
+    def _fill(self, hole: Hole) -> None:
+        copies = fill(self._disk, self._config.log_file_size, hole)
+        self._log.load()
+        self._queues.blank(hole)
+        self._report(
+            Damage(
+                log_path(self._log.start_of(hole.start)),
+                hole.start % self._config.log_file_size,
+                hole.end - hole.start,
+                hole.reason,
+                f"kept in {', '.join(copies)} and filled; everything behind it is intact",
+            )
+        )
+
+    def _cut(self, end: int) -> None:
+        """Remove whatever lies behind the end of the log."""
+        size = self._config.log_file_size
+        file_start = self._log.start_of(end)
+        for start in [start for start in self._log.starts if start > file_start or start == end]:
+            self._remove_file(start)
+        if file_start not in self._log.starts:
+            return
+        length = min(2 * self._config.reserve_bytes, file_start + size - end)
+        rest = self._log.read_blocking(end, length)
+        torn = len(rest.rstrip(b"\0"))
+        if not torn:
+            return
+        path = log_path(file_start)
+        copy = keep_aside(self._disk, size, end, end + torn)
+        file = self._disk.open(path)
+        try:
+            file.truncate(end - file_start)
+            file.truncate(size)
+        finally:
+            file.close()
+        self._report(Damage(path, end - file_start, torn, "a torn tail", f"cut, kept in {copy}"))
+
+    def _remove_file(self, start: int) -> None:
+        """A file behind the log's end: made ahead and empty, or full of what cannot be used."""
+        path = log_path(start)
+        if any(self._log.read_blocking(start, 2 * self._config.reserve_bytes)):
+            copy = f"{QUARANTINE_DIR}/{path.rpartition('/')[2]}"
+            self._disk.mkdir(QUARANTINE_DIR)
+            self._disk.replace(path, copy)
+            size = self._config.log_file_size
+            self._report(Damage(path, 0, size, "lies behind the log's end", f"moved to {copy}"))
+        else:
+            self._disk.unlink(path)
+        self._log.starts.remove(start)
+        self._log.names_changed = True

@@ -1,0 +1,157 @@
+"""Walking through the log record by record, telling damage from its end.
+
+```
+record record ????? record record 0000     damage: something valid follows, it is skipped
+record record record 00?0                  a torn tail: nothing valid follows, the log ends there
+```
+"""
+
+from collections.abc import Iterator
+from typing import Protocol, TypeAlias
+
+import msgspec
+
+from sparrowmq.protocol.record import (
+    BLANK,
+    BLANK_MAGIC,
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_RECORD_SIZE,
+    Record,
+    RecordError,
+    check_record,
+)
+
+_WINDOW = 4 * 1024 * 1024
+_MAGICS = (MAGIC_V1.to_bytes(4, "big"), MAGIC_V2.to_bytes(4, "big"))
+
+
+class LogBytes(Protocol):
+    """Reads of the log that may wait for the device."""
+
+    def read_blocking(self, log_offset: int, length: int) -> bytes:
+        """Bytes of one file, fewer at its end, none if it is missing."""
+        ...
+
+
+class Hole(msgspec.Struct, frozen=True):
+    """Bytes from `start` to `end` are no records; with `is_tail` nothing valid follows."""
+
+    start: int
+    end: int
+    reason: str
+    is_tail: bool = False
+
+
+class FileEnd(msgspec.Struct, frozen=True):
+    """A blank record at `position` ends the file; the log goes on at `next_start`."""
+
+    position: int
+    next_start: int
+
+
+Found: TypeAlias = Record | Hole | FileEnd
+
+
+class LogScan:
+    """Reads records from `start` on, through a window of the file."""
+
+    def __init__(
+        self, log: LogBytes, file_size: int, starts: list[int], *, sure: int, look_ahead: int
+    ) -> None:
+        self._log = log
+        self._file_size = file_size
+        self._starts = starts
+        self._sure = sure
+        """Records reach at least to here; if not, they are damaged."""
+        self._look_ahead = look_ahead
+        """How far behind `sure` the next record is searched for behind a bad one."""
+        self._window = b""
+        self._window_at = 0
+
+    def run(self, start: int, stop: int | None = None) -> Iterator[Found]:
+        """Everything from `start` on, up to `stop` or to a tail: records, file ends and holes."""
+        position = start
+        while stop is None or position < stop:
+            found = self._at(position)
+            yield found
+            match found:
+                case Record():
+                    position = found.log_offset + found.size
+                case FileEnd():
+                    position = found.next_start
+                case Hole(is_tail=True):
+                    return
+                case Hole():
+                    position = found.end
+
+    def _at(self, position: int) -> Found:
+        file_end = position - position % self._file_size + self._file_size
+        try:
+            data, at = self._bytes(position, MIN_RECORD_SIZE)
+            if len(data) - at >= BLANK.size:
+                size, magic = BLANK.unpack_from(data, at)
+                if magic == BLANK_MAGIC and size == file_end - position:
+                    return FileEnd(position, file_end)
+                if MIN_RECORD_SIZE <= size <= file_end - position - BLANK.size:
+                    data, at = self._bytes(position, size)
+            return check_record(data, at, position)
+        except RecordError as error:
+            return self._hole(position, file_end, error.reason)
+
+    def _bytes(self, position: int, length: int) -> tuple[bytes, int]:
+        """A buffer that holds `length` bytes from `position` on, as far as the file has them."""
+        at = position - self._window_at
+        if at < 0 or at + length > len(self._window):
+            left = self._file_size - position % self._file_size
+            self._window = self._log.read_blocking(position, min(left, max(length, _WINDOW)))
+            self._window_at, at = position, 0
+        return self._window, at
+
+    def _hole(self, position: int, file_end: int, reason: str) -> Hole:
+        limit = file_end if position < self._sure else min(file_end, position + self._look_ahead)
+        following = self._next_valid(position + 1, limit)
+        if following is not None:
+            return Hole(position, following, reason)
+        for start in self._starts:
+            if start >= file_end and self._is_valid(start):
+                return Hole(position, start, reason)
+        if position < self._sure:
+            return Hole(position, self._sure, reason)
+        return Hole(position, position, reason, is_tail=True)
+
+    def _next_valid(self, position: int, limit: int) -> int | None:
+        while position < limit:
+            data = self._log.read_blocking(position, min(_WINDOW, limit - position))
+            if len(data) < BLANK.size:
+                return None
+            for at in _magic_positions(data):
+                if at >= 4 and self._is_valid(position + at - 4):
+                    return position + at - 4
+            # Windows overlap, so that a size and its magic are found together.
+            position += max(1, len(data) - BLANK.size + 1)
+        return None
+
+    def _is_valid(self, position: int) -> bool:
+        left = self._file_size - position % self._file_size
+        head = self._log.read_blocking(position, BLANK.size)
+        if len(head) < BLANK.size:
+            return False
+        size = BLANK.unpack(head)[0]
+        if not MIN_RECORD_SIZE <= size <= left - BLANK.size:
+            return False
+        try:
+            check_record(self._log.read_blocking(position, size), 0, position)
+        except RecordError:
+            return False
+        return True
+
+
+def _magic_positions(data: bytes) -> list[int]:
+    found = []
+    for magic in _MAGICS:
+        at = data.find(magic)
+        while at >= 0:
+            found.append(at)
+            at = data.find(magic, at + 1)
+    return sorted(found)
