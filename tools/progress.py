@@ -1,5 +1,6 @@
 """Runs a command that takes a while and shows how far it is, in one line that keeps moving."""
 
+import os
 import subprocess
 import sys
 from collections import deque
@@ -8,6 +9,8 @@ from pathlib import Path
 
 LINES_KEPT = 25
 PIP_STARTS = "Collecting "
+SYSTEM_CERTIFICATES = {"UV_SYSTEM_CERTS": "true"}
+"""uv brings its own certificates unless told; behind a proxy only the machine's are right."""
 
 
 def follow(command: Sequence[str | Path], title: str, total: int = 0) -> tuple[int, str]:
@@ -21,7 +24,12 @@ def follow(command: Sequence[str | Path], title: str, total: int = 0) -> tuple[i
     last: deque[str] = deque(maxlen=LINES_KEPT)
     done = 0
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, close_fds=False
+        command,
+        env={**os.environ, **SYSTEM_CERTIFICATES},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        close_fds=False,
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:
