@@ -79,7 +79,11 @@ class HeartbeatData(Body, frozen=True, kw_only=True):
     """Version 2: subscriptions are left out, the broker knows them by their fingerprint."""
 
     def fingerprint(self) -> int:
-        """The version 2 fingerprint: equal as long as groups and subscriptions stay the same."""
+        """The version 2 fingerprint: equal as long as groups and subscriptions stay the same.
+
+        Brokers only compare it with the last one of the same client. Java's differs from ours, as
+        it depends on the order of a HashSet.
+        """
         consumers = tuple(map(_without_versions, self.consumer_data_set))
         bare = HeartbeatData(
             client_id="", producer_data_set=self.producer_data_set, consumer_data_set=consumers

@@ -22,7 +22,7 @@ MAX_DEPTH = 32
 
 T = TypeVar("T")
 
-_BLANK = re.compile(r"[\s]*")
+_BLANK = re.compile(r"\s*")
 _NUMBER = re.compile(r"[-+]?(\d+)?(\.\d*)?([eE][-+]?\d+)?")
 _BARE_WORD = re.compile(r"[\w$@.\-+]+")
 _PLAIN_TEXT = {'"': re.compile(r'[^"\\]*'), "'": re.compile(r"[^'\\]*")}
@@ -43,7 +43,7 @@ class ObjectKey(dict[str, Any]):
     """An object that stands where standard JSON allows a string only: as a key."""
 
     def __hash__(self) -> int:  # type: ignore[override]
-        return hash(tuple(sorted(self)))
+        return hash(frozenset((name, str(value)) for name, value in self.items()))
 
 
 def read_json(data: bytes | bytearray | memoryview, kind: type[T]) -> T:
@@ -143,21 +143,24 @@ class _Reader:
         return self.text[self.at : self.at + 1]
 
     def value(self, depth: int) -> Any:
-        if depth > MAX_DEPTH:
-            raise BodyError(f"JSON nested deeper than {MAX_DEPTH}")
         first = self.peek()
         if first == "{":
             return self.object(depth)
         if first == "[":
             return self.array(depth)
-        if first in ('"', "'") and first:
+        if first in ('"', "'"):
             return self.string(first)
         if first.isdigit() or first in ("-", "+", "."):
             return self.number()
         return self.word(depth)
 
-    def object(self, depth: int) -> dict[Any, Any]:
+    def open(self, depth: int) -> None:
+        if depth >= MAX_DEPTH:
+            raise BodyError(f"JSON nested deeper than {MAX_DEPTH}")
         self.at += 1
+
+    def object(self, depth: int) -> dict[Any, Any]:
+        self.open(depth)
         members: dict[Any, Any] = {}
         while (first := self.peek()) != "}":
             if first == ",":
@@ -186,7 +189,7 @@ class _Reader:
         return word.group()
 
     def array(self, depth: int) -> list[Any]:
-        self.at += 1
+        self.open(depth)
         items: list[Any] = []
         while (first := self.peek()) != "]":
             if first == ",":

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -11,10 +12,13 @@ from msgspec.structs import force_setattr
 from sparrowmq.protocol import properties as names
 from sparrowmq.protocol.body import Body
 from sparrowmq.protocol.names import send_fault
-from sparrowmq.protocol.properties import KEY_SEPARATOR, SYSTEM_PROPERTIES
+from sparrowmq.protocol.properties import KEY_SEPARATOR, SYSTEM_PROPERTIES, format_properties
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 """RocketMQ's default; brokers and producers may be set to less."""
+
+_SURELY_SMALL = 4_000
+"""Characters of properties that need no exact count: 32,767 bytes are allowed."""
 
 _topic_fault = lru_cache(maxsize=1024)(send_fault)
 
@@ -74,6 +78,10 @@ class Message(_TopicAndBody, frozen=True, kw_only=True):
             raise ValueError(fault)
         keys = self.keys
         force_setattr(self, "keys", tuple(keys.split() if isinstance(keys, str) else keys))
+        if self.properties:
+            force_setattr(self, "properties", dict(self.properties))
+            if sum(map(len, chain.from_iterable(self.properties.items()))) > _SURELY_SMALL:
+                format_properties(self.wire_properties())
 
     @property
     def key_list(self) -> tuple[str, ...]:
@@ -106,6 +114,8 @@ class Message(_TopicAndBody, frozen=True, kw_only=True):
             or _keys_fault(self.keys)
             or (_properties_fault(self.properties) if self.properties else None)
             or _delay_fault(self)
+            or _sharding_key_fault(self.sharding_key)
+            or _flag_fault(self.flag)
         )
 
 
@@ -170,6 +180,20 @@ def _delay_fault(message: Message) -> str | None:
     if time_ms is not None and time_ms <= 0:
         return f"deliver_time_ms is {time_ms}, must be milliseconds since 1970"
     return None
+
+
+def _sharding_key_fault(key: str | None) -> str | None:
+    if key is None:
+        return None
+    if not key.strip():
+        return f"sharding_key is blank: {key!r}"
+    return _separator_fault("sharding_key", key)
+
+
+def _flag_fault(flag: int) -> str | None:
+    if -0x8000_0000 <= flag <= 0x7FFF_FFFF:
+        return None
+    return f"flag is {flag}, must fit 32 bits"
 
 
 def _separator_fault(what: str, text: str) -> str | None:

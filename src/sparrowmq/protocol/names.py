@@ -56,6 +56,8 @@ SYSTEM_GROUPS = frozenset(
     {
         "DEFAULT_CONSUMER",
         "DEFAULT_PRODUCER",
+        "CLIENT_INNER_PRODUCER",
+        "SELF_TEST_P_GROUP",
         "TOOLS_CONSUMER",
         "SCHEDULE_CONSUMER",
         "FILTERSRV_CONSUMER",

@@ -116,7 +116,12 @@ def parse_properties(text: str) -> dict[str, str]:
     """
     try:
         # Nearly always well formed. The checks are C searches, the loop below is not.
-        if "\x01\x02" not in text and "\x02\x01" not in text and text[:1] != "\x01":
+        if (
+            "\x01\x02" not in text
+            and "\x02\x01" not in text
+            and text[:1] != "\x01"
+            and text[-1:] != "\x01"
+        ):
             pairs = text.split("\x02")
             if not pairs[-1]:
                 pairs.pop()

@@ -1,7 +1,7 @@
 """Topics as brokers configure them, and the table they register with name servers."""
 
 from enum import StrEnum
-from typing import Any, Self
+from typing import Self
 
 from msgspec import field
 
@@ -10,7 +10,7 @@ from sparrowmq.protocol.data_version import DataVersion
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.lenient_json import read_json, write_json
 from sparrowmq.protocol.perm import PERM_READ_WRITE
-from sparrowmq.protocol.queue_mapping import TopicQueueMappingInfo
+from sparrowmq.protocol.queue_mapping import TopicQueueMappingDetail, TopicQueueMappingInfo
 
 
 class TopicFilterType(StrEnum):
@@ -83,5 +83,5 @@ class RegisteredTopics(TopicConfigTable, frozen=True, kw_only=True):
     """The table with the mappings of static topics, as registrations carry it since 5.0."""
 
     topic_queue_mapping_info_map: dict[str, TopicQueueMappingInfo] = field(default_factory=dict)
-    topic_queue_mapping_detail_map: dict[str, Any] = field(default_factory=dict)
+    topic_queue_mapping_detail_map: dict[str, TopicQueueMappingDetail] = field(default_factory=dict)
     mapping_data_version: DataVersion = DataVersion()

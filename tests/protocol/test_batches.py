@@ -1,0 +1,69 @@
+"""Batch bodies, both ways."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparrowmq.protocol.batch import BatchedMessage, decode_batch, encode_batch
+from sparrowmq.protocol.errors import BodyError
+from tests.protocol.java_vectors import case_id, cases
+
+flags = st.integers(-(2**31), 2**31 - 1)
+messages = st.tuples(flags, st.binary(max_size=64), st.binary(max_size=64))
+
+
+def batched(case: dict[str, Any]) -> list[BatchedMessage]:
+    return [
+        (message["flag"], bytes.fromhex(message["body"]), message["properties"].encode())
+        for message in case["messages"]
+    ]
+
+
+@given(st.lists(messages, max_size=6))
+def test_a_batch_survives_the_round_trip(batch: list[BatchedMessage]) -> None:
+    assert decode_batch(encode_batch(batch)) == batch
+
+
+@pytest.mark.parametrize("case", cases("batches"), ids=case_id)
+def test_java_vectors_are_equal_both_ways(case: dict[str, Any]) -> None:
+    data = bytes.fromhex(case["encoded"])
+    assert encode_batch(batched(case)) == data
+    assert decode_batch(data) == batched(case)
+
+
+@given(st.lists(messages, min_size=1, max_size=3), st.data())
+def test_a_cut_batch_is_refused_or_a_shorter_batch(
+    batch: list[BatchedMessage], data: st.DataObject
+) -> None:
+    encoded = encode_batch(batch)
+    cut = data.draw(st.integers(0, len(encoded) - 1))
+    ends = [len(encode_batch(batch[:count])) for count in range(len(batch))]
+    if cut in ends:
+        assert decode_batch(encoded[:cut]) == batch[: ends.index(cut)]
+    else:
+        with pytest.raises(BodyError, match="batch message at"):
+            decode_batch(encoded[:cut])
+
+
+@given(st.binary(max_size=80))
+def test_any_bytes_are_a_batch_or_an_error(data: bytes) -> None:
+    try:
+        batch = decode_batch(data)
+    except BodyError:
+        return
+    assert len(encode_batch(batch)) == len(data)
+
+
+@pytest.mark.parametrize("position", [0, 16, 23])
+def test_a_size_that_lies_is_refused(position: int) -> None:
+    encoded = bytearray(encode_batch([(0, b"abc", b"k\x01v\x02"), (0, b"d", b"")]))
+    encoded[position] = 0xFF
+    with pytest.raises(BodyError, match="batch message at 0"):
+        decode_batch(bytes(encoded))
+
+
+def test_properties_over_the_limit_are_refused() -> None:
+    with pytest.raises(ValueError, match="32768 bytes, at most 32767"):
+        encode_batch([(0, b"", b"x" * 32_768)])
