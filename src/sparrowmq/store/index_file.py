@@ -109,6 +109,8 @@ class IndexFile:
         self.settled = self._written = self._durable = self._covering = self.header
         self._placed = self.header.count
         """Slots of entries before this one are in the file."""
+        self.durable_header = self.header
+        """What the file itself says, for sure."""
         self._is_syncing = False
         self._slots: Slots | None = None
         """All slots, for a file that is not settled: 20 MB at RocketMQ's size."""
@@ -123,6 +125,7 @@ class IndexFile:
             file.truncate(layout.file_size)
             file.reserve(0, layout.entries_at)
             disk.sync_dir(directory)
+            disk.sync_dir(directory.rpartition("/")[0])
         except (OSError, StoreError):
             file.close()
             disk.unlink(path)
@@ -136,8 +139,8 @@ class IndexFile:
 
     @property
     def is_settled(self) -> bool:
-        """Entries and slots are on the disk and the header was written."""
-        return self.settled.count == self.header.count and self._written == self.header
+        """Entries, slots and header are on the disk."""
+        return self.settled.count == self.header.count and self.durable_header == self.header
 
     def append(self, keys: Sequence[KeyEntry]) -> None:
         """Write entries for all `keys`, which must fit. On an error nothing has changed."""
@@ -190,6 +193,7 @@ class IndexFile:
     def end_round(self) -> None:
         """The sync that `begin_round` announced has succeeded."""
         self._is_syncing = False
+        self.durable_header = self._written
         if self._durable.count > self._written.count:
             # RocketMQ, starting after a crash, destroys a file whose end time is ahead of the
             # checkpoint. So the end time written here is the one settled a round ago.
@@ -278,6 +282,7 @@ class IndexFile:
         self.file.write(0, header.encode())
         self.file.sync()
         self.header = self.settled = self._written = self._durable = self._covering = header
+        self.durable_header = header
         self._placed = header.count
 
     def _write_header(self, header: IndexHeader) -> None:

@@ -1,6 +1,7 @@
 """The index files of a store in the order of the log: made, synced, deleted and recovered."""
 
 from datetime import UTC, datetime, timedelta
+from itertools import zip_longest
 
 from sparrowmq.store.disk import Disk
 from sparrowmq.store.index_file import IndexFile, IndexHeader, IndexLayout
@@ -68,15 +69,20 @@ class IndexFiles:
 
     def _mark(self, built_to: int, *, is_clean: bool = False) -> IndexMark | None:
         name, header = "", IndexHeader()
-        for file in self.files:
+        for file, behind in zip_longest(self.files, self.files[1:]):
             if file.settled.count > 1:
                 name, header = file.name, file.settled
             if file.settled.count < file.header.count:
-                first_missing = file.read_entry(file.settled.count)[1]
-                if name and first_missing == header.end_log_offset:
-                    return None  # the keys of one record, of which only some are safe
-                return IndexMark(first_missing, is_clean, name, header)
-        return IndexMark(built_to, is_clean, name, header)
+                missing_from = file.read_entry(file.settled.count)[1]
+                break
+            if behind is not None and not file.is_settled:
+                missing_from = behind.read_entry(1)[1]
+                break
+        else:
+            return IndexMark(built_to, is_clean, name, header)
+        if name and missing_from == header.end_log_offset:
+            return None  # the keys of one record, of which only some are safe
+        return IndexMark(missing_from, is_clean, name, header)
 
     @property
     def durable_timestamp(self) -> int:

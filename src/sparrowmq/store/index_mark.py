@@ -86,6 +86,7 @@ class IndexMarkFile:
             if is_new:
                 self._file.reserve(0, 2 * _SLOT_SIZE)
                 self._disk.sync_dir(directory)
+                self._disk.sync_dir(directory.rpartition("/")[0])
         return self._file
 
 
