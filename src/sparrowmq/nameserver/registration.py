@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 routes: Routes[NameServer] = Routes()
 
+_ZLIB = 0x78
 _V3_0_11 = 37
 """Brokers before this version register a bare topic table."""
 
@@ -127,7 +128,10 @@ def _read_body(request: Request[RegisterBroker]) -> RegisterBrokerBody:
     try:
         if request.version < _V3_0_11:
             return RegisterBrokerBody(topics=RegisteredTopics.from_json(body))
-        return RegisterBrokerBody.decode(body, compressed=header.compressed)
+        # Apache's broker with compressedRegister=true compresses but says compressed=false; JSON
+        # never begins like zlib data does.
+        is_compressed = header.compressed or body[0] == _ZLIB
+        return RegisterBrokerBody.decode(body, compressed=is_compressed)
     except BodyError as error:
         raise RequestRefused(
             ResponseCode.SYSTEM_ERROR, f"the registration of {header.broker_name}: {error}"
