@@ -84,6 +84,10 @@ class CommitLog:
             self._reserve_to(max(needed, self.end + self._reserve))
         return self.end
 
+    def end_file(self) -> None:
+        """Go on in the next file, whatever is left of this one. Raises DiskFull."""
+        self._roll(self.file_start + self.file_size - self.end)
+
     def prepare(self) -> None:
         """Reserve space ahead of the writer, so that appends find it. Raises DiskFull."""
         self._open_active()

@@ -67,7 +67,7 @@ class Dispatch:
             queue.is_dirty = True
             self.dirty.append(queue)
         if uniq_key or keys:
-            self.index.add((queue.topic, uniq_key, keys, log_offset, store_timestamp))
+            self.index.add(queue.topic, uniq_key, keys, log_offset, store_timestamp)
 
     def redispatch(self, record: Record, *, queues: bool = True, index: bool = True) -> None:
         """A record read back from the log, or received from a master."""
@@ -91,9 +91,7 @@ class Dispatch:
                 )
                 return
         if uniq_key or keys:
-            self.index.add(
-                (record.topic, uniq_key, keys, record.log_offset, record.store_timestamp)
-            )
+            self.index.add(record.topic, uniq_key, keys, record.log_offset, record.store_timestamp)
 
     def _belongs(self, record: Record) -> bool:
         return (
@@ -141,6 +139,12 @@ class Dispatch:
             self.files.disk.rmdir(found[0].directory.rpartition("/")[0])
             self.dropped[topic] = log_end
         return bool(found)
+
+    def forget_dropped(self, min_log_offset: int) -> None:
+        """Records of deleted topics that have expired need no more remembering."""
+        for topic, log_offset in list(self.dropped.items()):
+            if log_offset <= min_log_offset:
+                del self.dropped[topic]
 
     def of_topic(self, topic: str) -> Iterator[ConsumeQueue]:
         """The queues of a topic."""

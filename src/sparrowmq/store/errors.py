@@ -14,10 +14,10 @@ class StoreError(Exception):
 
 
 class DiskFull(StoreError):
-    """The file system has no room for `size_bytes` more in `path`."""
+    """The file system has no room, or too little left: `size_bytes` more in `path` do not fit."""
 
-    def __init__(self, path: str, size_bytes: int) -> None:
-        super().__init__(f"no space for {size_bytes} bytes in {path}")
+    def __init__(self, path: str, size_bytes: int, text: str = "") -> None:
+        super().__init__(text or f"no space for {size_bytes} bytes in {path}")
         self.path = path
         self.size_bytes = size_bytes
 

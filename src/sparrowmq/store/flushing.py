@@ -13,6 +13,7 @@ due → queue tails written (a portion per tick) → files synced (a portion per
 ```
 """
 
+import contextlib
 from collections import deque
 
 import msgspec
@@ -28,14 +29,44 @@ FILES_AT_ONCE = 32
 """Queue and index files one flush syncs along with the log."""
 
 
+class Recovered(msgspec.Struct):
+    """What was found at start."""
+
+    end: int = 0
+    """Where the log ends."""
+    durable: int = 0
+    last_record: int = -1
+    last_timestamp: int = 0
+    checkpointed: int = 0
+    """The snapshot's log offset …"""
+    states: list[QueueState] = []
+    """… and queues."""
+
+
 class FlushPlan(msgspec.Struct):
     """Sync these paths, all of them or nothing counts, then call `finish_flush`."""
 
     files: list[str]
+    """Of the log: one that is missing is an error."""
+    derived: list[str]
+    """Queues, index, snapshots: one that is missing was deleted meanwhile and needs no sync."""
     directories: list[str]
+    """Synced after the files; a missing one needs none."""
     log_offset: int
     last_record: int
     store_timestamp: int
+
+
+def sync_plan(disk: Disk, plan: FlushPlan) -> None:
+    """Sync everything in the plan, here and now. Raises OSError for the first that fails."""
+    for path in plan.files:
+        disk.sync(path)
+    for path in plan.derived:
+        with contextlib.suppress(FileNotFoundError):
+            disk.sync(path)
+    for path in plan.directories:
+        with contextlib.suppress(FileNotFoundError):
+            disk.sync_dir(path)
 
 
 class Checkpoint(msgspec.Struct):
@@ -75,11 +106,23 @@ class Flushing:
         self._checkpointed_ms = 0
         self._queue_time = 0
         self._unsynced_mark: list[str] = []
+        self._states: list[QueueState] = []
+        """What the last snapshot said."""
 
-    def start(self, now_ms: int, durable: int, checkpointed: int) -> None:
+    def forget_topic(self, topic: str) -> None:
+        """A topic was deleted: make that durable before anybody is told."""
+        self._states = [state for state in self._states if state.topic != topic]
+        self._marks.save_snapshot(
+            self._checkpointed_offset, self._states, self._dispatch.dropped, sync=True
+        )
+
+    def start(self, now_ms: int, found: Recovered) -> None:
         """Begin with what recovery found."""
-        self.durable = durable
-        self._checkpointed_offset = checkpointed
+        self.durable = found.durable
+        self.last_record = found.last_record
+        self.last_timestamp = found.last_timestamp
+        self._checkpointed_offset = found.checkpointed
+        self._states = found.states
         self._checkpointed_ms = now_ms
 
     def begin_flush(self, *, urgent: bool = False) -> FlushPlan | None:
@@ -100,22 +143,26 @@ class Flushing:
             if self._log.names_changed:
                 self._log.names_changed = False
                 directories = [LOG_DIR]
-        if not urgent:
-            self._add_derived(files, directories)
-        if not files and not directories:
+        derived = [] if urgent else self._take_derived(directories)
+        if not files and not derived and not directories:
             return None
-        self._plan = FlushPlan(files, directories, end, self.last_record, self.last_timestamp)
+        self._plan = FlushPlan(
+            files, derived, directories, end, self.last_record, self.last_timestamp
+        )
         return self._plan
 
-    def _add_derived(self, files: list[str], directories: list[str]) -> None:
-        files += self._unsynced_mark
-        self._unsynced_mark = []
+    def _empty_plan(self) -> FlushPlan:
+        return FlushPlan([], [], [], self._log.end, self.last_record, self.last_timestamp)
+
+    def _take_derived(self, directories: list[str]) -> list[str]:
+        taken, self._unsynced_mark = self._unsynced_mark, []
         checkpoint = self._checkpoint
         if checkpoint is not None and checkpoint.paths is not None:
             directories += checkpoint.directories
             checkpoint.directories = []
             for _ in range(min(FILES_AT_ONCE, len(checkpoint.paths))):
-                files.append(checkpoint.paths.popleft())
+                taken.append(checkpoint.paths.popleft())
+        return taken
 
     def finish_flush(self, plan: FlushPlan) -> None:
         """Everything in the plan is durable."""
@@ -130,9 +177,13 @@ class Flushing:
 
     def _end_checkpoint(self, checkpoint: Checkpoint, plan: FlushPlan) -> None:
         self._dispatch.index.end_sync()
-        path = self._marks.save_snapshot(
-            checkpoint.log_offset, checkpoint.queues, self._dispatch.dropped
-        )
+        dropped = self._dispatch.dropped
+        self._states = [
+            state
+            for state in checkpoint.queues
+            if dropped.get(state.topic, 0) <= checkpoint.log_offset
+        ]
+        path = self._marks.save_snapshot(checkpoint.log_offset, self._states, dropped)
         self._unsynced_mark = [path]
         self._queue_time = checkpoint.store_timestamp
         self._marks.save_checkpoint(
@@ -183,12 +234,11 @@ class Flushing:
         self._dispatch.write_tails(len(self._dispatch.dirty))
         self._dispatch.index.close()
         self._plan = self._checkpoint = None
-        plan = self.begin_flush(urgent=True)
+        plan = self.begin_flush(urgent=True) or self._empty_plan()
         files = self._dispatch.files
-        for path in [*(plan.files if plan else ()), *files.unsynced]:
-            self._disk.sync(path)
-        for path in [*(plan.directories if plan else ()), *files.unsynced_dirs]:
-            self._disk.sync_dir(path)
+        plan.derived += files.unsynced
+        plan.directories += files.unsynced_dirs
+        sync_plan(self._disk, plan)
         end = self._log.end
         self.durable = end
         states = [state_of(queue) for queue in self._dispatch.queues.values()]

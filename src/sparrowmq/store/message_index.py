@@ -1,10 +1,28 @@
 """What the store asks of the key index; `index.KeyIndex` does it, tests may use `NoIndex`."""
 
 from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol
 
-IndexRequest: TypeAlias = tuple[str, str, str, int, int]
-"""Topic, unique id, keys separated by spaces, log offset, store timestamp."""
+
+class Candidates(Protocol):
+    """Log offsets, newest first; `is_cut` when there may be more than were asked for."""
+
+    @property
+    def log_offsets(self) -> Sequence[int]:
+        """Where the messages lie."""
+        ...
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether there may be more."""
+        ...
+
+
+class NoCandidates(NamedTuple):
+    """Nothing was found."""
+
+    log_offsets: Sequence[int] = ()
+    is_cut: bool = False
 
 
 class MessageIndex(Protocol):
@@ -18,12 +36,18 @@ class MessageIndex(Protocol):
         """
         ...
 
-    def add(self, request: IndexRequest, /) -> None:
+    def add(
+        self, topic: str, uniq_key: str, keys: str, log_offset: int, store_timestamp: int
+    ) -> None:
         """Remember a message; must cost next to nothing. Keys are separated by spaces."""
         ...
 
-    def build(self) -> None:
+    def build(self) -> object:
         """Make entries of everything added so far. Raises DiskFull, keeping what is not written."""
+        ...
+
+    def find(self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int) -> Candidates:
+        """Log offsets of messages that may have this key, newest first; hashes collide."""
         ...
 
     def begin_sync(self) -> Sequence[str]:
@@ -57,11 +81,17 @@ class NoIndex:
         """Nothing is missing."""
         return log_end
 
-    def add(self, request: IndexRequest, /) -> None:
+    def add(
+        self, topic: str, uniq_key: str, keys: str, log_offset: int, store_timestamp: int
+    ) -> None:
         """Forget it."""
 
-    def build(self) -> None:
+    def build(self) -> object:
         """Nothing to do."""
+
+    def find(self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int) -> Candidates:
+        """Nothing."""
+        return NoCandidates()
 
     def begin_sync(self) -> Sequence[str]:
         """Nothing to sync."""

@@ -11,14 +11,13 @@ lost queues   those that are missing or whose CRC is wrong are rebuilt from the 
 from collections.abc import Callable
 from typing import TypeAlias
 
-import msgspec
-
 from sparrowmq.protocol.record import Record
 from sparrowmq.store.commit_log import CommitLog
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.disk import Disk
 from sparrowmq.store.dispatch import Dispatch
 from sparrowmq.store.errors import StoreCorrupted
+from sparrowmq.store.flushing import Recovered
 from sparrowmq.store.layout import ABORT, QUARANTINE_DIR, log_path
 from sparrowmq.store.marks import Mark, Marks, Snapshot
 from sparrowmq.store.messages import Damage, Progress
@@ -30,15 +29,6 @@ Report: TypeAlias = Callable[[Damage | Progress], None]
 
 _SECTOR = 512
 _PROGRESS_EVERY = 16 * 1024 * 1024
-
-
-class Recovered(msgspec.Struct):
-    """Where the log ends, and what is known of its last record."""
-
-    end: int
-    durable: int
-    last_record: int
-    last_timestamp: int
 
 
 class Recovery:
@@ -60,7 +50,7 @@ class Recovery:
         self._marks = marks
         self._report = report
         self._queues = QueueRecovery(disk, dispatch, report)
-        self._result = Recovered(0, 0, -1, 0)
+        self._result = Recovered()
         self._files_changed = False
 
     def run(self) -> Recovered:
@@ -74,6 +64,9 @@ class Recovery:
         self._queues.load(snapshot, begin, is_clean=is_clean)
         index_from = max(min(self._dispatch.index.recover(begin), begin), self._log.min_offset)
         self._result.durable = sure
+        if snapshot is not None:
+            self._result.checkpointed = snapshot.log_offset
+            self._result.states = snapshot.queues
         if mark is not None:
             self._result.last_record = mark.last_record
             self._result.last_timestamp = mark.store_timestamp

@@ -1,0 +1,173 @@
+"""Reading: queues by offset, messages by log offset, time or key."""
+
+from collections.abc import Callable, Container, Iterator
+
+from sparrowmq.store.commit_log import CommitLog
+from sparrowmq.store.consume_queue import UNIT, ConsumeQueue
+from sparrowmq.store.layout import log_path
+from sparrowmq.store.messages import Damage, QueueRead, ReadStatus
+from sparrowmq.store.parts import StoreParts
+from sparrowmq.store.queries import (
+    Boundary,
+    KeyFound,
+    find_by_key,
+    offset_by_time,
+    read_record,
+    store_time,
+)
+from sparrowmq.store.reading import AcceptsRecord, ColdRead, ReadPlan, run
+
+
+class Reads(StoreParts):
+    """The part of a store that finds messages."""
+
+    def read_queue(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        *,
+        max_count: int = 32,
+        max_bytes: int = 1024 * 1024,
+        accepts_tag: Container[int] | None = None,
+        accepts_record: AcceptsRecord | None = None,
+    ) -> QueueRead | ColdRead:
+        """Records of a queue from `offset` on, or a ColdRead if the device has to be waited for.
+
+        At least one message is returned however large it is. A filter that rejects a long run of
+        messages ends the read early; `next_offset` tells where to go on.
+        """
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            return QueueRead(ReadStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
+        least, most = queue.min_offset, queue.max_offset
+        if not least <= offset < most:
+            return _out_of_range(offset, least, most)
+        plan = ReadPlan(
+            topic,
+            queue_id,
+            offset,
+            least,
+            most,
+            max_count,
+            max_bytes,
+            accepts_tag,
+            accepts_record,
+            self._log.min_offset,
+            self._own_from,
+            self.config.scan_units,
+            self.config.merge_gap_bytes,
+            self._log.file_size,
+            self._damaged,
+        )
+        read = run(plan, _Hot(queue, self._log))
+        if read is None:
+            return ColdRead(plan, queue, self._disk, self._files.units_per_file)
+        return read
+
+    def _damaged(self, log_offset: int, size: int, reason: str) -> None:
+        if log_offset in self._reported:
+            return
+        self._reported.add(log_offset)
+        path = log_path(self._log.start_of(log_offset))
+        position = log_offset % self._log.file_size
+        self._report(Damage(path, position, size, reason, "left out of what is read"))
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """The first offset that can be read, 0 for a queue that does not exist."""
+        queue = self._queues.get((topic, queue_id))
+        return 0 if queue is None else queue.min_offset
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """The offset the next message gets, 0 for a queue that does not exist."""
+        queue = self._queues.get((topic, queue_id))
+        return 0 if queue is None else queue.max_offset
+
+    def queue_range(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """`min_offset` and `max_offset`."""
+        queue = self._queues.get((topic, queue_id))
+        return (0, 0) if queue is None else (queue.min_offset, queue.max_offset)
+
+    def queues(self) -> Iterator[tuple[str, int]]:
+        """Topic and id of every queue."""
+        return iter(list(self._queues))
+
+    def units(
+        self, topic: str, queue_id: int, from_offset: int, limit: int
+    ) -> list[tuple[int, int, int]]:
+        """Log offset, size and tag field of up to `limit` messages; none out of range."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None or not queue.min_offset <= from_offset < queue.max_offset:
+            return []
+        end = min(from_offset + limit, queue.max_offset)
+        return list(UNIT.iter_unpack(queue.all_units(from_offset, end)))
+
+    def read_message(self, log_offset: int) -> bytes | None:
+        """The record at a log offset, None if none starts there; may wait for the device."""
+        found = read_record(self._log, log_offset, check_crc=log_offset < self._own_from)
+        return None if found is None else found[1]
+
+    def read_log(self, log_offset: int, max_bytes: int) -> bytes:
+        """Raw bytes from `log_offset` on, of one file, for a slave; empty at the end of the log."""
+        log = self._log
+        file_end = log.start_of(log_offset) + log.file_size
+        length = min(max_bytes, log.end - log_offset, file_end - log_offset)
+        if length <= 0:
+            return b""
+        data = log.read(log_offset, length)
+        return log.read_blocking(log_offset, length) if data is None else data
+
+    def queue_offset_by_time(
+        self, topic: str, queue_id: int, timestamp: int, boundary: Boundary = Boundary.LOWER
+    ) -> int:
+        """The queue offset at a store time, 0 for a queue that does not exist."""
+        queue = self._queues.get((topic, queue_id))
+        return 0 if queue is None else offset_by_time(self._log, queue, timestamp, boundary)
+
+    def earliest_store_time(self, topic: str, queue_id: int) -> int:
+        """When the oldest message of a queue was stored, -1 if there is none."""
+        for log_offset, _, _ in self.units(topic, queue_id, self.min_offset(topic, queue_id), 1):
+            time = store_time(self._log, log_offset)
+            return -1 if time is None else time
+        return -1
+
+    def find_by_key(self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int) -> KeyFound:
+        """Messages that have the key, as unique id or among their keys, newest first."""
+        offsets, is_cut = find_by_key(
+            self._log, self._dispatch.index, topic, key, begin_ms, end_ms, limit
+        )
+        flushing = self._flushing
+        return KeyFound(offsets, is_cut, flushing.last_timestamp, flushing.last_record)
+
+    @property
+    def min_log_offset(self) -> int:
+        """Where the oldest log file starts."""
+        return self._log.min_offset
+
+    @property
+    def max_log_offset(self) -> int:
+        """Where the next record goes."""
+        return self._log.end
+
+
+class _Hot:
+    """The queue and the log as far as they are in memory."""
+
+    __slots__ = ("_queue", "log")
+
+    def __init__(self, queue: ConsumeQueue, log: CommitLog) -> None:
+        self._queue = queue
+        self.log: Callable[[int, int], bytes | None] = log.read
+
+    def units(self, offset: int, count: int) -> bytes | None:
+        return self._queue.units(offset, count)
+
+
+def _out_of_range(offset: int, least: int, most: int) -> QueueRead:
+    if most == 0:
+        return QueueRead(ReadStatus.NO_MESSAGE_IN_QUEUE, 0, least, most)
+    if offset < least:
+        return QueueRead(ReadStatus.OFFSET_TOO_SMALL, least, least, most)
+    if offset == most:
+        return QueueRead(ReadStatus.OFFSET_OVERFLOW_ONE, offset, least, most)
+    return QueueRead(ReadStatus.OFFSET_OVERFLOW_BADLY, most, least, most)
