@@ -20,8 +20,9 @@ end_round     entries durable: the header counts them, their slots may be writte
 next round    the slots are durable too: the entries are settled
 ```
 
-So whatever a crash leaves, header and slots name durable entries only, and going back to the
-settled entries means walking a few entries backwards.
+So whatever a crash leaves, header and slots name durable entries only. Going back to the durable
+entries means walking those behind them backwards, and placing the slots of those that are not
+settled once more.
 """
 
 import struct
@@ -106,12 +107,12 @@ class IndexFile:
         self.file = file
         self.layout = layout
         self.header = IndexHeader.decode(file.read(0, HEADER_SIZE))
-        self.settled = self._written = self._durable = self._covering = self.header
+        self.durable = self.settled = self.header
+        self._written = self._syncing = self._covering = self.header
         self._placed = self.header.count
         """Slots of entries before this one are in the file."""
         self.durable_header = self.header
         """What the file itself says, for sure."""
-        self._is_syncing = False
         self._slots: Slots | None = None
         """All slots, for a file that is not settled: 20 MB at RocketMQ's size."""
 
@@ -186,25 +187,22 @@ class IndexFile:
         self.place_slots(None)
         if self.settled.count == self.header.count:
             self._write_header(self.header)
-        self._covering, self._durable = self._durable, self.header
-        self._is_syncing = True
+        self._covering, self._syncing = self.durable, self.header
         return True
 
     def end_round(self) -> None:
         """The sync that `begin_round` announced has succeeded."""
-        self._is_syncing = False
         self.durable_header = self._written
-        if self._durable.count > self._written.count:
+        self.durable = self._syncing
+        if self.durable.count > self._written.count:
             # RocketMQ, starting after a crash, destroys a file whose end time is ahead of the
             # checkpoint. So the end time written here is the one settled a round ago.
-            self._write_header(replace(self._durable, end_time=self.settled.end_time))
+            self._write_header(replace(self.durable, end_time=self.settled.end_time))
         self.settled = self._covering
 
     def place_slots(self, limit: int | None) -> int:
         """Write slots whose entries are durable, at most `limit`; returns how many."""
-        if self._is_syncing:
-            return 0
-        first, stop = self._placed, self._durable.count
+        first, stop = self._placed, self.durable.count
         if limit is not None:
             stop = min(stop, first + limit)
         write, slot_count = self.file.write, self.layout.slots
@@ -281,8 +279,8 @@ class IndexFile:
             self.file.write(HEADER_SIZE + slot * SLOT_SIZE, number.to_bytes(4, "big"))
         self.file.write(0, header.encode())
         self.file.sync()
-        self.header = self.settled = self._written = self._durable = self._covering = header
-        self.durable_header = header
+        self.header = self.durable = self.settled = self.durable_header = header
+        self._written = self._syncing = self._covering = header
         self._placed = header.count
 
     def _write_header(self, header: IndexHeader) -> None:

@@ -68,21 +68,21 @@ class IndexFiles:
             self._marked = mark
 
     def _mark(self, built_to: int, *, is_clean: bool = False) -> IndexMark | None:
-        name, header = "", IndexHeader()
+        name, header, linked = "", IndexHeader(), 1
         for file, behind in zip_longest(self.files, self.files[1:]):
-            if file.settled.count > 1:
-                name, header = file.name, file.settled
-            if file.settled.count < file.header.count:
-                missing_from = file.read_entry(file.settled.count)[1]
+            if file.durable.count > 1:
+                name, header, linked = file.name, file.durable, file.settled.count
+            if file.durable.count < file.header.count:
+                missing_from = file.read_entry(file.durable.count)[1]
                 break
             if behind is not None and not file.is_settled:
                 missing_from = behind.read_entry(1)[1]
                 break
         else:
-            return IndexMark(built_to, is_clean, name, header)
+            return IndexMark(built_to, is_clean, name, header, linked)
         if name and missing_from == header.end_log_offset:
             return None  # the keys of one record, of which only some are safe
-        return IndexMark(missing_from, is_clean, name, header)
+        return IndexMark(missing_from, is_clean, name, header, linked)
 
     @property
     def durable_timestamp(self) -> int:
@@ -137,9 +137,10 @@ class IndexFiles:
             again_from = self._drop_last_record()
         again_from = min(again_from, self._truncate(log_end))
         # From now on a clean mark would be a lie.
-        self._marked = IndexMark(again_from, False, "", IndexHeader())
+        name, header = "", IndexHeader()
         if self.files:
-            self._marked = IndexMark(again_from, False, self.files[-1].name, self.files[-1].header)
+            name, header = self.files[-1].name, self.files[-1].header
+        self._marked = IndexMark(again_from, False, name, header, header.count)
         self._mark_file.write(self._marked)
         self._mark_file.sync()
         return again_from
@@ -157,7 +158,9 @@ class IndexFiles:
         if mark.is_clean and self.files[-1].header == mark.header:
             return log_end
         self._drop_from(number + 1)
-        return mark.safe_log_offset if self._cut(mark.header) else self._drop_last_record()
+        if self._cut(mark.header, mark.linked):
+            return mark.safe_log_offset
+        return self._drop_last_record()
 
     def _truncate(self, log_end: int) -> int:
         if self.end_log_offset < log_end:
@@ -178,10 +181,10 @@ class IndexFiles:
             return last if is_whole else self._drop_last_record()
         return max(last, 0)
 
-    def _cut(self, header: IndexHeader) -> bool:
+    def _cut(self, header: IndexHeader, linked: int | None = None) -> bool:
         """Take entries out of the newest file; False if it was too damaged and had to go."""
         try:
-            cut_index_file(self.files[-1], header)
+            cut_index_file(self.files[-1], header, header.count if linked is None else linked)
         except IndexDamaged as error:
             self.damage.append(str(error))
             self._drop_from(len(self.files) - 1)

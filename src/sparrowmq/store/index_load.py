@@ -99,11 +99,12 @@ def first_entry_from(file: IndexFile, log_offset: int) -> int:
     return low
 
 
-def cut_index_file(file: IndexFile, header: IndexHeader) -> None:
+def cut_index_file(file: IndexFile, header: IndexHeader, linked: int) -> None:
     """Take out all entries that `header` does not count. Raises IndexDamaged.
 
     Entries were durable before a slot or the header named them, so following them backwards
-    restores each slot, also of entries that the file's own header does not count yet.
+    restores each slot, also of entries that the file's own header does not count yet. Slots of
+    entries from `linked` on may not have arrived and are placed again.
     """
     stop = _end_of_entries(file)
     slots = file.slots()
@@ -115,6 +116,10 @@ def cut_index_file(file: IndexFile, header: IndexHeader) -> None:
         slot = key_hash % file.layout.slots
         if changed.get(slot, slots[slot]) == number:
             changed[slot] = previous if previous < number else 0
+    for start in range(linked, header.count, _CHUNK):
+        entries = file.read_entries(start, min(start + _CHUNK, header.count))
+        for number, entry in enumerate(ENTRY.iter_unpack(entries), start):
+            changed[entry[0] % file.layout.slots] = number
     file.reset(header, changed)
 
 

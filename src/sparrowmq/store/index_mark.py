@@ -4,7 +4,7 @@ Two slots of 512 bytes, written in turn, each with a CRC: a torn write leaves th
 mark is as true as a new one, it only makes the next start repeat more.
 
 ```
-sequence 8, safe log offset 8, is clean 1, file name 17, that file's header 40, CRC32 of all that 4
+sequence 8, safe log offset 8, is clean 1, file name 17, its header 40, linked 4, CRC32 of that 4
 ```
 """
 
@@ -15,7 +15,7 @@ from zlib import crc32
 from sparrowmq.store.disk import Disk, DiskFile
 from sparrowmq.store.index_file import HEADER_SIZE, IndexHeader
 
-_MARK = struct.Struct(f">qqB17s{HEADER_SIZE}s")
+_MARK = struct.Struct(f">qqB17s{HEADER_SIZE}sI")
 _CRC = struct.Struct(">I")
 _SLOT_SIZE = 512
 
@@ -31,6 +31,8 @@ class IndexMark:
     name: str
     """The newest index file with something on the disk, empty if there is none."""
     header: IndexHeader
+    linked: int
+    """Slots of entries before this one are on the disk, too."""
 
 
 class IndexMarkFile:
@@ -63,6 +65,7 @@ class IndexMarkFile:
             mark.is_clean,
             mark.name.encode(),
             mark.header.encode(),
+            mark.linked,
         )
         at = self._sequence % 2 * _SLOT_SIZE
         self._open().write(at, data + _CRC.pack(crc32(data)))
@@ -96,6 +99,12 @@ def _decode(slot: bytes) -> tuple[int, IndexMark] | None:
         return None
     if _CRC.unpack_from(slot, _MARK.size)[0] != crc32(data):
         return None
-    sequence, safe_log_offset, is_clean, name, header = _MARK.unpack(data)
-    text = name.rstrip(b"\x00").decode()
-    return sequence, IndexMark(safe_log_offset, bool(is_clean), text, IndexHeader.decode(header))
+    sequence, safe_log_offset, is_clean, name, header, linked = _MARK.unpack(data)
+    mark = IndexMark(
+        safe_log_offset,
+        bool(is_clean),
+        name.rstrip(b"\x00").decode(),
+        IndexHeader.decode(header),
+        linked,
+    )
+    return sequence, mark
