@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from tests.interop.oracles import sql92_run
+from tests.interop.oracles import sql92_run, strategy_run
 from tests.interop.oracles.apache import missing_tool
 
 
@@ -17,7 +17,8 @@ def main() -> int:
     if (missing := missing_tool()) is not None:
         print(missing, file=sys.stderr)
         return 2
-    report = sql92_run.run(arguments.cases, arguments.seed, arguments.record)
+    part = sql92_run if arguments.part == "sql92" else strategy_run
+    report = part.run(arguments.cases, arguments.seed, arguments.record)
     print(report)
     return 0 if report.is_equal else 1
 

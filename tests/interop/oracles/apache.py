@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ def missing_tool() -> str | None:
     return None
 
 
+@cache
 def build() -> str:
     """Resolve Apache's jars and compile the oracles where needed; returns the class path."""
     _CLASSES.mkdir(parents=True, exist_ok=True)

@@ -6,24 +6,9 @@ Recorded by `python -m tests.interop.oracles sql92 --cases 6000 --seed 2026 --re
 import json
 from pathlib import Path
 
-from sparrowmq.protocol.sql92 import Incomparable, Sql92Error, compile_sql92
+from tests.interop.oracles.sql92_run import our_answer
 
 RECORDED = Path(__file__).with_name("recorded.json")
-LETTERS = {True: "t", False: "f", None: "n"}
-
-
-def our_answer(expression: str, properties: list[dict[str, str]]) -> str:
-    try:
-        compiled = compile_sql92(expression)
-    except Sql92Error:
-        return "r"
-    letters = ""
-    for each in properties:
-        try:
-            letters += LETTERS[compiled.evaluate(each)]
-        except Incomparable:
-            letters += "e"
-    return letters
 
 
 def test_every_recorded_pair_has_the_result_apache_gave_it() -> None:

@@ -1,0 +1,53 @@
+"""What a strategy is, and the checks all of them share."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sparrowmq.protocol.message import MessageQueue
+
+Allocate = Callable[[str, str, Sequence[MessageQueue], Sequence[str]], list[MessageQueue]]
+"""(group, client id, sorted queues, sorted client ids) to the queues of that client."""
+
+
+def _never_idle(_group: str, _client_ids: Sequence[str]) -> str | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """A way to share queues, with the name other members and operators know it by.
+
+    Every member calls it alone with the same sorted lists and must come to the same shares. Your
+    own is `Strategy("MY_NAME", my_function)`.
+    """
+
+    name: str
+    allocate: Allocate
+    why_idle: Callable[[str, Sequence[str]], str | None] = _never_idle
+    """(group, client ids) to the reason why nobody at all consumes, for the log; else None."""
+
+    def __call__(
+        self,
+        group: str,
+        client_id: str,
+        queues: Sequence[MessageQueue],
+        client_ids: Sequence[str],
+    ) -> list[MessageQueue]:
+        """The queues of `client_id`; raises ValueError where they cannot be told."""
+        return self.allocate(group, client_id, queues, client_ids)
+
+
+def takes_part(
+    group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
+) -> bool:
+    """Whether the client is among the members. Raises ValueError for lists that cannot be.
+
+    A client that is not listed (yet) gets no queues: the others share them without it.
+    """
+    if not client_id:
+        raise ValueError(f"group {group}: the client id is empty")
+    if not queues:
+        raise ValueError(f"group {group}: there are no queues to share")
+    if not client_ids:
+        raise ValueError(f"group {group}: there are no members to share the queues")
+    return client_id in client_ids
