@@ -189,6 +189,10 @@ class MemoryTransport(asyncio.Transport):
         self._network.loop.call_soon(callback, *args, context=self._context)
 
     def _pump(self) -> None:
+        # Like TCP, wait for a good part of the window: else many bytes soon travel one by one.
+        worthwhile = min(len(self._outbox), self._network.conditions.window_bytes // 4)
+        if self.out.room < worthwhile:
+            return
         while self._outbox and (room := self.out.room):
             size = self._network.piece_bytes(min(room, len(self._outbox)))
             self.out.send(bytes(self._outbox[:size]))
