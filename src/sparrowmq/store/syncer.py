@@ -1,0 +1,168 @@
+"""Syncing beside the loop: in a helper process, or inline where time is simulated.
+
+A thread does not do: after each fdatasync it has to get the interpreter's lock back from a busy
+loop, and the loop waits for it in turn. `bench/syncing.py` measures it.
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Protocol
+
+from sparrowmq.store.disk import Disk
+from sparrowmq.store.flushing import FlushPlan, sync_plan
+
+_HEAD = struct.Struct(">II")
+_ANSWER = struct.Struct(">III")
+_WORKER = Path(__file__).with_name("disk_sync.py")
+_PATIENCE_S = 10.0
+"""How long a helper may take to notice that it is no longer needed."""
+
+
+class Syncer(Protocol):
+    """Makes flush plans durable."""
+
+    async def sync(self, plan: FlushPlan) -> None:
+        """Return when everything in the plan is durable. Raises OSError: nothing is sure then."""
+        ...
+
+    def close(self) -> None:
+        """End whatever runs beside the loop."""
+        ...
+
+
+class InlineSyncer:
+    """Syncs at once, for simulations."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+
+    async def sync(self, plan: FlushPlan) -> None:
+        """Return when everything in the plan is durable."""
+        sync_plan(self._disk, plan)
+
+    def close(self) -> None:
+        """Nothing runs."""
+
+
+class ProcessSyncer:
+    """Hands plans to a helper process. One plan at a time.
+
+    `begin`, `fileno` and `take_answer` serve any loop; `sync` does it on asyncio's. The helper ends
+    when its socket closes: with `close`, or with this process.
+    """
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+        self._number = 0
+
+    def start(self) -> None:
+        """Start the helper; `begin` does it where it was not done before."""
+        if self._process is not None:
+            return
+        ours, theirs = socket.socketpair()
+        with theirs:
+            # -I -S: no site packages, no environment; it starts in a fraction of the time.
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(_WORKER), str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+            )
+        self._socket = ours
+
+    @property
+    def process_id(self) -> int | None:
+        """The helper's, None before it was started."""
+        return None if self._process is None else self._process.pid
+
+    def begin(self, plan: FlushPlan) -> int:
+        """Ask for a plan; `fileno` becomes readable when it is done."""
+        self.start()
+        assert self._socket is not None
+        body = b"\0".join(self._items(plan))
+        self._number = (self._number + 1) % (1 << 32)
+        self._socket.sendall(_HEAD.pack(len(body), self._number) + body)
+        return self._number
+
+    def _items(self, plan: FlushPlan) -> list[bytes]:
+        items: list[bytes] = []
+        for kind, paths in (("L", plan.files), ("Q", plan.derived), ("D", plan.directories)):
+            for path in paths:
+                real = self._disk.real_path(path)
+                if real is None:
+                    raise ValueError(f"no other process can sync {path}")
+                items += (kind.encode(), os.fsencode(real))
+        return items
+
+    def fileno(self) -> int:
+        """The descriptor to watch."""
+        assert self._socket is not None
+        return self._socket.fileno()
+
+    def take_answer(self) -> int:
+        """Which `begin` is done. Raises OSError if a sync failed or the helper is gone."""
+        number, error, length = _ANSWER.unpack(self._receive(_ANSWER.size))
+        path = os.fsdecode(self._receive(length)) if length else ""
+        if error:
+            raise OSError(error, os.strerror(error), path)
+        return int(number)
+
+    def _receive(self, length: int) -> bytes:
+        assert self._socket is not None
+        data = b""
+        while len(data) < length:
+            piece = self._socket.recv(length - len(data))
+            if not piece:
+                raise BrokenPipeError("the process that syncs files has ended")
+            data += piece
+        return data
+
+    async def sync(self, plan: FlushPlan) -> None:
+        """Return when everything in the plan is durable. Raises OSError: nothing is sure then."""
+        if not (plan.files or plan.derived or plan.directories):
+            return
+        number = self.begin(plan)
+        await self._readable()
+        while self.take_answer() != number:
+            # An earlier plan, whose waiter was cancelled.
+            await self._readable()
+
+    async def _readable(self) -> None:
+        loop = asyncio.get_running_loop()
+        ready: asyncio.Future[None] = loop.create_future()
+        descriptor = self.fileno()
+        loop.add_reader(descriptor, _set, ready)
+        try:
+            await ready
+        finally:
+            loop.remove_reader(descriptor)
+
+    def close(self) -> None:
+        """End the helper and wait for it."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_PATIENCE_S)
+            if self._process.poll() is None:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+
+
+def _set(ready: "asyncio.Future[None]") -> None:
+    if not ready.done():
+        ready.set_result(None)
+
+
+def syncer_for(disk: Disk) -> Syncer:
+    """The syncer that fits the disk."""
+    return InlineSyncer(disk) if disk.real_path("") is None else ProcessSyncer(disk)
