@@ -94,7 +94,7 @@ class Durability:
 
         The first failed sync ends acknowledgements for good: nobody knows what is on the disk.
         """
-        plan = self._store.begin_flush()
+        plan = self._store.begin_flush(urgent=bool(self._waiters))
         if plan is not None:
             try:
                 await self._sync(plan)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -53,8 +53,8 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The transport is ready."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports have its methods without inheriting from it
+        self._transport = transport = cast(asyncio.Transport, transport)
         self._loop = asyncio.get_running_loop()
         transport.set_write_buffer_limits(high=self.endpoint.limits.write_buffer_bytes)
         address = transport.get_extra_info("peername") or ("", 0)

@@ -49,7 +49,7 @@ def pull_message(broker: Broker, request: Request[PullMessage]) -> Handled:
     if reset is not None and reset != header.queue_offset:
         return _moved_to(broker, header, reset)
     found = _read(broker, header, header.queue_offset, accepts)
-    if type(found) is ColdRead:
+    if isinstance(found, ColdRead):
         return _answer_cold(broker, request, found, accepts)
     return _answer(broker, request, found, accepts)
 
@@ -145,7 +145,7 @@ def retry_parked(broker: Broker, pull: ParkedPull) -> bool:
     """
     request: Request[PullMessage] = pull.request
     found = _read(broker, request.header, pull.offset, pull.accepts)
-    if type(found) is ColdRead:
+    if isinstance(found, ColdRead):
         later: Awaitable[Reply] = _answer_cold(broker, request, found, pull.accepts)
         request.connection.answer_later(request, later)
         return True
