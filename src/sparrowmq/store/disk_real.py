@@ -7,7 +7,6 @@ what `reserve` has allocated; the rest goes through pwrite, whose ENOSPC is an o
 
 import contextlib
 import errno
-import fcntl
 import mmap
 import os
 import shutil
@@ -17,6 +16,7 @@ from typing import NamedTuple
 from sparrowmq.store.disk import Bytes, DiskFile
 from sparrowmq.store.errors import DiskFull, StoreLocked
 
+_CLOEXEC = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _WOULD_BLOCK = frozenset({errno.EAGAIN, errno.EWOULDBLOCK})
 _RECENT_BYTES = 32 * 1024 * 1024
@@ -168,7 +168,7 @@ class RealDisk:
         """Open a file; `create` makes it, not its directory, where it is missing."""
         flags = (os.O_RDWR if write else os.O_RDONLY) | (os.O_CREAT if create else 0)
         try:
-            descriptor = os.open(self.root / path, flags | os.O_CLOEXEC, 0o644)
+            descriptor = os.open(self.root / path, flags | _CLOEXEC, 0o644)
         except OSError as error:
             raise _translated(error, path, 0) from error
         return RealFile(path, descriptor, mapped=self._mapped and write)
@@ -226,7 +226,9 @@ class RealDisk:
 
     def lock(self, path: str) -> RealLock:
         """Take Apache's store lock. Raises StoreLocked."""
-        descriptor = os.open(self.root / path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        import fcntl  # here, so that clients on Windows can read a store's files
+
+        descriptor = os.open(self.root / path, os.O_RDWR | os.O_CREAT | _CLOEXEC, 0o644)
         try:
             # Java's FileChannel.tryLock(0, 1, false) is a POSIX lock, which flock does not see.
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
@@ -250,7 +252,7 @@ def _sync_descriptor(descriptor: int) -> None:
 
 
 def _sync_path(path: Path, flags: int) -> None:
-    descriptor = os.open(path, flags | os.O_CLOEXEC)
+    descriptor = os.open(path, flags | _CLOEXEC)
     try:
         _sync_descriptor(descriptor)
     finally:
