@@ -1,0 +1,123 @@
+"""A table of the broker in config/: a JSON file that is replaced as a whole, and its `.bak`.
+
+```
+save    write name.tmp, sync it → name becomes name.bak → name.tmp becomes name → sync the directory
+load    name, else name.bak (reported), else nothing: fine in a new store, refused in a used one
+```
+
+Whatever moment the power fails at, one of the two is whole and holds what was saved last or the
+time before. What a table means is the broker's business: it brings the function that decodes it.
+"""
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from sparrowmq.store.disk import Disk
+from sparrowmq.store.errors import StoreError
+from sparrowmq.store.layout import CONFIG_DIR
+from sparrowmq.store.messages import Damage
+
+Table = TypeVar("Table")
+
+
+class TableMissing(StoreError):
+    """A used store lacks one of its tables; starting with an empty one would lose what it said."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(
+            f"{path} and its .bak {reason}, but the log holds messages. Put a copy back, or accept"
+            f" the loss with: sparrowmq store rebuild DIR --table {path.rpartition('/')[2]}"
+        )
+        self.path = path
+        self.reason = reason
+
+
+class TableFile(Generic[Table]):
+    """One table. `decode` turns its bytes into a value and raises ValueError for garbage."""
+
+    def __init__(self, disk: Disk, name: str, decode: Callable[[bytes], Table]) -> None:
+        self.path = f"{CONFIG_DIR}/{name}"
+        self._disk = disk
+        self._decode = decode
+        self._saved: bytes | None = None
+
+    def load(
+        self,
+        report: Callable[[Damage], None],
+        *,
+        store_is_used: bool,
+        may_be_missing: bool = False,
+    ) -> Table | None:
+        """The table as last saved, None where there is none yet.
+
+        `store_is_used` when the log holds messages; `may_be_missing` for tables that Apache does
+        not always write. Raises TableMissing, or OSError when a file cannot be read.
+        """
+        backup = f"{self.path}.bak"
+        reasons = []
+        for path in (self.path, backup):
+            data = self._read(path)
+            if data is None:
+                reasons.append("is missing")
+                continue
+            try:
+                table = self._decode(data)
+            except ValueError as error:
+                reasons.append(f"cannot be read ({error})")
+                self._put_aside(path, len(data), str(error), report)
+                continue
+            if path == backup:
+                report(Damage(self.path, 0, 0, reasons[0], f"{backup} is used"))
+            else:
+                self._saved = data
+            return table
+        missing = reasons == ["is missing", "is missing"]
+        if missing and (may_be_missing or not store_is_used):
+            return None
+        raise TableMissing(self.path, "are missing" if missing else " and ".join(reasons))
+
+    def save(self, data: bytes) -> bool:
+        """Replace the table; durable when it returns. False if it says the same as before.
+
+        Raises DiskFull or OSError, and then the old one is still there.
+        """
+        if data == self._saved:
+            return False
+        temporary = f"{self.path}.tmp"
+        self._disk.mkdir(CONFIG_DIR)
+        self._disk.unlink(temporary)
+        file = self._disk.open(temporary, create=True)
+        try:
+            file.write(0, data)
+            file.sync()
+        except (OSError, StoreError):
+            file.close()
+            self._disk.unlink(temporary)
+            raise
+        file.close()
+        if self._disk.exists(self.path):
+            self._disk.replace(self.path, f"{self.path}.bak")
+        self._disk.replace(temporary, self.path)
+        self._disk.sync_dir(CONFIG_DIR)
+        if self._saved is None:
+            self._disk.sync_dir("")
+        self._saved = data
+        return True
+
+    def _put_aside(
+        self, path: str, size: int, reason: str, report: Callable[[Damage], None]
+    ) -> None:
+        # Left where it is, the next save would make it the backup, over the one that is whole.
+        self._disk.replace(path, f"{path}.damaged")
+        self._disk.sync_dir(CONFIG_DIR)
+        report(Damage(path, 0, size, reason, f"kept as {path}.damaged"))
+
+    def _read(self, path: str) -> bytes | None:
+        try:
+            file = self._disk.open(path, write=False)
+        except FileNotFoundError:
+            return None
+        try:
+            return file.read(0, file.size())
+        finally:
+            file.close()
