@@ -1,0 +1,224 @@
+"""What a route shows, and to whom."""
+
+import json
+
+import pytest
+
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.headers.nameserver import (
+    AddWritePerm,
+    GetTopicRoute,
+    PutKvConfig,
+    UpdateNameServerConfig,
+    WipeWritePerm,
+    WritePermAdded,
+    WritePermWiped,
+)
+from sparrowmq.protocol.queue_mapping import TopicQueueMappingInfo
+from sparrowmq.protocol.registration import RegisterBrokerBody
+from sparrowmq.protocol.topic_config import RegisteredTopics
+from tests.nameserver.world import PORT, World, topic, world
+from tests.net.wire import Answer, Wire, request
+
+
+def test_an_unknown_topic_is_refused_by_name_and_with_the_remedy() -> None:
+    with world() as w:
+        response = w.client.call(GetTopicRoute(topic="ordres"))
+        assert response.code == ResponseCode.TOPIC_NOT_EXIST
+        assert "'ordres'" in response.remark
+        assert "create it" in response.remark
+
+
+def test_a_hostile_topic_name_is_cut_in_the_answer() -> None:
+    with world() as w:
+        response = w.client.call(GetTopicRoute(topic="x" * 100_000))
+        assert response.code == ResponseCode.TOPIC_NOT_EXIST
+        assert len(response.remark) < 500
+
+
+def test_a_route_lists_every_broker_name_sorted() -> None:
+    with world() as w:
+        for name in ("broker-c", "broker-a", "broker-b"):
+            w.broker(name).register(["orders"])
+        route = w.client.route("orders")
+        names = ["broker-a", "broker-b", "broker-c"]
+        assert [data.broker_name for data in route.queue_datas] == names
+        assert [data.broker_name for data in route.broker_datas] == names
+
+
+def test_slaves_show_beside_their_master_and_are_told_where_it_is() -> None:
+    with world() as w:
+        master, slave = w.broker(broker_id=0), w.broker(broker_id=1)
+        alone = slave.register()
+        assert (alone.master_addr, alone.ha_server_addr) == (None, None)
+        of_master = master.register(["orders"])
+        assert (of_master.master_addr, of_master.ha_server_addr) == (None, None)
+        of_slave = slave.register(["orders"])
+        assert of_slave.master_addr == master.address
+        assert of_slave.ha_server_addr == master.header().ha_server_addr
+        addresses = w.client.route("orders").broker_datas[0].broker_addrs
+        assert addresses == {0: master.address, 1: slave.address}
+
+
+def test_a_slave_before_5_0_does_not_decide_about_topics() -> None:
+    with world() as w:
+        w.broker(broker_id=1).register(["of-the-slave"], enable_acting_master=None)
+        assert not w.client.has_route("of-the-slave")
+
+
+def test_a_slave_since_5_0_decides_only_while_it_has_the_smallest_id() -> None:
+    with world() as w:
+        w.broker(broker_id=1).register(["first"], enable_acting_master=False)
+        assert w.client.has_route("first")
+        w.broker(broker_id=2).register(["second"], enable_acting_master=False)
+        assert not w.client.has_route("second")
+
+
+def test_a_changed_topic_shows_when_its_broker_registers_a_new_version() -> None:
+    with world() as w:
+        broker = w.broker()
+        broker.register([topic("orders", queues=4)])
+        assert w.client.route("orders").queue_datas[0].read_queue_nums == 4
+        broker.update([topic("orders", queues=8)])
+        assert w.client.route("orders").queue_datas[0].read_queue_nums == 8
+
+
+def test_a_cached_route_follows_brokers_that_come_and_go() -> None:
+    with world() as w:
+        one, two = w.broker("broker-a"), w.broker("broker-b")
+        one.register(["orders"])
+        assert len(w.client.route("orders").broker_datas) == 1
+        two.register(["orders"])
+        assert len(w.client.route("orders").broker_datas) == 2
+        slave = w.broker("broker-b", 1)
+        slave.register(["orders"])
+        assert w.client.route("orders").broker_datas[1].broker_addrs[1] == slave.address
+        two.disconnect()
+        assert w.client.route("orders").broker_datas[1].broker_addrs == {1: slave.address}
+
+
+def test_wiped_permissions_stay_wiped_until_the_broker_changes_its_topics() -> None:
+    with world() as w:
+        broker = w.broker()
+        broker.register(["orders"])
+        assert w.client.route("orders").queue_datas[0].perm == 6
+        wiped = w.client.ok(WipeWritePerm(broker_name="broker-a")).header(WritePermWiped)
+        assert wiped.wipe_topic_count == 3
+        assert w.client.route("orders").queue_datas[0].perm == 4
+        broker.register(["orders"])
+        assert w.client.route("orders").queue_datas[0].perm == 4
+        broker.update(["orders"])
+        assert w.client.route("orders").queue_datas[0].perm == 6
+
+
+def test_added_permissions_make_topics_writable_again() -> None:
+    with world() as w:
+        w.broker().register(["orders"])
+        w.client.ok(WipeWritePerm(broker_name="broker-a"))
+        added = w.client.ok(AddWritePerm(broker_name="broker-a")).header(WritePermAdded)
+        assert added.add_topic_count == 3
+        assert w.client.route("orders").queue_datas[0].perm == 6
+
+
+def test_permissions_of_an_unknown_broker_are_those_of_no_topic() -> None:
+    with world() as w:
+        wiped = w.client.ok(WipeWritePerm(broker_name="nobody")).header(WritePermWiped)
+        assert wiped.wipe_topic_count == 0
+
+
+def test_a_route_carries_the_order_configuration_only_when_that_is_switched_on() -> None:
+    with world() as w:
+        w.broker().register(["orders"])
+        put = PutKvConfig(namespace="ORDER_TOPIC_CONFIG", key="orders", value="broker-a:4")
+        w.client.ok(put)
+        assert w.client.route("orders").order_topic_conf is None
+        w.client.ok(UpdateNameServerConfig(), b"orderMessageEnable=true")
+        assert w.client.route("orders").order_topic_conf == "broker-a:4"
+        w.client.ok(PutKvConfig(namespace="ORDER_TOPIC_CONFIG", key="orders", value="broker-a:8"))
+        assert w.client.route("orders").order_topic_conf == "broker-a:8"
+
+
+def test_brokers_are_told_the_order_configuration_when_they_register() -> None:
+    with world() as w:
+        broker = w.broker()
+        assert broker.ok(broker.header()).body == b""
+        put = PutKvConfig(namespace="ORDER_TOPIC_CONFIG", key="orders", value="broker-a:4")
+        w.client.ok(put)
+        assert broker.ok(broker.header()).body == b'{"table":{"orders":"broker-a:4"}}'
+
+
+def test_a_master_that_is_gone_is_replaced_in_routes_only_where_that_is_supported() -> None:
+    for supported, shown in ((True, 0), (False, 1)):
+        with world(support_acting_master=supported) as w:
+            master, slave = w.broker(broker_id=0), w.broker(broker_id=1)
+            master.register(["orders"], enable_acting_master=True)
+            slave.register(["orders"], enable_acting_master=True)
+            master.disconnect()
+            route = w.client.route("orders")
+            assert route.queue_datas[0].perm == 4
+            assert route.broker_datas[0].broker_addrs == {shown: slave.address}
+            assert route.broker_datas[0].enable_acting_master
+            master.register(["orders"], enable_acting_master=True)
+            assert w.client.route("orders").queue_datas[0].perm == 6
+
+
+def test_filter_servers_and_static_topics_of_apache_s_brokers_show_in_routes() -> None:
+    with world() as w:
+        broker = w.broker()
+        part = TopicQueueMappingInfo(topic="static", total_queues=4, curr_id_map={0: 0, 2: 1})
+        body = RegisterBrokerBody(
+            topics=RegisteredTopics(
+                topic_config_table={name: topic(name) for name in ("static", "TBW102")},
+                topic_queue_mapping_info_map={"static": part},
+            ),
+            filter_server_list=("10.1.1.1:9000",),
+        )
+        broker.ok(broker.header(), body.to_json())
+        route = w.client.route("static")
+        assert route.filter_server_table == {broker.address: ("10.1.1.1:9000",)}
+        assert route.topic_queue_mapping_by_broker == {"broker-a": part}
+        assert w.client.route("TBW102").topic_queue_mapping_by_broker is None
+
+
+def test_routes_may_be_refused_right_after_the_start() -> None:
+    with world(need_wait_for_service=True, wait_seconds_for_service=45) as w:
+        w.broker().register(["orders"])
+        response = w.client.call(GetTopicRoute(topic="orders"))
+        assert response.code == ResponseCode.SYSTEM_ERROR
+        assert "waits for brokers" in response.remark
+        w.sim.advance(45)
+        assert w.client.has_route("orders")
+
+
+@pytest.mark.parametrize(
+    ("version", "standard_only", "quoted"),
+    [(400, None, False), (400, "true", True), (401, None, True), (401, "false", True)],
+)
+def test_broker_ids_are_quoted_for_clients_that_can_read_it(
+    version: int, standard_only: str | None, quoted: bool
+) -> None:
+    with world() as w:
+        broker = w.broker()
+        broker.register(["orders"], zone_name="zone-1")
+        fields = {"topic": "orders"}
+        if standard_only is not None:
+            fields["acceptStandardJsonOnly"] = standard_only
+        body = raw_answer(w, request(105, fields, version=version))
+        bare, standard = f'{{0:"{broker.address}"}}', f'{{"0":"{broker.address}"}}'
+        assert (bare in body, standard in body) == (not quoted, quoted)
+        readable = json.loads(body.replace("{0:", '{"0":'))
+        assert readable["brokerDatas"][0]["zoneName"] == "zone-1"
+
+
+def raw_answer(w: World, frame: bytes) -> str:
+    """The body of the answer to a hand-made request."""
+
+    async def ask() -> Answer:
+        wire = await Wire.open("ns", PORT)
+        answer = await wire.ask(frame)
+        wire.close()
+        return answer
+
+    answer = w.sim.run(ask(), on=w.sim.host("old-client"))
+    assert answer.code == ResponseCode.SUCCESS
+    return answer.body.decode()
