@@ -4,7 +4,7 @@ Changes are journaled within a second and the whole table is saved every few: a 
 most what was consumed since the last journal entry.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 QueueOffsets = dict[int, int]
 
@@ -93,6 +93,11 @@ class ConsumerOffsets:
         return [
             (key, queue_id, self._table.get(key, {}).get(queue_id, -1)) for key, queue_id in dirty
         ]
+
+    def mark_dirty(self, changes: Iterable[tuple[str, int, int]]) -> None:
+        """Changes that could not be journaled after all."""
+        for key, queue_id, _ in changes:
+            self._dirty[key, queue_id] = None
 
     def replay(self, key: str, queue_id: int, offset: int) -> None:
         """Apply a journal entry at start."""

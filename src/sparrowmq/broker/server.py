@@ -14,7 +14,16 @@ from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.durability import Durability
 from sparrowmq.broker.groups import Groups
-from sparrowmq.broker.handlers import clients, locks, offsets, pull, send
+from sparrowmq.broker.handlers import (
+    clients,
+    groups,
+    locks,
+    messages,
+    offsets,
+    pull,
+    send,
+    topics,
+)
 from sparrowmq.broker.queue_locks import QueueLocks
 from sparrowmq.broker.registration import Registration
 from sparrowmq.broker.tables import BrokerTables
@@ -30,7 +39,8 @@ from sparrowmq.store.store import Store
 from sparrowmq.store.syncer import Syncer
 
 routes: Routes[Broker] = Routes()
-routes.include(send.routes, pull.routes, clients.routes, offsets.routes, locks.routes)
+for capability in (send, pull, clients, offsets, locks, topics, groups, messages):
+    routes.include(capability.routes)
 
 
 class BrokerServer:
@@ -78,7 +88,7 @@ class BrokerServer:
             )
             self.port = await server.listen(self.config.listen_host, self.config.port)
             # No await from here on until the broker exists: nobody is served half-made parts.
-            tables = BrokerTables(self._disk, self._log)
+            tables = BrokerTables(self._disk, self._report)
             self.broker = broker = self._open(tables)
             server.endpoint.context = broker
             if self.config.vip_alias and self.config.port:
@@ -126,9 +136,11 @@ class BrokerServer:
         store = Store.open(
             replace(config.store, store_host=store_host), self._disk, clock(), self._report
         )
-        is_new = store.max_log_offset == 0
-        topics = Topics(tables.load_topics(is_new=is_new), clock=clock, save=tables.save_topics)
-        topics.add_missing(
+        is_used = store.max_log_offset > 0
+        topic_table = Topics(
+            tables.load_topics(store_is_used=is_used), clock=clock, save=tables.save_topics
+        )
+        topic_table.add_missing(
             system_topics(
                 cluster_name=config.cluster_name,
                 broker_name=config.broker_name,
@@ -136,14 +148,14 @@ class BrokerServer:
                 auto_create=config.auto_create_topic,
             )
         )
-        groups = Groups(
-            tables.load_groups(is_new=is_new),
+        group_table = Groups(
+            tables.load_groups(store_is_used=is_used),
             clock=clock,
             save=tables.save_groups,
             auto_create=config.auto_create_group,
             max_groups=config.max_groups,
         )
-        groups.add_missing_system_groups()
+        group_table.add_missing_system_groups()
         loop = asyncio.get_running_loop()
         arrivals = Arrivals(
             loop,
@@ -168,9 +180,9 @@ class BrokerServer:
             log=self._log,
             workers=self._workers,
             store=store,
-            topics=topics,
-            groups=groups,
-            offsets=tables.offsets.load(is_new=is_new),
+            topics=topic_table,
+            groups=group_table,
+            offsets=tables.offsets.load(store_is_used=is_used),
             arrivals=arrivals,
             durability=durability,
             locks=QueueLocks(clock=clock, timeout_ms=int(config.lock_timeout_s * 1000)),
@@ -186,6 +198,7 @@ class BrokerServer:
         if not broker.store.has_failed:
             await broker.durability.flush()
             await tables.offsets.save(broker.offsets, self._workers)
+        tables.offsets.close()
         broker.store.close(self._clock())
 
     def _report(self, text: object) -> None:

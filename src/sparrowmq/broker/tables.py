@@ -1,79 +1,116 @@
 """The broker's tables on disk: topics, groups and consumer offsets under config/."""
 
-import logging
-from collections.abc import Sequence
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
 
 from sparrowmq.broker.consumer_offsets import ConsumerOffsets
 from sparrowmq.net.workers import Workers
+from sparrowmq.protocol.body import Body
+from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.group_config import SubscriptionGroupTable
 from sparrowmq.protocol.offsets_body import ConsumerOffsetTable
 from sparrowmq.protocol.topic_config import TopicConfigTable
 from sparrowmq.store.disk import Disk
+from sparrowmq.store.errors import DiskFull
 from sparrowmq.store.journal import Journal
+from sparrowmq.store.messages import Damage
 from sparrowmq.store.table_file import TableFile
 
-_JOURNAL = "config/consumerOffset.journal"
+Report = Callable[[Damage], None]
+T = TypeVar("T", bound=Body)
+Changes = list[tuple[str, int, int]]
+
+
+def _decoder(kind: type[T]) -> Callable[[bytes], T]:
+    def decode(data: bytes) -> T:
+        try:
+            return kind.from_json(data)
+        except BodyError as error:
+            raise ValueError(str(error)) from error
+
+    return decode
 
 
 class OffsetsTable:
     """consumerOffset.json and the journal of what changed since it was written."""
 
-    def __init__(self, disk: Disk, log: logging.Logger) -> None:
-        self._file = TableFile(disk, "config/consumerOffset.json", log)
-        self._journal = Journal(disk, _JOURNAL)
+    def __init__(self, disk: Disk, report: Report) -> None:
+        self._file = TableFile(disk, "consumerOffset.json", _decoder(ConsumerOffsetTable))
+        self._journal = Journal(disk, "consumerOffset")
+        self._report = report
 
-    def load(self, *, is_new: bool) -> ConsumerOffsets:
+    def load(self, *, store_is_used: bool) -> ConsumerOffsets:
         """Progress of all groups: the table, then what the journal adds.
 
-        Raises TableMissing when a store with messages has lost both copies.
+        Raises TableMissing when a used store has lost both copies.
         """
-        data = self._file.load(is_new=is_new)
-        table = ConsumerOffsetTable.from_json(data) if data is not None else ConsumerOffsetTable()
-        offsets = ConsumerOffsets(table.offset_table)
-        for entry in self._journal.replay():
-            key, queue_id, offset = entry.decode().rsplit(" ", 2)
-            offsets.replay(key, int(queue_id), int(offset))
+        table = self._file.load(self._report, store_is_used=store_is_used)
+        offsets = ConsumerOffsets(table.offset_table if table is not None else {})
+        for entry in self._journal.replay(self._report):
+            for key, queue_id, offset in msgspec.json.decode(entry, type=Changes):
+                offsets.replay(key, queue_id, offset)
         return offsets
 
-    async def journal(self, changes: Sequence[tuple[str, int, int]], workers: Workers) -> None:
-        """Make changes durable."""
+    async def journal(self, offsets: ConsumerOffsets, workers: Workers) -> None:
+        """Make what changed since the last call durable. Raises DiskFull, having lost nothing."""
+        changes = offsets.take_dirty()
         if changes:
-            entries = [f"{key} {queue_id} {offset}".encode() for key, queue_id, offset in changes]
-            await workers.run(self._journal.append, entries)
+            try:
+                await workers.run(self._append, changes)
+            except DiskFull:
+                offsets.mark_dirty(changes)
+                raise
+
+    def _append(self, changes: Changes) -> None:
+        if changes:
+            self._journal.append(msgspec.json.encode(changes))
+            self._journal.sync()
 
     async def save(self, offsets: ConsumerOffsets, workers: Workers) -> None:
-        """Rewrite the table; the journal starts anew behind it."""
+        """Rewrite the table; the journal starts anew behind it. Raises DiskFull."""
+        changes = offsets.take_dirty()
         table = ConsumerOffsetTable(offset_table=dict(offsets.rows())).to_json()
-        await workers.run(self._save, table)
+        try:
+            await workers.run(self._save, changes, table)
+        except DiskFull:
+            offsets.mark_dirty(changes)
+            raise
 
-    def _save(self, table: bytes) -> None:
-        self._file.save(table)
-        self._journal.restart()
+    def _save(self, changes: Changes, table: bytes) -> None:
+        # The journal first: it must never say less than a saved table.
+        self._append(changes)
+        if self._file.save(table):
+            self._journal.rotate()
+
+    def close(self) -> None:
+        """Give the journal's file back."""
+        self._journal.close()
 
 
 class BrokerTables:
     """All of them."""
 
-    def __init__(self, disk: Disk, log: logging.Logger) -> None:
-        self._topics = TableFile(disk, "config/topics.json", log)
-        self._groups = TableFile(disk, "config/subscriptionGroup.json", log)
-        self.offsets = OffsetsTable(disk, log)
+    def __init__(self, disk: Disk, report: Report) -> None:
+        self._report = report
+        self._topics = TableFile(disk, "topics.json", _decoder(TopicConfigTable))
+        self._groups = TableFile(disk, "subscriptionGroup.json", _decoder(SubscriptionGroupTable))
+        self.offsets = OffsetsTable(disk, report)
 
-    def load_topics(self, *, is_new: bool) -> TopicConfigTable:
+    def load_topics(self, *, store_is_used: bool) -> TopicConfigTable:
         """topics.json. Raises TableMissing."""
-        data = self._topics.load(is_new=is_new)
-        return TopicConfigTable.from_json(data) if data is not None else TopicConfigTable()
+        found = self._topics.load(self._report, store_is_used=store_is_used)
+        return found if found is not None else TopicConfigTable()
 
     def save_topics(self, table: bytes) -> None:
         """Durable when this returns."""
         self._topics.save(table)
 
-    def load_groups(self, *, is_new: bool) -> SubscriptionGroupTable:
+    def load_groups(self, *, store_is_used: bool) -> SubscriptionGroupTable:
         """subscriptionGroup.json. Raises TableMissing."""
-        data = self._groups.load(is_new=is_new)
-        if data is None:
-            return SubscriptionGroupTable()
-        return SubscriptionGroupTable.from_json(data)
+        found = self._groups.load(self._report, store_is_used=store_is_used)
+        return found if found is not None else SubscriptionGroupTable()
 
     def save_groups(self, table: bytes) -> None:
         """Durable when this returns."""
