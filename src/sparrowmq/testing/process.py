@@ -9,7 +9,6 @@ RUNNING ──────▶ STOPPED ──────────▶ DEAD
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from contextvars import Context, ContextVar, copy_context
 from enum import Enum
 
@@ -24,13 +23,14 @@ class Process:
     """Callbacks and tasks belong to the process whose context they were started in.
 
     A stopped process (SIGSTOP) keeps its callbacks until it is resumed; a dead one forgets them:
-    its coroutines stay where they were and not even their `finally` blocks run.
+    its coroutines stay where they were and not even their `finally` blocks run (until the world
+    ends and they are laid to rest).
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.state = ProcessState.RUNNING
-        self._held: deque[asyncio.Handle] = deque()
+        self._held: list[asyncio.Handle] = []
 
     def __repr__(self) -> str:
         return f"<Process {self.name} {self.state.value}>"
@@ -54,16 +54,23 @@ class Process:
         if self.state is ProcessState.RUNNING:
             self.state = ProcessState.STOPPED
 
-    def resume(self) -> deque[asyncio.Handle]:
-        """Run again; returns what came due meanwhile, in order, for the loop to run."""
+    def resume(self) -> list[asyncio.Handle]:
+        """Run again; returns what came due meanwhile, for the loop to run.
+
+        What arrived comes before the timers, as in a loop that was stopped while it waited.
+        """
         if self.state is ProcessState.STOPPED:
             self.state = ProcessState.RUNNING
-        held, self._held = self._held, deque()
-        return held
+        held, self._held = self._held, []
+        return sorted(held, key=lambda handle: isinstance(handle, asyncio.TimerHandle))
 
     def kill(self) -> None:
         self.state = ProcessState.DEAD
         self._held.clear()
+
+    def haunt(self) -> None:
+        """Let a dead process run its cleanup, when nobody is left who could see it."""
+        self.state = ProcessState.RUNNING
 
 
 PROCESS: ContextVar[Process | None] = ContextVar("sparrowmq_simulated_process", default=None)

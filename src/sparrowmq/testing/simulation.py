@@ -14,7 +14,7 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from sparrowmq.testing.host import Host
 from sparrowmq.testing.memory_listener import Listener, ProtocolFactory
@@ -79,7 +79,7 @@ class Simulation:
         self.network = self.loop.network
         self.paths = self.network.paths
 
-    def __enter__(self) -> Simulation:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -14,6 +14,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Executor
+from contextlib import suppress
 from contextvars import Context, copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, TypeVarTuple
@@ -290,34 +291,53 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # The end
 
     def close(self) -> None:
-        """Bury the tasks of dead and stopped processes, cancel the others, then close.
+        """Cancel what still runs, lay dead and stopped processes to rest, then close.
 
-        Raises `SimulationStuck` when a task does not end although it was cancelled.
+        Raises `SimulationStuck` when a task of the living does not end although it was cancelled,
+        and `UnhandledError` for a failure nobody looked at.
         """
         if self.is_closed():
             return
-        self.limit_s = max(self.limit_s, self._now + CLEANUP_S)
         for task in self.pending_tasks():
             if task.process is not None and not task.process.is_running:
                 self.kill(task.process)
         try:
-            self._cancel_all()
+            self._end([task for task in self.pending_tasks() if task not in self._graveyard])
+            self._report_failures()
         finally:
-            for task in {*self._graveyard, *self.pending_tasks()}:
-                _bury(task)
+            self._lay_to_rest()
             super().close()
 
-    def _cancel_all(self) -> None:
-        tasks = [task for task in self.pending_tasks() if task not in self._graveyard]
+    def _end(self, tasks: list[SimTask[Any]]) -> None:
+        self.limit_s = max(self.limit_s, self._now + CLEANUP_S)
         for task in tasks:
             task.cancel("the simulation ends")
         if tasks:
             self.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        self.run_until_complete(self.shutdown_asyncgens())
+
+    def _report_failures(self) -> None:
         for task in self._watched:
             if task.done() and task._log_traceback:
                 self._unhandled.append({"task": task, "exception": task.exception()})
         self._raise_unhandled()
+
+    def _lay_to_rest(self) -> None:
+        """End the coroutines that death left suspended.
+
+        Python runs their cleanup blocks one way or another, at the latest when it collects them
+        as garbage; on the loop and after everybody else is the way that disturbs nobody.
+        """
+        ghosts = [task for task in self._graveyard if not task.done()]
+        for task in ghosts:
+            if task.process is not None:
+                task.process.haunt()
+        with suppress(SimulationStuck, UnhandledError):
+            self._end(ghosts)
+        with suppress(SimulationStuck, UnhandledError):
+            self.run_until_complete(self.shutdown_asyncgens())
+        for task in self.pending_tasks():
+            _bury(task)
+        self._unhandled.clear()
 
     def _raise_unhandled(self) -> None:
         if self._unhandled:
@@ -356,7 +376,7 @@ def _settle(future: asyncio.Future[T], function: Callable[[], T]) -> None:
 
 
 def _bury(task: SimTask[Any]) -> None:
-    """End a frozen coroutine so that the garbage collector has nothing left to complain about."""
+    """End a coroutine that refuses cancellation, so that nothing is left to complain about."""
     # asyncio complains about a pending task that nobody refers to any more
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     coroutine = task.get_coro()

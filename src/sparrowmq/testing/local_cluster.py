@@ -1,0 +1,184 @@
+"""A real cluster in this process: name server and brokers on free loopback ports.
+
+    async with async_cluster(brokers=2) as running:
+        print(running.name_server)
+
+Each server runs in a task of its own. One that fails ends the block with its error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import string
+import tempfile
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from sparrowmq.broker.config import BrokerConfig
+from sparrowmq.broker.server import BrokerServer
+from sparrowmq.clock import system_clock
+from sparrowmq.nameserver.config import NameServerConfig
+from sparrowmq.nameserver.server import NameServer
+from sparrowmq.net.workers import ThreadWorkers
+from sparrowmq.store.disk_real import RealDisk
+from sparrowmq.store.syncer import syncer_for
+
+LOOPBACK = "127.0.0.1"
+READ_THREADS = 2
+
+
+class ServedBroker:
+    """One broker and where its next start finds its files and its port."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self.config = config
+        self.server: BrokerServer | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._stopping = asyncio.Event()
+
+    @property
+    def address(self) -> str:
+        return self.config.address(self.config.port)
+
+    async def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Serve in a task of the group. Raises what keeps it from serving."""
+        if self._task is not None:
+            raise RuntimeError(f"broker {self.config.broker_name} runs already")
+        ready = asyncio.get_running_loop().create_future()
+        self._stopping = asyncio.Event()
+        self._task = tasks.create_task(self._serve(ready), name=self.config.broker_name)
+        await ready
+
+    async def _serve(self, ready: asyncio.Future[None]) -> None:
+        disk = RealDisk(self.config.data_dir)
+        workers, syncer = ThreadWorkers(READ_THREADS, self.config.broker_name), syncer_for(disk)
+        self.server = BrokerServer(
+            self.config,
+            disk=disk,
+            clock=system_clock,
+            rng=random.Random(),
+            workers=workers,
+            syncer=syncer,
+            pid=os.getpid(),
+            log=logging.getLogger(f"sparrowmq.testing.{self.config.broker_name}"),
+        )
+        try:
+            async with self.server.running():
+                # The port stays the same from now on: routes and clients know it.
+                self.config = replace(self.config, port=self.server.port)
+                ready.set_result(None)
+                await self._stopping.wait()
+        except Exception as error:
+            if ready.done():
+                raise
+            ready.set_exception(error)
+        finally:
+            self.server = None
+            workers.close()
+            syncer.close()
+
+    async def stop(self) -> None:
+        """Stop in order, as SIGTERM does."""
+        if self._task is None:
+            raise RuntimeError(f"broker {self.config.broker_name} does not run")
+        self._stopping.set()
+        task, self._task = self._task, None
+        await task
+
+
+class AsyncCluster:
+    """A cluster on the running loop; `async_cluster` makes one.
+
+    `data_dir` is a temporary directory unless given, and then stays. `settings` are fields of
+    `BrokerConfig`, for every broker.
+    """
+
+    def __init__(
+        self, *, brokers: int = 1, data_dir: str | Path | None = None, **settings: Any
+    ) -> None:
+        if not 1 <= brokers <= len(string.ascii_lowercase):
+            raise ValueError(f"brokers is {brokers}, must be 1 to {len(string.ascii_lowercase)}")
+        self.data_dir = Path() if data_dir is None else Path(data_dir)
+        self.name_server = ""
+        """`host:port` for clients."""
+        self._keeps_data = data_dir is not None
+        self._settings = settings
+        self._names = [f"broker-{letter}" for letter in string.ascii_lowercase[:brokers]]
+        self._brokers: dict[str, ServedBroker] = {}
+        self._exit = AsyncExitStack()
+        self._tasks: asyncio.TaskGroup
+
+    @property
+    def broker_addresses(self) -> dict[str, str]:
+        """`host:port` of every broker by its name, also of one that is stopped."""
+        return {name: broker.address for name, broker in self._brokers.items()}
+
+    async def start_broker(self, name: str) -> None:
+        """Start a stopped broker on its old port and files."""
+        await self._broker(name).start(self._tasks)
+
+    async def stop_broker(self, name: str) -> None:
+        """Stop a broker in order; its files stay."""
+        await self._broker(name).stop()
+
+    def _broker(self, name: str) -> ServedBroker:
+        if name not in self._brokers:
+            raise ValueError(f"no broker is called {name!r}; there are {', '.join(self._names)}")
+        return self._brokers[name]
+
+    async def __aenter__(self) -> Self:
+        async with self._exit:
+            await self._start()
+            self._exit = self._exit.pop_all()
+        return self
+
+    async def _start(self) -> None:
+        if not self._keeps_data:
+            directory = tempfile.TemporaryDirectory(prefix="sparrowmq-", ignore_cleanup_errors=True)
+            self.data_dir = Path(self._exit.enter_context(directory))
+        server = NameServer(NameServerConfig(listen_host=LOOPBACK, listen_port=0))
+        await self._exit.enter_async_context(server.running())
+        self.name_server = server.address
+        self._tasks = await self._exit.enter_async_context(asyncio.TaskGroup())
+        self._exit.push_async_callback(self._stop_brokers)
+        for name in self._names:
+            self._brokers[name] = ServedBroker(self._config(name))
+            await self.start_broker(name)
+
+    async def _stop_brokers(self) -> None:
+        for broker in self._brokers.values():
+            if broker.server is not None:
+                await broker.stop()
+
+    def _config(self, name: str) -> BrokerConfig:
+        directory = self.data_dir / name
+        directory.mkdir(parents=True, exist_ok=True)
+        config = BrokerConfig(
+            data_dir=directory,
+            broker_name=name,
+            name_servers=(self.name_server,),
+            listen_host=LOOPBACK,
+            port=0,
+        )
+        return replace(config, **self._settings)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._exit.__aexit__(kind, error, traceback)
+
+
+def async_cluster(
+    brokers: int = 1, *, data_dir: str | Path | None = None, **settings: Any
+) -> AsyncCluster:
+    """A cluster for `async with`, on the running loop."""
+    return AsyncCluster(brokers=brokers, data_dir=data_dir, **settings)

@@ -1,0 +1,44 @@
+"""A pytest plugin: fixtures that are running clusters.
+
+pytest imports this in every run of every project that has SparrowMQ installed, so it imports
+nothing else until a fixture is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from sparrowmq.testing.cluster_thread import Cluster
+
+MARK = "sparrowmq(brokers=1, **settings): how the sparrowmq_cluster of this test is started"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", MARK)
+
+
+@pytest.fixture
+def sparrowmq_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A name server and a broker of the test's own, on free ports, gone afterwards.
+
+    `@pytest.mark.sparrowmq(brokers=2, default_queues=4)` starts it otherwise.
+    """
+    from sparrowmq.testing.cluster_thread import cluster
+
+    mark = request.node.get_closest_marker("sparrowmq")
+    settings = {} if mark is None else mark.kwargs
+    with cluster(**settings) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def sparrowmq_session_cluster() -> Iterator[Cluster]:
+    """One name server and one broker for all tests of the run; topics are best named per test."""
+    from sparrowmq.testing.cluster_thread import cluster
+
+    with cluster() as running:
+        yield running

@@ -1,0 +1,117 @@
+"""Whole clusters in one process, in virtual time, over an in-memory network and recording disks.
+
+with SimCluster(seed=7, brokers=2).run() as sim:
+    sim.wait(sim.client.send("orders", b"hello"))
+    sim.brokers["broker-a"].restart()
+    assert sim.wait(sim.client.pull("orders")).bodies == [b"hello"]
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.config import BrokerConfig
+from sparrowmq.store.config import StoreConfig
+from sparrowmq.testing.paths import Conditions
+from sparrowmq.testing.sim_nodes import BrokerNode, NameServerNode
+from sparrowmq.testing.simulation import Simulation
+from sparrowmq.testing.wire_client import WireClient
+
+SMALL_STORE = StoreConfig(
+    log_file_size=1024 * 1024,
+    queue_file_units=1_000,
+    index_slots=500,
+    index_entries=2_000,
+    reserve_bytes=64 * 1024,
+)
+"""Files so small that tests see them roll, and that a hundred clusters fit into memory."""
+
+
+class RunningCluster(Simulation):
+    """A started cluster. Name servers, brokers and clients have hosts of the same names."""
+
+    def __init__(self, seed: int, conditions: Conditions | None, limit_s: float) -> None:
+        super().__init__(seed, conditions=conditions, limit_s=limit_s)
+        self.name_servers: dict[str, NameServerNode] = {}
+        self.brokers: dict[str, BrokerNode] = {}
+        self.clients: dict[str, WireClient] = {}
+
+    @property
+    def broker(self) -> Broker:
+        """The parts of the first broker."""
+        return next(iter(self.brokers.values())).broker
+
+    @property
+    def client(self) -> WireClient:
+        """A client, made when first asked for."""
+        return self.clients.get("client") or self.new_client("client")
+
+    def new_client(self, name: str) -> WireClient:
+        """Another client on a host of its own."""
+        first = next(iter(self.brokers.values()), None)
+        client = WireClient(self, name, first.address if first else "")
+        self.clients[name] = client
+        client.connect()
+        return client
+
+    @property
+    def name_server_addresses(self) -> tuple[str, ...]:
+        return tuple(node.address for node in self.name_servers.values())
+
+
+class SimCluster:
+    """The description of a cluster; `run` makes one.
+
+    `settings` go to every broker's `BrokerConfig`, `name_server_settings` to the name servers'.
+    """
+
+    def __init__(
+        self,
+        seed: int = 0,
+        *,
+        name_servers: int = 1,
+        brokers: int = 1,
+        conditions: Conditions | None = None,
+        limit_s: float = 24 * 3600.0,
+        name_server_settings: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> None:
+        self.seed = seed
+        self._name_servers = name_servers
+        self._brokers = brokers
+        self._conditions = conditions
+        self._limit_s = limit_s
+        self._name_server_settings = dict(name_server_settings or {})
+        self._settings = settings
+
+    @contextmanager
+    def run(self) -> Iterator[RunningCluster]:
+        """Start everything; the block begins when all brokers are registered."""
+        with RunningCluster(self.seed, self._conditions, self._limit_s) as sim:
+            for number in range(self._name_servers):
+                name = f"name-server-{number + 1}"
+                node = NameServerNode(sim, name, **self._name_server_settings)
+                sim.name_servers[name] = node
+                node.start()
+            for letter in string.ascii_lowercase[: self._brokers]:
+                config = self._broker_config(sim, f"broker-{letter}")
+                sim.brokers[config.broker_name] = BrokerNode(sim, config)
+                sim.brokers[config.broker_name].start()
+            yield sim
+
+    def _broker_config(self, sim: RunningCluster, name: str) -> BrokerConfig:
+        config = BrokerConfig(
+            data_dir=Path("/simulated") / name,
+            broker_name=name,
+            name_servers=sim.name_server_addresses,
+            listen_host="0.0.0.0",
+            advertise_host=sim.host(name).ip,
+            store=SMALL_STORE,
+        )
+        return replace(config, **self._settings)

@@ -1,0 +1,150 @@
+"""Servers on simulated hosts: started, stopped, killed and started again on what they left."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Generic, Protocol, TypeVar
+
+from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.config import BrokerConfig
+from sparrowmq.broker.server import BrokerServer
+from sparrowmq.nameserver.config import NameServerConfig
+from sparrowmq.nameserver.server import NameServer
+from sparrowmq.net.workers import InlineWorkers
+from sparrowmq.store.recording_disk import RecordingDisk
+from sparrowmq.store.syncer import InlineSyncer
+from sparrowmq.testing.simulation import Simulation
+from sparrowmq.testing.virtual_time import SimTask
+
+FIRST_PID = 1000
+
+
+class Runnable(Protocol):
+    """A server as this package runs them."""
+
+    def running(self) -> AbstractAsyncContextManager[Any]: ...
+
+
+S = TypeVar("S", bound=Runnable)
+
+
+class Node(ABC, Generic[S]):
+    """A host and the server on it. `server` is the current one, or the last one that ran."""
+
+    server: S
+
+    def __init__(self, sim: Simulation, name: str) -> None:
+        self.name = name
+        self.host = sim.host(name)
+        self.starts = 0
+        self._sim = sim
+        self._task: SimTask[None] | None = None
+        self._stopping = asyncio.Event()
+
+    @abstractmethod
+    def _make(self) -> S:
+        """A new server on what the host has kept."""
+
+    def start(self) -> None:
+        """Start the server and run until it serves. Raises what it raises."""
+        assert self._task is None or not self.is_running, f"{self.name} runs already"
+        self.starts += 1
+        self.server = self._make()
+        self._stopping = asyncio.Event()
+        ready = asyncio.Event()
+        task = self._task = self.host.start(self._serve(ready), name=f"{self.name} server")
+        self._sim.until(lambda: ready.is_set() or task.done())
+        if task.done():
+            task.result()
+
+    async def _serve(self, ready: asyncio.Event) -> None:
+        async with self.server.running():
+            ready.set()
+            await self._stopping.wait()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a live process with a server that has not ended."""
+        task = self._task
+        return task is not None and not task.done() and task.process is self.host.process
+
+    def stop(self) -> None:
+        """Stop in order, as SIGTERM does."""
+        assert self._task is not None
+        self._stopping.set()
+        self._sim.wait(self._task)
+        self._task = None
+
+    def kill(self) -> None:
+        """End the process at once; everything it wrote is there when it starts again."""
+        self.host.kill()
+        self._task = None
+
+    def restart(self) -> None:
+        """Kill it if it runs, and start it again."""
+        if self.is_running:
+            self.kill()
+        self.start()
+
+
+class NameServerNode(Node[NameServer]):
+    """A name server on its own host."""
+
+    def __init__(self, sim: Simulation, name: str, **settings: Any) -> None:
+        super().__init__(sim, name)
+        self.config = NameServerConfig(listen_host="0.0.0.0", **settings)
+
+    @property
+    def address(self) -> str:
+        return f"{self.host.ip}:{self.config.listen_port}"
+
+    def _make(self) -> NameServer:
+        return NameServer(self.config, clock=self._sim.clock)
+
+
+class BrokerNode(Node[BrokerServer]):
+    """A broker on its own host, with a disk that survives it."""
+
+    def __init__(self, sim: Simulation, config: BrokerConfig) -> None:
+        super().__init__(sim, config.broker_name)
+        self.config = config
+        self.disk = RecordingDisk()
+
+    @property
+    def address(self) -> str:
+        return f"{self.host.ip}:{self.config.port}"
+
+    @property
+    def broker(self) -> Broker:
+        """The running broker's parts."""
+        return self.server.broker
+
+    def _make(self) -> BrokerServer:
+        return BrokerServer(
+            self.config,
+            disk=self.disk,
+            clock=self._sim.clock,
+            rng=self._sim.rng(f"{self.name} {self.starts}"),
+            workers=InlineWorkers(),
+            syncer=InlineSyncer(self.disk),
+            pid=FIRST_PID + self.starts,
+            log=logging.getLogger(f"sparrowmq.sim.{self.name}"),
+        )
+
+    def kill(self) -> None:
+        super().kill()
+        self.disk = self.disk.killed()
+
+    def lose_power(self) -> None:
+        """The machine goes off, without a goodbye and with what its disk had not synced."""
+        self.host.power_off()
+        self._task = None
+        self.disk = self.disk.crashed(self._sim.rng(f"{self.name} power cut {self.starts}"))
+
+    def start(self) -> None:
+        if not self.host.is_up:
+            self.host.power_on()
+        super().start()
