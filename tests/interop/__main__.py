@@ -1,0 +1,87 @@
+"""`python -m tests.interop`: run other people's clients against SparrowMQ, or record Apache."""
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+from types import ModuleType
+from typing import cast
+
+from tests.interop import apache, registry, scenarios, toolchain
+from tests.interop.runner import EXPECTED, Run, Tally, Target
+
+TARGETS: dict[str, ModuleType] = {"apache": apache}
+assert scenarios.__all__, "importing the scenarios fills the registry"
+
+
+def main() -> int:
+    """Parse, run, print the last line, and say by the exit code whether all is well."""
+    args = _parser().parse_args()
+    clients = args.clients.split(",")
+    chosen = [one for one in registry.SCENARIOS if args.k.lower() in one.name]
+    if args.list:
+        for one in chosen:
+            print(f"{one.name}  [{' '.join(one.clients)}] {one.needs}")
+        return 0
+    brokers = ["apache"] if args.record_apache else args.brokers.split(",")
+    tally = Tally()
+    missing = toolchain.missing_tools(clients, apache="apache" in brokers)
+    if missing:
+        for tool in missing:
+            print(f"missing: {tool}", file=sys.stderr)
+        tally.skipped = sum(len(set(one.clients) & set(clients)) for one in chosen) * len(brokers)
+    else:
+        _run(brokers, chosen, clients, tally, record=args.record_apache, keep=args.keep)
+    print(tally.line())
+    return 1 if tally.failed or (tally.skipped and not args.allow_skip) else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("python -m tests.interop", description=__doc__)
+    parser.add_argument("--allow-skip", action="store_true", help="missing tools are no failure")
+    parser.add_argument("--brokers", default="sparrow", help="sparrow, apache or both")
+    parser.add_argument("--clients", default=",".join(toolchain.CLIENTS))
+    parser.add_argument(
+        "-k", default="", metavar="NAME", help="only scenarios with this in the name"
+    )
+    parser.add_argument("--list", action="store_true", help="print the scenarios and stop")
+    parser.add_argument(
+        "--record-apache", action="store_true", help="run and keep Apache's outcomes"
+    )
+    parser.add_argument("--keep", metavar="DIR", help="put servers' data and logs there")
+    return parser
+
+
+def _run(
+    brokers: list[str],
+    chosen: list[registry.Scenario],
+    clients: list[str],
+    tally: Tally,
+    *,
+    record: bool,
+    keep: str | None,
+) -> None:
+    with tempfile.TemporaryDirectory(prefix="interop-", ignore_cleanup_errors=True) as scratch:
+        folder = Path(keep).absolute() if keep else Path(scratch)
+        for broker in brokers:
+            target = cast("Target", TARGETS[broker])
+            Run(target, folder, tally, print, compare=not record).run(chosen, clients)
+    if record:
+        _record(tally)
+
+
+def _record(tally: Tally) -> None:
+    """Keep what Apache's broker gave; scenarios that were not run keep their old outcome."""
+    EXPECTED.mkdir(exist_ok=True)
+    known = {one.name for one in registry.SCENARIOS if one.is_compared}
+    for client, outcomes in tally.outcomes.items():
+        file = EXPECTED / f"{client}.json"
+        old = json.loads(file.read_text())["outcomes"] if file.exists() else {}
+        merged = {name: out for name, out in sorted((old | outcomes).items()) if name in known}
+        kept = {"apache": toolchain.APACHE_VERSION, "outcomes": merged}
+        file.write_text(json.dumps(kept, ensure_ascii=False, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

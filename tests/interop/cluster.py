@@ -1,0 +1,174 @@
+"""A cluster under test: one name server and one broker, ended by their own pids."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.interop import raw
+
+GET_CLUSTER_INFO = 106
+READY_TIMEOUT_S = 60.0
+BROKER_NAME = "broker-a"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a scenario may ask of its own cluster. Broker properties use Apache's names."""
+
+    auto_create_topics: bool = True
+    properties: tuple[tuple[str, str], ...] = ()
+
+
+class Server:
+    """One server process with its own output file."""
+
+    def __init__(self, command: list[str], output: Path, env: dict[str, str] | None = None) -> None:
+        self.output = output
+        with output.open("ab") as out:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                cwd=output.parent,
+                env=os.environ | (env or {}),
+            )
+
+    @property
+    def pid(self) -> int:
+        """The process id, for measurements."""
+        return self._process.pid
+
+    def is_running(self) -> bool:
+        """Whether the process has not ended."""
+        return self._process.poll() is None
+
+    def stop(self, sign: signal.Signals = signal.SIGTERM, timeout_s: float = 40.0) -> None:
+        """End the process and wait for it; what ignores SIGTERM is killed."""
+        self._process.send_signal(sign)
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class Cluster:
+    """A name server and a broker on loopback with free ports and a data directory of their own."""
+
+    def __init__(
+        self,
+        target: str,
+        folder: Path,
+        start_name_server: Callable[["Cluster"], Server],
+        start_broker: Callable[["Cluster"], Server],
+        settings: Settings,
+        *,
+        name_server: str | None = None,
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.target = target
+        self.folder = folder
+        self.settings = settings
+        self.broker_port = free_port_pair()
+        self.broker = f"127.0.0.1:{self.broker_port}"
+        self.name_server = name_server or f"127.0.0.1:{free_port()}"
+        self._start_broker = start_broker
+        self._name_server = None if name_server else start_name_server(self)
+        wait_until(lambda: accepts(self.name_server), f"{target} name server listens", folder)
+        self._broker: Server | None = None
+        self.start_broker()
+
+    @property
+    def store(self) -> Path:
+        """The broker's store directory."""
+        return self.folder / "store"
+
+    @property
+    def broker_pid(self) -> int:
+        """The broker's process id."""
+        assert self._broker is not None
+        return self._broker.pid
+
+    def start_broker(self) -> None:
+        """Start the broker on its directory and return when its route is handed out."""
+        self._broker = self._start_broker(self)
+        wait_until(self._has_route, f"{self.target} broker is in the route", self.folder)
+
+    def stop_broker(self, sign: signal.Signals = signal.SIGTERM) -> None:
+        """End the broker and wait until it is gone."""
+        assert self._broker is not None
+        self._broker.stop(sign)
+
+    def close(self) -> None:
+        """End both servers."""
+        for server in (self._broker, self._name_server):
+            if server is not None and server.is_running():
+                server.stop()
+
+    def _has_route(self) -> bool:
+        assert self._broker is not None
+        if not self._broker.is_running():
+            raise RuntimeError(f"{self.target} broker ended, see {self._broker.output}")
+        # The name server may still know the broker of a moment ago: the port must answer, too.
+        if not accepts(self.broker):
+            return False
+        reply = raw.call(self.name_server, GET_CLUSTER_INFO)
+        return reply.code == 0 and f'"{self.broker}"'.encode() in reply.body
+
+
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def free_port_pair() -> int:
+    """A port for a broker: two below (VIP channel) and one above (HA) are free as well."""
+    while True:
+        port = free_port()
+        if port > 1026 and all(_is_free(port + step) for step in (-2, 1)):
+            return port
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def accepts(address: str) -> bool:
+    """Whether something listens there."""
+    host, port = address.rsplit(":", 1)
+    try:
+        socket.create_connection((host, int(port)), 1).close()
+    except OSError:
+        return False
+    return True
+
+
+def wait_until(
+    holds: Callable[[], bool], what: str, folder: Path, timeout_s: float = READY_TIMEOUT_S
+) -> None:
+    """Poll a foreign process; raises TimeoutError naming what never came true."""
+    end = time.monotonic() + timeout_s
+    while not _quietly(holds):
+        if time.monotonic() > end:
+            raise TimeoutError(f"not in {timeout_s:.0f} s: {what}; see {folder}")
+        time.sleep(0.05)
+
+
+def _quietly(holds: Callable[[], bool]) -> bool:
+    try:
+        return holds()
+    except OSError:
+        return False

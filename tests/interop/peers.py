@@ -1,0 +1,87 @@
+"""A peer: one long-lived driver process around somebody else's client, spoken to in JSON lines."""
+
+import json
+import queue
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+from tests.interop import toolchain
+
+ANSWER_TIMEOUT_S = 120.0
+
+
+class PeerError(Exception):
+    """The client refused or failed: its exception's class, response code if any, and text."""
+
+    def __init__(self, error: dict[str, Any]) -> None:
+        super().__init__(f"{error.get('class')}: {error.get('text')}")
+        self.error_class: str = error["class"]
+        self.text: str = error.get("text") or ""
+        self.code: int | None = error.get("code")
+        self.causes: list[str] = []
+        cause = error.get("cause")
+        while cause:
+            self.causes.append(cause["class"])
+            cause = cause.get("cause")
+
+
+class Peer:
+    """One driver process. `call` sends a command and waits for its answer."""
+
+    def __init__(self, name: str, command: list[str], folder: Path) -> None:
+        self.name = name
+        self.log = folder / f"{name}.log"
+        folder.mkdir(parents=True, exist_ok=True)
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, cwd=folder
+            )
+        self._answers: queue.Queue[bytes] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def call(self, op: str, *, wait_s: float = ANSWER_TIMEOUT_S, **args: Any) -> Any:
+        """Run one operation in the driver; raises PeerError for what the client raised."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"op": op, **args}).encode() + b"\n")
+        self._process.stdin.flush()
+        try:
+            line = self._answers.get(timeout=wait_s)
+        except queue.Empty:
+            raise TimeoutError(
+                f"{self.name} did not answer {op} in {wait_s} s, see {self.log}"
+            ) from None
+        if not line:
+            raise RuntimeError(f"{self.name} ended, see {self.log}")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise PeerError(answer["error"])
+        return answer.get("ok")
+
+    def close(self) -> None:
+        """End the driver, by its own standard input first."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._answers.put(line)
+        self._answers.put(b"")
+
+
+def start_peer(client: str, folder: Path) -> Peer:
+    """Build the client's driver if needed and start it; raises ToolMissing."""
+    if client == "raw":
+        return Peer(client, ["cat"], folder)
+    if client == "go":
+        return Peer(client, [str(toolchain.go_driver())], folder)
+    classpath = toolchain.java_classpath(client)
+    command = toolchain.java_command(classpath, folder, "256m", "interop.Driver")
+    return Peer(client, command, folder)

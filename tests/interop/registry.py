@@ -1,0 +1,51 @@
+"""The scenarios: functions with sentences for names, listed as their modules are imported."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tests.interop.scene import Scene
+
+Outcome = dict[str, Any]
+JAVA = ("java5", "java4")
+EVERY_CLIENT = (*JAVA, "go")
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One scenario: what runs, which clients can, and which capability the broker needs."""
+
+    name: str
+    run: Callable[[Scene], Outcome]
+    clients: tuple[str, ...]
+    needs: str
+    is_alone: bool
+    """Runs while nothing else does: it measures, or it stops servers."""
+    is_compared: bool
+    """Its outcome must equal the one recorded from Apache's broker."""
+
+
+SCENARIOS: list[Scenario] = []
+
+
+def scenario(
+    *,
+    clients: tuple[str, ...] = EVERY_CLIENT,
+    needs: str = "core",
+    alone: bool = False,
+    compared: bool = True,
+) -> Callable[[Callable[[Scene], Outcome]], Callable[[Scene], Outcome]]:
+    """Register a function as a scenario."""
+
+    def register(function: Callable[[Scene], Outcome]) -> Callable[[Scene], Outcome]:
+        name = function.__name__.replace("_", " ")
+        SCENARIOS.append(Scenario(name, function, clients, needs, alone, compared))
+        return function
+
+    return register
+
+
+def check(holds: bool, what: str) -> None:
+    """What must hold on any broker, whatever was recorded."""
+    if not holds:
+        raise AssertionError(what)
