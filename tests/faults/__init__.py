@@ -1,0 +1,1 @@
+"""Faults on purpose, and the one checker that says whether a promise was broken."""
