@@ -1,6 +1,7 @@
 """What operators ask and change: clusters, topic lists, topics, settings."""
 
 import logging
+from typing import Any
 
 import pytest
 
@@ -103,7 +104,8 @@ def test_unit_topics_are_listed_by_their_flags() -> None:
     ],
 )
 def test_topic_lists_can_be_switched_off(setting: str, header: RequestHeader) -> None:
-    with world(**{setting: False}) as w:
+    settings: dict[str, Any] = {setting: False}
+    with world(**settings) as w:
         response = w.client.call(header)
         assert response.code == ResponseCode.SYSTEM_ERROR
         assert "switched off" in response.remark

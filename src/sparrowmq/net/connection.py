@@ -105,8 +105,13 @@ class Connection(asyncio.Protocol):
     def _serve(self, frames: list[Frame]) -> None:
         replies: list[bytes] = []
         reply_bytes = 0
+        broken: ProtocolError | None = None
         for served, (binary, header, body) in enumerate(frames, 1):
-            reply = self._answer(binary, header, body)
+            try:
+                reply = self._answer(binary, header, body)
+            except ProtocolError as error:
+                broken = error
+                break
             if reply is not None:
                 replies.append(reply)
                 reply_bytes += len(reply)
@@ -115,6 +120,8 @@ class Connection(asyncio.Protocol):
                 break
         if replies and not self._transport.is_closing():
             self._transport.write(b"".join(replies) if len(replies) > 1 else replies[0])
+        if broken is not None:
+            self._drop(broken)
 
     def _postpone(self, frames: list[Frame]) -> None:
         """Keep what exceeds this turn's budget; other connections go first."""
@@ -135,6 +142,7 @@ class Connection(asyncio.Protocol):
         return self.is_open and self._is_writable and not self._backlog
 
     def _answer(self, binary: bool, header: bytes, body: bytes) -> bytes | None:
+        """The frame to send back now, if any. Raises ProtocolError when the header is none."""
         endpoint = self.endpoint
         try:
             envelope = endpoint.decode(True, header) if binary else endpoint.decode_json(header)
@@ -156,24 +164,20 @@ class Connection(asyncio.Protocol):
         )
         try:
             handled = endpoint.handlers[type(typed)](endpoint.context, request)
+            if type(handled) is Reply:
+                return None if flag & ONEWAY_FLAG else encode_reply(request, handled)
         except Exception as error:
-            handled = self._reply_to_error(error, request)
-        if handled is None:
-            return None
-        if type(handled) is Reply:
-            return None if flag & ONEWAY_FLAG else encode_reply(request, handled)
-        self.answer_later(request, handled)
+            reply = self._reply_to_error(error, request)
+            return None if flag & ONEWAY_FLAG else encode_reply(request, reply)
+        if handled is not None:
+            self.answer_later(request, handled)
         return None
 
     def _answer_odd(
         self, binary: bool, header: bytes, body: bytes, error: Exception | None
     ) -> bytes | None:
         """A response to a call of ours, an undeclared request code, or a malformed request."""
-        try:
-            plain = decode_plain(binary, header)
-        except ProtocolError as broken:
-            self._drop(broken)
-            return None
+        plain = decode_plain(binary, header)
         if plain.is_response:
             self._calls.resolve(
                 plain.opaque, Response(plain.code, plain.remark or "", plain.ext_fields, body)
@@ -202,10 +206,9 @@ class Connection(asyncio.Protocol):
 
     async def _finish(self, request: Request[Any], waiting: Awaitable[Reply]) -> None:
         try:
-            reply = await waiting
+            self.write_reply(request, await waiting)
         except Exception as error:
-            reply = self._reply_to_error(error, request)
-        self.write_reply(request, reply)
+            self.write_reply(request, self._reply_to_error(error, request))
 
     def write_reply(self, request: Request[Any], reply: Reply) -> None:
         """Answer a request that was kept; nothing happens when the peer has gone."""
