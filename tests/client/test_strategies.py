@@ -93,6 +93,22 @@ def test_consistent_hash_gives_what_java_members_expect() -> None:
     ]
 
 
+def test_consistent_hash_gives_a_client_listed_twice_more_points_as_java_does() -> None:
+    client_ids = ["10.0.0.1@11", "10.0.0.1@11", "10.0.0.2@12"]
+    assert shares(CONSISTENT_HASH, queues_of(12), client_ids)[1:] == [
+        [0, 1, 4, 9, 10],
+        [2, 3, 5, 6, 7, 8, 11],
+    ]
+
+
+def test_consistent_hash_has_ten_virtual_nodes() -> None:
+    queues, client_ids = queues_of(100), members(10)
+    default = shares(CONSISTENT_HASH, queues, client_ids)
+    assert default == shares(consistent_hash(10), queues, client_ids)
+    assert default != shares(consistent_hash(9), queues, client_ids)
+    assert default != shares(consistent_hash(11), queues, client_ids)
+
+
 def test_consistent_hash_without_virtual_nodes_gives_nobody_anything() -> None:
     assert shares(consistent_hash(0), queues_of(3), members(2)) == [[], []]
 

@@ -150,3 +150,22 @@ def test_an_operator_rocketmq_does_not_know_is_ignored_with_all_that_follows() -
 def test_keywords_are_ascii() -> None:
     assert matches("a IS NULL")
     assert not matches("a I\u017f NULL")
+
+
+@pytest.mark.parametrize(
+    ("expression", "results"),
+    [
+        ("5 < a", [True, False, False, None]),
+        ("5 <= a", [True, True, False, None]),
+        ("5 > a", [False, False, True, None]),
+        ("5 >= a", [False, True, True, None]),
+        ("5 = a", [False, True, False, False]),
+    ],
+)
+def test_a_literal_may_stand_before_a_property(expression: str, results: list[bool | None]) -> None:
+    six_to_nothing: list[dict[str, str]] = [{"a": "6"}, {"a": "5"}, {"a": "4"}, {}]
+    assert [compile_sql92(expression).evaluate(each) for each in six_to_nothing] == results
+
+
+def test_a_long_beside_a_double_is_rounded_to_a_double() -> None:
+    assert matches("9007199254740993 = 9007199254740992.0")
