@@ -65,5 +65,6 @@ def test_a_size_that_lies_is_refused(position: int) -> None:
 
 
 def test_properties_over_the_limit_are_refused() -> None:
+    assert decode_batch(encode_batch([(0, b"", b"x" * 32_767)])) == [(0, b"", b"x" * 32_767)]
     with pytest.raises(ValueError, match="32768 bytes, at most 32767"):
         encode_batch([(0, b"", b"x" * 32_768)])

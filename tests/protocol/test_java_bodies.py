@@ -198,3 +198,16 @@ def test_gos_route_reader_can_take_our_addresses_apart() -> None:
         broker_id, _, address = part.partition(":")
         read[int(broker_id.replace('"', ""))] = address.replace('"', "")
     assert read == {0: "127.0.0.1:10911", 1: "127.0.0.1:20911"}
+
+
+def test_what_a_body_leaves_out_has_javas_default() -> None:
+    """The constructors of Apache's classes, which its own tools rely on."""
+    topic = TopicConfig.from_json(b'{"topicName":"t"}')
+    assert (topic.read_queue_nums, topic.write_queue_nums, topic.perm) == (16, 16, 6)
+    (case,) = cases("bodies", "subscription_group_config")
+    assert SubscriptionGroupConfig(group_name="billing").to_json().decode() == case["text"]
+    assert DataVersion.from_json(b"{}").to_json() == b'{"counter":0,"stateVersion":0,"timestamp":0}'
+    assert OffsetPair.from_json(b"{}").lag == 0
+    bare = HeartbeatData.from_json(b'{"clientID":"c"}')
+    assert (bare.heartbeat_fingerprint, bare.without_sub) == (0, False)
+    assert SubscriptionData.from_json(b'{"topic":"t"}').sub_version == 0

@@ -133,6 +133,19 @@ def test_many_object_keys_do_not_share_one_hash() -> None:
     assert len(hashes) > 90
 
 
+@pytest.mark.parametrize("text", ["a,1:b", "{0:", ",7:", 'x",5:"y', "\\,1:", "{1 :2,3:"])
+def test_a_text_that_looks_like_a_numeric_key_is_left_alone(text: str) -> None:
+    quoted = json.dumps(text)
+    body = f'{{"firstName":{quoted},"numbers":{{0:{quoted}, 1 :{quoted}}}}}'
+    assert read_json(body.encode(), Pair) == Pair(first_name=text, numbers={0: text, 1: text})
+
+
+@given(st.dictionaries(st.integers(0, 9), st.text('{},:"\\ 012ab', max_size=8), min_size=1))
+def test_numeric_keys_are_read_whatever_the_texts_beside_them_hold(numbers: dict[int, str]) -> None:
+    members = ",".join(f"{key}:{json.dumps(value)}" for key, value in numbers.items())
+    assert read_json(f'{{"numbers":{{{members}}}}}'.encode(), Pair) == Pair(numbers=numbers)
+
+
 def test_a_null_takes_the_default() -> None:
     assert read_json(b'{"firstName":null,"numbers":null}', Pair) == Pair()
     assert without_nulls({"a": None, "b": [{"c": None}]}) == {"b": [{}]}

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparrowmq.protocol import properties as names
 from sparrowmq.protocol.properties import (
     MAX_PROPERTIES_BYTES,
+    SYSTEM_PROPERTIES,
     decode_properties,
     encode_properties,
     find_property,
@@ -91,3 +93,27 @@ def test_properties_are_limited_in_bytes_not_characters() -> None:
 
 def test_invalid_utf8_is_replaced_and_the_rest_kept() -> None:
     assert decode_properties(b"a\x01\xff\x02b\x01c\x02") == {"a": "�", "b": "c"}
+
+
+def test_the_names_are_those_of_apaches_message_const() -> None:
+    reserved = """
+        KEYS TAGS WAIT DELAY RETRY_TOPIC REAL_TOPIC REAL_QID TRAN_MSG PGROUP MIN_OFFSET MAX_OFFSET
+        BUYER_ID ORIGIN_MESSAGE_ID TRANSFER_FLAG CORRECTION_FLAG MQ2_FLAG RECONSUME_TIME MSG_REGION
+        TRACE_ON UNIQ_KEY EXTEND_UNIQ_INFO MAX_RECONSUME_TIMES CONSUME_START_TIME DUP_INFO
+        TRAN_PREPARED_QUEUE_OFFSET INSTANCE_ID CORRELATION_ID REPLY_TO_CLIENT TTL ARRIVE_TIME
+        PUSH_REPLY_TIME CLUSTER MSG_TYPE POP_CK POP_CK_OFFSET 1ST_POP_TIME INNER_MULTI_QUEUE_OFFSET
+        TIMER_DELAY_SEC TIMER_DELAY_MS TIMER_DELIVER_MS TIMER_ENQUEUE_MS TIMER_DEQUEUE_MS
+        TIMER_ROLL_TIMES TIMER_OUT_MS TIMER_DEL_UNIQKEY TIMER_DELAY_LEVEL __BORNHOST BORN_TIMESTAMP
+        DLQ_ORIGIN_TOPIC DLQ_ORIGIN_MESSAGE_ID __CRC32#
+    """
+    free = """
+        INNER_NUM INNER_BASE CHECK_IMMUNITY_TIME_IN_SECONDS __transactionId__ __SHARDINGKEY
+        TRANSACTION_CHECK_TIMES TRACE_CONTEXT INNER_MULTI_DISPATCH
+    """
+    assert set(reserved.split()) == SYSTEM_PROPERTIES
+    known = {
+        value
+        for name, value in vars(names).items()
+        if name.isupper() and name[0] != "_" and isinstance(value, str)
+    }
+    assert set(reserved.split()) | set(free.split()) == known - {"\x01", "\x02", " ", "reply"}

@@ -105,6 +105,12 @@ def test_a_cut_or_lying_registration_is_refused(data: st.DataObject) -> None:
         RegisterBrokerBody.decode(zlib.compress(plain[:cut]), compressed=True)
 
 
+def test_an_empty_topic_line_is_refused_as_one() -> None:
+    data = zlib.compress(struct.pack(">i2sii", 2, b"{}", 1, 0))
+    with pytest.raises(BodyError, match="not a topic configuration: ''"):
+        RegisterBrokerBody.decode(data, compressed=True)
+
+
 @pytest.mark.parametrize("size", [-1, 1_000, 2**31 - 1])
 def test_a_part_that_lies_about_its_size_is_refused(size: int) -> None:
     data = zlib.compress(struct.pack(">i", size) + b"{}")

@@ -62,6 +62,8 @@ def test_a_condition_on_properties_has_no_tags() -> None:
     subscription = SubscriptionData.build("orders", "a > 3", version=1, expression_type=SQL92)
     assert subscription.sub_string == "a > 3"
     assert not subscription.is_tag
+    assert SubscriptionData(topic="orders").is_tag
+    assert SubscriptionData(topic="orders", expression_type="").is_tag, "older clients"
     assert subscription.takes_tag("anything"), "the condition decides, not the tag"
     with pytest.raises(ValueError, match="SQL92 subscription needs an expression"):
         SubscriptionData.build("orders", "", version=1, expression_type=SQL92)

@@ -11,7 +11,7 @@ Most bodies are standard JSON and take msgspec's path. What is not is read here:
 
 import re
 from collections.abc import Mapping
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import msgspec
 
@@ -21,7 +21,9 @@ MAX_DEPTH = 32
 """Deeper nesting is refused; RocketMQ's own bodies stay below 10."""
 
 T = TypeVar("T")
+Bytes: TypeAlias = bytes | bytearray | memoryview
 
+_NUMERIC_KEY = re.compile(rb"([{,]\s*)(-?\d+)\s*:")
 _BLANK = re.compile(r"\s*")
 _NUMBER = re.compile(r"[-+]?(\d+)?(\.\d*)?([eE][-+]?\d+)?")
 _BARE_WORD = re.compile(r"[\w$@.\-+]+")
@@ -46,17 +48,18 @@ class ObjectKey(dict[str, Any]):
         return hash(frozenset((name, str(value)) for name, value in self.items()))
 
 
-def read_json(data: bytes | bytearray | memoryview, kind: type[T]) -> T:
+def read_json(data: Bytes, kind: type[T]) -> T:
     """Turn a JSON body into a value of `kind`, forgiving what Java forgives.
 
     Raises BodyError if it is no JSON even for Java, or does not describe a `kind`.
     """
-    try:
-        return msgspec.json.decode(data, type=kind, strict=False)
-    except RecursionError:
-        raise BodyError(f"JSON nested deeper than {MAX_DEPTH}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        pass
+    for attempt in (_unchanged, _with_quoted_numbers):
+        try:
+            return msgspec.json.decode(attempt(data), type=kind, strict=False)
+        except RecursionError:
+            raise BodyError(f"JSON nested deeper than {MAX_DEPTH}") from None
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue
     value = without_nulls(parse_json(data))
     try:
         return msgspec.convert(value, kind, strict=False, str_keys=True)
@@ -64,7 +67,17 @@ def read_json(data: bytes | bytearray | memoryview, kind: type[T]) -> T:
         raise BodyError(f"not a {kind.__name__}: {error}") from error
 
 
-def parse_json(data: bytes | bytearray | memoryview) -> Any:
+def _unchanged(data: Bytes) -> Bytes:
+    return data
+
+
+def _with_quoted_numbers(data: Bytes) -> Bytes:
+    # Numeric keys are what Java does most, in routes and offset tables of megabytes. Should a text
+    # hold something that looks like one, the quotes tear it open, which is no JSON: we read on.
+    return _NUMERIC_KEY.sub(rb'\1"\2":', data)
+
+
+def parse_json(data: Bytes) -> Any:
     """Read any JSON into plain dicts, lists, strings and numbers; keys are strings or ObjectKeys.
 
     Raises BodyError, which names the position, where even Java would give up.
