@@ -1,0 +1,5 @@
+"""`python -m sparrowmq`."""
+
+from sparrowmq.cli.main import main
+
+main()

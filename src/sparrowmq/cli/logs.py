@@ -1,0 +1,60 @@
+"""Logs on standard error: for people, or one JSON object a line; floods are summarised."""
+
+import json
+import logging
+import sys
+from collections import Counter
+from datetime import UTC, datetime
+
+_PER_TEMPLATE = 20
+_WINDOW_MS = 10_000
+
+
+class FloodGate(logging.Filter):
+    """Lets a message template through so often in a window; then says how many it held back."""
+
+    def __init__(self, most: int = _PER_TEMPLATE, window_ms: int = _WINDOW_MS) -> None:
+        super().__init__()
+        self._most = most
+        self._window_ms = window_ms
+        self._window = 0
+        self._seen: Counter[str] = Counter()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a record is written."""
+        window = int(record.created * 1000) // self._window_ms
+        if window != self._window:
+            self._window = window
+            self._seen.clear()
+        template = str(record.msg)
+        self._seen[template] += 1
+        count = self._seen[template]
+        if count == self._most:
+            record.msg = f"{record.getMessage()} (more of these follow; held back for some seconds)"
+            record.args = ()
+        return count <= self._most
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as JSON."""
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
+
+
+def set_up_logs(*, as_json: bool, level: int = logging.INFO) -> None:
+    """Send every log of this process to standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(FloodGate())
+    people = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+    handler.setFormatter(JsonLines() if as_json else people)
+    logging.basicConfig(level=level, handlers=[handler], force=True)

@@ -1,0 +1,170 @@
+"""Running servers until a signal: the ready line, draining, exit codes."""
+
+import asyncio
+import logging
+import os
+import random
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from ipaddress import ip_address
+from typing import Any
+
+from sparrowmq.broker.config import BrokerConfig
+from sparrowmq.broker.server import BrokerServer
+from sparrowmq.cli.settings import SettingError
+from sparrowmq.clock import system_clock
+from sparrowmq.nameserver.config import NameServerConfig
+from sparrowmq.nameserver.server import NameServer
+from sparrowmq.net.workers import ThreadWorkers
+from sparrowmq.store.disk_real import RealDisk
+from sparrowmq.store.errors import StoreError
+from sparrowmq.store.syncer import ProcessSyncer
+
+log = logging.getLogger("sparrowmq")
+
+_COLD_READERS = 2
+
+
+class CannotServe(Exception):
+    """A server cannot start or had to stop; the text says why and what to do."""
+
+
+def check_exposure(hosts: list[str], *, insecure: bool) -> None:
+    """There is no authentication yet: anything but loopback needs an explicit word."""
+    for host in hosts:
+        try:
+            is_loopback = host == "localhost" or ip_address(host).is_loopback
+        except ValueError:
+            is_loopback = False
+        if not is_loopback and not insecure:
+            raise SettingError(
+                f"listen is {host}, which others can reach, and there is no authentication yet;"
+                " listen on 127.0.0.1, or accept that with --insecure"
+            )
+
+
+@asynccontextmanager
+async def broker_running(config: BrokerConfig) -> AsyncIterator[BrokerServer]:
+    """A broker with everything real: disk, clock, threads, syncing process."""
+    disk = RealDisk(config.data_dir)
+    config.data_dir.mkdir(parents=True, exist_ok=True)
+    syncer = ProcessSyncer(disk)
+    workers = ThreadWorkers(_COLD_READERS, "cold-reads")
+    server = BrokerServer(
+        config,
+        disk=disk,
+        clock=system_clock,
+        rng=random.Random(),
+        workers=workers,
+        syncer=syncer,
+        pid=os.getpid(),
+        log=logging.getLogger("sparrowmq.broker"),
+    )
+    try:
+        async with server.running():
+            yield server
+    finally:
+        workers.close()
+        syncer.close()
+
+
+async def serve_nameserver(config: NameServerConfig) -> None:
+    """A name server until a signal comes."""
+    async with NameServer(config).running() as server:
+        say_ready(f"name server {server.address}")
+        await until_signal()
+
+
+async def serve_broker(config: BrokerConfig, *, with_parent: bool = False) -> None:
+    """A broker until a signal comes, or until standard input closes when it belongs to a parent."""
+    async with broker_running(config) as server:
+        say_ready(f"broker {config.broker_name} {server.address}, data {config.data_dir}")
+        await until_signal(with_parent=with_parent)
+
+
+async def serve_up(nameserver: NameServerConfig, broker: Callable[[str], BrokerConfig]) -> None:
+    """Name server and broker in one process; `broker` is told the name server's address."""
+    async with AsyncExitStack() as stack:
+        names = await stack.enter_async_context(NameServer(nameserver).running())
+        config = broker(names.address)
+        server = await stack.enter_async_context(broker_running(config))
+        say_ready(
+            f"name server {names.address}, broker {config.broker_name} {server.address},"
+            f" data {config.data_dir}"
+        )
+        await until_signal()
+
+
+def say_ready(text: str) -> None:
+    """The line that scripts wait for: sends succeed from now on."""
+    print(f"sparrowmq ready: {text}", flush=True)
+
+
+async def until_signal(*, with_parent: bool = False) -> None:
+    """Wait for SIGTERM or SIGINT. A second one ends the process at once."""
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+
+    def stop() -> None:
+        if stopping.is_set():
+            os._exit(130)
+        stopping.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        try:
+            loop.add_signal_handler(number, stop)
+        except NotImplementedError:  # Windows: Ctrl-C arrives as KeyboardInterrupt
+            break
+    if with_parent:
+        await loop.connect_read_pipe(lambda: _UntilClosed(stopping), sys.stdin)
+    await stopping.wait()
+    log.info("stopping")
+
+
+class _UntilClosed(asyncio.Protocol):
+    """Watches a pipe whose other end a parent holds for as long as it lives."""
+
+    def __init__(self, closed: asyncio.Event) -> None:
+        self._closed = closed
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closed.set()
+
+
+def run(work: Coroutine[Any, Any, None]) -> int:
+    """Run a server to its end; the exit code. What went wrong is said in one line each."""
+    code = 0
+    try:
+        _run_loop(work)
+    except* (StoreError, OSError, CannotServe, SettingError) as group:
+        for error in _leaves(group):
+            print(f"sparrowmq: {_explain(error)}", file=sys.stderr)
+        code = 1
+    except* KeyboardInterrupt:
+        code = 130
+    return code
+
+
+def _run_loop(work: Coroutine[Any, Any, None]) -> None:
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(work)
+    else:
+        uvloop.run(work)
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
+    return [error]
+
+
+def _explain(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.errno == 98:
+        return (
+            f"{error.strerror or error}; another process listens there: stop it, or choose a port"
+        )
+    return str(error)

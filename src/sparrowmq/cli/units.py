@@ -1,0 +1,82 @@
+"""Values as people write them: `64MiB`, `500ms`, `72h`, `true`, `a:9876,b:9876`."""
+
+import re
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, get_origin
+
+_NUMBER = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
+_SIZES = {"": 1, "b": 1}
+for _power, _letter in enumerate("kmgt", start=1):
+    _SIZES |= {f"{_letter}ib": 1024**_power, f"{_letter}b": 1000**_power, _letter: 1024**_power}
+_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
+
+
+def parse_value(text: str, kind: Any, field: str) -> Any:
+    """The value in a text; `field` tells the unit by its ending. Raises ValueError."""
+    if kind is bool:
+        return _bool(text)
+    if kind in (int, float):
+        number = _number(text, field)
+        if kind is float:
+            return number
+        if number != int(number):
+            raise ValueError("must be a whole number")
+        return int(number)
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        return _choice(text, kind)
+    if get_origin(kind) is tuple:
+        return tuple(part.strip() for part in re.split("[;,]", text) if part.strip())
+    if kind is Path or kind == Path | None:
+        return Path(text).expanduser()
+    return text
+
+
+def _bool(text: str) -> bool:
+    value = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}.get(
+        text.strip().lower()
+    )
+    if value is None:
+        raise ValueError("must be true or false")
+    return value
+
+
+def _number(text: str, field: str) -> float:
+    found = _NUMBER.fullmatch(text)
+    if found is None:
+        raise ValueError("must be a number, with a unit where it has one")
+    digits, unit = found.group(1), found.group(2).lower()
+    is_time = field.endswith(("_s", "_ms"))
+    units: dict[str, float] = {**_SECONDS} if is_time else {**_SIZES}
+    if not unit:
+        return float(digits)
+    if unit not in units:
+        raise ValueError(f"unit {unit!r}, allowed are {', '.join(filter(None, units))}")
+    value = float(digits) * units[unit]
+    return round(value * 1000, 6) if field.endswith("_ms") else value
+
+
+def _choice(text: str, kind: type[StrEnum]) -> StrEnum:
+    for choice in kind:
+        if text.upper() in (choice.value.upper(), choice.name):
+            return choice
+    raise ValueError(f"must be one of {', '.join(choice.name.lower() for choice in kind)}")
+
+
+def format_value(value: Any, field: str) -> str:
+    """The value as one would write it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(map(str, value)) or "(none)"
+    if isinstance(value, StrEnum):
+        return value.name.lower()
+    if field.endswith("_s") and isinstance(value, int | float):
+        return f"{value:g}s"
+    if field.endswith("_ms") and isinstance(value, int | float):
+        return f"{value:g}ms"
+    if isinstance(value, int) and value and value % 1024 == 0:
+        for unit, size in (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
+            if value % size == 0 and ("bytes" in field or "size" in field):
+                return f"{value // size}{unit}"
+    return "(none)" if value is None or value == "" else str(value)
