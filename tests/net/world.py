@@ -171,8 +171,10 @@ class World:
 
 
 @contextmanager
-def world(seed: int = 1, **limits: Any) -> Iterator[World]:
-    with Simulation(seed, conditions=Conditions(latency_s=(0.001, 0.001))) as sim:
+def world(seed: int = 1, whole: float = 0.5, **limits: Any) -> Iterator[World]:
+    """A running server; `whole` says how often the network does not cut what is sent."""
+    conditions = Conditions(latency_s=(0.001, 0.001), whole=whole)
+    with Simulation(seed, conditions=conditions) as sim:
         yield World(sim, Limits(**limits))
 
 

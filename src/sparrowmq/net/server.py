@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from ipaddress import ip_address
 from typing import Generic, TypeVar
 
@@ -13,6 +14,8 @@ from sparrowmq.net.routes import Routes
 
 C = TypeVar("C")
 _SWEEP_S = 5.0
+_GOODBYE_S = 3.0
+"""How long a closing server waits for peers to read what was written to them."""
 
 
 class Server(Generic[C]):
@@ -36,6 +39,7 @@ class Server(Generic[C]):
         self._per_host: Counter[str] = Counter()
         self._listeners: list[asyncio.AbstractServer] = []
         self._sweeper: asyncio.TimerHandle | None = None
+        self._deserted = asyncio.Event()
         self.endpoint: Endpoint[C] = Endpoint(
             context,
             routes,
@@ -61,7 +65,10 @@ class Server(Generic[C]):
         return int(listener.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
-        """Stop listening, then end every connection after what is already written."""
+        """Stop listening, then end every connection after what is already written.
+
+        A peer that does not read it in time is cut off.
+        """
         for listener in self._listeners:
             listener.close()
         if self._sweeper is not None:
@@ -69,6 +76,12 @@ class Server(Generic[C]):
             self._sweeper = None
         for connection in tuple(self.connections):
             connection.close()
+        if self.connections:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_GOODBYE_S):
+                    await self._deserted.wait()
+        for connection in tuple(self.connections):
+            connection.abort()
         # The transports tell connection_lost in their next callbacks; one turn lets them.
         await asyncio.sleep(0)
         for listener in self._listeners:
@@ -76,6 +89,7 @@ class Server(Generic[C]):
         self._listeners.clear()
 
     def _opened(self, connection: Connection) -> None:
+        self._deserted.clear()
         limits = self.endpoint.limits
         host = connection.peer_host
         self._per_host[host] += 1
@@ -90,6 +104,8 @@ class Server(Generic[C]):
         self._per_host[host] -= 1
         if self._per_host[host] <= 0:
             del self._per_host[host]
+        if not self.connections:
+            self._deserted.set()
         if self._closed is not None:
             self._closed(connection)
 
@@ -100,7 +116,8 @@ class Server(Generic[C]):
             allowed_s = limits.idle_s if connection.frames_read else limits.first_frame_s
             if now - connection.last_read_s > allowed_s:
                 self._log.info("closing %s: silent for %g s", connection.peer, allowed_s)
-                connection.close()
+                # Not close: a peer that does not read would keep what it is owed in memory.
+                connection.abort()
         self._sweeper = loop.call_later(_SWEEP_S, self._sweep)
 
 

@@ -1,0 +1,194 @@
+"""No connection takes more than its share: of turns, of memory, of patience, of connections."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from sparrowmq.protocol.codes import ResponseCode
+from tests.net.wire import Wire, request
+from tests.net.world import PORT, Echo, Large, Wait, World, world
+
+ECHO, LARGE, WAIT = (int(kind.CODE) for kind in (Echo, Large, Wait))
+
+
+async def open_wires(count: int) -> list[Wire]:
+    return [await Wire.open("server", PORT) for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("limits", "waits_for_all"),
+    [
+        ({"frames_per_callback": 4}, False),
+        ({"reply_bytes_per_callback": 4_000}, False),
+        ({"frames_per_callback": 10_000, "reply_bytes_per_callback": 10**9}, True),
+    ],
+)
+def test_a_burst_is_served_in_order_and_lets_others_go_first(
+    limits: dict[str, Any], waits_for_all: bool
+) -> None:
+    with world(whole=1, **limits) as w:
+
+        async def burst() -> list[int]:
+            greedy, modest = await open_wires(2)
+            fields = {"text": "burst"}
+            greedy.send(*(request(ECHO, fields, bytes(1000), opaque=i) for i in range(100)))
+            modest.send(request(ECHO, {"text": "single"}))
+            order = [(await greedy.answer()).header.opaque for _ in range(100)]
+            await modest.answer()
+            greedy.close()
+            modest.close()
+            return order
+
+        assert w.run(burst()) == list(range(100))
+        served = [text.split()[1] for text in w.log.seen]
+        before = served.index("single")
+        assert (before == 100) is waits_for_all
+        assert len(served) == 101
+
+
+class Deaf(asyncio.Protocol):
+    """Sends and does not read."""
+
+    transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        transport.pause_reading()
+        self.received = 0
+
+    def data_received(self, data: bytes) -> None:
+        self.received += len(data)
+
+
+def deaf_peer(w: World, requests: int) -> Deaf:
+    async def shout() -> Deaf:
+        loop = asyncio.get_running_loop()
+        _, deaf = await loop.create_connection(Deaf, "server", PORT)
+        for _ in range(requests):
+            deaf.transport.write(request(LARGE, {"sizeBytes": "100000"}))
+        return deaf
+
+    deaf: Deaf = w.run(shout(), "deaf")
+    w.sim.until_idle()
+    return deaf
+
+
+def test_a_peer_that_does_not_read_its_answers_is_not_read_either() -> None:
+    limits = {"write_buffer_bytes": 300_000, "reply_bytes_per_callback": 100_000}
+    with world(**limits) as w:
+        deaf = deaf_peer(w, requests=300)
+        served = len(w.log.seen)
+        assert served < 20
+        w.sim.advance(30)
+        assert len(w.log.seen) == served
+        deaf.transport.resume_reading()
+        w.sim.until_idle()
+        assert len(w.log.seen) == 300
+        assert deaf.received > 300 * 100_000
+        deaf.transport.close()
+
+
+def test_a_peer_that_never_reads_is_cut_off_with_all_it_was_owed() -> None:
+    with world(write_buffer_bytes=300_000, idle_s=60) as w:
+        deaf_peer(w, requests=300)
+        assert len(w.server.connections) == 1
+        w.sim.advance(70)
+        assert len(w.server.connections) == 0
+        assert len(w.closed) == 1
+
+
+def test_a_connection_that_says_nothing_is_closed_early_and_an_idle_one_late() -> None:
+    with world(first_frame_s=10, idle_s=120) as w:
+        mute, once = w.run(open_wires(2))
+        w.run(once.ask(request(ECHO, {"text": "hello"})))
+        w.sim.advance(16)
+        assert w.run(mute.is_closed())
+        assert len(w.server.connections) == 1
+        w.sim.advance(90)
+        assert len(w.server.connections) == 1
+        w.sim.advance(20)
+        assert w.run(once.is_closed())
+        mute.close()
+        once.close()
+
+
+def test_half_a_frame_is_not_a_first_frame() -> None:
+    with world(first_frame_s=10) as w:
+        (slow,) = w.run(open_wires(1))
+        for byte in request(ECHO, {"text": "a"})[:10]:
+            slow.send(bytes([byte]))
+            w.sim.advance(2)
+        assert w.run(slow.is_closed())
+        slow.close()
+
+
+def test_a_connection_that_keeps_talking_stays() -> None:
+    with world(idle_s=30) as w:
+        (wire,) = w.run(open_wires(1))
+        for _ in range(10):
+            w.run(wire.ask(request(ECHO, {"text": "a"})))
+            w.sim.advance(20)
+        assert len(w.server.connections) == 1
+        wire.close()
+
+
+def test_connections_beyond_the_limit_are_refused_until_others_leave() -> None:
+    with world(max_connections=3) as w:
+        wires = w.run(open_wires(3))
+        w.sim.until_idle()
+        (extra,) = w.run(open_wires(1))
+        assert w.run(extra.is_closed())
+        extra.close()
+        assert w.run(wires[0].ask(request(ECHO, {"text": "a"}))).code == ResponseCode.SUCCESS
+        wires[0].close()
+        w.sim.until_idle()
+        (late,) = w.run(open_wires(1))
+        assert w.run(late.ask(request(ECHO, {"text": "a"}))).code == ResponseCode.SUCCESS
+        for wire in (*wires, late):
+            wire.close()
+
+
+def test_one_address_has_a_limit_of_its_own_and_others_do_not_feel_it() -> None:
+    with world(max_connections_per_address=2) as w:
+        greedy = w.run(open_wires(3), "greedy")
+        w.sim.until_idle()
+        assert w.run(greedy[2].is_closed(), "greedy")
+        (other,) = w.run(open_wires(1), "other")
+        answer = w.run(other.ask(request(ECHO, {"text": "a"})), "other")
+        assert answer.code == ResponseCode.SUCCESS
+        for wire in (*greedy, other):
+            wire.close()
+
+
+def test_loopback_has_no_limit_per_address() -> None:
+    with world(max_connections_per_address=2) as w:
+
+        async def many() -> int:
+            wires = [await Wire.open("127.0.0.1", PORT) for _ in range(5)]
+            for wire in wires:
+                await wire.ask(request(ECHO, {"text": "a"}))
+                wire.close()
+            return len(wires)
+
+        assert w.run(many(), "server") == 5
+
+
+@pytest.mark.parametrize("is_deaf", [False, True])
+def test_a_server_stops_also_when_a_peer_does_not_read(is_deaf: bool) -> None:
+    with world(write_buffer_bytes=300_000) as w:
+        if is_deaf:
+            deaf_peer(w, requests=300)
+        else:
+            (wire,) = w.run(open_wires(1))
+            w.run(wire.ask(request(ECHO, {"text": "a"})))
+            wire.send(request(WAIT, {"delayMs": "60000"}))
+            w.sim.until_idle()
+        before_s = w.sim.now_s
+        w.run(w.server.close(), "server")
+        assert w.sim.now_s - before_s <= 5
+        assert len(w.server.connections) == 0
+        if not is_deaf:
+            assert w.log.cancelled == 1
+            wire.close()
