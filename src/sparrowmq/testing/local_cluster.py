@@ -77,7 +77,7 @@ class ServedBroker:
         except Exception as error:
             if ready.done():
                 raise
-            ready.set_exception(error)
+            ready.set_exception(_only_one_in(error))
         finally:
             self.server = None
             workers.close()
@@ -133,9 +133,11 @@ class AsyncCluster:
         return self._brokers[name]
 
     async def __aenter__(self) -> Self:
-        async with self._exit:
+        try:
             await self._start()
-            self._exit = self._exit.pop_all()
+        except BaseException as error:
+            await self.__aexit__(type(error), error, error.__traceback__)
+            raise
         return self
 
     async def _start(self) -> None:
@@ -174,7 +176,19 @@ class AsyncCluster:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self._exit.__aexit__(kind, error, traceback)
+        if isinstance(error, asyncio.CancelledError):
+            # It may be the group's own, because a broker failed: then the group says why.
+            await self._exit.__aexit__(kind, error, traceback)
+        else:
+            # The block's own error goes on as it is; the group would wrap it.
+            await self._exit.aclose()
+
+
+def _only_one_in(error: Exception) -> Exception:
+    """A port that is taken reads better as OSError than as a group of one."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
 
 
 def async_cluster(

@@ -57,7 +57,7 @@ class RunningCluster(Simulation):
         first = next(iter(self.brokers.values()), None)
         client = WireClient(self, name, first.address if first else "")
         self.clients[name] = client
-        client.connect()
+        client.start()
         return client
 
     @property

@@ -1,0 +1,216 @@
+"""`sparrowmq.testing.cluster`: real servers in this process, for anybody's tests."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from sparrowmq.clock import system_clock
+from sparrowmq.net.errors import ConnectionLost
+from sparrowmq.protocol.headers.nameserver import GetTopicRoute
+from sparrowmq.protocol.route import TopicRoute
+from sparrowmq.testing import async_cluster, cluster
+from sparrowmq.testing.wire import Wire, wire
+
+LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
+    "asyncio": asyncio.new_event_loop,
+    "uvloop": uvloop.new_event_loop,
+}
+
+
+@pytest.fixture(params=LOOPS)
+def new_loop(request: pytest.FixtureRequest) -> Callable[[], asyncio.AbstractEventLoop]:
+    """Servers and clients of the test run on asyncio's loop, then on uvloop."""
+    return LOOPS[request.param]
+
+
+def talk(
+    scenario: Callable[[Wire], Coroutine[Any, Any, None]],
+    new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
+) -> None:
+    async def with_wire() -> None:
+        async with wire("test", system_clock) as connections:
+            await scenario(connections)
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(with_wire())
+
+
+def test_what_is_sent_is_pulled(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    with cluster(loop_factory=new_loop) as running:
+        (address,) = running.broker_addresses.values()
+
+        async def scenario(connections: Wire) -> None:
+            bodies = [bytes([number]) * 1000 for number in range(50)]
+            for body in bodies:
+                await connections.send(address, "orders", body)
+            result = await connections.pull(address, "orders", count=100)
+            assert result.bodies == bodies
+
+        talk(scenario, new_loop)
+
+
+def test_large_messages_come_back_whole(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    with cluster(loop_factory=new_loop) as running:
+        (address,) = running.broker_addresses.values()
+
+        async def scenario(connections: Wire) -> None:
+            body = bytes(range(256)) * 4 * 3900
+            await asyncio.gather(
+                *(connections.send(address, "big", body, queue_id=queue) for queue in range(4))
+            )
+            for queue in range(4):
+                result = await connections.pull(address, "big", queue_id=queue)
+                assert result.bodies == [body]
+
+        talk(scenario, new_loop)
+
+
+def test_a_waiting_pull_wakes(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    with cluster(loop_factory=new_loop) as running:
+        (address,) = running.broker_addresses.values()
+
+        async def scenario(connections: Wire) -> None:
+            await connections.send(address, "orders", b"first")
+            async with asyncio.TaskGroup() as tasks, wire("consumer", system_clock) as consumer:
+                pull = tasks.create_task(consumer.pull(address, "orders", offset=1, wait_s=15))
+                await asyncio.sleep(0)
+                await connections.send(address, "orders", b"second")
+                assert (await pull).bodies == [b"second"]
+
+        talk(scenario, new_loop)
+
+
+def test_the_name_server_knows_every_broker(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    with cluster(brokers=3, loop_factory=new_loop) as running:
+        assert list(running.broker_addresses) == ["broker-a", "broker-b", "broker-c"]
+
+        async def scenario(connections: Wire) -> None:
+            route = await connections.call(running.name_server, GetTopicRoute(topic="TBW102"))
+            brokers = TopicRoute.from_json(route.body).broker_datas
+            assert {each.broker_name: each.master_addr for each in brokers} == (
+                running.broker_addresses
+            )
+
+        talk(scenario, new_loop)
+
+
+def test_a_broker_can_be_stopped_and_started_on_what_it_kept(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    with cluster(loop_factory=new_loop) as running:
+        before = running.broker_addresses
+        address = before["broker-a"]
+
+        async def send(connections: Wire) -> None:
+            await connections.send(address, "orders", b"kept")
+
+        async def find_nobody(connections: Wire) -> None:
+            with pytest.raises(ConnectionLost):
+                await connections.pull(address, "orders")
+
+        async def pull(connections: Wire) -> None:
+            assert (await connections.pull(address, "orders")).bodies == [b"kept"]
+
+        talk(send, new_loop)
+        running.stop_broker("broker-a")
+        talk(find_nobody, new_loop)
+        running.start_broker("broker-a")
+        assert running.broker_addresses == before
+        talk(pull, new_loop)
+
+
+def test_starting_or_stopping_the_wrong_broker_is_an_error_that_says_why() -> None:
+    with cluster() as running:
+        with pytest.raises(ValueError, match=r"no broker is called 'broker-x'.*broker-a"):
+            running.stop_broker("broker-x")
+        with pytest.raises(RuntimeError, match="broker-a runs already"):
+            running.start_broker("broker-a")
+        running.stop_broker("broker-a")
+        with pytest.raises(RuntimeError, match="broker-a does not run"):
+            running.stop_broker("broker-a")
+
+
+def test_a_temporary_directory_goes_and_a_given_one_stays(tmp_path: Path) -> None:
+    with cluster() as running:
+        temporary = running.data_dir
+        assert (temporary / "broker-a").is_dir()
+    assert not temporary.exists()
+    for expected in ([], [b"kept"]):
+        with cluster(data_dir=tmp_path) as running:
+            assert running.data_dir == tmp_path
+            address = running.broker_addresses["broker-a"]
+
+            async def look_and_send(
+                connections: Wire, address: str = address, expected: list[bytes] = expected
+            ) -> None:
+                if expected:
+                    assert (await connections.pull(address, "orders")).bodies == expected
+                await connections.send(address, "orders", b"kept")
+
+            talk(look_and_send)
+    assert (tmp_path / "broker-a").is_dir()
+
+
+def test_two_clusters_do_not_meet() -> None:
+    with cluster() as one, cluster() as other:
+        assert one.name_server != other.name_server
+        assert one.broker_addresses != other.broker_addresses
+        assert one.data_dir != other.data_dir
+
+
+def test_settings_reach_the_brokers_and_wrong_ones_are_named() -> None:
+    async def scenario() -> None:
+        async with async_cluster(default_queues=3) as running:
+            async with wire("test", system_clock) as connections:
+                route = await connections.call(running.name_server, GetTopicRoute(topic="TBW102"))
+            (queues,) = TopicRoute.from_json(route.body).queue_datas
+            assert queues.write_queue_nums == 3
+
+    asyncio.run(scenario())
+    with pytest.raises(TypeError, match="no_such_setting"), cluster(no_such_setting=1):
+        pass
+    with pytest.raises(ValueError, match="brokers is 0"):
+        cluster(brokers=0)
+
+
+def test_a_cluster_that_cannot_start_says_why_and_leaves_nothing_behind() -> None:
+    before = threading.active_count()
+    with cluster() as running:
+        taken = int(running.broker_addresses["broker-a"].rpartition(":")[2])
+        during = threading.active_count()
+        with pytest.raises(OSError, match="in use"), cluster(port=taken, vip_alias=False):
+            pass
+        assert threading.active_count() == during
+    assert threading.active_count() == before
+
+
+def test_an_error_in_the_block_comes_out_as_it_is() -> None:
+    async def scenario() -> None:
+        async with async_cluster():
+            raise LookupError("the test's own")
+
+    with pytest.raises(LookupError):
+        asyncio.run(scenario())
+    with pytest.raises(LookupError), cluster():
+        raise LookupError("the test's own")
+
+
+def test_the_async_cluster_runs_on_the_loop_of_the_test() -> None:
+    async def scenario() -> None:
+        async with async_cluster() as running, wire("test", system_clock) as connections:
+            address = running.broker_addresses["broker-a"]
+            await connections.send(address, "orders", b"hello")
+            await running.stop_broker("broker-a")
+            await running.start_broker("broker-a")
+            assert (await connections.pull(address, "orders")).bodies == [b"hello"]
+            assert threading.active_count() == threads
+
+    threads = threading.active_count()
+    asyncio.run(scenario())

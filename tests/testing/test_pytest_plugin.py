@@ -1,0 +1,64 @@
+"""The pytest plugin: a cluster as a fixture, and nothing imported before it is used."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def run_pytest(directory: Path, test: str) -> subprocess.CompletedProcess[str]:
+    (directory / "test_it.py").write_text(test)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "sparrowmq.testing.plugin"]
+    options = ["-p", "no:cacheprovider", "--strict-markers", "-W", "error"]
+    return subprocess.run(
+        [*command, *options, "test_it.py"], cwd=directory, capture_output=True, text=True
+    )
+
+
+def test_a_test_gets_a_cluster_of_its_own_and_tests_of_a_session_may_share_one(
+    tmp_path: Path,
+) -> None:
+    test = """
+import pytest
+seen = []
+
+@pytest.mark.parametrize("number", range(2))
+def test_own(sparrowmq_cluster, number):
+    assert list(sparrowmq_cluster.broker_addresses) == ["broker-a"]
+    seen.append(sparrowmq_cluster.data_dir)
+
+def test_they_are_two():
+    assert len(set(seen)) == 2
+
+@pytest.mark.sparrowmq(brokers=2)
+def test_marked(sparrowmq_cluster):
+    assert list(sparrowmq_cluster.broker_addresses) == ["broker-a", "broker-b"]
+
+shared = []
+
+@pytest.mark.parametrize("number", range(2))
+def test_shared(sparrowmq_session_cluster, number):
+    shared.append(sparrowmq_session_cluster.name_server)
+
+def test_it_is_one():
+    assert len(set(shared)) == 1
+"""
+    result = run_pytest(tmp_path, test)
+    assert "7 passed" in result.stdout, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("test", ["def test_plain():\n    pass\n"])
+def test_loading_it_imports_nothing_of_the_servers(tmp_path: Path, test: str) -> None:
+    code = (
+        "import sys, sparrowmq.testing.plugin\n"
+        "print(sorted(name for name in sys.modules if name.startswith(('sparrowmq', 'msgspec',"
+        " 'uvloop'))))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert result.stdout.strip() == str(
+        ["sparrowmq", "sparrowmq.testing", "sparrowmq.testing.plugin"]
+    )
+    assert "1 passed" in run_pytest(tmp_path, test).stdout
