@@ -55,14 +55,17 @@ class Peers:
         Raises ConnectionLost or CallTimedOut.
         """
         connection = self._ready.get(address)
-        if connection is None or not connection.is_open:
-            loop = asyncio.get_running_loop()
-            started_s = loop.time()
-            connection = await self.connect(address, timeout_s=timeout_s)
-            timeout_s = timeout_s - (loop.time() - started_s)
-            if timeout_s <= 0:
-                raise CallTimedOut(address, type(header).__name__, timeout_s)
-        return await connection.call(header, body, timeout_s=timeout_s)
+        if connection is not None and connection.is_open:
+            return await connection.call(header, body, timeout_s=timeout_s)
+        loop = asyncio.get_running_loop()
+        started_s = loop.time()
+        connection = await self.connect(address, timeout_s=timeout_s)
+        left_s = timeout_s - (loop.time() - started_s)
+        try:
+            return await connection.call(header, body, timeout_s=max(0.0, left_s))
+        except CallTimedOut:
+            # The caller knows the time it gave, not what connecting left of it.
+            raise CallTimedOut(address, type(header).__name__, timeout_s) from None
 
     async def send_oneway(self, address: str, header: RequestHeader, body: bytes = b"") -> None:
         """Send without an answer. Raises ConnectionLost when there is no connection."""
@@ -85,6 +88,10 @@ class Peers:
                 opened = await asyncio.shield(opening)
         except TimeoutError:
             raise ConnectionLost(address, f"not connected within {limit_s:g} s") from None
+        except asyncio.CancelledError:
+            if opening.cancelled():  # by `close`, not the caller
+                raise ConnectionLost(address, "this side is closing") from None
+            raise
         if isinstance(opened, ConnectionLost):
             raise opened
         return opened

@@ -78,6 +78,10 @@ class RequestDecoder:
 class _NoRequest(msgspec.Struct, tag_field="code", tag=-1):
     """Stands in where nothing is routed: a client that serves no calls."""
 
+    def __post_init__(self) -> None:
+        # A peer may say -1, or nothing at all; msgspec makes a ValidationError of it.
+        raise ValueError("not a request that is served here")
+
 
 def _union(types: list[type]) -> Any:
     union: Any = _NoRequest
