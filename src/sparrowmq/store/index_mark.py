@@ -46,9 +46,12 @@ class IndexMarkFile:
 
     def read(self) -> IndexMark | None:
         """The newest whole mark, None where there is none."""
-        if not self._disk.exists(self.path):
+        try:
+            file = self._disk.open(self.path, write=False)
+        except FileNotFoundError:
             return None
-        data = self._open().read(0, 2 * _SLOT_SIZE)
+        data = file.read(0, 2 * _SLOT_SIZE)
+        file.close()
         slots = (_decode(data[:_SLOT_SIZE]), _decode(data[_SLOT_SIZE:]))
         found = [slot for slot in slots if slot is not None]
         if not found:

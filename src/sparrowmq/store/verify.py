@@ -1,0 +1,174 @@
+"""Looking through a whole store without changing anything: is every file what the log says?
+
+```
+log       every record: magic, length, CRCs, own position; holes; what lies behind its end
+queues    every delivered record has its unit at its offset, and no unit leads elsewhere
+index     every key has its entries, every entry its place in a chain, every slot its newest
+others    checkpoint, config tables
+```
+
+What a crash leaves to the next start (units and entries behind the last checkpoint, a torn tail) is
+mentioned, but is no damage.
+"""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import msgspec
+
+from sparrowmq.protocol.record import Record
+from sparrowmq.store.commit_log import read_log
+from sparrowmq.store.disk import Disk
+from sparrowmq.store.files import StoreFiles
+from sparrowmq.store.index import INDEX_MARK
+from sparrowmq.store.index_file import IndexLayout
+from sparrowmq.store.index_mark import IndexMarkFile
+from sparrowmq.store.layout import ABORT, log_path
+from sparrowmq.store.messages import Progress
+from sparrowmq.store.quarantine import FILLER_TOPIC
+from sparrowmq.store.scan import FileEnd, Hole
+from sparrowmq.store.verify_index import IndexCheck
+from sparrowmq.store.verify_queues import QueueChecks
+from sparrowmq.store.verify_tables import check_checkpoint, check_tables
+
+_PROGRESS_EVERY = 4 * 1024 * 1024
+_TAIL_LOOKED_AT = 1024 * 1024
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """Something at byte `position` of `path`; what is no damage is left to the next start."""
+
+    path: str
+    position: int
+    reason: str
+    is_damage: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.path} at byte {self.position}: {self.reason}"
+
+
+Report: TypeAlias = Callable[[Finding | Progress], None]
+
+
+class Verified(msgspec.Struct):
+    """What was looked at."""
+
+    log_files: int = 0
+    log_bytes: int = 0
+    records: int = 0
+    queues: int = 0
+    units: int = 0
+    index_files: int = 0
+    index_entries: int = 0
+    tables: int = 0
+    damage: int = 0
+    left_to_start: int = 0
+    skipped: list[str] = []
+    """What could not be checked, and why."""
+
+
+class Verification:
+    """One look through the store on `disk`; `index_layout` where it is not RocketMQ's."""
+
+    def __init__(self, disk: Disk, report: Report, index_layout: IndexLayout | None = None) -> None:
+        self._disk = disk
+        self._report = report
+        self._index_layout = index_layout or IndexLayout()
+        self._files = StoreFiles(disk)
+        self.found = Verified()
+        self._last_timestamp = 0
+        self._end = 0
+
+    def run(self) -> Verified:
+        """Look at everything. Raises StoreCorrupted or OSError for what cannot be read at all."""
+        starts, file_size = self._files.log_starts(), self._files.log_file_size()
+        self.found.log_files = len(starts)
+        snapshot = self._files.snapshot()
+        is_stopped = not self._disk.exists(ABORT)
+        checkpointed = snapshot.log_offset if snapshot is not None else 0
+        sure = None if is_stopped else checkpointed
+        dropped = snapshot.dropped if snapshot is not None else {}
+        queues = QueueChecks(self._disk, self._files, self._found, sure, dropped)
+        mark = IndexMarkFile(self._disk, INDEX_MARK).read() if not is_stopped else None
+        index_sure = None if is_stopped else (mark.safe_log_offset if mark is not None else 0)
+        begin = starts[0] if starts else 0
+        index = IndexCheck(self._disk, self._index_layout, self._found, index_sure, begin)
+        self.found.skipped += index.skipped
+        if starts:
+            self._walk(starts, file_size, queues, index, is_stopped=is_stopped)
+        queues.finish(begin, self._end)
+        index.finish(self._end)
+        self.found.queues, self.found.units = len(queues.queues), queues.units
+        self.found.index_files, self.found.index_entries = index.files, index.entries
+        check_checkpoint(self._disk, self._found, self._last_timestamp)
+        self.found.tables = check_tables(self._disk, self._found)
+        return self.found
+
+    def _walk(
+        self,
+        starts: list[int],
+        file_size: int,
+        queues: QueueChecks,
+        index: IndexCheck,
+        *,
+        is_stopped: bool,
+    ) -> None:
+        total = starts[-1] + file_size - starts[0]
+        reported = starts[0]
+        for found in self._files.scan():
+            match found:
+                case Record():
+                    self._end = found.log_offset + found.size
+                    self._record(found, queues, index)
+                case FileEnd():
+                    self._end = found.next_start
+                case Hole(is_tail=False):
+                    self._end = found.end
+                    reason = f"{found.end - found.start} bytes are no record: {found.reason}"
+                    self._log_finding(found.start, file_size, reason, is_damage=True)
+                    queues.hole(found.start, found.end)
+                case Hole():
+                    self._tail(found, file_size, is_stopped=is_stopped)
+            if self._end - reported >= _PROGRESS_EVERY:
+                reported = self._end
+                self._report(Progress("verify", reported - starts[0], total))
+        self.found.log_bytes = self._end - starts[0]
+        self._report(Progress("verify", total, total))
+
+    def _record(self, record: Record, queues: QueueChecks, index: IndexCheck) -> None:
+        self.found.records += 1
+        if record.topic == FILLER_TOPIC:
+            queues.hole(record.log_offset, record.log_offset + record.size)
+            return
+        self._last_timestamp = max(self._last_timestamp, record.store_timestamp)
+        if record.is_delivered:
+            queues.record(record)
+            index.record(record)
+
+    def _tail(self, hole: Hole, file_size: int, *, is_stopped: bool) -> None:
+        left = file_size - hole.start % file_size
+        behind = read_log(self._disk, file_size, hole.start, min(left, _TAIL_LOOKED_AT))
+        if any(behind):
+            reason = f"no record and not empty: {hole.reason}"
+            self._log_finding(hole.start, file_size, reason, is_damage=is_stopped)
+
+    def _log_finding(
+        self, log_offset: int, file_size: int, reason: str, *, is_damage: bool
+    ) -> None:
+        path = log_path(log_offset - log_offset % file_size)
+        self._found(path, log_offset % file_size, reason, is_damage)
+
+    def _found(self, path: str, position: int, reason: str, is_damage: bool) -> None:
+        if is_damage:
+            self.found.damage += 1
+        else:
+            self.found.left_to_start += 1
+        self._report(Finding(path, position, reason, is_damage))
+
+
+def verify(disk: Disk, report: Report, index_layout: IndexLayout | None = None) -> Verified:
+    """Look through the store on `disk`, read only, reporting every finding and the progress.
+
+    Raises StoreCorrupted or OSError for what cannot be read at all.
+    """
+    return Verification(disk, report, index_layout).run()

@@ -1,0 +1,127 @@
+"""`store verify`: a whole store is fine, and each damaged byte that matters is found."""
+
+from random import Random
+
+import pytest
+
+from sparrowmq.store.index_file import IndexLayout
+from sparrowmq.store.messages import Progress
+from sparrowmq.store.recording_disk import RecordingDisk
+from sparrowmq.store.verify import Finding, Verified, verify
+from tests.faults.store_run import LAYOUT, StoreRun
+
+
+def stopped_store(steps: int = 30) -> RecordingDisk:
+    disk = RecordingDisk()
+    run = StoreRun(disk, Random(5), sync_flush=False)
+    for _ in range(steps):
+        run.step()
+    run.store.close(run.now_ms)
+    return disk
+
+
+def looked_at(disk: RecordingDisk, layout: IndexLayout = LAYOUT) -> tuple[Verified, list[Finding]]:
+    findings: list[Finding] = []
+
+    def report(event: Finding | Progress) -> None:
+        if isinstance(event, Finding):
+            findings.append(event)
+
+    before = disk.files()
+    disk.is_read_only = True
+    result = verify(disk, report, layout)
+    disk.is_read_only = False
+    assert disk.files() == before, "verify changes nothing"
+    return result, findings
+
+
+def flipped(disk: RecordingDisk, path: str, at: int) -> RecordingDisk:
+    damaged = disk.killed()
+    data = damaged.files()[path]
+    damaged.poke(path, data[:at] + bytes([data[at] ^ 0x21]) + data[at + 1 :])
+    return damaged
+
+
+def test_a_stopped_store_is_fine() -> None:
+    result, findings = looked_at(stopped_store())
+    assert findings == []
+    assert result.records > 60
+    assert result.units == result.records
+    assert result.queues == 3
+    assert result.index_entries == 3 * result.records
+    assert result.log_files > 1
+    assert result.damage == 0
+
+
+def test_an_empty_directory_is_fine() -> None:
+    assert looked_at(RecordingDisk()) == (Verified(), [])
+
+
+@pytest.mark.parametrize("steps", [3, 17, 30])
+def test_what_a_kill_leaves_is_no_damage(steps: int) -> None:
+    disk = RecordingDisk()
+    run = StoreRun(disk, Random(7), sync_flush=False)
+    for _ in range(steps):
+        run.step()
+    result, findings = looked_at(disk.killed())
+    assert [finding for finding in findings if finding.is_damage] == []
+    assert result.damage == 0
+    assert result.left_to_start == len(findings)
+
+
+def test_every_flipped_byte_of_a_record_is_found_with_file_and_offset() -> None:
+    disk = stopped_store(3)
+    path = "commitlog/00000000000000000000"
+    size = int.from_bytes(disk.files()[path][:4], "big")
+    for at in range(size):
+        result, findings = looked_at(flipped(disk, path, at))
+        assert result.damage
+        assert (path, 0) in [(finding.path, finding.position) for finding in findings]
+
+
+def test_a_flipped_byte_of_a_unit_is_found_with_file_and_offset() -> None:
+    disk = stopped_store()
+    path = "consumequeue/orders/0/00000000000000000320"
+    for at in range(20, 40):
+        _, findings = looked_at(flipped(disk, path, at))
+        assert [(finding.path, finding.position) for finding in findings] == [(path, 20)]
+
+
+def test_a_flipped_byte_of_an_index_file_is_found() -> None:
+    disk = stopped_store()
+    path = next(path for path in disk.files() if path.startswith("index/"))
+    first_entry = LAYOUT.entries_at + 20  # entry 0 is not used
+    for at in [*range(80), *range(first_entry, first_entry + 60)]:
+        result, _ = looked_at(flipped(disk, path, at))
+        if at not in range(first_entry + 12, first_entry + 16):  # the first entry's seconds: any
+            assert result.damage, at
+
+
+def test_missing_queues_and_index_are_found() -> None:
+    disk = stopped_store()
+    for path in disk.files():
+        if path.startswith(("consumequeue/payments", "index/")):
+            disk.unlink(path)
+    result, findings = looked_at(disk)
+    assert result.damage > 0
+    assert {finding.path.partition("/")[0] for finding in findings} == {"consumequeue", "index"}
+
+
+def test_a_checkpoint_ahead_of_the_log_is_found() -> None:
+    disk = stopped_store()
+    disk.poke("checkpoint", (1 << 60).to_bytes(8, "big") + disk.files()["checkpoint"][8:])
+    _, findings = looked_at(disk)
+    assert [finding.path for finding in findings] == ["checkpoint"]
+
+
+def test_a_torn_table_is_found_and_java_is_understood() -> None:
+    disk = stopped_store()
+    disk.poke("config/consumerOffset.json", b'{"offsetTable":{"t@g":{0:5,1:7}}}')
+    disk.poke("config/topics.json", b'{"dataVersion":{')
+    _, findings = looked_at(disk)
+    assert [finding.path for finding in findings] == ["config/topics.json"]
+
+
+def test_index_files_of_another_size_are_not_silently_passed_over() -> None:
+    result, _ = looked_at(stopped_store(), IndexLayout(10, 10))
+    assert "--index-slots" in result.skipped[0]
