@@ -4,21 +4,22 @@ import contextlib
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sparrowmq.protocol.body import Body
-from sparrowmq.protocol.errors import BodyError
+from sparrowmq.protocol.errors import BodyError, TooLarge
+from sparrowmq.protocol.json_reader import MAX_DEPTH, ObjectKey, parse_json
 from sparrowmq.protocol.lenient_json import (
-    MAX_DEPTH,
-    ObjectKey,
-    parse_json,
+    SLOW_LIMIT_BYTES,
     read_json,
     without_nulls,
     write_json,
 )
 from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.protocol.offsets_body import ConsumeStats, OffsetPair
 
 scalars = (
     st.none()
@@ -193,3 +194,22 @@ queues = st.builds(MessageQueue, names, names, st.integers(0, 2**31 - 1))
 )
 def test_what_is_written_is_read_back(pair: Pair) -> None:
     assert Pair.from_json(pair.to_json()) == pair
+
+
+def test_what_only_the_slow_reader_understands_has_a_limit_of_its_own() -> None:
+    text = "x" * SLOW_LIMIT_BYTES
+    assert read_json(f'{{"firstName":"{text}","numbers":{{0:"y"}}}}'.encode(), Pair).numbers
+    with pytest.raises(
+        TooLarge, match=f"irregular JSON for Pair .* at most {SLOW_LIMIT_BYTES} allowed"
+    ):
+        read_json(f"{{'firstName':'{text}'}}".encode(), Pair)
+    told = read_json(f"{{'firstName':'{text}'}}".encode(), Pair, 2 * SLOW_LIMIT_BYTES)
+    assert told == Pair(first_name=text)
+
+
+def test_statistics_may_be_larger_because_only_java_can_write_them() -> None:
+    queue = MessageQueue("t" * 100, "broker-a", 0)
+    table = {msgspec.structs.replace(queue, queue_id=at): OffsetPair() for at in range(2_000)}
+    written = ConsumeStats(offset_table=table).to_json()
+    assert len(written) > SLOW_LIMIT_BYTES
+    assert ConsumeStats.from_json(written).offset_table == table

@@ -1,10 +1,13 @@
 """Bodies about live clients: who is connected, what a member is doing."""
 
+from typing import ClassVar
+
 from msgspec import field
 
 from sparrowmq.protocol.body import Body
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel
 from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.protocol.offsets_body import MAX_TABLE_BYTES
 from sparrowmq.protocol.subscription import SubscriptionData
 
 
@@ -87,6 +90,8 @@ class ConsumeStatus(Body, frozen=True, kw_only=True):
 
 class ConsumerRunningInfo(Body, frozen=True, kw_only=True):
     """What a member tells an operator about itself."""
+
+    SLOW_LIMIT_BYTES: ClassVar[int] = MAX_TABLE_BYTES
 
     properties: dict[str, str] = field(default_factory=dict)
     subscription_set: tuple[SubscriptionData, ...] = ()

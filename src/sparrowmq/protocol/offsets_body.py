@@ -1,10 +1,15 @@
 """Bodies with offsets: stored progress, resets, and the statistics operators look at."""
 
+from typing import ClassVar
+
 from msgspec import field
 
 from sparrowmq.protocol.body import Body
 from sparrowmq.protocol.data_version import DataVersion
 from sparrowmq.protocol.message import MessageQueue
+
+MAX_TABLE_BYTES = 16 * 1024 * 1024
+"""Tables keyed by queues need the slow reader. Members and tools read them, no server does."""
 
 
 class ConsumerOffsetTable(Body, frozen=True, kw_only=True):
@@ -24,11 +29,15 @@ class DelayOffsetTable(Body, frozen=True, kw_only=True):
 class ResetOffset(Body, frozen=True, kw_only=True):
     """Where a member has to go on after an operator's reset."""
 
+    SLOW_LIMIT_BYTES: ClassVar[int] = MAX_TABLE_BYTES
+
     offset_table: dict[MessageQueue, int] = field(default_factory=dict)
 
 
 class ConsumerStatus(Body, frozen=True, kw_only=True):
     """Offsets of one member (`message_queue_table`) or of several by client id."""
+
+    SLOW_LIMIT_BYTES: ClassVar[int] = MAX_TABLE_BYTES
 
     message_queue_table: dict[MessageQueue, int] = field(default_factory=dict)
     consumer_table: dict[str, dict[MessageQueue, int]] = field(default_factory=dict)
@@ -51,6 +60,8 @@ class OffsetPair(Body, frozen=True, kw_only=True):
 class ConsumeStats(Body, frozen=True, kw_only=True):
     """Progress of a group, queue by queue."""
 
+    SLOW_LIMIT_BYTES: ClassVar[int] = MAX_TABLE_BYTES
+
     offset_table: dict[MessageQueue, OffsetPair] = field(default_factory=dict)
     consume_tps: float = 0.0
 
@@ -71,12 +82,16 @@ class TopicOffset(Body, frozen=True, kw_only=True):
 class TopicStats(Body, frozen=True, kw_only=True):
     """What the queues of a topic hold (Apache's TopicStatsTable)."""
 
+    SLOW_LIMIT_BYTES: ClassVar[int] = MAX_TABLE_BYTES
+
     offset_table: dict[MessageQueue, TopicOffset] = field(default_factory=dict)
     topic_put_tps: float = 0.0
 
 
 class ConsumeStatsList(Body, frozen=True, kw_only=True):
     """Progress of every group on a broker."""
+
+    SLOW_LIMIT_BYTES: ClassVar[int] = MAX_TABLE_BYTES
 
     consume_stats_list: tuple[dict[str, tuple[ConsumeStats, ...]], ...] = ()
     broker_addr: str | None = None
