@@ -66,7 +66,7 @@ class FrameDecoder:
             frame_end = at + 4 + length
             if length > self._max_frame_bytes or header_end > frame_end or mark >= _BINARY * 2:
                 raise self._refusal(length, mark)
-            if header_end - at > self._max_header_bytes:
+            if header_end - at - 8 > self._max_header_bytes:
                 raise self._refusal(length, mark)
             if frame_end > end:
                 self._wanted_bytes = 4 + length
