@@ -77,7 +77,9 @@ class QueueFiles:
         file = self.disk.open(path, create=True)
         # Sparse: 8,000 queues with all their space allocated would take 48 GB.
         file.truncate(self._file_size)
-        self.unsynced_dirs.add(directory)
+        # Topic and queue may be new as well: each name is durable with the directory it is in.
+        topic_dir = directory.rpartition("/")[0]
+        self.unsynced_dirs |= {directory, topic_dir, topic_dir.rpartition("/")[0]}
         return self._open.put(path, file)
 
     def remove(self, path: str) -> None:

@@ -146,6 +146,11 @@ class Dispatch:
             if log_offset <= min_log_offset:
                 del self.dropped[topic]
 
+    def clamp_dropped(self, log_end: int) -> None:
+        """The log was cut: what comes at those offsets now is new."""
+        for topic, log_offset in self.dropped.items():
+            self.dropped[topic] = min(log_offset, log_end)
+
     def of_topic(self, topic: str) -> Iterator[ConsumeQueue]:
         """The queues of a topic."""
         return (queue for queue in self.queues.values() if queue.topic == topic)

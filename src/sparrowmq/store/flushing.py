@@ -22,8 +22,8 @@ from sparrowmq.store.commit_log import CommitLog
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.disk import Disk
 from sparrowmq.store.dispatch import Dispatch
-from sparrowmq.store.layout import LOG_DIR, log_path
-from sparrowmq.store.marks import Marks, QueueState, state_of
+from sparrowmq.store.layout import CHECKPOINT, LOG_DIR, log_path
+from sparrowmq.store.marks import MARK, Marks, QueueState, state_of
 
 FILES_AT_ONCE = 32
 """Queue and index files one flush syncs along with the log."""
@@ -105,7 +105,8 @@ class Flushing:
         self._checkpointed_offset = 0
         self._checkpointed_ms = 0
         self._queue_time = 0
-        self._unsynced_mark: list[str] = []
+        self._unsynced_marks: set[str] = set()
+        """Written after the last sync: the next one makes them durable."""
         self._states: list[QueueState] = []
         """What the last snapshot said."""
 
@@ -115,6 +116,14 @@ class Flushing:
         self._marks.save_snapshot(
             self._checkpointed_offset, self._states, self._dispatch.dropped, sync=True
         )
+
+    def save_start(self) -> None:
+        """From now on the store is not a stopped one; that, and the marks' names, are durable."""
+        self._marks.save_snapshot(
+            self._checkpointed_offset, self._states, self._dispatch.dropped, sync=True
+        )
+        self._marks.save_mark(self.durable, self.last_record, self.last_timestamp)
+        self._marks.sync()
 
     def start(self, now_ms: int, found: Recovered) -> None:
         """Begin with what recovery found."""
@@ -155,7 +164,8 @@ class Flushing:
         return FlushPlan([], [], [], self._log.end, self.last_record, self.last_timestamp)
 
     def _take_derived(self, directories: list[str]) -> list[str]:
-        taken, self._unsynced_mark = self._unsynced_mark, []
+        taken = sorted(self._unsynced_marks)
+        self._unsynced_marks.clear()
         checkpoint = self._checkpoint
         if checkpoint is not None and checkpoint.paths is not None:
             directories += checkpoint.directories
@@ -171,6 +181,7 @@ class Flushing:
         if plan.log_offset > self.durable:
             self.durable = plan.log_offset
             self._marks.save_mark(plan.log_offset, plan.last_record, plan.store_timestamp)
+            self._unsynced_marks.add(MARK)
         checkpoint = self._checkpoint
         if checkpoint is not None and checkpoint.is_synced(self.durable):
             self._end_checkpoint(checkpoint, plan)
@@ -184,7 +195,7 @@ class Flushing:
             if dropped.get(state.topic, 0) <= checkpoint.log_offset
         ]
         path = self._marks.save_snapshot(checkpoint.log_offset, self._states, dropped)
-        self._unsynced_mark = [path]
+        self._unsynced_marks |= {path, CHECKPOINT}
         self._queue_time = checkpoint.store_timestamp
         self._marks.save_checkpoint(
             plan.store_timestamp, self._queue_time, self._dispatch.index.durable_timestamp

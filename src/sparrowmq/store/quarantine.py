@@ -13,7 +13,7 @@ from sparrowmq.protocol.record import (
 )
 from sparrowmq.protocol.sys_flag import TRANSACTION_ROLLBACK
 from sparrowmq.store.disk import Disk
-from sparrowmq.store.layout import QUARANTINE_DIR, file_name, log_path
+from sparrowmq.store.layout import OWN_DIR, QUARANTINE_DIR, file_name, log_path
 from sparrowmq.store.scan import Hole
 
 FILLER_TOPIC = "RMQ_SYS_DAMAGED"
@@ -60,6 +60,7 @@ def keep_aside(disk: Disk, file_size: int, start: int, end: int) -> str:
         source.close()
         target.close()
     disk.sync_dir(QUARANTINE_DIR)
+    disk.sync_dir(OWN_DIR)
     return path
 
 

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from zlib import crc32
 
 from sparrowmq.protocol.names import topic_fault
-from sparrowmq.store.consume_queue import BLANK_UNIT, UNIT, ConsumeQueue
+from sparrowmq.store.consume_queue import BLANK_UNIT, UNIT, ConsumeQueue, FileSum
 from sparrowmq.store.disk import Disk
 from sparrowmq.store.dispatch import Dispatch
 from sparrowmq.store.layout import QUEUE_DIR
-from sparrowmq.store.marks import QueueState, Snapshot
+from sparrowmq.store.marks import QueueState, Snapshot, state_of
 from sparrowmq.store.messages import Damage, Progress
 from sparrowmq.store.scan import Hole
 
@@ -29,12 +29,14 @@ class QueueRecovery:
         """Queues to rebuild from the whole log."""
         self._reached: dict[tuple[str, int], int] = {}
         """How far lost queues had come, where the log no longer tells."""
+        self.states: list[QueueState] = []
+        """The queues for records before the scan's beginning, for a snapshot at its end."""
         self._budget = _CHECKED_BYTES
 
     def load(self, snapshot: Snapshot | None, begin: int, *, is_clean: bool) -> None:
         """Set up the queues as they were for records before `begin`."""
         if snapshot is None:
-            self._load_without_snapshot()
+            self._load_without_snapshot(begin)
             return
         self._dispatch.dropped.update(snapshot.dropped)
         known = {(state.topic, state.queue_id) for state in snapshot.queues}
@@ -46,10 +48,15 @@ class QueueRecovery:
         for state in snapshot.queues:
             self._load_queue(state, begin, is_clean=is_clean)
 
-    def _load_without_snapshot(self) -> None:
+    def _load_without_snapshot(self, log_begin: int) -> None:
+        """Everything comes from the log, but for how far queues came that expired altogether."""
         for topic, queue_id in self._on_disk():
             queue = self._dispatch.queue(topic, queue_id)
-            self._reached[topic, queue_id] = self._end_in_files(queue)
+            reached = self._end_in_files(queue)
+            last = queue.unit(reached - 1) if reached else None
+            if last is not None and last[0] < log_begin:
+                self._reached[topic, queue_id] = reached
+                self.states.append(QueueState(topic, queue_id, reached, reached, []))
             queue.delete()
 
     def _on_disk(self) -> list[tuple[str, int]]:
@@ -85,15 +92,18 @@ class QueueRecovery:
         queue = self._dispatch.queue(*key)
         queue.min_offset = state.min_offset
         queue.max_offset = queue.written_to = queue.tail_from = state.max_offset
-        queue.sums = state.sums
+        queue.sums = [FileSum(entry.first, entry.end, entry.crc) for entry in state.sums]
         fault = self._fault(queue)
         if fault is not None:
             self._report(Damage(queue.directory, 0, 0, fault, "rebuilt from the log"))
             self.lost.add(key)
             self._reached[key] = state.max_offset
+            self.states.append(state)  # a crash before the next snapshot finds it lost again
             queue.delete()
-        elif not is_clean:
+            return
+        if not is_clean:
             queue.truncate_files(queue.first_at_or_behind(begin))
+        self.states.append(state_of(queue))
 
     def _fault(self, queue: ConsumeQueue) -> str | None:
         """What is wrong with a queue's files, None if nothing is."""

@@ -18,7 +18,7 @@ from sparrowmq.store.disk import Disk
 from sparrowmq.store.dispatch import Dispatch
 from sparrowmq.store.errors import StoreCorrupted
 from sparrowmq.store.flushing import Recovered
-from sparrowmq.store.layout import ABORT, QUARANTINE_DIR, log_path
+from sparrowmq.store.layout import ABORT, LOG_DIR, QUARANTINE_DIR, log_path
 from sparrowmq.store.marks import Mark, Marks, Snapshot
 from sparrowmq.store.messages import Damage, Progress
 from sparrowmq.store.quarantine import fill, keep_aside
@@ -64,9 +64,8 @@ class Recovery:
         self._queues.load(snapshot, begin, is_clean=is_clean)
         index_from = max(min(self._dispatch.index.recover(begin), begin), self._log.min_offset)
         self._result.durable = sure
-        if snapshot is not None:
-            self._result.checkpointed = snapshot.log_offset
-            self._result.states = snapshot.queues
+        self._result.checkpointed = begin
+        self._result.states = self._queues.states
         if mark is not None:
             self._result.last_record = mark.last_record
             self._result.last_timestamp = mark.store_timestamp
@@ -80,6 +79,7 @@ class Recovery:
             self._scan(start, begin, sure, index_from, stop=None)
             self._cut(self._result.end)
         self._queues.finish(self._result.end)
+        self._dispatch.clamp_dropped(self._result.end)
         self._result.durable = min(self._result.durable, self._result.end)
         return self._result
 
@@ -186,20 +186,21 @@ class Recovery:
             self._dispatch.index.build()
 
     def _was_never_synced(self, hole: Hole, sure: int) -> bool:
-        """A power cut loses whole sectors behind the last sync; what follows them was not
-        acknowledged as durable either, and keeping it would lose messages from the middle."""
+        """A power cut loses sectors behind the last sync, which then read as zeros. What follows
+        was not acknowledged as durable either; keeping it would lose messages from the middle."""
         if hole.start < sure:
             return False
-        first = -(-hole.start // _SECTOR) * _SECTOR
         file_end = self._log.start_of(hole.start) + self._config.log_file_size
-        end = min(hole.end, file_end)
-        data = self._log.read_blocking(first, max(0, end - first))
-        head = self._log.read_blocking(hole.start, min(first, end) - hole.start)
-        if not any(head) and first >= end:
-            return True
+        data = self._log.read_blocking(hole.start, min(hole.end, file_end) - hole.start)
+        head = -hole.start % _SECTOR
+        if head and not any(data[:head]):
+            # Part of a sector: zeros tell something only where a record's size has other bytes.
+            size = (hole.end - hole.start).to_bytes(8, "big")[4:]
+            if head > len(size) or any(size[:head]):
+                return True
         return any(
-            not any(data[at : at + _SECTOR]) for at in range(0, len(data) - _SECTOR + 1, _SECTOR)
-        ) or (not any(head) and len(head) > 8)
+            not any(data[at : at + _SECTOR]) for at in range(head, len(data) - _SECTOR + 1, _SECTOR)
+        )
 
     def _fill(self, hole: Hole) -> None:
         copies = fill(self._disk, self._config.log_file_size, hole)
@@ -219,8 +220,11 @@ class Recovery:
         """Remove whatever lies behind the end of the log."""
         size = self._config.log_file_size
         file_start = self._log.start_of(end)
-        for start in [start for start in self._log.starts if start > file_start or start == end]:
+        behind = [start for start in self._log.starts if start > file_start or start == end]
+        for start in behind:
             self._remove_file(start)
+        if behind:
+            self._disk.sync_dir(LOG_DIR)
         if file_start not in self._log.starts:
             return
         length = min(2 * self._config.reserve_bytes, file_start + size - end)
@@ -234,6 +238,8 @@ class Recovery:
         try:
             file.truncate(end - file_start)
             file.truncate(size)
+            # Else the next power cut could bring it back between new records.
+            file.sync()
         finally:
             file.close()
         self._report(Damage(path, end - file_start, torn, "a torn tail", f"cut, kept in {copy}"))
@@ -245,6 +251,7 @@ class Recovery:
             copy = f"{QUARANTINE_DIR}/{path.rpartition('/')[2]}"
             self._disk.mkdir(QUARANTINE_DIR)
             self._disk.replace(path, copy)
+            self._disk.sync_dir(QUARANTINE_DIR)
             size = self._config.log_file_size
             self._report(Damage(path, 0, size, "lies behind the log's end", f"moved to {copy}"))
         else:

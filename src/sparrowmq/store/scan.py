@@ -95,9 +95,12 @@ class LogScan:
                     return FileEnd(position, file_end)
                 if MIN_RECORD_SIZE <= size <= file_end - position - BLANK.size:
                     data, at = self._bytes(position, size)
-            return check_record(data, at, position)
+            record = check_record(data, at, position)
+            if position >= self._sure and _lost_its_end(record):
+                raise RecordError(position, "its end was never written")
         except RecordError as error:
             return self._hole(position, file_end, error.reason)
+        return record
 
     def _bytes(self, position: int, length: int) -> tuple[bytes, int]:
         """A buffer that holds `length` bytes from `position` on, as far as the file has them."""
@@ -145,6 +148,14 @@ class LogScan:
         except RecordError:
             return False
         return True
+
+
+def _lost_its_end(record: Record) -> bool:
+    """Whether a power cut took the sector with topic or properties, which then read as zeros.
+
+    The whole-record CRC was in that sector, and the body's CRC says nothing about them.
+    """
+    return b"\0" in record.properties or "\0" in record.topic
 
 
 def _magic_positions(data: bytes) -> list[int]:

@@ -14,7 +14,7 @@ from sparrowmq.store.errors import DiskFull
 from sparrowmq.store.flushing import FlushPlan
 from sparrowmq.store.index import KeyIndex
 from sparrowmq.store.index_file import IndexLayout
-from sparrowmq.store.layout import ABORT, LOCK
+from sparrowmq.store.layout import ABORT, LOCK, LOG_DIR, OWN_DIR, QUEUE_DIR
 from sparrowmq.store.message_index import MessageIndex
 from sparrowmq.store.messages import Damage, Progress
 from sparrowmq.store.queries import Boundary, store_time
@@ -68,7 +68,10 @@ class Store(Appends, Reads):
         self._set_min()
         self._dispatch.write_tails(len(self._dispatch.dirty))
         self._disk.open(ABORT, create=True).close()
+        for path in (LOG_DIR, QUEUE_DIR, OWN_DIR):
+            self._disk.mkdir(path)
         self._disk.sync_dir("")
+        self._flushing.save_start()
         self._log.prepare()
 
     def _set_min(self) -> None:
