@@ -34,7 +34,7 @@ def declared(base: type) -> list[Any]:
     for module in pkgutil.iter_modules(headers.__path__):
         importlib.import_module(f"{headers.__name__}.{module.name}")
     found: list[Any] = []
-    waiting = base.__subclasses__()
+    waiting: list[type] = base.__subclasses__()
     while waiting:
         kind = waiting.pop()
         waiting += kind.__subclasses__()
