@@ -1,0 +1,228 @@
+"""`sparrowmq store verify | rebuild | dump DIR`: a store on disk, without a broker.
+
+Exit codes: 0 fine, 1 damage was found, 2 the store cannot be read or is in use.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+import click
+
+from sparrowmq.clock import system_clock
+from sparrowmq.store.disk_real import RealDisk
+from sparrowmq.store.errors import StoreError
+from sparrowmq.store.index_file import IndexLayout
+from sparrowmq.store.messages import Damage, Progress
+
+if TYPE_CHECKING:
+    from sparrowmq.protocol.record import Record
+    from sparrowmq.store.dump import DumpedHole
+    from sparrowmq.store.verify import Finding
+
+FINE, DAMAGED, UNREADABLE = 0, 1, 2
+
+Show: TypeAlias = "Callable[[Progress | Damage | Finding], None]"
+
+
+@click.group("store")
+def app() -> None:
+    """Verify, rebuild or dump the files of a store."""
+
+
+def store_commands() -> list[click.Command]:
+    """The commands of this module."""
+    return [app]
+
+
+_directory = click.argument(
+    "directory", metavar="DIR", type=click.Path(path_type=Path, file_okay=False)
+)
+_slots = click.option("--index-slots", default=5_000_000, show_default=True, help="maxHashSlotNum")
+_entries = click.option(
+    "--index-entries", default=20_000_000, show_default=True, help="maxIndexNum"
+)
+
+
+@app.command("verify")
+@_directory
+@_slots
+@_entries
+@click.option("--quiet", is_flag=True, help="Print the result only.")
+def verify_store(directory: Path, index_slots: int, index_entries: int, quiet: bool) -> None:
+    """Check every record, queue unit, index entry and table of a store. Changes nothing.
+
+    Exits with 0 if all is fine, 1 if something is damaged, 2 if the store cannot be read.
+    """
+    from sparrowmq.store.verify import verify
+
+    with _refusals(), _progress(quiet=quiet) as show:
+        found = verify(_disk(directory), show, IndexLayout(index_slots, index_entries))
+    for text in found.skipped:
+        click.echo(f"not checked: {text}", err=True)
+    click.echo(
+        f"{found.records} messages in {found.log_files} log files ({found.log_bytes} bytes),"
+        f" {found.units} units in {found.queues} queues,"
+        f" {found.index_entries} index entries in {found.index_files} files,"
+        f" {found.tables} tables"
+    )
+    if found.left_to_start:
+        click.echo(f"{found.left_to_start} things that the next start of the broker will do")
+    click.echo(f"{found.damage} damaged places" if found.damage else "no damage")
+    sys.exit(DAMAGED if found.damage or found.skipped else FINE)
+
+
+@app.command("rebuild")
+@_directory
+@_slots
+@_entries
+@click.option(
+    "--table",
+    "tables",
+    multiple=True,
+    metavar="NAME",
+    help="Make this table of config/ anew, as far as log and journal know it, and nothing else:"
+    " what only the table knew is lost.",
+)
+@click.option("--quiet", is_flag=True, help="Print the result only.")
+def rebuild_store(
+    directory: Path, index_slots: int, index_entries: int, tables: tuple[str, ...], quiet: bool
+) -> None:
+    """Build consume queues and index from the log. The broker must be stopped.
+
+    The old files stay in place until the new ones are whole.
+    """
+    from sparrowmq.store.rebuild import config_of, rebuild
+
+    disk = _disk(directory)
+    if tables:
+        from sparrowmq.cli.store_tables import rebuild_table
+
+        with _refusals():
+            for name in tables:
+                click.echo(rebuild_table(disk, name))
+        return
+    damage: list[Damage] = []
+    with _refusals(), _progress(quiet=quiet) as show:
+
+        def report(event: Damage | Progress) -> None:
+            if isinstance(event, Damage):
+                damage.append(event)
+            show(event)
+
+        config = config_of(disk, IndexLayout(index_slots, index_entries))
+        rebuilt = rebuild(disk, config, system_clock(), report)
+    click.echo(f"{rebuilt.queues} queues and the index rebuilt, log end {rebuilt.log_end}")
+    sys.exit(DAMAGED if damage else FINE)
+
+
+@app.command("dump")
+@_directory
+@click.option("--from", "start", type=int, help="First log offset; a message must start there.")
+@click.option("--to", "stop", type=int, help="Log offset behind the last message.")
+@click.option("--file", "file", help="Only this log file, such as 00000000000000000000.")
+@click.option("--topic", help="Only messages of this topic.")
+@click.option("--queue", "queue_id", type=int, help="Only messages of this queue.")
+@click.option("--key", help="Only messages with this key or unique id.")
+@click.option("--limit", type=int, help="At most so many messages.")
+@click.option("--table", "as_table", is_flag=True, help="A table for people, not JSON lines.")
+def dump_store(
+    directory: Path,
+    start: int | None,
+    stop: int | None,
+    file: str | None,
+    topic: str | None,
+    queue_id: int | None,
+    key: str | None,
+    limit: int | None,
+    as_table: bool,
+) -> None:
+    """Print messages in the order of the log, one JSON object a line, or as a table."""
+    from sparrowmq.store.dump import Choice, DumpedHole, dump
+    from sparrowmq.store.files import StoreFiles
+
+    disk = _disk(directory)
+    is_damaged = False
+    with _refusals():
+        if file is not None:
+            start = int(file)
+            stop = start + StoreFiles(disk).log_file_size()
+        choice = Choice(
+            start=start, stop=stop, topic=topic, queue_id=queue_id, key=key, limit=limit
+        )
+        show = _table_printer() if as_table else _print_json
+        for found in dump(disk, choice):
+            show(found)
+            is_damaged |= isinstance(found, DumpedHole)
+    sys.exit(DAMAGED if is_damaged else FINE)
+
+
+def _print_json(found: "Record | DumpedHole") -> None:
+    import msgspec
+
+    from sparrowmq.store.dump import as_json
+
+    click.echo(msgspec.json.encode(as_json(found)))
+
+
+def _table_printer() -> "Callable[[Record | DumpedHole], None]":
+    from sparrowmq.store.dump import DumpedHole, as_json
+
+    click.echo(f"{'log offset':>12} {'topic':<24} {'queue':>5} {'offset':>9}  message id / body")
+
+    def show(found: "Record | DumpedHole") -> None:
+        if isinstance(found, DumpedHole):
+            click.echo(f"{found.path} at {found.position}: {found.length} bytes: {found.reason}")
+            return
+        line = as_json(found)
+        body = line.get("body", "(binary)").replace("\n", " ")[:60]
+        click.echo(
+            f"{found.log_offset:>12} {found.topic:<24} {found.queue_id:>5}"
+            f" {found.queue_offset:>9}  {line['msgId']} {body}"
+        )
+
+    return show
+
+
+def _disk(directory: Path) -> RealDisk:
+    if not directory.is_dir():
+        click.echo(f"{directory} is no directory", err=True)
+        sys.exit(UNREADABLE)
+    return RealDisk(directory)
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """What stops a command is said in one sentence."""
+    try:
+        yield
+    except (StoreError, OSError, ValueError) as error:
+        click.echo(str(error), err=True)
+        sys.exit(UNREADABLE)
+
+
+@contextmanager
+def _progress(*, quiet: bool) -> Iterator[Show]:
+    """Findings as lines, progress as a bar where somebody watches."""
+    if quiet or not sys.stderr.isatty():
+
+        def show_lines(event: "Progress | Damage | Finding") -> None:
+            if not quiet and not isinstance(event, Progress):
+                click.echo(str(event))
+
+        yield show_lines
+        return
+    from rich.progress import Progress as Bar
+
+    with Bar(transient=True) as bar:
+        task = bar.add_task("reading the log", total=None)
+
+        def show(event: "Progress | Damage | Finding") -> None:
+            if isinstance(event, Progress):
+                bar.update(task, completed=event.done, total=event.total)
+            else:
+                bar.console.print(str(event), markup=False, highlight=False)
+
+        yield show

@@ -1,0 +1,209 @@
+"""Making everything that is derived from the log anew, beside the old files, then swapping them in.
+
+The new queues and index are built by the same recovery that opens a store, on a disk that puts them
+into a directory of their own. Only when all of it is whole and durable do they take the place of
+the old ones, so that a rebuild that fails halfway changes nothing. A crash during the swap costs
+nothing either: the next start finds derived files that do not fit, and builds them from the log.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from sparrowmq.store.config import CONSUME_QUEUE_UNIT, StoreConfig
+from sparrowmq.store.disk import Disk, DiskFile, DiskLock, Usage
+from sparrowmq.store.files import StoreFiles
+from sparrowmq.store.index import INDEX_MARK
+from sparrowmq.store.index_file import IndexLayout
+from sparrowmq.store.layout import INDEX_DIR, LOCK, OWN_DIR, QUEUE_DIR, queue_dir
+from sparrowmq.store.marks import Marks, QueueState
+from sparrowmq.store.messages import Damage, Progress
+from sparrowmq.store.store import Store
+
+WORK_DIR = f"{OWN_DIR}/rebuild"
+_SNAPSHOTS = (f"{OWN_DIR}/queues.0", f"{OWN_DIR}/queues.1")
+_MOVED = (QUEUE_DIR, INDEX_DIR, INDEX_MARK, *_SNAPSHOTS)
+
+
+class Rebuilt(msgspec.Struct):
+    """What there is now."""
+
+    queues: int
+    log_end: int
+
+
+def rebuild(
+    disk: Disk, config: StoreConfig, now_ms: int, report: Callable[[Damage | Progress], None]
+) -> Rebuilt:
+    """Build queues and index from the log and swap them in.
+
+    Raises StoreLocked while a broker uses the store, StoreCorrupted, DiskFull or OSError; then the
+    old files are as they were.
+    """
+    lock = disk.lock(LOCK)
+    try:
+        _remove_tree(disk, WORK_DIR)
+        disk.mkdir(WORK_DIR)
+        beside = RelocatedDisk(disk, {path: f"{WORK_DIR}/{_flat(path)}" for path in _MOVED})
+        _remember_queues(StoreFiles(disk), beside, config)
+        store = Store.open(config, beside, now_ms, report)
+        log_end = store.max_log_offset
+        store.close(now_ms)
+        queues = len(StoreFiles(beside).queues())
+        _swap(disk)
+    finally:
+        lock.release()
+    return Rebuilt(queues, log_end)
+
+
+def config_of(disk: Disk, layout: IndexLayout | None = None) -> StoreConfig:
+    """The sizes that a store was written with, as its files tell them.
+
+    Raises StoreCorrupted for log files of different sizes.
+    """
+    files, config = StoreFiles(disk), StoreConfig()
+    layout = layout or IndexLayout(config.index_slots, config.index_entries)
+    snapshot = files.snapshot()
+    units = snapshot.queue_file_units if snapshot is not None else config.queue_file_units
+    if snapshot is None:
+        for topic, queue_id in files.queues():
+            for name in disk.listdir(queue_dir(topic, queue_id)):
+                size = disk.size(f"{queue_dir(topic, queue_id)}/{name}")
+                units = max(size // CONSUME_QUEUE_UNIT, 1)
+    return StoreConfig(
+        log_file_size=files.log_file_size() or config.log_file_size,
+        queue_file_units=units,
+        index_slots=layout.slots,
+        index_entries=layout.entries,
+    )
+
+
+def _remember_queues(files: StoreFiles, beside: Disk, config: StoreConfig) -> None:
+    """Say how far each queue came: where all its messages have expired, the log does not tell."""
+    starts = files.log_starts()
+    ends: dict[tuple[str, int], int] = {}
+    snapshot = files.snapshot()
+    for key in files.queues():
+        ends[key] = max((offset + 1 for offset, _ in files.units(*key)), default=0)
+    for state in snapshot.queues if snapshot is not None else []:
+        key = state.topic, state.queue_id
+        ends[key] = max(ends.get(key, 0), state.max_offset)
+    states = [QueueState(*key, end, end, []) for key, end in sorted(ends.items()) if end]
+    dropped = snapshot.dropped if snapshot is not None else {}
+    beside.mkdir(OWN_DIR)
+    Marks(config, beside).save_snapshot(starts[0] if starts else 0, states, dropped, sync=True)
+
+
+def _swap(disk: Disk) -> None:
+    for path in _MOVED:
+        old, new = f"{WORK_DIR}/old-{_flat(path)}", f"{WORK_DIR}/{_flat(path)}"
+        if disk.exists(path):
+            disk.replace(path, old)
+        if disk.exists(new):
+            disk.replace(new, path)
+    for directory in (WORK_DIR, OWN_DIR, ""):
+        disk.sync_dir(directory)
+    _remove_tree(disk, WORK_DIR)
+
+
+def _flat(path: str) -> str:
+    return path.replace("/", "-")
+
+
+def _remove_tree(disk: Disk, path: str) -> None:
+    for name in disk.listdir(path):
+        inner = f"{path}/{name}"
+        if disk.listdir(inner):
+            _remove_tree(disk, inner)
+        disk.rmdir(inner)
+        if disk.exists(inner):
+            disk.unlink(inner)
+    disk.rmdir(path)
+
+
+class RelocatedDisk:
+    """A disk on which some paths, and all below them, lie elsewhere, and whose lock is held."""
+
+    def __init__(self, disk: Disk, moved: dict[str, str]) -> None:
+        self._disk = disk
+        self._moved = moved
+
+    def _at(self, path: str) -> str:
+        for source, target in self._moved.items():
+            if path == source or path.startswith(f"{source}/"):
+                return target + path[len(source) :]
+        return path
+
+    def open(self, path: str, *, create: bool = False, write: bool = True) -> DiskFile:
+        """Open a file."""
+        return _RelocatedFile(self._disk.open(self._at(path), create=create, write=write), path)
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory is there."""
+        return self._disk.exists(self._at(path))
+
+    def size(self, path: str) -> int:
+        """A file's length."""
+        return self._disk.size(self._at(path))
+
+    def listdir(self, path: str) -> list[str]:
+        """The names in a directory."""
+        return self._disk.listdir(self._at(path))
+
+    def mkdir(self, path: str) -> None:
+        """Make a directory."""
+        self._disk.mkdir(self._at(path))
+
+    def rmdir(self, path: str) -> None:
+        """Remove an empty directory."""
+        self._disk.rmdir(self._at(path))
+
+    def replace(self, source: str, target: str) -> None:
+        """Rename."""
+        self._disk.replace(self._at(source), self._at(target))
+
+    def unlink(self, path: str) -> None:
+        """Remove a file."""
+        self._disk.unlink(self._at(path))
+
+    def sync(self, path: str) -> None:
+        """Make a file durable."""
+        self._disk.sync(self._at(path))
+
+    def sync_dir(self, path: str) -> None:
+        """Make the names in a directory durable."""
+        self._disk.sync_dir(self._at(path))
+
+    def usage(self) -> Usage:
+        """How full the file system is."""
+        return self._disk.usage()
+
+    def lock(self, path: str) -> DiskLock:
+        """It is held already; whoever made this disk lets go of it."""
+        return _HeldLock()
+
+    def real_path(self, path: str) -> str | None:
+        """Where another process finds the file."""
+        return self._disk.real_path(self._at(path))
+
+
+class _HeldLock:
+    """Closing a file gives up all POSIX locks on it, so a second one must never be opened."""
+
+    def release(self) -> None:
+        """Not ours to give up."""
+
+
+class _RelocatedFile:
+    """Knows the path it was asked for, whose syncs must find their way again."""
+
+    def __init__(self, file: DiskFile, path: str) -> None:
+        self.path = path
+        self.size = file.size
+        self.read = file.read
+        self.read_cached = file.read_cached
+        self.write = file.write
+        self.reserve = file.reserve
+        self.truncate = file.truncate
+        self.sync = file.sync
+        self.close = file.close
