@@ -62,12 +62,19 @@ class Deaf(asyncio.Protocol):
         self.received += len(data)
 
 
-def deaf_peer(w: World, requests: int) -> Deaf:
+def deaf_peer(w: World, requests: int, pause_s: float = 0) -> Deaf:
+    """Somebody who asks for a lot, all at once or one by one."""
+
     async def shout() -> Deaf:
         loop = asyncio.get_running_loop()
         _, deaf = await loop.create_connection(Deaf, "server", PORT)
+        frame = request(LARGE, {"sizeBytes": "100000"})
+        if not pause_s:
+            deaf.transport.write(frame * requests)
+            return deaf
         for _ in range(requests):
-            deaf.transport.write(request(LARGE, {"sizeBytes": "100000"}))
+            deaf.transport.write(frame)
+            await asyncio.sleep(pause_s)
         return deaf
 
     deaf: Deaf = w.run(shout(), "deaf")
@@ -75,10 +82,13 @@ def deaf_peer(w: World, requests: int) -> Deaf:
     return deaf
 
 
-def test_a_peer_that_does_not_read_its_answers_is_not_read_either() -> None:
-    limits = {"write_buffer_bytes": 300_000, "reply_bytes_per_callback": 100_000}
-    with world(**limits) as w:
-        deaf = deaf_peer(w, requests=300)
+@pytest.mark.parametrize(("pause_s", "turn_bytes"), [(0, 100_000), (0.01, 10**9)])
+def test_a_peer_that_does_not_read_its_answers_is_not_read_either(
+    pause_s: float, turn_bytes: int
+) -> None:
+    limits = {"write_buffer_bytes": 300_000, "reply_bytes_per_callback": turn_bytes}
+    with world(whole=1, **limits) as w:
+        deaf = deaf_peer(w, 300, pause_s)
         served = len(w.log.seen)
         assert served < 20
         w.sim.advance(30)
