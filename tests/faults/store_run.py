@@ -162,13 +162,13 @@ class StoreRun:
             return
         try:
             sync_plan(self.disk, plan)
+            if self.rng.random() < 0.5:
+                self.append()
+            self.store.finish_flush(plan)
         except OSError as error:
-            self.store.fail(f"sync failed: {error}")
+            self.store.fail(f"flush failed: {error}")
             self.is_stopped = True
             return
-        if self.rng.random() < 0.5:
-            self.append()
-        self.store.finish_flush(plan)
         self.flushed_ms = began_ms
         durable = self.store.durable_log_offset
         for promise in [each for each in self.waiting if each.end <= durable]:
@@ -177,7 +177,10 @@ class StoreRun:
 
     def save_table(self) -> None:
         """Save a config table with a number that only grows."""
-        self._table.save(msgspec.json.encode({"saved": self.table_saved + 1}))
+        try:
+            self._table.save(msgspec.json.encode({"saved": self.table_saved + 1}))
+        except (OSError, DiskFull):
+            return
         self.table_saved += 1
 
     def load_table(self) -> int:

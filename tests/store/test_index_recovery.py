@@ -164,20 +164,43 @@ def test_unmarked_files_are_rebuilt_unless_their_writer_stopped_properly() -> No
     assert again_from == messages[-1][3]
 
 
-def test_files_that_the_mark_does_not_belong_to_are_rebuilt() -> None:
+@pytest.mark.parametrize("missing", [[0], [1], [-1], [0, 1], [0, -1]])
+def test_missing_files_are_noticed_and_rebuilt(missing: list[int]) -> None:
     disk = RecordingDisk()
     index = opened(disk)
     messages = requests(100)
     add_all(index, messages)
     index.close()
-    newest = max(index_files(disk))
-    disk.unlink(newest)
+    paths = list(index_files(disk))
+    for number in missing:
+        disk.unlink(paths[number])
     index = KeyIndex(disk, LAYOUT)
     again_from = index.recover(1 << 40)
-    assert 0 < again_from < messages[-1][3]
+    assert again_from < messages[-1][3]
     add_all(index, [message for message in messages if message[3] >= again_from])
     index.close()
     assert index_files(disk) == files_of(messages)
+
+
+@pytest.mark.parametrize("cut", range(1, 12))
+def test_files_deleted_for_their_age_are_not_missed(cut: int) -> None:
+    disk = RecordingDisk()
+    index = opened(disk)
+    messages = requests(150)
+    add_all(index, messages)
+    index.build()
+    while paths := index.begin_sync():
+        for path in paths:
+            disk.sync(path)
+        index.end_sync()
+    disk.cut_at(cut)
+    with suppress(PowerCut):
+        index.clean(messages[75][3])
+    for seed in range(5):
+        again = KeyIndex(disk.crashed(Random(seed)), LAYOUT)
+        assert again.recover(messages[-1][3] + 91) > messages[75][3]
+        for topic, uniq_key, _, log_offset, _ in messages[75:-1]:
+            assert again.find(topic, uniq_key, 0, FOREVER, 9).log_offsets == [log_offset]
 
 
 def test_a_flipped_or_cut_byte_anywhere_is_survived() -> None:

@@ -1,5 +1,6 @@
 """The index files of a store in the order of the log: made, synced, deleted and recovered."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import zip_longest
 
@@ -68,10 +69,11 @@ class IndexFiles:
             self._marked = mark
 
     def _mark(self, built_to: int, *, is_clean: bool = False) -> IndexMark | None:
-        name, header, linked = "", IndexHeader(), 1
+        newest: IndexFile | None = None
+        missing_from = built_to
         for file, behind in zip_longest(self.files, self.files[1:]):
             if file.durable.count > 1:
-                name, header, linked = file.name, file.durable, file.settled.count
+                newest = file
             if file.durable.count < file.header.count:
                 missing_from = file.read_entry(file.durable.count)[1]
                 break
@@ -79,10 +81,25 @@ class IndexFiles:
                 missing_from = behind.read_entry(1)[1]
                 break
         else:
-            return IndexMark(built_to, is_clean, name, header, linked)
-        if name and missing_from == header.end_log_offset:
+            return self._mark_at(newest, built_to, is_clean=is_clean)
+        if newest is not None and missing_from == newest.durable.end_log_offset:
             return None  # the keys of one record, of which only some are safe
-        return IndexMark(missing_from, is_clean, name, header, linked)
+        return self._mark_at(newest, missing_from, is_clean=is_clean)
+
+    def _mark_at(
+        self, newest: IndexFile | None, safe_log_offset: int, *, is_clean: bool = False
+    ) -> IndexMark:
+        if newest is None:
+            return IndexMark(safe_log_offset, is_clean, "", IndexHeader(), 1, "", 0)
+        return IndexMark(
+            safe_log_offset,
+            is_clean,
+            newest.name,
+            newest.durable,
+            newest.settled.count,
+            self.files[0].name,
+            self.files.index(newest) + 1,
+        )
 
     @property
     def durable_timestamp(self) -> int:
@@ -97,12 +114,21 @@ class IndexFiles:
 
     def clean(self, min_log_offset: int) -> None:
         """Delete files that only lead to records before `min_log_offset`, never the newest."""
-        while len(self.files) > 1:
-            file = self.files[0]
-            if file.header.end_log_offset >= min_log_offset or not file.is_settled:
-                return
-            remove_index_file(self._disk, file)
-            del self.files[0]
+        mark, expired = self._marked, 0
+        while expired < len(self.files) - 1:
+            file = self.files[expired]
+            is_needed = file.header.end_log_offset >= min_log_offset or not file.is_settled
+            if is_needed or mark is None or mark.name in ("", file.name):
+                break
+            expired += 1
+        if mark is None or not expired:
+            return
+        # The mark first: a file it counts must not be missing.
+        oldest = self.files[expired].name
+        self._marked = replace(mark, oldest=oldest, files=mark.files - expired)
+        self._mark_file.write(self._marked)
+        self._mark_file.sync()
+        self._drop_first(expired)
 
     def settle(self, built_to: int) -> None:
         """Make everything durable, with a mark that says so."""
@@ -137,10 +163,7 @@ class IndexFiles:
             again_from = self._drop_last_record()
         again_from = min(again_from, self._truncate(log_end))
         # From now on a clean mark would be a lie.
-        name, header = "", IndexHeader()
-        if self.files:
-            name, header = self.files[-1].name, self.files[-1].header
-        self._marked = IndexMark(again_from, False, name, header, header.count)
+        self._marked = self._mark_at(self.files[-1] if self.files else None, again_from)
         self._mark_file.write(self._marked)
         self._mark_file.sync()
         return again_from
@@ -149,11 +172,18 @@ class IndexFiles:
         if not mark.name:
             self._drop_from(0)
             return mark.safe_log_offset
-        number = next((i for i, file in enumerate(self.files) if file.name == mark.name), None)
-        if number is None or not _is_continued(mark.header, self.files[number].header):
-            # Not the files that the mark was written for: go back to where they still agree.
-            while self.end_log_offset >= mark.header.begin_log_offset:
-                self._drop_from(len(self.files) - 1)
+        names = [file.name for file in self.files]
+        if mark.oldest in names:
+            # Older ones were about to be deleted.
+            self._drop_first(names.index(mark.oldest))
+        number = mark.files - 1
+        newest = self.files[number] if number < len(self.files) else None
+        if newest is None or newest.name != mark.name or self.files[0].name != mark.oldest:
+            self._drop_from(0)
+            return 0
+        if not _is_continued(mark.header, newest.header):
+            # Not the file that the mark was written for.
+            self._drop_from(number)
             return self._drop_last_record()
         if mark.is_clean and self.files[-1].header == mark.header:
             return log_end
@@ -190,6 +220,11 @@ class IndexFiles:
             self._drop_from(len(self.files) - 1)
             return False
         return True
+
+    def _drop_first(self, count: int) -> None:
+        for file in self.files[:count]:
+            remove_index_file(self._disk, file)
+        del self.files[:count]
 
     def _drop_from(self, number: int) -> None:
         for file in self.files[number:]:

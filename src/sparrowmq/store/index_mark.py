@@ -4,7 +4,8 @@ Two slots of 512 bytes, written in turn, each with a CRC: a torn write leaves th
 mark is as true as a new one, it only makes the next start repeat more.
 
 ```
-sequence 8, safe log offset 8, is clean 1, file name 17, its header 40, linked 4, CRC32 of that 4
+sequence 8, safe log offset 8, is clean 1, file name 17, its header 40, linked 4,
+oldest file's name 17, files 4, CRC32 of all that 4
 ```
 """
 
@@ -15,7 +16,7 @@ from zlib import crc32
 from sparrowmq.store.disk import Disk, DiskFile
 from sparrowmq.store.index_file import HEADER_SIZE, IndexHeader
 
-_MARK = struct.Struct(f">qqB17s{HEADER_SIZE}sI")
+_MARK = struct.Struct(f">qqB17s{HEADER_SIZE}sI17sI")
 _CRC = struct.Struct(">I")
 _SLOT_SIZE = 512
 
@@ -33,6 +34,10 @@ class IndexMark:
     header: IndexHeader
     linked: int
     """Slots of entries before this one are on the disk, too."""
+    oldest: str
+    """Name of the oldest file, and …"""
+    files: int
+    """… how many there are from it up to `name`: one that is missing takes the others along."""
 
 
 class IndexMarkFile:
@@ -69,6 +74,8 @@ class IndexMarkFile:
             mark.name.encode(),
             mark.header.encode(),
             mark.linked,
+            mark.oldest.encode(),
+            mark.files,
         )
         at = self._sequence % 2 * _SLOT_SIZE
         self._open().write(at, data + _CRC.pack(crc32(data)))
@@ -102,12 +109,14 @@ def _decode(slot: bytes) -> tuple[int, IndexMark] | None:
         return None
     if _CRC.unpack_from(slot, _MARK.size)[0] != crc32(data):
         return None
-    sequence, safe_log_offset, is_clean, name, header, linked = _MARK.unpack(data)
+    sequence, safe_log_offset, is_clean, name, header, linked, oldest, files = _MARK.unpack(data)
     mark = IndexMark(
         safe_log_offset,
         bool(is_clean),
         name.rstrip(b"\x00").decode(),
         IndexHeader.decode(header),
         linked,
+        oldest.rstrip(b"\x00").decode(),
+        files,
     )
     return sequence, mark
