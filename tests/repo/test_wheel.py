@@ -113,11 +113,29 @@ def test_the_wheel_carries_every_module_and_nothing_else(built: Path) -> None:
     assert packed == expected
 
 
-@pytest.mark.skipif(not (ROOT / "src/sparrowmq/cli/main.py").exists(), reason="no command yet")
 def test_the_installed_command_tells_its_version(installed: Path) -> None:
     command = [str(installed / "sparrowmq"), "--version"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True)
     assert sparrowmq.__version__ in shown.stdout
+
+
+def test_the_installed_command_serves_until_it_is_told_to_stop(
+    installed: Path, tmp_path: Path
+) -> None:
+    free_ports = ["--port", "0", "--nameserver-port", "0", "--data", str(tmp_path / "data")]
+    with subprocess.Popen(
+        [str(installed / "sparrowmq"), "up", *free_ports],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as server:
+        assert server.stdout is not None
+        first_line = server.stdout.readline()
+        server.terminate()
+        _, logged = server.communicate()
+    assert first_line.startswith("sparrowmq ready"), logged
+    assert server.returncode == 0, logged
 
 
 def test_every_module_of_the_wheel_imports_with_the_declared_dependencies(installed: Path) -> None:
@@ -128,6 +146,6 @@ IMPORT_ALL = """
 import importlib, pkgutil, sparrowmq
 NEEDS_MORE = ("sparrowmq.console", "sparrowmq.spark", "sparrowmq.testing.plugin")
 for module in pkgutil.walk_packages(sparrowmq.__path__, "sparrowmq."):
-    if not module.name.startswith(NEEDS_MORE):
+    if not module.name.startswith(NEEDS_MORE) and not module.name.endswith("__main__"):
         importlib.import_module(module.name)
 """
