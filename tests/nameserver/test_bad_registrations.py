@@ -160,5 +160,12 @@ def test_other_broken_bodies_are_refused_too() -> None:
 def test_a_broker_from_before_3_0_11_registers_a_bare_table() -> None:
     with world() as w:
         table = RegisteredTopics(topic_config_table={name: topic(name) for name in ("a", "b")})
-        answer = ask(w, request(103, FIELDS, table.to_json(), version=36))
+
+        async def register() -> tuple[Wire, Answer]:
+            wire = await Wire.open("ns", PORT)
+            return wire, await wire.ask(request(103, FIELDS, table.to_json(), version=36))
+
+        wire, answer = w.sim.run(register(), on=w.sim.host("old-broker"))
         assert answer.code == ResponseCode.SUCCESS
+        assert w.client.has_route("a")
+        wire.close()

@@ -1,5 +1,7 @@
 """Brokers register, stay alive, change, and leave."""
 
+import pytest
+
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.data_version import DataVersion
 from sparrowmq.protocol.headers.nameserver import (
@@ -112,6 +114,21 @@ def test_brokers_survive_a_pause_of_the_name_server() -> None:
         assert w.server.table.live == {}
 
 
+def test_a_clock_that_jumps_ahead_neither_drops_brokers_nor_keeps_silent_ones() -> None:
+    with world(broker_timeout_s=120) as w:
+        before, after = w.broker("before"), w.broker("after")
+        before.register(["orders"])
+        w.sim.advance(61)
+        w.clock_jump_ms = 3600 * 1000
+        after.register(["orders"])
+        w.sim.advance(50)
+        assert set(w.server.table.groups) == {"before", "after"}
+        w.sim.advance(16)
+        assert set(w.server.table.groups) == {"after"}
+        w.sim.advance(65)
+        assert set(w.server.table.groups) == set()
+
+
 def test_a_broker_reconnecting_before_its_old_connection_ends_stays() -> None:
     with world() as w:
         old = w.broker(address="10.9.9.9:10911")
@@ -156,11 +173,16 @@ def test_unregistering_under_another_name_removes_nobody() -> None:
         assert w.client.has_route("orders")
 
 
-def test_a_restarted_name_server_knows_again_what_brokers_say_again() -> None:
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_restarted_name_server_knows_again_what_brokers_say_again(is_killed: bool) -> None:
     with world() as w:
         broker = w.broker()
         broker.register(["orders"])
-        w.restart()
+        if is_killed:
+            w.host.kill()
+            w.start()
+        else:
+            w.restart()
         assert not w.client.has_route("orders")
         broker.register(["orders"])
         assert w.client.has_route("orders")

@@ -167,16 +167,21 @@ class World:
         self.sim = sim
         self._settings = {"listen_host": "0.0.0.0", "limits": PATIENT, **settings}
         self._file = file
+        self.clock_jump_ms = 0
+        """How far somebody has set the name server's clock."""
         self.host = sim.host("ns")
         self.server = self.start()
         self.client = Caller(sim, sim.host("client"))
 
     def start(self) -> NameServer:
         config = NameServerConfig(**self._settings)  # type: ignore[arg-type]
-        self.server = NameServer(config, clock=self.sim.clock, kv_file=self._file)
+        self.server = NameServer(config, clock=self._clock, kv_file=self._file)
         self._task = self.host.start(self._serve())
         self.sim.until_idle()
         return self.server
+
+    def _clock(self) -> int:
+        return self.sim.clock() + self.clock_jump_ms
 
     def restart(self) -> NameServer:
         """Stop in order and start without any memory."""
