@@ -4,6 +4,7 @@
 request   length 4, id 4, then kind and path, kind and path, … separated by zero bytes
 answer    id 4, error number 4 (0: everything is durable), length 4, the path that failed
 kinds     L log file    Q queue, index or snapshot (may be gone)    D directory (may be gone)
+          A everything on the machine, without a path
 ```
 
 It ends when its socket closes, that is with its parent, however that ends.
@@ -52,7 +53,9 @@ def sync_all(files: Files, items: list[str]) -> tuple[int, str]:
     """Error number and path of the first that fails; 0 when all are durable."""
     for kind, path in zip(items[::2], items[1::2], strict=True):
         try:
-            if kind == "L":
+            if kind == "A":
+                os.sync()
+            elif kind == "L":
                 files.sync_log(path)
             else:
                 files.sync_other(path)

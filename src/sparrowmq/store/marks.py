@@ -62,6 +62,8 @@ class Snapshot(msgspec.Struct):
     queue_file_units: int
     queues: list[QueueState]
     dropped: dict[str, int]
+    min_log_offset: int = -1
+    """Where the log began; the queues' minima belong to it."""
 
 
 def state_of(queue: ConsumeQueue) -> QueueState:
@@ -119,6 +121,7 @@ class Marks:
         queues: list[QueueState],
         dropped: dict[str, int],
         *,
+        min_log_offset: int = -1,
         is_clean: bool = False,
         sync: bool = False,
     ) -> str:
@@ -132,6 +135,7 @@ class Marks:
             self._config.queue_file_units,
             queues,
             dropped,
+            min_log_offset,
         )
         body = msgspec.msgpack.encode(snapshot)
         self._disk.mkdir(OWN_DIR)

@@ -135,4 +135,6 @@ class QueueRecovery:
             if queue.max_offset == 0 and reached > 0:
                 queue.start_at(reached)
         for queue in list(self._dispatch.queues.values()):
-            queue.truncate(queue.first_at_or_behind(log_end))
+            # Untouched queues lead to records before the scan, which are there.
+            if queue.is_dirty:
+                queue.truncate(queue.first_at_or_behind(log_end))

@@ -23,7 +23,7 @@ from sparrowmq.store.marks import Mark, Marks, Snapshot
 from sparrowmq.store.messages import Damage, Progress
 from sparrowmq.store.quarantine import fill, keep_aside
 from sparrowmq.store.queue_recovery import QueueRecovery
-from sparrowmq.store.scan import FileEnd, Hole, LogScan
+from sparrowmq.store.scan import FileEnd, Hole, LogScan, last_byte
 
 Report: TypeAlias = Callable[[Damage | Progress], None]
 
@@ -62,6 +62,7 @@ class Recovery:
         sure = max(begin, mark.log_offset) if mark is not None else begin
         is_clean = self._is_clean(snapshot, mark)
         self._queues.load(snapshot, begin, is_clean=is_clean)
+        self._result.min_log_offset = -1 if snapshot is None else snapshot.min_log_offset
         index_from = max(min(self._dispatch.index.recover(begin), begin), self._log.min_offset)
         self._result.durable = sure
         self._result.checkpointed = begin
@@ -191,7 +192,9 @@ class Recovery:
         if hole.start < sure:
             return False
         file_end = self._log.start_of(hole.start) + self._config.log_file_size
-        data = self._log.read_blocking(hole.start, min(hole.end, file_end) - hole.start)
+        # The first bytes of the next record's size are zero anyway: look at its sector as a whole.
+        end = min(hole.end + -hole.end % _SECTOR, file_end)
+        data = self._log.read_blocking(hole.start, end - hole.start)
         head = -hole.start % _SECTOR
         if head and not any(data[:head]):
             # Part of a sector: zeros tell something only where a record's size has other bytes.
@@ -227,9 +230,8 @@ class Recovery:
             self._disk.sync_dir(LOG_DIR)
         if file_start not in self._log.starts:
             return
-        length = min(2 * self._config.reserve_bytes, file_start + size - end)
-        rest = self._log.read_blocking(end, length)
-        torn = len(rest.rstrip(b"\0"))
+        limit = min(end + 2 * self._config.reserve_bytes, file_start + size)
+        torn = last_byte(self._log, end, limit) - end
         if not torn:
             return
         path = log_path(file_start)
@@ -247,7 +249,7 @@ class Recovery:
     def _remove_file(self, start: int) -> None:
         """A file behind the log's end: made ahead and empty, or full of what cannot be used."""
         path = log_path(start)
-        if any(self._log.read_blocking(start, 2 * self._config.reserve_bytes)):
+        if last_byte(self._log, start, start + self._config.log_file_size) > start:
             copy = f"{QUARANTINE_DIR}/{path.rpartition('/')[2]}"
             self._disk.mkdir(QUARANTINE_DIR)
             self._disk.replace(path, copy)

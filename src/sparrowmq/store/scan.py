@@ -96,7 +96,7 @@ class LogScan:
                 if MIN_RECORD_SIZE <= size <= file_end - position - BLANK.size:
                     data, at = self._bytes(position, size)
             record = check_record(data, at, position)
-            if position >= self._sure and _lost_its_end(record):
+            if _lost_its_end(record, is_sure=position < self._sure):
                 raise RecordError(position, "its end was never written")
         except RecordError as error:
             return self._hole(position, file_end, error.reason)
@@ -128,7 +128,7 @@ class LogScan:
             data = self._log.read_blocking(position, min(_WINDOW, limit - position))
             if len(data) < BLANK.size:
                 return None
-            for at in _magic_positions(data):
+            for at in [] if is_zero(data) else _magic_positions(data):
                 if at >= 4 and self._is_valid(position + at - 4):
                     return position + at - 4
             # Windows overlap, so that a size and its magic are found together.
@@ -150,11 +150,34 @@ class LogScan:
         return True
 
 
-def _lost_its_end(record: Record) -> bool:
-    """Whether a power cut took the sector with topic or properties, which then read as zeros.
+_ZEROS = bytes(_WINDOW)
 
-    The whole-record CRC was in that sector, and the body's CRC says nothing about them.
+
+def is_zero(data: bytes) -> bool:
+    """Whether there is nothing but zeros; compares memory, which a loop over bytes does not."""
+    if len(data) <= _WINDOW:
+        return data == _ZEROS[: len(data)]
+    return all(is_zero(data[at : at + _WINDOW]) for at in range(0, len(data), _WINDOW))
+
+
+def last_byte(log: LogBytes, start: int, end: int) -> int:
+    """The offset behind the last byte between `start` and `end` that is not zero, else `start`."""
+    last = start
+    for at in range(start, end, _WINDOW):
+        data = log.read_blocking(at, min(_WINDOW, end - at))
+        if not is_zero(data):
+            last = at + len(data.rstrip(b"\0"))
+    return last
+
+
+def _lost_its_end(record: Record, *, is_sure: bool) -> bool:
+    """Whether topic or properties were taken by a power cut or a cut file, and read as zeros.
+
+    The whole-record CRC stood there too, and the body's CRC says nothing about them. Behind the
+    last sync single sectors may be missing, elsewhere only all that follows.
     """
+    if is_sure:
+        return record.properties[-1:] == b"\0" or record.topic[-1:] == "\0"
     return b"\0" in record.properties or "\0" in record.topic
 
 

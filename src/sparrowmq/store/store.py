@@ -65,7 +65,8 @@ class Store(Appends, Reads):
         self._log.continue_at(found.end)
         self._own_from = found.end
         self._flushing.start(now_ms, found)
-        self._set_min()
+        if found.min_log_offset != self._log.min_offset:
+            self._set_min()
         self._dispatch.write_tails(len(self._dispatch.dirty))
         self._disk.open(ABORT, create=True).close()
         for path in (LOG_DIR, QUEUE_DIR, OWN_DIR):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from sparrowmq.store.disk import Disk
-from sparrowmq.store.flushing import FlushPlan, sync_plan
+from sparrowmq.store.flushing import MANY_FILES, FlushPlan, sync_plan
 
 _HEAD = struct.Struct(">II")
 _ANSWER = struct.Struct(">III")
@@ -93,7 +93,11 @@ class ProcessSyncer:
 
     def _items(self, plan: FlushPlan) -> list[bytes]:
         items: list[bytes] = []
-        for kind, paths in (("L", plan.files), ("Q", plan.derived), ("D", plan.directories)):
+        derived, directories = plan.derived, plan.directories
+        if len(derived) > MANY_FILES:
+            items += (b"A", b"")
+            derived, directories = [], []
+        for kind, paths in (("L", plan.files), ("Q", derived), ("D", directories)):
             for path in paths:
                 real = self._disk.real_path(path)
                 if real is None:
