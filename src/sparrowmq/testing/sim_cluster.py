@@ -17,9 +17,11 @@ from typing import Any
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import BrokerConfig
+from sparrowmq.client.client import Client
+from sparrowmq.client.config import ClientConfig
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.testing.paths import Conditions
-from sparrowmq.testing.sim_nodes import BrokerNode, NameServerNode
+from sparrowmq.testing.sim_nodes import FIRST_PID, BrokerNode, NameServerNode
 from sparrowmq.testing.simulation import Simulation
 from sparrowmq.testing.wire_client import WireClient
 
@@ -60,6 +62,18 @@ class RunningCluster(Simulation):
         client.start()
         return client
 
+    def client_on(self, name: str) -> Client:
+        """What producers and consumers share, for the host of that name; not yet started.
+
+        Its code has to run there: `sim.run(..., on=sim.host(name))`.
+        """
+        config = ClientConfig(
+            name_servers=self.name_server_addresses,
+            client_ip=self.host(name).ip,
+            instance_name=name,
+        )
+        return Client(config, clock=self.clock, rng=self.rng(f"client {name}"), pid=FIRST_PID)
+
     @property
     def name_server_addresses(self) -> tuple[str, ...]:
         return tuple(node.address for node in self.name_servers.values())
@@ -69,6 +83,8 @@ class SimCluster:
     """The description of a cluster; `run` makes one.
 
     `settings` go to every broker's `BrokerConfig`, `name_server_settings` to the name servers'.
+    A test that needs more than `limit_s` of virtual time says so: an hour of a cluster's timers
+    already takes seconds.
     """
 
     def __init__(
@@ -78,7 +94,7 @@ class SimCluster:
         name_servers: int = 1,
         brokers: int = 1,
         conditions: Conditions | None = None,
-        limit_s: float = 24 * 3600.0,
+        limit_s: float = 3600.0,
         name_server_settings: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> None:

@@ -96,7 +96,7 @@ class _Handle(asyncio.Handle):
 
 
 class _TimerHandle(asyncio.TimerHandle):
-    __slots__ = ("_number",)
+    __slots__ = ("_order",)
     _context: Context
 
     def __init__(
@@ -109,11 +109,10 @@ class _TimerHandle(asyncio.TimerHandle):
         context: Context | None,
     ) -> None:
         super().__init__(when, callback, args, loop, context)
-        self._number = number
+        self._order = (when, number)
 
-    def __lt__(self, other: asyncio.TimerHandle) -> bool:
-        assert isinstance(other, _TimerHandle)
-        return (self.when(), self._number) < (other.when(), other._number)
+    def __lt__(self, other: object) -> bool:
+        return isinstance(other, _TimerHandle) and self._order < other._order
 
     def _run(self) -> None:
         if _may_run(self, self._context):

@@ -1,0 +1,91 @@
+"""The producer in a cluster that fails around it."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from sparrowmq.client.producer import Producer
+from sparrowmq.protocol.headers.topics import CreateTopic
+from sparrowmq.protocol.message import Message
+from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
+
+
+def produce(
+    sim: RunningCluster, work: Callable[[Producer], Coroutine[Any, Any, None]]
+) -> asyncio.Future[None]:
+    """Run the work with a producer on a host of its own."""
+
+    async def on_the_host() -> None:
+        client = sim.client_on("producer")
+        await client.start()
+        async with Producer("orders-svc", client=client) as producer:
+            await work(producer)
+        await client.stop()
+
+    return sim.host("producer").start(on_the_host())
+
+
+def create_topic(sim: RunningCluster) -> None:
+    """On every broker, and known to the name servers."""
+    header = CreateTopic(
+        topic="orders", default_topic="TBW102", read_queue_nums=4, write_queue_nums=4, perm=6
+    )
+    for node in sim.brokers.values():
+        sim.wait(sim.client.call(header, address=node.address))
+    sim.advance(1)
+
+
+def test_a_producer_uses_every_broker() -> None:
+    used: set[str] = set()
+
+    async def send_some(producer: Producer) -> None:
+        for number in range(20):
+            result = await producer.send(Message("orders", b"%d" % number))
+            assert result.is_ok
+            used.add(result.queue.broker_name)
+
+    with SimCluster(seed=1, brokers=2).run() as sim:
+        create_topic(sim)
+        sim.wait(produce(sim, send_some))
+        assert used == {"broker-a", "broker-b"}
+
+
+def test_no_send_fails_while_one_of_two_brokers_is_killed_and_comes_back() -> None:
+    sent = []
+
+    async def send_for_a_minute(producer: Producer) -> None:
+        for number in range(600):
+            sent.append(await producer.send(Message("orders", b"%d" % number)))
+            await asyncio.sleep(0.1)
+
+    with SimCluster(seed=1, brokers=2).run() as sim:
+        create_topic(sim)
+        work = produce(sim, send_for_a_minute)
+        sim.advance(10)
+        sim.brokers["broker-a"].kill()
+        sim.advance(20)
+        sim.brokers["broker-a"].start()
+        sim.wait(work)
+        assert len(sent) == 600
+        assert {result.queue.broker_name for result in sent[-50:]} == {"broker-a", "broker-b"}
+
+
+def test_no_send_on_a_known_route_fails_while_all_name_servers_are_down_for_a_minute() -> None:
+    sent = []
+
+    async def send_for_two_minutes(producer: Producer) -> None:
+        for number in range(240):
+            sent.append(await producer.send(Message("orders", b"%d" % number)))
+            await asyncio.sleep(0.5)
+
+    with SimCluster(seed=1, name_servers=2, brokers=2).run() as sim:
+        create_topic(sim)
+        work = produce(sim, send_for_two_minutes)
+        sim.advance(20)
+        for node in sim.name_servers.values():
+            node.kill()
+        sim.advance(60)
+        for node in sim.name_servers.values():
+            node.start()
+        sim.wait(work)
+        assert len(sent) == 240
