@@ -44,6 +44,14 @@ class Member(Protocol):
         ...
 
 
+class ConsumerMember(Member, Protocol):
+    """A consumer: shares queues with the other members of its group."""
+
+    def members_changed(self) -> None:
+        """A broker says that somebody came or went."""
+        ...
+
+
 class Client:
     """One client id. Started once, shared by any number of producers and consumers.
 
@@ -68,7 +76,7 @@ class Client:
         self.pid = os.getpid() if pid is None else pid
         self.client_id = ""
         self.producers: dict[str, Member] = {}
-        self.consumers: dict[str, Member] = {}
+        self.consumers: dict[str, ConsumerMember] = {}
         self.unique_ids: UniqueIds
         self.peers: Peers
         self.name_servers: NameServers

@@ -25,7 +25,7 @@ def pinned_machines(addresses: Collection[str]) -> Strategy:
     ) -> list[MessageQueue]:
         takes_part(group, client_id, queues, client_ids)
         sharing = pinned(client_ids)
-        return averagely(group, client_id, queues, sharing) if client_id in sharing else []
+        return averagely(group, client_id, queues, sharing) if sharing else []
 
     def why_idle(group: str, client_ids: Sequence[str]) -> str | None:
         if pinned(client_ids):

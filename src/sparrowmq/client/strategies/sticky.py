@@ -2,7 +2,7 @@
 
 Two steps, each the same at every member that is given the same lists:
 
-1. `_balanced_ring`, from queues and members alone: a hash ring on which a full member is skipped.
+1. `balanced_ring`, from queues and members alone: a hash ring on which a full member is skipped.
    Loads differ by at most one, and a change of members moves little.
 2. `plan_sticky`, from the previous owners too, where the members share them: every queue stays
    where it is unless that would make the loads uneven, so that no plan moves fewer.
@@ -54,7 +54,7 @@ def plan_sticky(
     What `previous` says of other queues and clients is ignored.
     """
     all_queues, members = sorted(set(queues)), sorted(set(client_ids))
-    ring = _balanced_ring(all_queues, members)
+    ring = balanced_ring(all_queues, members)
     room = _shares(all_queues, members, ring, previous)
     plan: Owners = {}
     # The first queues of an owner stay, then queues go where the ring has them, then anywhere: each
@@ -86,7 +86,7 @@ def _shares(
     return {member: share + (place < larger) for place, member in enumerate(ranked)}
 
 
-def _balanced_ring(queues: Sequence[MessageQueue], members: Sequence[str]) -> Owners:
+def balanced_ring(queues: Sequence[MessageQueue], members: Sequence[str]) -> Owners:
     """Each queue goes to the next point on the ring whose member has room."""
     ring = sorted((_hash(f"{member}-{i}"), member) for member in members for i in range(_POINTS))
     points = [point for point, _ in ring]

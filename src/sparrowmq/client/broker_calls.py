@@ -1,0 +1,96 @@
+"""Calls consumers make to brokers, each one function: request, answer, errors."""
+
+from sparrowmq.client.client import Client
+from sparrowmq.client.errors import BrokerRefused, NoRoute
+from sparrowmq.net.calls import Response
+from sparrowmq.protocol.body import Body
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.header import RequestHeader
+from sparrowmq.protocol.headers.clients import GetConsumerList
+from sparrowmq.protocol.headers.offsets import (
+    GetMaxOffset,
+    GetMinOffset,
+    OffsetFound,
+    QueryConsumerOffset,
+    SearchOffset,
+    UpdateConsumerOffset,
+)
+from sparrowmq.protocol.message import MessageQueue
+
+
+class _ConsumerIds(Body, frozen=True, kw_only=True):
+    consumer_id_list: tuple[str, ...] = ()
+
+
+async def address_of(client: Client, topic: str, broker_name: str) -> str:
+    """A broker's address, refreshing the route once. Raises NoRoute."""
+    address = client.route_table.address(broker_name)
+    if address is None:
+        await client.route_table.refresh(topic)
+        address = client.route_table.address(broker_name)
+    if address is None:
+        raise NoRoute(topic, f"broker {broker_name} has no address now")
+    return address
+
+
+async def call(client: Client, address: str, header: RequestHeader, body: bytes = b"") -> Response:
+    """A call that has to succeed. Raises BrokerRefused, or NetError."""
+    timeout_s = client.config.call_timeout_s
+    response = await client.peers.call(address, header, body, timeout_s=timeout_s)
+    if response.code != ResponseCode.SUCCESS:
+        raise BrokerRefused(address, response.code, response.remark)
+    return response
+
+
+async def group_members(client: Client, topic: str, group: str) -> list[str]:
+    """Client ids of a group, from one broker of the topic. Raises NoRoute, BrokerRefused."""
+    route = await client.route_table.fetch(topic)
+    names = sorted({data.broker_name for data in route.broker_datas}) if route else []
+    if not names:
+        raise NoRoute(topic, "no broker serves it now")
+    address = await address_of(client, topic, client.rng.choice(names))
+    response = await call(client, address, GetConsumerList(consumer_group=group))
+    return list(_ConsumerIds.from_json(response.body).consumer_id_list)
+
+
+async def committed_offset(client: Client, group: str, queue: MessageQueue) -> int | None:
+    """The group's stored offset; None when there is none. Any other failure is raised."""
+    address = await address_of(client, queue.topic, queue.broker_name)
+    header = QueryConsumerOffset(consumer_group=group, topic=queue.topic, queue_id=queue.queue_id)
+    timeout_s = client.config.call_timeout_s
+    response = await client.peers.call(address, header, timeout_s=timeout_s)
+    if response.code == ResponseCode.QUERY_NOT_FOUND:
+        return None
+    if response.code != ResponseCode.SUCCESS:
+        raise BrokerRefused(address, response.code, response.remark)
+    return response.header(OffsetFound).offset
+
+
+async def commit_offset(client: Client, group: str, queue: MessageQueue, offset: int) -> None:
+    """Store the group's offset. Raises NoRoute, BrokerRefused, NetError."""
+    address = await address_of(client, queue.topic, queue.broker_name)
+    header = UpdateConsumerOffset(
+        consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
+    )
+    await call(client, address, header)
+
+
+async def max_offset(client: Client, queue: MessageQueue) -> int:
+    """The offset the queue's next message will get."""
+    address = await address_of(client, queue.topic, queue.broker_name)
+    header = GetMaxOffset(topic=queue.topic, queue_id=queue.queue_id)
+    return (await call(client, address, header)).header(OffsetFound).offset
+
+
+async def min_offset(client: Client, queue: MessageQueue) -> int:
+    """The oldest offset the queue still has."""
+    address = await address_of(client, queue.topic, queue.broker_name)
+    header = GetMinOffset(topic=queue.topic, queue_id=queue.queue_id)
+    return (await call(client, address, header)).header(OffsetFound).offset
+
+
+async def offset_at(client: Client, queue: MessageQueue, timestamp_ms: int) -> int:
+    """The offset of the first message stored at or after a time."""
+    address = await address_of(client, queue.topic, queue.broker_name)
+    header = SearchOffset(topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms)
+    return (await call(client, address, header)).header(OffsetFound).offset

@@ -1,0 +1,26 @@
+"""When a queue is not pulled for a while, and why."""
+
+from dataclasses import dataclass
+
+from sparrowmq.client.process_queue import ProcessQueue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowLimits:
+    """How much of a queue may wait for its handler."""
+
+    messages: int = 1_000
+    size_bytes: int = 100 * 1024 * 1024
+    span: int = 2_000
+    """From the oldest to the newest offset; guards progress that one slow message holds back."""
+
+
+def reason_to_wait(queue: ProcessQueue, limits: FlowLimits, *, is_orderly: bool = False) -> str:
+    """Why the next pull has to wait; empty when it need not."""
+    if len(queue) > limits.messages:
+        return f"{len(queue)} messages wait for the handler, at most {limits.messages} may"
+    if queue.size_bytes > limits.size_bytes:
+        return f"{queue.size_bytes} bytes wait for the handler, at most {limits.size_bytes} may"
+    if not is_orderly and queue.span > limits.span:
+        return f"offsets in work span {queue.span}, at most {limits.span} may"
+    return ""

@@ -1,0 +1,52 @@
+"""Progress of a consumer: kept in memory, persisted now and then where it belongs."""
+
+import logging
+from collections.abc import Iterable
+
+from sparrowmq.client.broker_calls import commit_offset, committed_offset
+from sparrowmq.client.client import Client
+from sparrowmq.client.errors import ClientError
+from sparrowmq.net.errors import NetError
+from sparrowmq.protocol.message import MessageQueue
+
+
+class RemoteOffsets:
+    """Clustering: the group's progress lives on the broker."""
+
+    def __init__(self, client: Client, group: str, log: logging.Logger) -> None:
+        self._client = client
+        self._group = group
+        self._log = log
+        self._offsets: dict[MessageQueue, int] = {}
+        self._persisted: dict[MessageQueue, int] = {}
+
+    def get(self, queue: MessageQueue) -> int:
+        """The progress in memory, -1 when there is none."""
+        return self._offsets.get(queue, -1)
+
+    def update(self, queue: MessageQueue, offset: int, *, may_lower: bool = False) -> None:
+        """Progress was made; it goes back only when somebody sought or reset."""
+        if offset >= 0 and (may_lower or offset > self._offsets.get(queue, -1)):
+            self._offsets[queue] = offset
+
+    async def load(self, queue: MessageQueue) -> int | None:
+        """The stored offset; None when there is none, an error when it cannot be known."""
+        return await committed_offset(self._client, self._group, queue)
+
+    async def persist(self, queues: Iterable[MessageQueue]) -> None:
+        """Store what changed; what fails is tried again with the next round."""
+        for queue in queues:
+            offset = self._offsets.get(queue, -1)
+            if offset < 0 or self._persisted.get(queue) == offset:
+                continue
+            try:
+                await commit_offset(self._client, self._group, queue, offset)
+            except (ClientError, NetError) as error:
+                self._log.info("offset %d of %s not stored: %s", offset, queue, error)
+            else:
+                self._persisted[queue] = offset
+
+    def forget(self, queue: MessageQueue) -> None:
+        """The queue belongs to somebody else now."""
+        self._offsets.pop(queue, None)
+        self._persisted.pop(queue, None)

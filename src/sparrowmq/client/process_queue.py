@@ -1,0 +1,82 @@
+"""Messages of one queue between pull and commit.
+
+Progress is the smallest offset that is not consumed: a commit never passes a message in work.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from sparrowmq.protocol.message_ext import MessageExt
+
+
+class ProcessQueue:
+    """What was pulled and is not consumed yet, in the order of offsets."""
+
+    __slots__ = ("_messages", "_next_offset", "is_dropped", "size_bytes")
+
+    def __init__(self) -> None:
+        # Pulled in order, so the first key is the smallest offset.
+        self._messages: dict[int, MessageExt] = {}
+        self._next_offset = -1
+        self.size_bytes = 0
+        self.is_dropped = False
+        """The queue belongs to somebody else: take nothing from it, late results do not count."""
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def __iter__(self) -> Iterator[MessageExt]:
+        return iter(self._messages.values())
+
+    @property
+    def span(self) -> int:
+        """From the oldest to the newest offset in work."""
+        if not self._messages:
+            return 0
+        return self._next_offset - 1 - next(iter(self._messages))
+
+    @property
+    def progress(self) -> int:
+        """The offset to commit; -1 when nothing was ever pulled."""
+        return next(iter(self._messages)) if self._messages else self._next_offset
+
+    @property
+    def oldest(self) -> MessageExt | None:
+        """The message that holds progress back."""
+        return next(iter(self._messages.values()), None)
+
+    def put(self, messages: Sequence[MessageExt]) -> None:
+        """Take pulled messages in."""
+        for message in messages:
+            if message.queue_offset not in self._messages:
+                self._messages[message.queue_offset] = message
+                self.size_bytes += len(message.record.body)
+        if messages:
+            self._next_offset = max(self._next_offset, messages[-1].queue_offset + 1)
+
+    def remove(self, messages: Iterable[MessageExt]) -> int:
+        """These are done, or somebody else's business now; the progress afterwards."""
+        for message in messages:
+            found = self._messages.pop(message.queue_offset, None)
+            if found is not None:
+                self.size_bytes -= len(found.record.body)
+        return self.progress
+
+    def replace(self, message: MessageExt) -> None:
+        """The same message with another reconsume count."""
+        if message.queue_offset in self._messages:
+            self._messages[message.queue_offset] = message
+
+    def contains(self, message: MessageExt) -> bool:
+        """Whether a message is still in work."""
+        return message.queue_offset in self._messages
+
+    def clear(self) -> None:
+        """Forget everything: the queue starts somewhere else."""
+        self._messages.clear()
+        self.size_bytes = 0
+        self._next_offset = -1
+
+
+def work_items(messages: Sequence[MessageExt], batch: int) -> list[list[MessageExt]]:
+    """Ten pulled messages with batch size 4 are three work items: 4, 4 and 2."""
+    return [list(messages[at : at + batch]) for at in range(0, len(messages), batch)]

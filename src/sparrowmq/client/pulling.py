@@ -1,0 +1,132 @@
+"""Pulling one queue for as long as it is held: one pull in flight, repeated when it ends."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from sparrowmq.client.broker_calls import address_of
+from sparrowmq.client.client import Client
+from sparrowmq.client.errors import ClientError
+from sparrowmq.client.held_queue import HeldQueue
+from sparrowmq.net.calls import Response
+from sparrowmq.net.errors import NetError
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.headers.pull import Pulled, PullMessage
+from sparrowmq.protocol.message_ext import MessageExt, decode_messages
+from sparrowmq.protocol.subscription import SubscriptionData
+from sparrowmq.protocol.sys_flag import pull_sys_flag
+
+FLOW_CONTROL_S = 0.05
+PAUSED_S = 1.0
+ERROR_S = 3.0
+
+_EMPTY = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY)
+
+
+class PullLoop:
+    """What the loops of one consumer share."""
+
+    def __init__(
+        self,
+        client: Client,
+        group: str,
+        *,
+        pull_batch: int,
+        suspend_s: float,
+        call_timeout_s: float,
+        subscription: Callable[[str], SubscriptionData | None],
+        committed: Callable[[HeldQueue], int],
+        reason_to_wait: Callable[[HeldQueue], str],
+        is_paused: Callable[[], bool],
+        arrived: Callable[[HeldQueue, list[MessageExt]], None],
+        moved: Callable[[HeldQueue, int], None],
+        log: logging.Logger,
+    ) -> None:
+        self._client = client
+        self._group = group
+        self._pull_batch = pull_batch
+        self._suspend_s = suspend_s
+        self._call_timeout_s = call_timeout_s
+        self._subscription = subscription
+        self._committed = committed
+        self._reason_to_wait = reason_to_wait
+        self._is_paused = is_paused
+        self._arrived = arrived
+        self._moved = moved
+        self._log = log
+
+    async def run(self, held: HeldQueue) -> None:
+        """Pull until the queue is dropped. Nothing that goes wrong ends it."""
+        while not held.process_queue.is_dropped:
+            delay_s = await self._turn(held)
+            if delay_s:
+                await asyncio.sleep(delay_s)
+
+    async def _turn(self, held: HeldQueue) -> float:
+        if self._is_paused():
+            held.waits_for = "the consumer is paused"
+            return PAUSED_S
+        held.waits_for = self._reason_to_wait(held)
+        if held.waits_for:
+            return FLOW_CONTROL_S
+        subscription = self._subscription(held.queue.topic)
+        if subscription is None:
+            held.waits_for = f"topic {held.queue.topic} is no longer subscribed"
+            return ERROR_S
+        try:
+            response = await self._pull(held, subscription)
+        except (NetError, ClientError) as error:
+            held.waits_for = f"the last pull failed: {error}"
+            self._log.info("pull of %s failed: %s", held.queue, error)
+            return ERROR_S
+        if held.process_queue.is_dropped:
+            return 0.0
+        return self._take(held, subscription, response)
+
+    async def _pull(self, held: HeldQueue, subscription: SubscriptionData) -> Response:
+        queue = held.queue
+        held.last_pull_s = asyncio.get_running_loop().time()
+        address = await address_of(self._client, queue.topic, queue.broker_name)
+        committed = self._committed(held)
+        carries = subscription.is_tag  # SQL92 stays at the broker, compiled once per heartbeat
+        header = PullMessage(
+            consumer_group=self._group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=held.next_offset,
+            max_msg_nums=self._pull_batch,
+            sys_flag=pull_sys_flag(
+                commit_offset=committed >= 0, suspend=True, subscription=carries
+            ),
+            commit_offset=max(0, committed),
+            suspend_timeout_millis=int(self._suspend_s * 1000),
+            sub_version=subscription.sub_version,
+            subscription=subscription.sub_string if carries else None,
+            expression_type=subscription.expression_type,
+        )
+        return await self._client.peers.call(address, header, timeout_s=self._call_timeout_s)
+
+    def _take(self, held: HeldQueue, subscription: SubscriptionData, response: Response) -> float:
+        if response.code == ResponseCode.SUCCESS:
+            pulled = response.header(Pulled)
+            messages = decode_messages(response.body, held.queue.broker_name)
+            held.next_offset = pulled.next_begin_offset
+            self._arrived(held, _wanted(messages, subscription))
+            return 0.0
+        if response.code in _EMPTY:
+            held.next_offset = response.header(Pulled).next_begin_offset
+            self._arrived(held, [])
+            return 0.0
+        if response.code == ResponseCode.PULL_OFFSET_MOVED:
+            self._moved(held, response.header(Pulled).next_begin_offset)
+            return 0.0
+        held.waits_for = f"the broker answered {response.code}: {response.remark}"
+        self._log.warning("pull of %s: %s", held.queue, held.waits_for)
+        return ERROR_S
+
+
+def _wanted(messages: list[MessageExt], subscription: SubscriptionData) -> list[MessageExt]:
+    """The broker compares hashes, which may collide; the client compares the tags themselves."""
+    if not subscription.is_tag or not subscription.tags_set:
+        return messages
+    return [message for message in messages if subscription.takes_tag(message.tags)]
