@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparrowmq.protocol.compression import (
+    DEFAULT_LEVEL,
     MAX_PLAIN_BYTES,
     CompressionType,
     compress,
@@ -101,3 +102,8 @@ def test_a_flag_without_a_type_means_zlib_as_before_5_0() -> None:
 def test_an_unknown_type_is_refused(value: int) -> None:
     with pytest.raises(BodyError, match=f"compression type {value}, known are"):
         CompressionType.of(value << 8)
+
+
+def test_a_body_may_have_4_mib_and_a_little_and_is_compressed_as_javas_clients_do() -> None:
+    assert MAX_PLAIN_BYTES == 4_194_304 + 65_536
+    assert DEFAULT_LEVEL == 5

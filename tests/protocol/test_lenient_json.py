@@ -196,7 +196,15 @@ def test_what_is_written_is_read_back(pair: Pair) -> None:
     assert Pair.from_json(pair.to_json()) == pair
 
 
+def test_a_body_of_exactly_the_slow_limit_is_read() -> None:
+    data = b"{'firstName':'x'}"
+    assert read_json(data, Pair, len(data)) == Pair(first_name="x")
+    with pytest.raises(TooLarge):
+        read_json(data, Pair, len(data) - 1)
+
+
 def test_what_only_the_slow_reader_understands_has_a_limit_of_its_own() -> None:
+    assert SLOW_LIMIT_BYTES == 262_144
     text = "x" * SLOW_LIMIT_BYTES
     assert read_json(f'{{"firstName":"{text}","numbers":{{0:"y"}}}}'.encode(), Pair).numbers
     with pytest.raises(

@@ -59,6 +59,7 @@ def test_one_property_is_found_without_decoding_the_rest(
 
 def test_a_name_is_found_only_where_it_begins_a_property() -> None:
     assert find_property("XTAGS\x01a\x02TAGS\x01b", "TAGS") == "b"
+    assert find_property("\x02TAGS\x01b", "TAGS") == "b"
     assert find_property("a\x01TAGS\x02", "TAGS") is None
     assert find_property("TAGS\x01\x02", "TAGS") is None
 

@@ -125,6 +125,7 @@ def test_a_count_that_lies_ends_with_the_data() -> None:
 
 
 def test_a_compressed_bomb_stops_at_the_limit() -> None:
+    assert MAX_PLAIN_BYTES == 67_108_864
     with pytest.raises(TooLarge, match=f"at most {MAX_PLAIN_BYTES}"):
         RegisterBrokerBody.decode(zlib.compress(bytes(MAX_PLAIN_BYTES + 1)), compressed=True)
 
