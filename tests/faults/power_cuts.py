@@ -19,6 +19,8 @@ class CutResult:
     cuts: int = 0
     verdict: Verdict = field(default_factory=Verdict)
     problems: list[str] = field(default_factory=list)
+    disk: RecordingDisk | None = None
+    """As it was found after the last cut, before the store was opened."""
 
     def __bool__(self) -> bool:
         return bool(self.verdict) and not self.problems
@@ -43,6 +45,7 @@ def cut_power(
     for _ in range(cuts):
         _run_until_cut(run, disk, rng)
         disk = _after(disk, rng)
+        result.disk = disk.killed()
         result.cuts += 1
         try:
             again = run.reopened(disk)

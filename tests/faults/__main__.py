@@ -1,0 +1,41 @@
+"""`python -m tests.faults [--row N] [--small] [--seed S]`: the scorecard, with counts and seeds."""
+
+import argparse
+import sys
+import time
+
+from tests.faults.checker import commit
+from tests.faults.scorecard import KEPT, ROWS, Scored
+
+_SHOWN = 5
+
+
+def main() -> int:
+    """Run the rows that were asked for and print the table; 1 if one is not met."""
+    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
+    parser.add_argument("--row", type=int, action="append", choices=sorted(ROWS), dest="rows")
+    parser.add_argument("--small", action="store_true", help="as in ./dev test")
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    print(f"commit {commit()}, seed {arguments.seed}, {'small' if arguments.small else 'full'}")
+    print(f"{'#':>2}  {'fault':<30} {'result':<8} {'seconds':>7}  counts", flush=True)
+    scored: list[Scored] = []
+    for row in arguments.rows or sorted(ROWS):
+        began = time.monotonic()
+        result = ROWS[row](arguments.seed, arguments.small)
+        scored.append(result)
+        took = time.monotonic() - began
+        word = "met" if result.is_met else "NOT MET"
+        print(f"{row:>2}  {result.fault:<30} {word:<8} {took:>7.1f}  {result.counts}", flush=True)
+        for failure in result.failures[:_SHOWN]:
+            print(f"    {failure}", flush=True)
+        if len(result.failures) > _SHOWN:
+            print(f"    and {len(result.failures) - _SHOWN} more")
+    failed = [result.row for result in scored if not result.is_met]
+    if failed:
+        print(f"not met: {failed}; what could be kept is in {KEPT}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,185 @@
+"""The scorecard: one function a row, small for every test run or as large as the row demands."""
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TypeAlias, TypeVar
+
+from sparrowmq.store.recording_disk import RecordingDisk
+from tests.faults.byte_damage import DamageResult, cut, flip, small_store
+from tests.faults.derived_files import KINDS as DERIVED_KINDS
+from tests.faults.derived_files import delete_derived
+from tests.faults.full_disk import FullResult, on_recording_disk, on_tmpfs, under_size_limit
+from tests.faults.io_errors import KINDS as ERROR_KINDS
+from tests.faults.io_errors import fail_disk
+from tests.faults.power_cuts import CutResult, cut_power
+from tests.faults.rebuild_speed import rebuild_speed
+
+KEPT = Path("build") / "faults"
+_WORKERS = 2
+
+Work = TypeVar("Work")
+Result = TypeVar("Result")
+
+
+@dataclass
+class Scored:
+    """A row of the table."""
+
+    row: int
+    fault: str
+    counts: str = ""
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def is_met(self) -> bool:
+        """Nothing went wrong."""
+        return not self.failures
+
+
+Row: TypeAlias = Callable[[int, bool], Scored]
+"""Seed, and whether small; the result."""
+
+
+def keep(disk: RecordingDisk, name: str) -> Path:
+    """Put a disk's files where somebody can look at them."""
+    directory = KEPT / name
+    for path, data in disk.files().items():
+        target = directory / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+    return directory
+
+
+def power_loss(seed: int, small: bool) -> Scored:
+    """Row 2."""
+    runs = 12 if small else 520
+    scored = Scored(2, "power loss")
+    totals = []
+    for sync_flush in (True, False):
+        cuts = acknowledged = 0
+        for result in _in_parallel(partial(cut_power, sync_flush=sync_flush), seed, runs, small):
+            cuts += result.cuts
+            acknowledged += result.verdict.ok
+            if not result:
+                scored.failures.append(_kept_cut(result, sync_flush))
+        mode = "sync" if sync_flush else "async"
+        totals.append(f"{mode}: {cuts} cuts, {acknowledged} acknowledged")
+    scored.counts = "; ".join(totals)
+    return scored
+
+
+def _kept_cut(result: CutResult, sync_flush: bool) -> str:
+    mode = "sync" if sync_flush else "async"
+    where = keep(result.disk, f"row2-{mode}-{result.seed}") if result.disk is not None else ""
+    return f"{mode}, {result} (kept in {where})"
+
+
+def io_errors(seed: int, small: bool) -> Scored:
+    """Row 3."""
+    scored = Scored(3, "EIO, read-only disk")
+    met = acknowledged = 0
+    for kind in ERROR_KINDS:
+        for sync_flush in (True, False):
+            run = partial(fail_disk, kind=kind, sync_flush=sync_flush)
+            for result in _in_parallel(run, seed, 8 if small else 200, small):
+                met += result.was_met
+                acknowledged += result.verdict.ok
+                if not result:
+                    scored.failures.append(str(result))
+    scored.counts = f"{met} errors met, {acknowledged} acknowledged, 0 after a failed sync"
+    return scored
+
+
+def byte_damage(seed: int, small: bool) -> Scored:
+    """Row 4."""
+    scored = Scored(4, "every byte flipped, every cut")
+    store = small_store(seed)
+    every = 149 if small else 1
+    places = [
+        (path, at) for path, data in store.files() for at in range(seed % every, len(data), every)
+    ]
+    chunks = [places[first : first + 500] for first in range(0, len(places), 500)]
+    refused = 0
+    for results in _mapped(partial(_damage_all, seed), chunks, small):
+        for result in results:
+            refused += bool(result.refusal)
+            if not result:
+                scored.failures.append(f"seed {seed}, {result}")
+    scored.counts = f"{2 * len(places)} places in {store.size} bytes, {refused} starts refused"
+    return scored
+
+
+def _damage_all(seed: int, places: list[tuple[str, int]]) -> list[DamageResult]:
+    store = small_store(seed)
+    found = []
+    for path, at in places:
+        found += [flip(store, path, at, 1 << (at + seed) % 8), cut(store, path, at)]
+    return [result for result in found if not result or result.refusal]
+
+
+def derived_files(seed: int, small: bool) -> Scored:
+    """Row 5."""
+    scored = Scored(5, "derived files deleted")
+    runs = 0
+    for kind in DERIVED_KINDS:
+        for result in _in_parallel(
+            partial(delete_derived, kind=kind), seed, 5 if small else 60, small
+        ):
+            runs += 1
+            if not result:
+                scored.failures.append(f"{kind}: {result}")
+    scored.counts = f"{runs} stores rebuilt identical"
+    if not small:
+        speed = rebuild_speed(400_000)
+        scored.counts += f", {speed:,.0f} records/s"
+        if speed < 50_000:
+            scored.failures.append(f"{speed:,.0f} records/s, 50,000 demanded")
+    return scored
+
+
+def full_disk(seed: int, small: bool) -> Scored:
+    """Row 6."""
+    scored = Scored(6, "disk full")
+    cycles = 4 if small else 20
+    results: list[FullResult] = []
+    for number in range(1 if small else 5):
+        results.append(on_recording_disk(cycles, seed + number))
+        with tempfile.TemporaryDirectory() as directory:
+            found = on_tmpfs(Path(directory), cycles, seed + number)
+        if found is None:
+            with tempfile.TemporaryDirectory() as directory:
+                found = under_size_limit(Path(directory), cycles, seed + number)
+        results.append(found)
+    scored.failures = [f"seed {seed}, {result}" for result in results if not result]
+    total = sum(result.cycles for result in results)
+    kinds = " and ".join(sorted({result.where for result in results}))
+    acknowledged = sum(result.verdict.ok for result in results)
+    scored.counts = f"{total} cycles on {kinds}, {acknowledged} acknowledged"
+    return scored
+
+
+def _in_parallel(
+    run: Callable[[int], Result], seed: int, count: int, small: bool
+) -> Iterator[Result]:
+    return _mapped(run, range(seed, seed + count), small)
+
+
+def _mapped(run: Callable[[Work], Result], work: Iterable[Work], small: bool) -> Iterator[Result]:
+    if small:
+        yield from map(run, work)
+        return
+    with ProcessPoolExecutor(_WORKERS) as pool:
+        yield from pool.map(run, work, chunksize=4)
+
+
+ROWS: dict[int, Row] = {
+    2: power_loss,
+    3: io_errors,
+    4: byte_damage,
+    5: derived_files,
+    6: full_disk,
+}
