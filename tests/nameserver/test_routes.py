@@ -162,6 +162,23 @@ def test_a_master_that_is_gone_is_replaced_in_routes_only_where_that_is_supporte
             assert w.client.route("orders").queue_datas[0].perm == 6
 
 
+def test_a_slave_that_stands_in_from_the_beginning_is_read_only() -> None:
+    with world(support_acting_master=True) as w:
+        slave = w.broker(broker_id=2)
+        slave.register(["orders"], enable_acting_master=True)
+        route = w.client.route("orders")
+        assert route.queue_datas[0].perm == 4
+        assert route.broker_datas[0].broker_addrs == {0: slave.address}
+
+
+def test_brokers_that_look_for_each_other_see_who_is_who() -> None:
+    with world(support_acting_master=True) as w:
+        slave = w.broker(broker_id=2)
+        members = "rmq_sys_SYNC_BROKER_MEMBER_broker-a"
+        slave.register([members], enable_acting_master=True)
+        assert w.client.route(members).broker_datas[0].broker_addrs == {2: slave.address}
+
+
 def test_filter_servers_and_static_topics_of_apache_s_brokers_show_in_routes() -> None:
     with world() as w:
         broker = w.broker()

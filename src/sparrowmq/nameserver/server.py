@@ -69,9 +69,9 @@ class NameServer:
                 limits=self.config.limits,
                 closed=self._connection_closed,
             )
-            self.port = await server.listen(self.config.listen_host, self.config.listen_port)
             watch = tasks.create_task(self._watch(), name="watch over silent brokers")
             try:
+                self.port = await server.listen(self.config.listen_host, self.config.listen_port)
                 yield self
             except Exception as error:
                 failure = error  # raised below: the group would wrap it into a group of its own
@@ -91,7 +91,8 @@ class NameServer:
     @property
     def address(self) -> str:
         """`host:port` where it listens."""
-        return f"{self.config.listen_host}:{self.port}"
+        host = self.config.listen_host
+        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
     @property
     def is_in_service(self) -> bool:
