@@ -8,10 +8,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import cast
 
-from tests.interop import apache, registry, scenarios, toolchain
+from tests.interop import apache, registry, scenarios, sparrow, toolchain
 from tests.interop.runner import EXPECTED, Run, Tally, Target
 
-TARGETS: dict[str, ModuleType] = {"apache": apache}
+TARGETS: dict[str, ModuleType] = {"sparrow": sparrow, "apache": apache}
 assert scenarios.__all__, "importing the scenarios fills the registry"
 
 
@@ -19,7 +19,8 @@ def main() -> int:
     """Parse, run, print the last line, and say by the exit code whether all is well."""
     args = _parser().parse_args()
     clients = args.clients.split(",")
-    chosen = [one for one in registry.SCENARIOS if args.k.lower() in one.name]
+    words = args.k.lower().split("|")
+    chosen = [one for one in registry.SCENARIOS if any(word in one.name for word in words)]
     if args.list:
         for one in chosen:
             print(f"{one.name}  [{' '.join(one.clients)}] {one.needs}")
@@ -43,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--brokers", default="sparrow", help="sparrow, apache or both")
     parser.add_argument("--clients", default=",".join(toolchain.CLIENTS))
     parser.add_argument(
-        "-k", default="", metavar="NAME", help="only scenarios with this in the name"
+        "-k", default="", metavar="NAME", help="only scenarios with this (or|that) in the name"
     )
     parser.add_argument("--list", action="store_true", help="print the scenarios and stop")
     parser.add_argument(
@@ -63,7 +64,11 @@ def _run(
     keep: str | None,
 ) -> None:
     with tempfile.TemporaryDirectory(prefix="interop-", ignore_cleanup_errors=True) as scratch:
-        folder = Path(keep).absolute() if keep else Path(scratch)
+        folder = Path(scratch)
+        if keep:
+            Path(keep).mkdir(parents=True, exist_ok=True)
+            folder = Path(tempfile.mkdtemp(prefix="run-", dir=Path(keep).absolute()))
+            print(f"data and logs: {folder}")
         for broker in brokers:
             target = cast("Target", TARGETS[broker])
             Run(target, folder, tally, print, compare=not record).run(chosen, clients)

@@ -6,7 +6,10 @@ from tests.interop import toolchain
 from tests.interop.cluster import BROKER_NAME, Cluster, Server, Settings
 
 NAME = "apache"
-CAPABILITIES = frozenset({"core", "delivery"})
+CAPABILITIES = frozenset(
+    {"core", "admin", "retry", "delay", "transactions", "sql92", "request-reply", "statistics"}
+    | {"reset"}
+)
 
 
 def start(folder: Path, settings: Settings, name_server: str | None = None) -> Cluster:
@@ -24,16 +27,15 @@ def start_name_server(cluster: Cluster) -> Server:
 
 def start_broker(cluster: Cluster) -> Server:
     """Apache's broker on the cluster's port and store directory."""
-    conf = cluster.folder / "broker.properties"
-    pairs = broker_properties(cluster) | dict(cluster.settings.properties)
-    conf.write_text("".join(f"{name}={value}\n" for name, value in pairs.items()))
+    conf = cluster.folder / "broker.conf"
+    conf.write_text(broker_conf(cluster))
     return _java(cluster.folder, "1g", "org.apache.rocketmq.broker.BrokerStartup", conf)
 
 
-def broker_properties(cluster: Cluster) -> dict[str, str]:
+def broker_conf(cluster: Cluster) -> str:
     """The broker.conf of a small loopback broker; SparrowMQ reads the same file."""
     auto_create = "true" if cluster.settings.auto_create_topics else "false"
-    return {
+    pairs = {
         "brokerClusterName": "DefaultCluster",
         "brokerName": BROKER_NAME,
         "brokerId": "0",
@@ -53,6 +55,8 @@ def broker_properties(cluster: Cluster) -> dict[str, str]:
         "mappedFileSizeCommitLog": str(64 * 1024 * 1024),
         "enablePropertyFilter": "true",
     }
+    pairs |= dict(cluster.settings.properties)
+    return "".join(f"{name}={value}\n" for name, value in pairs.items())
 
 
 def _java(folder: Path, heap: str, main: str, conf: Path) -> Server:

@@ -113,7 +113,7 @@ class Run:
         folder = self._folder / suffix
         trouble = ""
         try:
-            scene = Scene(self._peer(client), cluster, suffix, folder, self._start)
+            scene = Scene(self._peer(client), cluster, suffix, folder, self._start, self._say)
             try:
                 outcome = scene.plain(one.run(scene))
             finally:
@@ -158,6 +158,10 @@ def _differs(apache: Any, ours: Any, where: str) -> str:
         names = sorted(apache.keys() | ours.keys())
         parts = [_differs(apache.get(n), ours.get(n), f"{where}.{n}") for n in names]
         return "\n".join(part for part in parts if part)
+    if isinstance(apache, list) and isinstance(ours, list) and len(apache) == len(ours):
+        pairs = enumerate(zip(apache, ours, strict=True))
+        parts = [_differs(one, other, f"{where}[{n}]") for n, (one, other) in pairs]
+        return "\n".join([part for part in parts if part][:3])
     if apache != ours:
         return f"{where.lstrip('.')}: Apache gives {_short(apache)}, here {_short(ours)}"
     return ""

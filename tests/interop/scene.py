@@ -35,11 +35,14 @@ class Scene:
         suffix: str,
         folder: Path,
         new_cluster: Callable[[Path, Settings], Cluster],
+        say: Callable[[str], None],
     ) -> None:
         self.peer = peer
         self.cluster = cluster
         self.suffix = suffix
         self.folder = folder
+        self.say = say
+        """Prints a measured figure."""
         self._new_cluster = new_cluster
         self._closers: list[Callable[[], None]] = []
         self._numbers = itertools.count()
@@ -105,7 +108,7 @@ class Scene:
         """The same scenario on a cluster of its own, which ends with it."""
         cluster = self._new_cluster(self.folder / f"cluster-{next(self._numbers)}", settings)
         self._closers.append(cluster.close)
-        own = Scene(self.peer, cluster, self.suffix, self.folder, self._new_cluster)
+        own = Scene(self.peer, cluster, self.suffix, self.folder, self._new_cluster, self.say)
         own._numbers = self._numbers
         self._closers.append(own.close)
         return own

@@ -12,6 +12,8 @@ SEND, PULL, SEARCH, MAX, MIN, QUERY_OFFSET, UPDATE_OFFSET = 10, 11, 29, 30, 31, 
 HEARTBEAT, UNREGISTER, CONSUMER_LIST, VIEW = 34, 35, 38, 33
 ROUTE, CLUSTER_INFO = 105, 106
 RAW = ("raw",)
+# Optional fields of a pull's answer that no client reads.
+UNREAD = {"groupSysFlag", "topicSysFlag"}
 
 
 @scenario(clients=RAW)
@@ -175,7 +177,8 @@ def heartbeat(group: str, topic: str) -> bytes:
 def answer(reply: RawReply) -> dict[str, Any]:
     """Code, fields and JSON body of an answer."""
     body = reply.json() if reply.body.startswith(b"{") else None
-    return {"code": reply.code, "fields": reply.fields, "body": body}
+    fields = {name: value for name, value in reply.fields.items() if name not in UNREAD}
+    return {"code": reply.code, "fields": fields, "body": body}
 
 
 def refused(reply: RawReply) -> int:

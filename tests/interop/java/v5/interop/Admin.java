@@ -1,5 +1,7 @@
 package interop;
 
+import com.google.gson.ExclusionStrategy;
+import com.google.gson.FieldAttributes;
 import com.google.gson.Gson;
 import com.google.gson.GsonBuilder;
 import com.google.gson.JsonArray;
@@ -11,6 +13,7 @@ import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.nio.charset.StandardCharsets;
 import java.util.Map;
+import java.util.Random;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
@@ -18,7 +21,21 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
 /** Apache's administration client, method by method, and its mqadmin command line. */
 public final class Admin {
     private static final Gson GSON = new GsonBuilder().enableComplexMapKeySerialization()
-        .disableHtmlEscaping().serializeNulls().create();
+        .disableHtmlEscaping().serializeNulls().setExclusionStrategies(new WithoutRandom()).create();
+
+    /** A broker's route data carries a random generator, which nobody can show. */
+    private static final class WithoutRandom implements ExclusionStrategy {
+        @Override
+        public boolean shouldSkipField(FieldAttributes field) {
+            return false;
+        }
+
+        @Override
+        public boolean shouldSkipClass(Class<?> type) {
+            return type == Random.class;
+        }
+    }
+
     private final Map<String, DefaultMQAdminExt> admins = new ConcurrentHashMap<>();
 
     public void register(Map<String, Driver.Op> ops) {

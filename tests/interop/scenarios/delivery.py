@@ -1,0 +1,185 @@
+"""Delivery features: retry and dead letters, delay, transactions, SQL92, replies."""
+
+from typing import Any
+
+from tests.interop.cluster import Settings
+from tests.interop.handles import Message
+from tests.interop.outcomes import bodies, in_order, seen, statuses
+from tests.interop.registry import JAVA, Outcome, check, scenario
+from tests.interop.scene import Scene
+
+QUICK_CHECKS = Settings(
+    properties=(("transactionTimeOut", "1000"), ("transactionCheckInterval", "1000"))
+)
+
+
+def warm_up(scene: Scene, topic: str, group: str = "billing") -> None:
+    """Make the broker create the group's retry topic, so that the next member knows it at once."""
+    scene.push_consumer(topic, group).stop()
+    scene.wait_for_route(f"%RETRY%{scene.name(group)}")
+
+
+@scenario(needs="retry")
+def a_failed_message_comes_back_and_ends_in_the_dead_letters(scene: Scene) -> Outcome:
+    topic = scene.topic(queues=1)
+    warm_up(scene, topic)
+    letters: list[Message] = [{"body": "good"}]
+    letters += [{"body": "once", "keys": "k-1", "tags": "paid", "properties": {"a": "1"}}]
+    letters += [{"body": "always", "keys": "k-2", "tags": "paid", "properties": {"a": "2"}}]
+    consumer = scene.push_consumer(
+        topic, fails={"once": 1, "always": 99}, retry_level=1, max_reconsume_times=2
+    )
+    scene.producer().send(topic, letters)
+    # good: 1, once: 2, always: the first delivery and two more.
+    got = consumer.received(6, 60)
+    dead_topic = f"%DLQ%{scene.name('billing')}"
+    scene.wait_for_route(dead_topic)
+    dead = scene.push_consumer(dead_topic, "undertaker").received(1, 30)
+    return {"deliveries": seen(got), "dead": seen(dead), "topics": {m["topic"] for m in got}}
+
+
+@scenario(needs="retry")
+def a_message_can_be_sent_to_the_dead_letters_at_once(scene: Scene) -> Outcome:
+    topic = scene.topic(queues=1)
+    consumer = scene.push_consumer(topic, fails={"bad": 99}, retry_level=-1)
+    scene.producer().send(topic, ["bad", "good"])
+    got = consumer.received(2)
+    dead_topic = f"%DLQ%{scene.name('billing')}"
+    scene.wait_for_route(dead_topic)
+    dead = scene.push_consumer(dead_topic, "undertaker").received(1, 30)
+    return {"deliveries": bodies(got), "dead": seen(dead)}
+
+
+@scenario(needs="retry")
+def a_failing_orderly_queue_is_retried_in_place(scene: Scene) -> Outcome:
+    topic = scene.topic(queues=1)
+    scene.producer().send(topic, ["m-0", "m-1", "m-2"])
+    got = scene.push_consumer(topic, orderly=True, fails={"m-1": 2}).received(5, 60)
+    order = [message["body"] for message in got]
+    check(order == ["m-0", "m-1", "m-1", "m-1", "m-2"], f"out of order: {order}")
+    return {"order": order}
+
+
+@scenario(needs="delay")
+def delay_levels_deliver_later_and_never_early(scene: Scene) -> Outcome:
+    topic = scene.topic(queues=1)
+    consumer = scene.push_consumer(topic)
+    levels = {"now": 0, "second": 1, "five": 2}
+    sent = scene.producer().send(
+        topic, [{"body": body, "delay_level": level} for body, level in levels.items()]
+    )
+    got = consumer.received(3, 30)
+    late = {m["body"]: m["at"] - m["born_at"] for m in got}
+    check(late["second"] >= 1000 and late["five"] >= 5000, f"early: {late}")
+    return {"statuses": statuses(sent), "messages": seen(got), "order": [m["body"] for m in got]}
+
+
+@scenario(needs="delay")
+def any_delivery_time_is_kept(scene: Scene) -> Outcome:
+    topic = scene.topic(queues=1)
+    consumer = scene.push_consumer(topic)
+    timed: list[Message] = [
+        {"body": "seconds", "system_properties": {"TIMER_DELAY_SEC": "3"}},
+        {"body": "milliseconds", "system_properties": {"TIMER_DELAY_MS": "6000"}},
+        {"body": "past", "system_properties": {"TIMER_DELIVER_MS": "1700000000000"}},
+    ]
+    producer = scene.producer()
+    sent = producer.send(topic, timed)
+    far = [{"body": "far", "system_properties": {"TIMER_DELAY_SEC": str(4 * 86_400)}}]
+    refused = scene.refusal(lambda: producer.send(topic, far))
+    got = consumer.received(3, 40)
+    late = {m["body"]: m["at"] - m["born_at"] for m in got}
+    # Apache may be a second early.
+    check(late["seconds"] >= 2000 and late["milliseconds"] >= 5000, f"early: {late}")
+    return {"statuses": statuses(sent), "messages": seen(got), "far": refused}
+
+
+@scenario(needs="transactions", alone=True)
+def transactions_commit_roll_back_and_are_asked_back(scene: Scene) -> Outcome:
+    own = scene.own_cluster(QUICK_CHECKS)
+    topic = own.topic(queues=1)
+    consumer = own.push_consumer(topic)
+    producer = own.transaction_producer()
+
+    def half(body: str, execute: str, check: str = "UNKNOW") -> Message:
+        return {"body": body, "keys": "k", "properties": {"execute": execute, "check": check}}
+
+    sent = producer.send(
+        topic,
+        [
+            half("committed", "COMMIT_MESSAGE"),
+            half("rolled back", "ROLLBACK_MESSAGE"),
+            half("committed later", "UNKNOW", "COMMIT_MESSAGE"),
+            half("rolled back later", "UNKNOW", "ROLLBACK_MESSAGE"),
+        ],
+    )
+
+    # Half messages that were already answered may be asked about as well, when the ask overtakes
+    # the answer: only the open ones count.
+    def asked() -> dict[str, int]:
+        return {b: n for b, n in producer.checks().items() if b.endswith("later")}
+
+    own.wait_until(lambda: len(asked()) == 2, "both open transactions are asked about", 60)
+    got = consumer.received(2, 60)
+    own.pause(1.0)
+    return {
+        "statuses": statuses(sent),
+        "asked": sorted(asked()),
+        "messages": seen(consumer.received(len(got))),
+    }
+
+
+@scenario(needs="sql92")
+def a_sql92_filter_selects_by_properties(scene: Scene) -> Outcome:
+    topic = scene.topic(queues=2)
+    rows: list[Message] = []
+    for number in range(12):
+        properties: dict[str, Any] = {"a": str(number)} if number % 4 else {}
+        properties |= {"colour": "green" if number % 2 else "red"}
+        rows.append({"body": f"m-{number:02}", "tags": f"T{number % 3}", "properties": properties})
+    scene.producer().send(topic, rows)
+    expressions = {
+        "between": ("a BETWEEN 1 AND 6", 4),
+        "null": ("a IS NULL", 3),
+        "both": ("(a > 4 OR colour IN ('red')) AND TAGS IS NOT NULL AND TAGS <> 'T0'", 6),
+    }
+    out = {}
+    for word, (sql, count) in expressions.items():
+        out[word] = bodies(scene.push_consumer(topic, word, sql=sql).received(count))
+    return out
+
+
+@scenario(clients=JAVA, needs="sql92")
+def a_broken_sql92_expression_is_refused(scene: Scene) -> Outcome:
+    topic = scene.topic(queues=1)
+    refused = scene.refusal(lambda: scene.push_consumer(topic, sql="a BETWEEN AND (("))
+    return {"refused": refused}
+
+
+@scenario(needs="request-reply")
+def a_request_gets_its_reply(scene: Scene) -> Outcome:
+    topic = scene.topic(queues=1)
+    replies = scene.producer(group=scene.name("repliers"))
+    consumer = scene.push_consumer(topic, reply_producer=replies.name)
+    asking = scene.producer(group=scene.name("askers"))
+    # The broker can route a reply only after the asking client's heartbeat.
+    asking.send(topic, ["hello"])
+    consumer.received(1)
+    scene.pause(1.5)
+    ask = [{"body": "what?", "keys": "k-1"}]
+    reply = asking.call("request", topic=topic, messages=ask, timeout_ms=10_000)
+    return {"reply": reply, "asked": bodies(consumer.received())}
+
+
+@scenario(needs="retry")
+def an_orderly_consumer_gives_up_after_its_limit(scene: Scene) -> Outcome:
+    topic = scene.topic(queues=1)
+    warm_up(scene, topic)
+    consumer = scene.push_consumer(topic, orderly=True, fails={"m-1": 99}, max_reconsume_times=2)
+    scene.producer().send(topic, ["m-0", "m-1", "m-2"])
+    scene.wait_until(lambda: "m-2" in consumer.bodies(), "the queue goes on", 60)
+    dead_topic = f"%DLQ%{scene.name('billing')}"
+    scene.wait_for_route(dead_topic)
+    dead = scene.push_consumer(dead_topic, "undertaker").received(1, 30)
+    first = [m for m in consumer.received() if m["body"] != "m-1"]
+    return {"others": bodies(first), "in_order": in_order(first), "dead": bodies(dead)}

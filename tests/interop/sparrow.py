@@ -1,0 +1,34 @@
+"""SparrowMQ's name server and broker as a target, started by the installed command."""
+
+import sys
+from pathlib import Path
+
+from tests.interop import apache
+from tests.interop.cluster import Cluster, Server, Settings
+
+NAME = "sparrow"
+# What the broker can do by now. A scenario that needs more is counted as "not yet".
+CAPABILITIES = frozenset({"core", "admin"})
+
+
+def start(folder: Path, settings: Settings, name_server: str | None = None) -> Cluster:
+    """Start our broker, and our name server unless another is given."""
+    return Cluster(NAME, folder, start_name_server, start_broker, settings, name_server=name_server)
+
+
+def start_name_server(cluster: Cluster) -> Server:
+    """Our name server on the cluster's port."""
+    port = cluster.name_server.rsplit(":", 1)[1]
+    return _command(cluster.folder, "nameserver", "--port", port)
+
+
+def start_broker(cluster: Cluster) -> Server:
+    """Our broker, configured by the very file that Apache's broker reads."""
+    conf = cluster.folder / "broker.conf"
+    conf.write_text(apache.broker_conf(cluster))
+    return _command(cluster.folder, "broker", "--config", str(conf))
+
+
+def _command(folder: Path, verb: str, *args: str) -> Server:
+    command = [sys.executable, "-m", "sparrowmq", verb, *args]
+    return Server(command, folder / f"{verb}.out")
