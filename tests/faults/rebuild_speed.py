@@ -14,16 +14,19 @@ _NOW = 1_700_000_000_000
 
 
 def rebuild_speed(records: int) -> float:
-    """Records per second of a start that has to derive everything anew."""
+    """Records per second of processor time of a start that has to derive everything anew.
+
+    The log lies in the page cache, so that on an idle machine it is the time that passes.
+    """
     config = StoreConfig(log_file_size=256 * 1024 * 1024)
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         _fill(config, directory, records)
         for derived in ("consumequeue", "index", "sparrowmq"):
             shutil.rmtree(directory / derived)
-        began = time.perf_counter()
+        began = time.process_time()
         store = Store.open(config, RealDisk(directory), _NOW)
-        took = time.perf_counter() - began
+        took = time.process_time() - began
         assert sum(store.max_offset("orders", queue_id) for queue_id in range(8)) == records
         store.close(_NOW)
     return records / took

@@ -1,0 +1,31 @@
+"""Queues, index, checkpoint and marks are derived: deleted, they come back identical."""
+
+from itertools import count
+
+import pytest
+
+from sparrowmq.protocol.record import Record
+from sparrowmq.store.dispatch import Dispatch
+from tests.faults.derived_files import KINDS, delete_derived
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_deleted_files_come_back_identical(kind: str) -> None:
+    results = [delete_derived(seed, kind) for seed in range(5)]
+    assert [str(result) for result in results if not result] == []
+    assert any(result.deleted for result in results) or kind == "abort"
+
+
+def test_planted_a_record_that_is_not_dispatched_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    dispatch, number = Dispatch.redispatch, count()
+
+    def forgetful(
+        self: Dispatch, record: Record, *, queues: bool = True, index: bool = True
+    ) -> None:
+        if next(number) != 5:
+            dispatch(self, record, queues=queues, index=index)
+
+    monkeypatch.setattr(Dispatch, "redispatch", forgetful)
+    assert not delete_derived(1, "consumequeue")
