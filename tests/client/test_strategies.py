@@ -129,6 +129,17 @@ def test_by_machine_room_takes_what_does_not_divide_from_the_end() -> None:
     assert shares(by_machine_room(["near"]), queues, members(2)) == [[3, 4, 7], [5, 6]]
 
 
+@pytest.mark.parametrize(
+    ("broker_name", "is_in_the_room"),
+    [("r@b", True), ("r@b@", True), ("r@", False), ("r", False), ("r@b@c", False), ("@r", False)],
+)
+def test_by_machine_room_reads_broker_names_as_javas_split_does(
+    broker_name: str, is_in_the_room: bool
+) -> None:
+    queues = queues_of(1, broker_name)
+    assert shares(by_machine_room(["r"]), queues, members(1)) == [[0] if is_in_the_room else []]
+
+
 def room_of_queue(queue: MessageQueue) -> str:
     return queue.broker_name.partition("-")[0]
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparrowmq.client.strategies import AVG, STICKY, plan_sticky, sticky
+from sparrowmq.client.strategies.sticky import balanced_ring
 from sparrowmq.protocol.message import MessageQueue
 
 Owners = dict[MessageQueue, str]
@@ -61,6 +62,16 @@ def test_a_plan_carried_out_in_part_leads_to_the_same_end(
         elif step == "released":
             half_way.pop(queue, None)
     assert plan_sticky(QUEUES, members, half_way) == plan
+
+
+@given(size=st.integers(1, len(QUEUES)), members=member_sets)
+def test_the_ring_alone_is_even_and_is_what_a_group_without_holdings_gets(
+    size: int, members: set[str]
+) -> None:
+    ring = balanced_ring(QUEUES[:size], sorted(members))
+    loads = Counter(ring.values())
+    assert max(loads.values()) - min(loads[each] for each in members) <= 1
+    assert plan_sticky(QUEUES[:size], members, {}) == ring
 
 
 @given(members=member_sets, previous=holdings)
