@@ -1,16 +1,230 @@
-"""`./dev demo`: everything in one process, and what happened to every message."""
+"""`./dev demo`: everything in one process, and what happened to every message.
 
+send ──▶ two brokers ──▶ member one, alone ── member two joins ──▶ both ──▶ every order checked
+"""
+
+import argparse
+import asyncio
+import json
 import sys
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 
-NOT_YET = """\
-The demo cannot run yet: the Python client (sparrowmq.client) does not exist in this version.
-What works today is listed in docs/status.md; `./dev test` shows it."""
+from rich.console import Console
+from rich.table import Table
+
+from sparrowmq import ConsumeFromWhere, Message, MessageExt, Producer, PushConsumer, SendResult
+from sparrowmq.client.errors import SendFailed
+from sparrowmq.testing import Cluster, cluster
+
+TOPIC = "orders"
+GROUP = "billing"
+TAGS = ("created", "paid")
+QUEUES_PER_BROKER = 4
+"""What a topic gets that is created by its first message."""
+IN_FLIGHT = 64
+PATIENCE_S = 30.0
+"""How long to wait for what takes milliseconds; a demo that hangs explains nothing."""
+
+console = Console(highlight=False, soft_wrap=True)
 
 
-def main() -> None:
-    """Tells that there is nothing to show yet, and fails."""
-    sys.exit(NOT_YET)
+class Surprise(Exception):
+    """Something did not happen in time; the text says what."""
+
+
+class Orders:
+    """What was sent and who got it."""
+
+    def __init__(self) -> None:
+        self.sent: dict[str, bytes] = {}
+        self.received: dict[str, list[str]] = {}
+        """Order → the members that got it, in order of arrival."""
+        self.damaged: list[str] = []
+
+    def next_message(self) -> Message:
+        number = len(self.sent)
+        order = f"o-{number}"
+        body = json.dumps({"order": order, "amount": number * 7 % 100}).encode()
+        self.sent[order] = body
+        return Message(TOPIC, body, tags=TAGS[number % 2], keys=order)
+
+    def receiver(self, member: str) -> Callable[[Sequence[MessageExt]], None]:
+        """A handler that writes down what the member gets."""
+
+        def handle(messages: Sequence[MessageExt]) -> None:
+            for message in messages:
+                order = json.loads(message.body)["order"]
+                self.received.setdefault(order, []).append(member)
+                if self.sent.get(order) != message.body:
+                    self.damaged.append(order)
+
+        return handle
+
+    @property
+    def missing(self) -> set[str]:
+        return self.sent.keys() - self.received.keys()
+
+    @property
+    def repeated(self) -> int:
+        return sum(len(members) - 1 for members in self.received.values())
+
+
+async def send_patiently(producer: Producer, message: Message) -> SendResult:
+    """Sends again when the brokers say that they are busy, which on a busy machine they do."""
+    deadline = time.perf_counter() + PATIENCE_S
+    while True:
+        try:
+            return await producer.send(message)
+        except SendFailed:
+            if time.perf_counter() > deadline:
+                raise
+        await asyncio.sleep(0.1)
+
+
+async def send(producer: Producer, orders: Orders, count: int) -> None:
+    """Sends count orders, several at a time, and says how fast that was."""
+    statuses: Counter[str] = Counter()
+    started = time.perf_counter()
+    for first in range(0, count, IN_FLIGHT):
+        messages = [orders.next_message() for _ in range(min(IN_FLIGHT, count - first))]
+        sends = [send_patiently(producer, message) for message in messages]
+        statuses.update(str(result.status) for result in await asyncio.gather(*sends))
+    per_second = count / (time.perf_counter() - started)
+    answers = ", ".join(f"{number:,} {status}" for status, number in statuses.items())
+    console.print(f"   sent {count:,} orders: {answers}, {per_second:,.0f} a second")
+
+
+async def join(stack: AsyncExitStack, name_server: str, name: str, orders: Orders) -> PushConsumer:
+    """Starts a member of the group."""
+    member = PushConsumer(
+        GROUP,
+        {TOPIC: " || ".join(TAGS)},
+        name_servers=name_server,
+        from_where=ConsumeFromWhere.FIRST_OFFSET,
+    )
+    await stack.enter_async_context(member)
+    await member.start(orders.receiver(name))
+    return member
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """The fastest loop there is."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+async def until(what: str, happened: Callable[[], Awaitable[bool]]) -> float:
+    """Waits for something and returns the seconds it took. Raises Surprise."""
+    started = time.perf_counter()
+    while not await happened():
+        if time.perf_counter() - started > PATIENCE_S:
+            raise Surprise(f"waited {PATIENCE_S:.0f} s for {what}")
+        await asyncio.sleep(0.005)
+    return time.perf_counter() - started
+
+
+def share(member: PushConsumer) -> list[str]:
+    """The queues of the topic that a member holds, such as a0 b3."""
+    held = [queue for queue in member.assignment() if queue.topic == TOPIC]
+    return [f"{queue.broker_name.removeprefix('broker-')}{queue.queue_id}" for queue in held]
+
+
+def show_shares(members: dict[str, PushConsumer], orders: Orders) -> None:
+    """Who holds which queues and got how many orders."""
+    got = Counter(member for members in orders.received.values() for member in members)
+    table = Table("", "member", "queues", "orders", box=None, padding=(0, 1))
+    for name, member in members.items():
+        table.add_row("", name, " ".join(share(member)), f"{got[name]:,}")
+    console.print(table)
+
+
+async def open_shop(producer: Producer, orders: Orders, brokers: int) -> None:
+    """Sends one order to each queue of a topic that does not exist; the brokers create it."""
+    queues = brokers * QUEUES_PER_BROKER
+    await send(producer, orders, queues)
+
+    async def is_everywhere() -> bool:
+        await producer.client.route_table.refresh(TOPIC)
+        return len(await producer.queues(TOPIC)) == queues
+
+    await until("the topic on every broker", is_everywhere)
+    console.print(f"   topic {TOPIC} has {queues} queues on {brokers} brokers")
+
+
+async def tell(running: Cluster, count: int) -> Orders:
+    """The whole story; the orders it returns tell whether it went well."""
+    orders, at = Orders(), running.name_server
+    members: dict[str, PushConsumer] = {}
+
+    async def all_arrived() -> bool:
+        return not orders.missing
+
+    async def shares_are_equal() -> bool:
+        return len({len(share(member)) for member in members.values()}) == 1
+
+    async with AsyncExitStack() as stack:
+        producer = await stack.enter_async_context(Producer("shop", name_servers=at))
+        console.print("[bold]2  The first orders[/] create their topic")
+        await open_shop(producer, orders, len(running.broker_addresses))
+
+        console.print("[bold]3  One member[/] of the group consumes alone")
+        members["one"] = await join(stack, at, "one", orders)
+        await send(producer, orders, count // 4)
+        await until("the first orders", all_arrived)
+        show_shares(members, orders)
+
+        console.print("[bold]4  A second member joins[/] and the queues are shared anew")
+        members["two"] = await join(stack, at, "two", orders)
+        took_s = await until("equal shares", shares_are_equal)
+        console.print(f"   settled after {took_s * 1000:,.0f} ms")
+        await send(producer, orders, count - len(orders.sent))
+        await until("the other orders", all_arrived)
+        show_shares(members, orders)
+    return orders
+
+
+def conclude(orders: Orders) -> int:
+    """Prints the result; 0 if every order arrived undamaged."""
+    good = not orders.missing and not orders.damaged
+    console.print(
+        f"[bold]5  Checked[/]: {len(orders.sent):,} sent, {len(orders.received):,} consumed, "
+        f"{len(orders.missing)} missing, {len(orders.damaged)} damaged"
+    )
+    if orders.repeated:
+        console.print(
+            f"   {orders.repeated:,} came twice: a queue that changes its owner is read again from "
+            "its last stored progress (at least once)"
+        )
+    console.print("[bold green]Nothing is missing.[/]" if good else "[bold red]That is wrong.[/]")
+    return 0 if good else 1
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the demo; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="./dev demo", description=__doc__.splitlines()[0])
+    parser.add_argument("--messages", type=int, default=4000, help="how many orders (4000)")
+    count = parser.parse_args(arguments).messages
+    if count < 100:
+        parser.error(f"--messages is {count}, must be 100 or more")
+    try:
+        with cluster(brokers=2, loop_factory=new_loop) as running:
+            console.print("[bold]1  Servers[/] in this process, data in a temporary folder")
+            addresses = {"name server": running.name_server, **running.broker_addresses}
+            for name, address in addresses.items():
+                console.print(f"   {name:12} {address}")
+            with asyncio.Runner(loop_factory=new_loop) as runner:
+                orders = runner.run(tell(running, count))
+    except (Surprise, SendFailed) as error:
+        console.print(f"[bold red]The demo failed[/]: {error}")
+        return 1
+    return conclude(orders)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))

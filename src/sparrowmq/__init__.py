@@ -1,3 +1,53 @@
-"""SparrowMQ: Apache RocketMQ for Python and Spark people."""
+"""SparrowMQ: Apache RocketMQ for Python and Spark people.
+
+    from sparrowmq import Message, Producer, PushConsumer
+
+Names are loaded when first used, so that a command or a Spark worker pays only for what it needs.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sparrowmq.client.producer import Producer
+    from sparrowmq.client.push_consumer import PushConsumer
+    from sparrowmq.client.send_result import SendResult, SendStatus
+    from sparrowmq.protocol.heartbeat import ConsumeFromWhere
+    from sparrowmq.protocol.message import Message, MessageQueue
+    from sparrowmq.protocol.message_ext import MessageExt
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "ConsumeFromWhere",
+    "Message",
+    "MessageExt",
+    "MessageQueue",
+    "Producer",
+    "PushConsumer",
+    "SendResult",
+    "SendStatus",
+    "__version__",
+]
+
+_HOMES = {
+    "ConsumeFromWhere": "protocol.heartbeat",
+    "Message": "protocol.message",
+    "MessageExt": "protocol.message_ext",
+    "MessageQueue": "protocol.message",
+    "Producer": "client.producer",
+    "PushConsumer": "client.push_consumer",
+    "SendResult": "client.send_result",
+    "SendStatus": "client.send_result",
+}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{home}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
