@@ -21,7 +21,7 @@ class Appends(StoreParts):
     def append(self, put: PutMessage, now_ms: int) -> Stored:
         """Write a message. Raises DiskFull, StoreStopped, MessageTooLarge."""
         if self._refusal is not None:
-            raise self._refusal
+            raise self._refusal.with_traceback(None)  # the same one again: forget the last
         queue = self._queues.get((put.topic, put.queue_id))
         if queue is None:
             queue = self._dispatch.queue(put.topic, put.queue_id)
@@ -75,7 +75,7 @@ class Appends(StoreParts):
         Raises DiskFull, StoreStopped, MessageTooLarge if they do not fit into one log file.
         """
         if self._refusal is not None:
-            raise self._refusal
+            raise self._refusal.with_traceback(None)  # the same one again: forget the last
         queue = self._dispatch.queue(puts[0].topic, puts[0].queue_id)
         log = self._log
         records = self._encode_all(puts, queue, log.end, now_ms)
@@ -118,7 +118,7 @@ class Appends(StoreParts):
         Raises ValueError for bytes out of turn, RecordError, DiskFull, StoreStopped.
         """
         if self._refusal is not None:
-            raise self._refusal
+            raise self._refusal.with_traceback(None)  # the same one again: forget the last
         try:
             last = self._raw.append(log_offset, data)
         except OSError as error:

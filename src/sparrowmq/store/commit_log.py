@@ -92,10 +92,11 @@ class CommitLog:
         """Reserve space ahead of the writer, so that appends find it. Raises DiskFull."""
         self._open_active()
         file_end = self.file_start + self.file_size
+        if self.ready - self.end >= self._reserve // 2:
+            return
         if self.ready < file_end:
-            if self.ready - self.end < self._reserve // 2:
-                self._reserve_to(self.ready + self._reserve)
-        elif self._ahead is None and file_end - self.end < self._reserve // 2:
+            self._reserve_to(self.ready + self._reserve)
+        if self.ready == file_end and self._ahead is None:
             self._ahead = self._make_file(file_end)
 
     def _open_active(self) -> None:

@@ -286,7 +286,5 @@ class Flushing:
             is_clean=True,
         )
         self._marks.save_mark(end, self.last_record, self.last_timestamp)
-        self._marks.save_checkpoint(
-            self.last_timestamp, self.last_timestamp, self._dispatch.index.durable_timestamp
-        )
+        self._marks.save_checkpoint(self.last_timestamp, self.last_timestamp, self.last_timestamp)
         self._marks.sync()

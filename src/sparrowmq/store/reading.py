@@ -53,6 +53,7 @@ class ReadPlan(msgspec.Struct, gc=False):
     scan_units: int
     gap_bytes: int
     file_size: int
+    units_per_file: int
     damaged: Callable[[int, int, str], None]
     """Told log offset, size and reason."""
 
@@ -72,17 +73,16 @@ class Picked(msgspec.Struct, gc=False):
 class ColdRead:
     """A read that has to wait for the device. `load` may run in any thread."""
 
-    __slots__ = ("_disk", "_path_of", "_plan", "_units_end", "_units_per_file")
+    __slots__ = ("_disk", "_path_of", "_plan", "_recent", "_recent_from")
 
-    def __init__(
-        self, plan: ReadPlan, queue: ConsumeQueue, disk: Disk, units_per_file: int
-    ) -> None:
+    def __init__(self, plan: ReadPlan, queue: ConsumeQueue, disk: Disk) -> None:
         self._plan = plan
         self._disk = disk
         self._path_of = queue.path_of
-        self._units_per_file = units_per_file
-        # Units behind this are in memory only and belong to the writer's thread.
-        self._units_end = queue.written_to
+        # What is in memory belongs to the writer's thread: take a copy of what may be needed.
+        self._recent_from = queue.tail_from
+        count = max(0, plan.offset + max(plan.scan_units, plan.max_count) - queue.tail_from)
+        self._recent = bytes(queue.tail[: count * UNIT.size])
 
     def load(self) -> QueueRead:
         """Wait for the device and finish the read."""
@@ -91,15 +91,18 @@ class ColdRead:
         return read
 
     def units(self, offset: int, count: int) -> bytes | None:
-        """Units from the file, through a descriptor of this read's own."""
-        per_file = self._units_per_file
-        end = min(offset + count, self._units_end, offset - offset % per_file + per_file)
+        """Units from memory, or from the file through a descriptor of this read's own."""
+        if offset >= self._recent_from:
+            start = (offset - self._recent_from) * UNIT.size
+            return self._recent[start : start + count * UNIT.size]
+        per_file = self._plan.units_per_file
+        end = min(offset + count, self._recent_from, offset - offset % per_file + per_file)
         try:
             file = self._disk.open(self._path_of(offset), write=False)
         except FileNotFoundError:
             return b""
         try:
-            return file.read(offset % per_file * UNIT.size, max(0, end - offset) * UNIT.size)
+            return file.read(offset % per_file * UNIT.size, (end - offset) * UNIT.size)
         finally:
             file.close()
 
@@ -120,7 +123,11 @@ def run(plan: ReadPlan, source: Source) -> QueueRead | None:
         if units is None:
             return None
         if not units:
+            # The queue's file is missing: go on with the next, as Apache does.
             status = ReadStatus.OFFSET_FOUND_NULL
+            offset = min(
+                offset - offset % plan.units_per_file + plan.units_per_file, plan.max_offset
+            )
             break
         picked = pick(plan, offset, units, source)
         if picked is None:

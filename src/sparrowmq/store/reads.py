@@ -58,11 +58,12 @@ class Reads(StoreParts):
             self.config.scan_units,
             self.config.merge_gap_bytes,
             self._log.file_size,
+            self._files.units_per_file,
             self._damaged,
         )
         read = run(plan, _Hot(queue, self._log))
         if read is None:
-            return ColdRead(plan, queue, self._disk, self._files.units_per_file)
+            return ColdRead(plan, queue, self._disk)
         return read
 
     def _damaged(self, log_offset: int, size: int, reason: str) -> None:

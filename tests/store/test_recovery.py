@@ -1,0 +1,203 @@
+"""Starting again: after a normal stop, after a crash, after losing what is derived."""
+
+from random import Random
+
+import pytest
+
+from sparrowmq.protocol.names import SCHEDULE_TOPIC
+from sparrowmq.store.messages import PutMessage
+from sparrowmq.store.recording_disk import RecordingDisk
+from sparrowmq.store.store import Store
+from tests.store.stores import SMALL, Told, flush, message, numbers, open_store, with_sizes
+
+COUNT = 400
+
+
+def filled(disk: RecordingDisk, count: int = COUNT) -> Store:
+    store = open_store(disk)
+    for number in range(count):
+        store.append(message(number, queue_id=number % 3), number)
+        if number % 50 == 0:
+            store.tick(number * 10)
+            flush(store, disk)
+    return store
+
+
+def everything(store: Store) -> list[int]:
+    return sorted(number for queue_id in range(3) for number in numbers(store, queue_id=queue_id))
+
+
+def derived(disk: RecordingDisk, folder: str) -> dict[str, bytes]:
+    return {path: data for path, data in disk.files().items() if path.startswith(folder + "/")}
+
+
+def test_after_a_normal_stop_no_log_is_read() -> None:
+    disk = RecordingDisk()
+    filled(disk).close(COUNT)
+    disk = disk.killed()
+    read: list[str] = []
+    disk.on_call = lambda operation, path: read.append(path) if operation == "read" else None
+    store = open_store(disk)
+    # eight bytes behind the end: has somebody else written there?
+    assert len([path for path in read if path.startswith("commitlog/")]) == 1
+    disk.on_call = None
+    assert everything(store) == list(range(COUNT))
+
+
+def test_after_a_crash_only_what_follows_the_last_snapshot_is_scanned() -> None:
+    disk = RecordingDisk()
+    filled(disk)
+    disk = disk.killed()
+    read: set[str] = set()
+    disk.on_call = lambda operation, path: read.add(path) if operation == "read" else None
+    store = open_store(disk)
+    assert "commitlog/00000000000000000000" not in read
+    disk.on_call = None
+    assert everything(store) == list(range(COUNT))
+
+
+def test_a_torn_tail_is_cut_kept_aside_and_reported() -> None:
+    disk = RecordingDisk()
+    store = filled(disk, 20)
+    end = store.max_log_offset
+    last = store.append(message(99), 99)
+    disk = disk.killed()
+    path = "commitlog/00000000000000000000"
+    log = disk.files()[path]
+    disk.poke(path, log[: end + last.size - 30] + bytes(len(log) - end - last.size + 30))
+    told = Told()
+    store = open_store(disk, report=told)
+    assert everything(store) == list(range(20))
+    assert store.max_log_offset == end
+    (damage,) = told.damage
+    assert (damage.path, damage.position, damage.reason) == (path, end, "a torn tail")
+    copy = disk.files()[f"sparrowmq/quarantine/{end:020d}-{damage.length}"]
+    assert copy == log[end : end + damage.length]
+    assert disk.files()[path][end:] == bytes(len(log) - end)
+    # the space is used again
+    assert store.append(message(20, queue_id=20 % 3), 20).log_offset == end
+
+
+@pytest.mark.parametrize("folder", ["consumequeue", "index"])
+def test_what_is_derived_comes_back_identical(folder: str) -> None:
+    disk = RecordingDisk()
+    filled(disk).close(COUNT)
+    before = derived(disk, folder)
+    assert before
+    for path in before:
+        disk.unlink(path)
+    store = open_store(disk)
+    assert everything(store) == list(range(COUNT))
+    assert store.find_by_key("orders", "k123", 0, COUNT, 8).log_offsets
+    store.close(COUNT)
+    assert derived(disk, folder) == before
+
+
+@pytest.mark.parametrize("path", ["checkpoint", "abort", "sparrowmq/mark", "sparrowmq/queues.0"])
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_any_single_file_beside_the_log_may_be_deleted(path: str, is_stopped: bool) -> None:
+    disk = RecordingDisk()
+    store = filled(disk)
+    if is_stopped:
+        store.close(COUNT)
+    disk = disk.killed()
+    disk.unlink(path)
+    assert everything(open_store(disk)) == list(range(COUNT))
+
+
+def test_a_queue_whose_messages_have_all_expired_still_knows_how_far_it_came() -> None:
+    """Else its consumers would ask for offsets that do not exist yet, and miss messages."""
+    disk = RecordingDisk()
+    store = open_store(disk)
+    for number in range(10):
+        store.append(message(number, "old"), number)
+    for number in range(200):
+        store.append(message(number), number)
+    store.close(200)
+    disk.unlink("commitlog/00000000000000000000")
+    store = open_store(disk)
+    assert store.queue_range("old", 0) == (10, 10)
+    store.close(200)
+    for path in derived(disk, "consumequeue"):
+        disk.unlink(path)
+    store = open_store(disk)
+    assert store.queue_range("old", 0) == (10, 10)
+    assert store.append(message(10, "old"), 201).queue_offset == 10
+
+
+def test_delivery_times_of_delayed_messages_are_rebuilt() -> None:
+    disk = RecordingDisk()
+    store = open_store(disk)
+    put = PutMessage(
+        topic=SCHEDULE_TOPIC,
+        queue_id=2,
+        flag=0,
+        sys_flag=0,
+        born_timestamp=1,
+        born_host=bytes(8),
+        reconsume_times=0,
+        body=b"later",
+        properties=b"DELAY\x013\x02TAGS\x01x\x02",
+        tags_code=5_000 + 10_000,
+    )
+    store.append(put, 5_000)
+    units = store.units(SCHEDULE_TOPIC, 2, 0, 1)
+    store.close(1)
+    for path in derived(disk, "consumequeue"):
+        disk.unlink(path)
+    assert open_store(disk).units(SCHEDULE_TOPIC, 2, 0, 1) == units
+
+
+def test_a_deleted_topic_stays_deleted_and_may_begin_again() -> None:
+    disk = RecordingDisk()
+    store = filled(disk)
+    assert store.delete_topic("orders")
+    assert not store.delete_topic("orders")
+    for restart in (disk.killed(), disk.crashed(Random(1))):
+        again = open_store(restart)
+        assert everything(again) == []
+        assert again.append(message(7), 7).queue_offset == 0
+        again.close(8)
+        assert numbers(open_store(restart)) == [7]
+
+
+def test_a_store_of_apaches_without_our_marks_is_taken_over() -> None:
+    disk = RecordingDisk()
+    filled(disk).close(COUNT)
+    for path in derived(disk, "sparrowmq"):
+        disk.unlink(path)
+    assert everything(open_store(disk)) == list(range(COUNT))
+
+
+def test_what_apache_appended_to_our_store_is_found() -> None:
+    disk = RecordingDisk()
+    filled(disk, 100).close(100)
+    ours = disk.killed()
+    filled_further = open_store(disk)
+    for number in range(100, 250):
+        filled_further.append(message(number, queue_id=number % 3), number)
+    filled_further.close(250)
+    for path, data in derived(disk, "commitlog").items():
+        ours.poke(path, data)
+    assert everything(open_store(ours)) == list(range(250))
+
+
+def test_progress_is_told_during_a_long_scan() -> None:
+    disk = RecordingDisk()
+    config = with_sizes(log_file_size=8 * 1024 * 1024, reserve_bytes=1024 * 1024)
+    store = open_store(disk, config)
+    for number in range(700):
+        store.append(message(number, size=50_000), number)
+    told = Told()
+    open_store(disk.killed(), config, report=told)
+    assert [progress.what for progress in told.progress] == ["scanning the log"] * 2
+    assert told.progress[0].done < told.progress[1].done <= told.progress[1].total
+
+
+def test_zeros_at_the_end_are_no_damage() -> None:
+    disk = RecordingDisk()
+    filled(disk, 5)
+    told = Told()
+    open_store(disk.killed(), report=told)
+    assert not told.damage
+    assert SMALL.reserve_bytes > 0
