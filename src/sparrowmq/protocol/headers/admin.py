@@ -1,0 +1,59 @@
+"""What operators ask a broker about itself, and let it do."""
+
+from typing import ClassVar
+
+from sparrowmq.protocol.codes import RequestCode
+from sparrowmq.protocol.header import RequestHeader, ResponseHeader
+
+
+class GetBrokerConfig(RequestHeader, frozen=True, kw_only=True):
+    """The settings in force; the body of the answer holds `name=value` lines."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.GET_BROKER_CONFIG
+
+
+class BrokerConfigFound(ResponseHeader, frozen=True, kw_only=True):
+    """Counts the changes since the broker started."""
+
+    version: str
+    """A DataVersion as JSON."""
+
+
+class UpdateBrokerConfig(RequestHeader, frozen=True, kw_only=True):
+    """Change settings of a running broker; the body holds `name=value` lines."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.UPDATE_BROKER_CONFIG
+
+
+class GetRuntimeInfo(RequestHeader, frozen=True, kw_only=True):
+    """How the broker is doing; the body of the answer is a KVTable."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.GET_BROKER_RUNTIME_INFO
+
+
+class CleanExpiredQueues(RequestHeader, frozen=True, kw_only=True):
+    """Delete consume-queue files whose messages are gone."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE
+
+
+class CleanUnusedTopics(RequestHeader, frozen=True, kw_only=True):
+    """Delete queues of topics that the broker does not have any more."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.CLEAN_UNUSED_TOPIC
+
+
+class DeleteExpiredLog(RequestHeader, frozen=True, kw_only=True):
+    """Delete expired log files now, whatever the hour."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.DELETE_EXPIRED_COMMITLOG
+
+
+class UpdateGroupForbidden(RequestHeader, frozen=True, kw_only=True):
+    """Whether a group may read a topic; changed if `readable` is given, answered in any case."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN
+
+    group: str
+    topic: str
+    readable: bool | None = None
