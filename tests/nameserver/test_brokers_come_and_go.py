@@ -74,6 +74,17 @@ def test_dropping_a_silent_broker_closes_its_connection() -> None:
         assert broker.peers.known() == []
 
 
+def test_a_silent_broker_does_not_take_others_on_its_connection_along() -> None:
+    with world(broker_timeout_s=60) as w:
+        silent, other = w.broker("silent"), w.broker("other")
+        other.peers = silent.peers
+        silent.register(["orders"], heartbeat_timeout_millis=10_000)
+        other.register(["orders"])
+        w.sim.advance(16)
+        assert set(w.server.table.groups) == {"other"}
+        assert len(silent.peers.known()) == 1
+
+
 def test_registering_again_keeps_a_broker_alive() -> None:
     with world(broker_timeout_s=120) as w:
         broker = w.broker()

@@ -171,6 +171,14 @@ def test_a_slave_that_stands_in_from_the_beginning_is_read_only() -> None:
         assert route.broker_datas[0].broker_addrs == {0: slave.address}
 
 
+def test_nobody_stands_in_where_an_operator_allowed_writing() -> None:
+    with world(support_acting_master=True) as w:
+        slave = w.broker(broker_id=2)
+        slave.register(["orders"], enable_acting_master=True)
+        w.client.ok(AddWritePerm(broker_name="broker-a"))
+        assert w.client.route("orders").broker_datas[0].broker_addrs == {2: slave.address}
+
+
 def test_brokers_that_look_for_each_other_see_who_is_who() -> None:
     with world(support_acting_master=True) as w:
         slave = w.broker(broker_id=2)
@@ -225,6 +233,15 @@ def test_broker_ids_are_quoted_for_clients_that_can_read_it(
         assert (bare in body, standard in body) == (not quoted, quoted)
         readable = json.loads(body.replace("{0:", '{"0":'))
         assert readable["brokerDatas"][0]["zoneName"] == "zone-1"
+
+
+def test_old_clients_see_changes_as_well() -> None:
+    with world() as w:
+        broker = w.broker()
+        ask = request(105, {"topic": "orders"}, version=400)
+        for queues in (4, 8):
+            broker.update([topic("orders", queues)])
+            assert f'"readQueueNums":{queues}' in raw_answer(w, ask)
 
 
 def raw_answer(w: World, frame: bytes) -> str:
