@@ -2,7 +2,7 @@
 
 import pytest
 
-from sparrowmq.protocol.sql92 import Incomparable, compile_sql92
+from sparrowmq.protocol.sql92 import Incomparable, Sql92Error, compile_sql92
 
 
 def matches(expression: str, **properties: str) -> bool:
@@ -62,6 +62,9 @@ def test_and_binds_tighter_than_or() -> None:
 def test_not_binds_tighter_than_a_comparison() -> None:
     assert not matches("NOT a = 1", a="2")
     assert matches("NOT (a = 1)", a="2")
+    assert matches("NOT (a > 1)", a="1")
+    with pytest.raises(Sql92Error, match="expected a number or a property, found a condition"):
+        compile_sql92("NOT a > 1")
 
 
 def test_a_text_that_is_no_number_makes_the_whole_expression_fail() -> None:
