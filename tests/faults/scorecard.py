@@ -15,11 +15,14 @@ from tests.faults.derived_files import delete_derived
 from tests.faults.full_disk import FullResult, on_recording_disk, on_tmpfs, under_size_limit
 from tests.faults.io_errors import KINDS as ERROR_KINDS
 from tests.faults.io_errors import fail_disk
+from tests.faults.kills import kill_broker
 from tests.faults.power_cuts import CutResult, cut_power
 from tests.faults.rebuild_speed import rebuild_speed
 
 KEPT = Path("build") / "faults"
 _WORKERS = 2
+_START_S = 2 + 6
+"""2 s, and 1 s for each of the 600 MB that these stores stay below."""
 
 Work = TypeVar("Work")
 Result = TypeVar("Result")
@@ -52,6 +55,35 @@ def keep(disk: RecordingDisk, name: str) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(data)
     return directory
+
+
+def kills(seed: int, small: bool) -> Scored:
+    """Row 1."""
+    scored = Scored(1, "kill -9 under load")
+    senders, count, each = (16, 20, 2600) if small else (64, 100, 5200)
+    results = [
+        kill_broker(
+            seed,
+            flush,
+            kills=count,
+            senders=senders,
+            acknowledged_each=each,
+            keep_in=KEPT / f"row1-{flush}-{seed}",
+        )
+        for flush in ("sync", "async")
+    ]
+    slowest = max(result.slowest_start_s for result in results)
+    scored.failures = [str(result) for result in results if not result]
+    total = sum(result.verdict.ok for result in results)
+    if total < (100_000 if small else 1_000_000) and not scored.failures:
+        scored.failures.append(f"{total} acknowledged are too few to prove anything")
+    if not small and slowest > _START_S:
+        scored.failures.append(f"a start took {slowest:.1f} s, {_START_S} s allowed")
+    done = sum(result.kills for result in results)
+    scored.counts = (
+        f"{done} kills, {senders} senders, {total} acknowledged, start ≤ {slowest:.1f} s"
+    )
+    return scored
 
 
 def power_loss(seed: int, small: bool) -> Scored:
@@ -177,6 +209,7 @@ def _mapped(run: Callable[[Work], Result], work: Iterable[Work], small: bool) ->
 
 
 ROWS: dict[int, Row] = {
+    1: kills,
     2: power_loss,
     3: io_errors,
     4: byte_damage,

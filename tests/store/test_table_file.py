@@ -51,6 +51,13 @@ def test_a_new_store_starts_without_tables() -> None:
     assert load(RecordingDisk(), used=False) == (None, [])
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_store_that_dies_before_its_first_save_starts_again(seed: int) -> None:
+    disk = RecordingDisk()
+    load(disk, used=False)
+    assert load(disk.crashed(Random(seed)), used=True) == ({}, [])
+
+
 def test_a_used_store_without_both_copies_is_refused_and_the_repair_is_named() -> None:
     disk = RecordingDisk()
     with pytest.raises(TableMissing, match="sparrowmq store rebuild DIR --table consumerOffset"):

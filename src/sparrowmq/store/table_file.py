@@ -5,6 +5,8 @@ save    write name.tmp, sync it → name becomes name.bak → name.tmp becomes n
 load    name, else name.bak (reported), else nothing: fine in a new store, refused in a used one
 ```
 
+In a new store loading writes an empty table at once: from then on a missing one was lost.
+
 Whatever moment the power fails at, one of the two is whole and holds what was saved last or the
 time before. What a table means is the broker's business: it brings the function that decodes it.
 """
@@ -18,6 +20,8 @@ from sparrowmq.store.layout import CONFIG_DIR
 from sparrowmq.store.messages import Damage
 
 Table = TypeVar("Table")
+
+_EMPTY = b"{}"
 
 
 class TableMissing(StoreError):
@@ -48,10 +52,10 @@ class TableFile(Generic[Table]):
         store_is_used: bool,
         may_be_missing: bool = False,
     ) -> Table | None:
-        """The table as last saved, None where there is none yet.
+        """The table as last saved, None where there is none yet, which makes an empty one.
 
         `store_is_used` when the log holds messages; `may_be_missing` for tables that Apache does
-        not always write. Raises TableMissing, or OSError when a file cannot be read.
+        not always write. Raises TableMissing, or DiskFull and OSError.
         """
         backup = f"{self.path}.bak"
         reasons = []
@@ -72,6 +76,8 @@ class TableFile(Generic[Table]):
                 self._saved = data
             return table
         missing = reasons == ["is missing", "is missing"]
+        if missing and not store_is_used:
+            self.save(_EMPTY)
         if missing and (may_be_missing or not store_is_used):
             return None
         raise TableMissing(self.path, "are missing" if missing else " and ".join(reasons))

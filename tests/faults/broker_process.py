@@ -1,0 +1,79 @@
+"""A broker in a process of its own, to be killed."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+_READY = re.compile(rb"ready: broker \S+ 127\.0\.0\.1:(\d+)")
+_ROOT = Path(__file__).parents[2]
+
+
+class BrokerProcess:
+    """Started when made; `port` is a free one of its own choice."""
+
+    def __init__(
+        self,
+        data: Path,
+        *options: str,
+        module: str = "sparrowmq",
+        prefix: tuple[str, ...] = (),
+    ) -> None:
+        began = time.monotonic()
+        self.log = data.parent / f"{data.name}.log"
+        command = [*prefix, sys.executable, "-m", module, "broker", "--port", "0"]
+        # Nobody listens there: these brokers stand alone, and nobody waits for a name server.
+        alone = ["--data", str(data), "--name-servers", "127.0.0.1:1", "--ha-port", "0"]
+        with self.log.open("ab") as errors:
+            self.process = subprocess.Popen(
+                [*command, *alone, *options],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                cwd=_ROOT,
+            )
+        self.port = self._wait_until_ready()
+        self.ready_s = time.monotonic() - began
+
+    def _wait_until_ready(self) -> int:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if found := _READY.search(line):
+                return int(found[1])
+        tail = self.log.read_bytes()[-2000:].decode(errors="replace")
+        raise StartFailed(f"exit {self.process.wait()}: {tail}")
+
+    def kill(self) -> None:
+        """SIGKILL, and gone when this returns."""
+        self.process.kill()
+        self._reap()
+
+    def stop(self) -> int:
+        """SIGTERM; the exit code."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.process.pid, signal.SIGTERM)
+        return self._reap()
+
+    def _reap(self) -> int:
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return self.process.wait()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process has not ended."""
+        return self.process.poll() is None
+
+    def memory_bytes(self) -> int:
+        """Its anonymous memory."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        found = re.search(r"RssAnon:\s+(\d+) kB", status)
+        return int(found[1]) * 1024 if found else 0
+
+
+class StartFailed(Exception):
+    """The broker ended before it was ready."""
