@@ -1,0 +1,1 @@
+"""Operations over the wire: what the command line and the console do to a cluster."""
