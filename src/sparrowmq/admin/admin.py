@@ -23,7 +23,6 @@ from sparrowmq.protocol.names import check_topic
 from sparrowmq.protocol.perm import PERM_READ_WRITE
 from sparrowmq.protocol.route import ClusterInfo, TopicList, TopicRoute
 
-
 _ROUTE_LOOKS = 60
 _ROUTE_LOOK_S = 0.05
 
