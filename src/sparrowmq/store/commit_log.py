@@ -61,6 +61,18 @@ class CommitLog:
         self.end = self.ready = end
         self.file_start = self.start_of(end)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it holds no record at all, not even expired ones."""
+        return self.end == self.min_offset
+
+    def restart_at(self, start: int) -> None:
+        """Let an empty log begin at the start of another file."""
+        self._close_active()
+        for existing in list(self.starts):
+            self.remove(existing)
+        self.continue_at(start)
+
     def write(self, data: Bytes) -> None:
         """Put bytes at the end; `make_room` has made sure that they fit."""
         end = self.end

@@ -33,8 +33,8 @@ class RawAppend:
         DiskFull.
         """
         log = self._log
-        if not log.starts and not self._held and log_offset % log.file_size == 0:
-            log.continue_at(log_offset)
+        if log.is_empty and not self._held and log_offset % log.file_size == 0:
+            log.restart_at(log_offset)
         if log_offset > self.next_offset or log_offset < log.end - log.file_size:
             raise ValueError(f"bytes for log offset {log_offset}, expected {self.next_offset}")
         # What follows a blank record is sent too, and is known already.

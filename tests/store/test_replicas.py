@@ -1,0 +1,100 @@
+"""Raw log bytes from a master: the same log, the same queues, never half a record."""
+
+from random import Random
+
+import pytest
+
+from sparrowmq.protocol.record import RecordError
+from sparrowmq.store.recording_disk import RecordingDisk
+from sparrowmq.store.store import Store
+from tests.store.stores import message, numbers, open_store
+
+
+def master_with(count: int) -> tuple[Store, RecordingDisk]:
+    disk = RecordingDisk()
+    store = open_store(disk)
+    for number in range(count):
+        store.append(message(number, queue_id=number % 3, size=20 + number % 7 * 60), number)
+    return store, disk
+
+
+def copy(master: Store, slave: Store, rng: Random) -> None:
+    offset = slave.max_log_offset
+    while data := master.read_log(offset, rng.randrange(1, 700)):
+        offset = slave.append_raw(offset, data)
+
+
+def logs(disk: RecordingDisk) -> dict[str, bytes]:
+    return {path: data for path, data in disk.files().items() if path.startswith("commitlog/")}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_copy_in_pieces_of_any_size_is_byte_equal(seed: int) -> None:
+    rng = Random(seed)
+    master, master_disk = master_with(300)
+    slave_disk = RecordingDisk()
+    slave = open_store(slave_disk)
+    copy(master, slave, rng)
+    assert slave.max_log_offset == master.max_log_offset
+    for queue_id in range(3):
+        assert numbers(slave, queue_id=queue_id) == list(range(queue_id, 300, 3))
+    assert slave.find_by_key("orders", "k7", 0, 1_000, 8).log_offsets
+    master.close(1)
+    slave.close(1)
+    assert logs(slave_disk) == logs(master_disk)
+
+
+def test_half_a_record_waits_outside_the_log() -> None:
+    master, _ = master_with(3)
+    slave = open_store(RecordingDisk())
+    data = master.read_log(0, 10_000)
+    assert slave.append_raw(0, data[:250]) == 250
+    assert 0 < slave.max_log_offset < 250
+    assert numbers(slave) == [0]
+    # The link breaks; the master begins again where the log ends.
+    slave.forget_held_bytes()
+    copy(master, slave, Random(1))
+    assert numbers(slave, queue_id=2) == [2]
+
+
+def test_a_new_slave_begins_where_the_master_begins() -> None:
+    master, _ = master_with(300)
+    start = master.config.log_file_size
+    slave = open_store(RecordingDisk())
+    offset = start
+    while data := master.read_log(offset, 5_000):
+        offset = slave.append_raw(offset, data)
+    assert slave.min_log_offset == start
+    assert slave.max_log_offset == master.max_log_offset
+    least, most = slave.queue_range("orders", 0)
+    assert 0 < least < most == 100
+    assert numbers(slave) == list(range(least * 3, 300, 3))
+
+
+def test_bytes_out_of_turn_are_refused() -> None:
+    master, _ = master_with(3)
+    slave = open_store(RecordingDisk())
+    with pytest.raises(ValueError, match="expected 0"):
+        slave.append_raw(77, master.read_log(0, 100))
+
+
+def test_bytes_that_are_no_records_are_refused() -> None:
+    slave = open_store(RecordingDisk())
+    with pytest.raises(RecordError):
+        slave.append_raw(0, b"\x00\x00\x00\x7f" + b"x" * 200)
+    assert slave.max_log_offset == 0
+
+
+def test_a_slave_that_crashed_goes_on() -> None:
+    master, _ = master_with(200)
+    disk = RecordingDisk()
+    slave = open_store(disk)
+    offset = 0
+    rng = Random(3)
+    for _ in range(40):
+        offset = slave.append_raw(offset, master.read_log(offset, rng.randrange(1, 700)))
+    disk = disk.killed()
+    slave = open_store(disk)
+    copy(master, slave, rng)
+    for queue_id in range(3):
+        assert numbers(slave, queue_id=queue_id) == list(range(queue_id, 200, 3))

@@ -1,0 +1,154 @@
+"""How long messages are kept, and what a filling disk changes about it."""
+
+import pytest
+
+from sparrowmq.store.errors import DiskFull
+from sparrowmq.store.recording_disk import RecordingDisk
+from sparrowmq.store.retention import LogFile, files_to_delete, is_deletion_hour, refuses
+from sparrowmq.store.store import Store
+from tests.store.stores import SMALL, Told, message, numbers, open_store, read, with_sizes
+
+HOUR = 3_600_000
+FOUR = 4 * HOUR
+NOON = 12 * HOUR
+KEPT = 72 * HOUR
+OLD = LogFile(0, 0)
+YOUNG = LogFile(16_384, KEPT)
+
+
+@pytest.mark.parametrize(
+    ("now_ms", "used_ratio", "deleted"),
+    [
+        (4 * 24 * HOUR + FOUR, 0.1, [0]),
+        (4 * 24 * HOUR + NOON, 0.1, []),
+        (4 * 24 * HOUR + NOON, 0.75, [0]),
+        (KEPT, 0.80, []),
+        (KEPT, 0.85, [0]),
+    ],
+    ids=[
+        "expired files go in the deletion hour",
+        "and stay until then",
+        "at 75 % they go at any hour",
+        "what is not expired stays",
+        "at 85 % the oldest goes though it is not expired",
+    ],
+)
+def test_which_files_are_deleted(now_ms: int, used_ratio: float, deleted: list[int]) -> None:
+    assert files_to_delete(SMALL, [OLD, YOUNG], now_ms, used_ratio) == deleted
+
+
+def test_the_deletion_hour_is_a_local_one() -> None:
+    assert is_deletion_hour(SMALL, FOUR + 59 * 60_000)
+    assert not is_deletion_hour(SMALL, 5 * HOUR)
+    assert is_deletion_hour(with_sizes(utc_offset_ms=-2 * HOUR), 6 * HOUR)
+
+
+def test_refusing_has_a_hysteresis() -> None:
+    assert not refuses(SMALL, was_refusing=False, used_ratio=0.89)
+    assert refuses(SMALL, was_refusing=False, used_ratio=0.90)
+    assert refuses(SMALL, was_refusing=True, used_ratio=0.86)
+    assert not refuses(SMALL, was_refusing=True, used_ratio=0.84)
+
+
+def test_a_file_without_a_known_time_is_never_expired() -> None:
+    assert files_to_delete(SMALL, [LogFile(0, None)], 1 << 60, 0.8) == []
+
+
+def aging(disk: RecordingDisk, days: int) -> Store:
+    store = open_store(disk)
+    for day in range(days):
+        for number in range(60):
+            store.append(message(day * 60 + number, queue_id=number % 2), day * 24 * HOUR)
+        store.tick(day * 24 * HOUR)
+    return store
+
+
+def test_expired_messages_disappear_from_log_queues_and_index() -> None:
+    disk = RecordingDisk()
+    store = aging(disk, 10)
+    assert not store.clean(9 * 24 * HOUR + NOON)
+    deleted = store.clean(9 * 24 * HOUR + FOUR)
+    assert deleted
+    assert store.min_log_offset == deleted[-1] + SMALL.log_file_size
+    least, most = store.queue_range("orders", 0)
+    assert 0 < least < most == 300
+    assert numbers(store) == list(range(0, 600, 2))[least:]
+    oldest = store.earliest_store_time("orders", 0)
+    assert 9 * 24 * HOUR + FOUR - oldest <= KEPT + 48 * HOUR
+    assert read(store, "orders", 0, 0).next_offset == least
+    assert not store.find_by_key("orders", "k1", 0, 1 << 60, 8).log_offsets
+    assert store.find_by_key("orders", "k599", 0, 1 << 60, 8).log_offsets
+    first_file = "consumequeue/orders/0/00000000000000000000"
+    assert (first_file in disk.files()) == (least < SMALL.queue_file_units)
+    for restart in (disk.killed(), disk):
+        if restart is disk:
+            store.close(1 << 50)
+        again = open_store(restart)
+        assert again.queue_range("orders", 0) == (least, most)
+        assert numbers(again) == numbers(store) if restart is not disk else True
+
+
+def test_the_file_that_is_written_is_never_deleted() -> None:
+    store = aging(RecordingDisk(), 10)
+    store.clean(1_000 * 24 * HOUR + FOUR)
+    assert store.min_log_offset <= store.max_log_offset
+    assert store.append(message(600), 1).queue_offset == 300
+
+
+def test_offsets_go_on_when_everything_has_expired() -> None:
+    disk = RecordingDisk()
+    store = aging(disk, 3)
+    for number in range(200):
+        store.append(message(number, "other"), 50 * 24 * HOUR)
+    store.clean(60 * 24 * HOUR + FOUR)
+    assert store.queue_range("orders", 0) == (90, 90)
+    store.close(1)
+    store = open_store(disk)
+    assert store.append(message(180), 1).queue_offset == 90
+
+
+def test_a_filling_disk_deletes_the_oldest_files_until_there_is_room() -> None:
+    disk = RecordingDisk(capacity_bytes=100_000_000)
+    store = aging(disk, 10)
+    used = disk.usage().total_bytes - disk.usage().free_bytes
+    disk.capacity_bytes = int(used / 0.95)
+    deleted = store.clean(NOON)
+    assert deleted
+    assert 1 - disk.usage().free_bytes / disk.capacity_bytes < 0.85
+    assert store.append(message(600), 1).queue_offset == 300
+
+
+def test_the_watermark_is_checked_between_deletions() -> None:
+    """#1400: checking the disk must not wait for a long deletion."""
+    disk = RecordingDisk(capacity_bytes=100_000_000)
+    store = aging(disk, 10)
+    used = disk.usage().total_bytes - disk.usage().free_bytes
+    disk.capacity_bytes = int(used / 0.86)
+    before = len(store._log.starts)
+    assert len(store.clean(NOON)) < before - 2
+
+
+def test_a_disk_that_others_fill_ends_in_refusal_not_in_an_endless_loop() -> None:
+    disk = RecordingDisk(capacity_bytes=100_000_000)
+    store = aging(disk, 10)
+    disk.capacity_bytes = 20_000
+    store.clean(NOON)
+    with pytest.raises(DiskFull):
+        store.append(message(600), 1)
+    assert store.min_log_offset == store.max_log_offset - store.max_log_offset % 16_384
+
+
+def test_a_clock_that_jumps_deletes_nothing_that_is_young() -> None:
+    """#9455: set to the future and back."""
+    disk = RecordingDisk()
+    store = open_store(disk)
+    future = 25 * 365 * 24 * HOUR
+    for number in range(300):
+        store.append(message(number), future if 100 <= number < 120 else NOON + number)
+    store.tick(future)
+    store.tick(NOON)
+    assert not store.clean(NOON + FOUR * 4)
+    told = Told()
+    again = open_store(disk.killed(), report=told)
+    assert numbers(again) == list(range(300))
+    assert not told.damage

@@ -1,0 +1,98 @@
+"""Reading a store's files from outside: live, stopped, copied or damaged."""
+
+from pathlib import Path
+
+import pytest
+
+from sparrowmq.protocol.record import Record
+from sparrowmq.store.disk_real import RealDisk
+from sparrowmq.store.errors import StoreCorrupted
+from sparrowmq.store.files import StoreFiles
+from sparrowmq.store.recording_disk import RecordingDisk
+from sparrowmq.store.scan import FileEnd, Hole
+from tests.store.stores import SMALL, flush, message, number_of, open_store
+
+
+def filled(disk: RecordingDisk, count: int = 200) -> RecordingDisk:
+    store = open_store(disk)
+    for number in range(count):
+        store.append(message(number, queue_id=number % 2), number)
+    store.tick(1)
+    flush(store, disk)
+    return disk
+
+
+def test_all_records_of_a_live_store_are_read_in_order() -> None:
+    files = StoreFiles(filled(RecordingDisk()))
+    assert [number_of(record) for record in files.records()] == list(range(200))
+    assert files.log_file_size() == SMALL.log_file_size
+    assert files.queues() == [("orders", 0), ("orders", 1)]
+
+
+def test_a_scan_tells_records_file_ends_and_the_tail_apart() -> None:
+    files = StoreFiles(filled(RecordingDisk()))
+    found = list(files.scan())
+    kinds = [type(one) for one in found]
+    assert kinds.count(Record) == 200
+    assert kinds.count(FileEnd) == len(files.log_starts()) - 1
+    assert isinstance(found[-1], Hole)
+    assert found[-1].is_tail
+
+
+def test_a_scan_goes_on_where_another_ended() -> None:
+    files = StoreFiles(filled(RecordingDisk()))
+    records = list(files.records())
+    assert list(files.records(records[50].log_offset)) == records[50:]
+
+
+def test_damage_is_a_hole_and_what_follows_it_is_read() -> None:
+    disk = filled(RecordingDisk())
+    records = list(StoreFiles(disk).records())
+    damaged = records[7]
+    path = "commitlog/00000000000000000000"
+    data = bytearray(disk.files()[path])
+    data[damaged.log_offset + 100] ^= 1
+    disk.poke(path, bytes(data))
+    files = StoreFiles(disk)
+    assert [number_of(record) for record in files.records()] == [
+        number for number in range(200) if number != 7
+    ]
+    (hole,) = [one for one in files.scan() if isinstance(one, Hole) and not one.is_tail]
+    assert (hole.start, hole.end) == (damaged.log_offset, damaged.log_offset + damaged.size)
+
+
+def test_units_lead_to_their_records() -> None:
+    files = StoreFiles(filled(RecordingDisk()))
+    records = {record.log_offset: record for record in files.records()}
+    units = list(files.units("orders", 1))
+    assert [offset for offset, _ in units] == list(range(100))
+    for offset, (log_offset, size, _) in units:
+        record = records[log_offset]
+        assert (record.queue_id, record.queue_offset, record.size) == (1, offset, size)
+
+
+def test_nothing_is_written(tmp_path: Path) -> None:
+    store = open_store(RealDisk(tmp_path))
+    for number in range(100):
+        store.append(message(number), number)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    files = StoreFiles.at(tmp_path)
+    assert len(list(files.records())) == 100
+    assert files.snapshot() is not None
+    assert files.mark() is not None
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+    store.close(1)
+
+
+def test_an_empty_directory_holds_nothing(tmp_path: Path) -> None:
+    files = StoreFiles.at(tmp_path)
+    assert (files.log_starts(), files.log_file_size(), list(files.records())) == ([], 0, [])
+    assert files.queues() == []
+    assert files.read_log(0, 10) == b""
+
+
+def test_log_files_of_different_sizes_are_named() -> None:
+    disk = filled(RecordingDisk())
+    disk.poke("commitlog/00000000000000016384", b"short")
+    with pytest.raises(StoreCorrupted, match="00000000000000016384 is damaged at byte 0"):
+        StoreFiles(disk).log_file_size()
