@@ -185,6 +185,17 @@ def test_loopback_has_no_limit_per_address() -> None:
         assert w.run(many(), "server") == 5
 
 
+def test_connections_are_ended_in_the_order_they_came() -> None:
+    with world() as w:
+        wires = w.run(open_wires(20))
+        w.sim.until_idle()
+        ports = [wire.writer.get_extra_info("sockname")[1] for wire in wires]
+        w.run(w.server.close(), "server")
+        assert [connection.peer_port for connection in w.closed] == ports
+        for wire in wires:
+            wire.close()
+
+
 @pytest.mark.parametrize("is_deaf", [False, True])
 def test_a_server_stops_also_when_a_peer_does_not_read(is_deaf: bool) -> None:
     with world(write_buffer_bytes=300_000) as w:

@@ -62,7 +62,8 @@ class Endpoint(Generic[C]):
         self.log = log
         self.opened = opened
         self.closed = closed
-        self.connections: set[Connection] = set()
+        # In the order they came: a set would end them in another order in every run.
+        self.connections: dict[Connection, None] = {}
         self._tasks = tasks
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -71,12 +72,12 @@ class Endpoint(Generic[C]):
 
     def connection_opened(self, connection: Connection) -> None:
         """Called by a connection when its transport is ready."""
-        self.connections.add(connection)
+        self.connections[connection] = None
         if self.opened is not None:
             self.opened(connection)
 
     def connection_closed(self, connection: Connection) -> None:
         """Called by a connection, once, when it has ended."""
-        self.connections.discard(connection)
+        self.connections.pop(connection, None)
         if self.closed is not None:
             self.closed(connection)

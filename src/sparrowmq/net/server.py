@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from ipaddress import ip_address
 from typing import Generic, TypeVar
@@ -51,8 +51,8 @@ class Server(Generic[C]):
         )
 
     @property
-    def connections(self) -> set[Connection]:
-        """Everybody who is connected now."""
+    def connections(self) -> Collection[Connection]:
+        """Everybody who is connected now, in the order they came."""
         return self.endpoint.connections
 
     async def listen(self, host: str, port: int) -> int:
