@@ -29,6 +29,17 @@ def test_a_name_server_drops_a_broker_that_is_silent_for_120_s() -> None:
         assert live_brokers(sim) == ["broker-b"]
 
 
+def test_a_name_server_that_is_less_patient_drops_a_silent_broker_sooner() -> None:
+    settings = {"broker_timeout_s": 45.0}
+    with SimCluster(seed=1, brokers=2, name_server_settings=settings).run() as sim:
+        sim.advance(1)
+        sim.network.isolate(sim.host("broker-a"))
+        sim.advance(40)
+        assert live_brokers(sim) == ["broker-a", "broker-b"]
+        sim.advance(15)
+        assert live_brokers(sim) == ["broker-b"]
+
+
 def test_a_broker_that_comes_back_is_known_within_30_s() -> None:
     with SimCluster(seed=1, brokers=2).run() as sim:
         sim.network.isolate(sim.host("broker-a"))

@@ -1,20 +1,25 @@
 """`sparrowmq.testing.cluster`: real servers in this process, for anybody's tests."""
 
 import asyncio
+import errno
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import uvloop
 
+from sparrowmq.broker.config import Flush
 from sparrowmq.clock import system_clock
 from sparrowmq.net.errors import ConnectionLost
 from sparrowmq.protocol.headers.nameserver import GetTopicRoute
 from sparrowmq.protocol.route import TopicRoute
-from sparrowmq.testing import async_cluster, cluster
-from sparrowmq.testing.wire import Wire, wire
+from sparrowmq.store.errors import StoreError
+from sparrowmq.store.flushing import FlushPlan
+from sparrowmq.testing import async_cluster, cluster, local_cluster
+from sparrowmq.testing.wire import Refused, Wire, wire
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "asyncio": asyncio.new_event_loop,
@@ -214,3 +219,30 @@ def test_the_async_cluster_runs_on_the_loop_of_the_test() -> None:
 
     threads = threading.active_count()
     asyncio.run(scenario())
+
+
+class BrokenSyncer:
+    """A disk that never gets anything safe."""
+
+    async def sync(self, plan: FlushPlan) -> None:
+        raise OSError(errno.EIO, "the disk is broken")
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_broker_that_fails_ends_the_block_with_its_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(local_cluster, "syncer_for", lambda disk: BrokenSyncer())
+
+    async def scenario() -> None:
+        async with async_cluster(flush=Flush.SYNC) as running:
+            async with wire("test", system_clock) as connections:
+                with suppress(Refused, ConnectionLost):
+                    await connections.send(running.broker_addresses["broker-a"], "orders", b"x")
+            await asyncio.Event().wait()
+
+    with pytest.raises(ExceptionGroup) as caught:
+        asyncio.run(scenario())
+    assert caught.group_contains(StoreError, match="disk is broken")
