@@ -12,13 +12,18 @@ from sparrowmq.broker.durability import Durability
 from sparrowmq.broker.groups import Groups
 from sparrowmq.broker.producers import Producers
 from sparrowmq.broker.queue_locks import QueueLocks
+from sparrowmq.broker.request_modes import RequestModes
+from sparrowmq.broker.statistics import Statistics
+from sparrowmq.broker.topic_routes import TopicRoutes
 from sparrowmq.broker.topics import Topics
 from sparrowmq.clock import Clock
 from sparrowmq.net.connection import Connection
 from sparrowmq.net.errors import ConnectionLost
 from sparrowmq.net.workers import Workers
+from sparrowmq.protocol.data_version import DataVersion
 from sparrowmq.protocol.headers.clients import NotifyConsumerIdsChanged
 from sparrowmq.protocol.ids import UniqueIds
+from sparrowmq.store.disk import Disk
 from sparrowmq.store.store import Store
 
 
@@ -38,6 +43,13 @@ class Broker:
     arrivals: Arrivals
     durability: Durability
     locks: QueueLocks
+    request_modes: RequestModes
+    statistics: Statistics
+    topic_routes: TopicRoutes
+    disk: Disk
+    """Only to tell how full it is; files are the store's business."""
+    address: str
+    """host:port as clients are told."""
     unique_ids: UniqueIds
     store_host: bytes
     """Address and port as every record carries them."""
@@ -47,6 +59,8 @@ class Broker:
     """The property that tells consumers which cluster a message was sent to."""
     consumers: Consumers = field(default_factory=Consumers)
     producers: Producers = field(default_factory=Producers)
+    config_version: DataVersion = field(default_factory=DataVersion)
+    """Counts the changes operators made to `config` since the start."""
     busy_reason: str = ""
     """Why sends are refused with SYSTEM_BUSY now; empty when they are not."""
 

@@ -4,13 +4,14 @@ from collections.abc import Iterable, Iterator
 
 from sparrowmq.net.connection import Connection
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel
+from sparrowmq.protocol.names import is_retry_topic
 from sparrowmq.protocol.subscription import SubscriptionData
 
 
 class Member:
     """One client of a group, on one connection."""
 
-    __slots__ = ("client_id", "connection", "language", "last_seen_ms", "version")
+    __slots__ = ("client_id", "connection", "language", "last_seen_ms", "version", "wanted")
 
     def __init__(
         self, client_id: str, connection: Connection, language: str, version: int, now_ms: int
@@ -20,6 +21,8 @@ class Member:
         self.language = language
         self.version = version
         self.last_seen_ms = now_ms
+        self.wanted: frozenset[str] | None = None
+        """What it subscribes to itself, as text; None until it said so on this connection."""
 
 
 class ConsumerGroup:
@@ -27,8 +30,10 @@ class ConsumerGroup:
 
     __slots__ = (
         "consume_type",
+        "faults",
         "fingerprint",
         "from_where",
+        "is_checked",
         "members",
         "message_model",
         "name",
@@ -44,6 +49,10 @@ class ConsumerGroup:
         """Of the last version 2 heartbeat; 0 for version 1."""
         self.members: dict[Connection, Member] = {}
         self.subscriptions: dict[str, SubscriptionData] = {}
+        self.faults = ""
+        """What was last reported to be wrong in it."""
+        self.is_checked = False
+        """Whether nothing that could be wrong has changed since then."""
 
     @property
     def client_ids(self) -> list[str]:
@@ -61,8 +70,13 @@ class ConsumerGroup:
         self.message_model = data.message_model
         self.from_where = data.consume_from_where
         known = self.members.get(member.connection)
+        if known is not None and member.wanted is None:
+            member.wanted = known.wanted
         self.members[member.connection] = member
-        return known is None or known.client_id != member.client_id
+        is_new = known is None or known.client_id != member.client_id
+        if is_new or (known is not None and known.wanted != member.wanted):
+            self.is_checked = False
+        return is_new
 
     def subscribe(self, wanted: Iterable[SubscriptionData]) -> bool:
         """Make these the group's subscriptions; whether a topic was added or removed.
@@ -106,6 +120,8 @@ class Consumers:
         if group is None:
             group = self._groups[data.group_name] = ConsumerGroup(data.group_name, data)
         self._groups_of.setdefault(member.connection, set()).add(data.group_name)
+        if with_subscriptions:
+            member.wanted = _wanted(data)
         joined = group.join(member, data)
         return (with_subscriptions and group.subscribe(data.subscription_data_set)) or joined
 
@@ -115,6 +131,7 @@ class Consumers:
         member = group.members.pop(connection, None) if group is not None else None
         if group is None or member is None:
             return None
+        group.is_checked = False
         if not group.members:
             del self._groups[group_name]
         groups = self._groups_of.get(connection)
@@ -142,3 +159,12 @@ class Consumers:
     def subscribers(self, topic: str) -> list[str]:
         """Names of live groups that subscribe to a topic."""
         return [name for name, group in self._groups.items() if topic in group.subscriptions]
+
+
+def _wanted(data: ConsumerData) -> frozenset[str]:
+    """Subscriptions as text, without the retry topic, which clients add by themselves."""
+    return frozenset(
+        f"{one.topic} {one.expression_type or 'TAG'} {one.sub_string}"
+        for one in data.subscription_data_set
+        if not is_retry_topic(one.topic)
+    )

@@ -9,6 +9,9 @@ from sparrowmq.protocol.names import SYSTEM_GROUPS, group_fault, is_system_group
 
 Save = Callable[[bytes], None]
 
+_FORBIDDEN_READ = 1 << 2
+"""The bit of forbiddenTable that forbids reading (PermName.INDEX_PERM_READ)."""
+
 
 class Groups:
     """The table of groups. Every change gets a new version and is saved."""
@@ -27,8 +30,8 @@ class Groups:
         self._version = table.data_version
         self._clock = clock
         self._save = save
-        self._auto_create = auto_create
-        self._max_groups = max_groups
+        self.auto_create = auto_create
+        self.max_groups = max_groups
 
     def __contains__(self, group: str) -> bool:
         return group in self._groups
@@ -49,9 +52,9 @@ class Groups:
         return config
 
     def _may_create(self, group: str) -> bool:
-        if group_fault(group) is not None or len(self._groups) >= self._max_groups:
+        if group_fault(group) is not None or len(self._groups) >= self.max_groups:
             return False
-        return self._auto_create or is_system_group(group)
+        return self.auto_create or is_system_group(group)
 
     @property
     def version(self) -> DataVersion:
@@ -79,6 +82,23 @@ class Groups:
             return False
         self._commit()
         return True
+
+    def set_readable(self, group: str, topic: str, *, readable: bool) -> None:
+        """Let a group read a topic or not; saved when this returns."""
+        row = self._forbidden.setdefault(group, {})
+        bits = row.get(topic, 0)
+        row[topic] = bits & ~_FORBIDDEN_READ if readable else bits | _FORBIDDEN_READ
+        if not row[topic]:
+            del row[topic]
+        if not row:
+            del self._forbidden[group]
+        self._commit()
+
+    def is_readable(self, group: str, topic: str) -> bool:
+        """Whether no operator forbade the group to read the topic."""
+        if not self._forbidden:
+            return True
+        return not self._forbidden.get(group, {}).get(topic, 0) & _FORBIDDEN_READ
 
     def add_missing_system_groups(self) -> None:
         """Groups of RocketMQ's own tools, which exist from the first start."""

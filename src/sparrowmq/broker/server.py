@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from sparrowmq.broker import housekeeping
+from sparrowmq.broker import housekeeping, sampling
 from sparrowmq.broker.arrivals import Arrivals
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import BrokerConfig
@@ -26,7 +26,10 @@ from sparrowmq.broker.handlers import (
 )
 from sparrowmq.broker.queue_locks import QueueLocks
 from sparrowmq.broker.registration import Registration
+from sparrowmq.broker.request_modes import RequestModes
+from sparrowmq.broker.statistics import Statistics
 from sparrowmq.broker.tables import BrokerTables
+from sparrowmq.broker.topic_routes import TopicRoutes
 from sparrowmq.broker.topics import Topics, system_topics
 from sparrowmq.clock import Clock
 from sparrowmq.net.peers import Peers
@@ -89,11 +92,11 @@ class BrokerServer:
             self.port = await server.listen(self.config.listen_host, self.config.port)
             # No await from here on until the broker exists: nobody is served half-made parts.
             tables = BrokerTables(self._disk, self._report)
-            self.broker = broker = self._open(tables)
+            peers = Peers(tasks, log=self._log)
+            self.broker = broker = self._open(tables, peers)
             server.endpoint.context = broker
             if self.config.vip_alias and self.config.port:
                 await server.listen(self.config.listen_host, self.config.port - 2)
-            peers = Peers(tasks, log=self._log)
             registration = Registration(
                 self.config,
                 broker.topics,
@@ -128,9 +131,10 @@ class BrokerServer:
             housekeeping.save_offsets(broker, tables.offsets),
             housekeeping.forget_silent_clients(broker),
             housekeeping.watch_lag(broker),
+            sampling.keep_sampling(broker),
         ]
 
-    def _open(self, tables: BrokerTables) -> Broker:
+    def _open(self, tables: BrokerTables, peers: Peers) -> Broker:
         config, clock = self.config, self._clock
         store_host = config.store_host(self.port)
         store = Store.open(
@@ -185,12 +189,25 @@ class BrokerServer:
             offsets=tables.offsets.load(store_is_used=is_used),
             arrivals=arrivals,
             durability=durability,
+            request_modes=RequestModes(tables.load_request_modes(), tables.save_request_modes),
+            statistics=Statistics(
+                clock(), cluster=config.cluster_name, utc_offset_ms=config.store.utc_offset_ms
+            ),
+            topic_routes=TopicRoutes(
+                config.name_servers,
+                peers,
+                clock=clock,
+                own_queues=lambda topic: topic_table.read_queues(topic, config.broker_name),
+            ),
+            disk=self._disk,
+            address=self.address,
             locks=QueueLocks(clock=clock, timeout_ms=int(config.lock_timeout_s * 1000)),
             unique_ids=UniqueIds(clock, ip=ip, pid=self._pid, instance=self._rng.getrandbits(32)),
             store_host=store_host,
             id_prefix=store_host.hex().upper(),
             cluster_property=f"CLUSTER\x01{config.cluster_name}\x02".encode(),
         )
+        sampling.sample(broker)
         return broker
 
     async def _close(self, broker: Broker, tables: BrokerTables) -> None:

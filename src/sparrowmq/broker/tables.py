@@ -8,6 +8,7 @@ import msgspec
 from sparrowmq.broker.consumer_offsets import ConsumerOffsets
 from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.body import Body
+from sparrowmq.protocol.broker_stats import MessageRequestModeTable
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.group_config import SubscriptionGroupTable
 from sparrowmq.protocol.offsets_body import ConsumerOffsetTable
@@ -96,6 +97,7 @@ class BrokerTables:
         self._report = report
         self._topics = TableFile(disk, "topics.json", _decoder(TopicConfigTable))
         self._groups = TableFile(disk, "subscriptionGroup.json", _decoder(SubscriptionGroupTable))
+        self._modes = TableFile(disk, "messageRequestMode.json", _decoder(MessageRequestModeTable))
         self.offsets = OffsetsTable(disk, report)
 
     def load_topics(self, *, store_is_used: bool) -> TopicConfigTable:
@@ -115,3 +117,12 @@ class BrokerTables:
     def save_groups(self, table: bytes) -> None:
         """Durable when this returns."""
         self._groups.save(table)
+
+    def load_request_modes(self) -> MessageRequestModeTable:
+        """messageRequestMode.json, which exists once a mode was set."""
+        found = self._modes.load(self._report, store_is_used=True, may_be_missing=True)
+        return found if found is not None else MessageRequestModeTable()
+
+    def save_request_modes(self, table: bytes) -> None:
+        """Durable when this returns."""
+        self._modes.save(table)

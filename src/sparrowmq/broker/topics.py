@@ -7,7 +7,8 @@ import msgspec
 from sparrowmq.clock import Clock
 from sparrowmq.protocol import names
 from sparrowmq.protocol.data_version import DataVersion
-from sparrowmq.protocol.perm import PERM_INHERIT, PERM_READ_WRITE, is_inherited
+from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.protocol.perm import PERM_INHERIT, PERM_READ_WRITE, is_inherited, is_readable
 from sparrowmq.protocol.topic_config import TopicConfig, TopicConfigTable
 
 Save = Callable[[bytes], None]
@@ -100,6 +101,13 @@ class Topics:
         )
         self.put(config)
         return config
+
+    def read_queues(self, topic: str, broker_name: str) -> tuple[MessageQueue, ...] | None:
+        """The queues that can be read; None if this broker does not have the topic."""
+        config = self._topics.get(topic)
+        if config is None or not is_readable(config.perm):
+            return None
+        return tuple(MessageQueue(topic, broker_name, i) for i in range(config.read_queue_nums))
 
     def _commit(self) -> None:
         self._version = self._version.next(self._clock())

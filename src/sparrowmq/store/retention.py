@@ -24,11 +24,16 @@ def is_deletion_hour(config: StoreConfig, now_ms: int) -> bool:
 
 
 def files_to_delete(
-    config: StoreConfig, files: Sequence[LogFile], now_ms: int, used_ratio: float
+    config: StoreConfig,
+    files: Sequence[LogFile],
+    now_ms: int,
+    used_ratio: float,
+    *,
+    any_hour: bool = False,
 ) -> list[int]:
     """Starts of the files to delete now, oldest first; `files` are all but the one written."""
     expired = []
-    if is_deletion_hour(config, now_ms) or used_ratio >= config.clean_ratio:
+    if any_hour or is_deletion_hour(config, now_ms) or used_ratio >= config.clean_ratio:
         for file in files:
             if file.last_time is None or now_ms - file.last_time <= config.retention_ms:
                 break

@@ -134,14 +134,19 @@ class Store(Appends, Reads):
             self._failed(error)
         self._decide_refusal()
 
-    def clean(self, now_ms: int) -> list[int]:
+    def clean(self, now_ms: int, *, any_hour: bool = False) -> list[int]:
         """Delete log files that have expired or that the disk has no room for; what was deleted.
 
+        With `any_hour` expired files need not wait for the deletion hour.
         Decides also whether messages are refused because the disk is nearly full.
         """
         deleted: list[int] = []
         while starts := files_to_delete(
-            self.config, self._finished_files(), now_ms, self._used_ratio()
+            self.config,
+            self._finished_files(),
+            now_ms,
+            self._used_ratio(),
+            any_hour=any_hour,
         ):
             for start in starts:
                 self._log.remove(start)

@@ -3,7 +3,8 @@
 import msgspec
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.consumers import Member
+from sparrowmq.broker.consumers import ConsumerGroup, Member
+from sparrowmq.broker.group_faults import faults_of
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.reply import Reply, Request
 from sparrowmq.net.routes import Routes
@@ -81,7 +82,23 @@ def _join(broker: Broker, member: Member, consumer: ConsumerData, data: Heartbea
     if changed:
         broker.log.info("group %s has %d members", live.name, len(live.client_ids))
         broker.notify_members(live)
+    _report_faults(broker, live)
     return is_sub_change
+
+
+def _report_faults(broker: Broker, group: ConsumerGroup) -> None:
+    """Say once when a group's members begin to disagree, and once when they agree again."""
+    if group.is_checked:
+        return
+    group.is_checked = True
+    faults = str(faults_of(group))
+    if faults == group.faults:
+        return
+    group.faults = faults
+    if faults:
+        broker.log.warning("group %s: %s", group.name, faults)
+    else:
+        broker.log.info("group %s: its members agree again", group.name)
 
 
 @routes.on(UnregisterClient)

@@ -73,6 +73,9 @@ def _readable_group(broker: Broker, request: Request[PullMessage]) -> Subscripti
     if not is_readable(topic.perm):
         text = f"topic {header.topic} cannot be read (perm {topic.perm} lacks 4)"
         raise RequestRefused(ResponseCode.NO_PERMISSION, text)
+    if not broker.groups.is_readable(header.consumer_group, header.topic):
+        text = f"group {header.consumer_group} was forbidden to read topic {header.topic}"
+        raise RequestRefused(ResponseCode.NO_PERMISSION, text)
     if not 0 <= header.queue_id < topic.read_queue_nums:
         raise RequestRefused(
             ResponseCode.INVALID_PARAMETER,

@@ -1,0 +1,165 @@
+"""How much came in and went out, per topic and group, over a minute, an hour and a day.
+
+Nothing is counted while messages pass. Offsets say it all: a queue's end tells what was put, a
+group's stored offset what it has consumed. Every ten seconds, and when somebody asks, the offsets
+are looked at and the differences added up.
+
+    every 10 s  ── minute: the last 7 looks     every 10 min ── hour: 7     every hour ── day: 25
+"""
+
+from collections.abc import Iterable, Mapping
+
+from sparrowmq.protocol.broker_stats import BrokerStatsData, BrokerStatsItem
+from sparrowmq.protocol.names import is_system_topic
+
+TOPIC_PUT = "TOPIC_PUT_NUMS"
+GROUP_GET = "GROUP_GET_NUMS"
+BROKER_PUT = "BROKER_PUT_NUMS"
+BROKER_GET = "BROKER_GET_NUMS"
+"""Names as Apache's Stats has them; of a topic, of `topic@group`, of the cluster."""
+
+SAMPLE_MS = 10_000
+_SPANS = ((SAMPLE_MS, 7), (600_000, 7), (3_600_000, 25))
+_DAY_MS = 86_400_000
+
+Sample = tuple[int, int]
+"""When, and the total then."""
+Offsets = Iterable[tuple[str, Mapping[int, int]]]
+
+
+class Series:
+    """The history of one counter."""
+
+    __slots__ = ("_samples", "total")
+
+    def __init__(self, now_ms: int) -> None:
+        self.total = 0
+        self._samples: tuple[list[Sample], ...] = tuple([(now_ms, 0)] for _ in _SPANS)
+
+    def sample(self, now_ms: int) -> None:
+        """Remember the total, in each span whose time has come."""
+        for (interval_ms, most), samples in zip(_SPANS, self._samples, strict=True):
+            if now_ms - samples[-1][0] >= interval_ms:
+                samples.append((now_ms, self.total))
+                del samples[:-most]
+
+    def spans(self, now_ms: int) -> BrokerStatsData:
+        """The last minute, hour and day, as far as they were watched."""
+        minute, hour, day = (self._item(samples[0], now_ms) for samples in self._samples)
+        return BrokerStatsData(stats_minute=minute, stats_hour=hour, stats_day=day)
+
+    def _item(self, since: Sample, now_ms: int) -> BrokerStatsItem:
+        count = self.total - since[1]
+        return BrokerStatsItem(sum=count, tps=_rate(count, now_ms - since[0]))
+
+    def recent_tps(self, now_ms: int) -> tuple[float, float, float]:
+        """Per second over the last 10 s, minute and ten minutes."""
+        minute, hour, _ = self._samples
+        last = minute[-1] if now_ms - minute[-1][0] >= SAMPLE_MS / 2 else minute[-2:][0]
+        starts = (last, minute[0], hour[-2:][0])
+        ten_s, sixty_s, ten_min = (self._item(start, now_ms).tps for start in starts)
+        return ten_s, sixty_s, ten_min
+
+
+def _rate(count: int, elapsed_ms: int) -> float:
+    return count * 1000 / elapsed_ms if elapsed_ms > 0 else 0.0
+
+
+class _Moves:
+    """How far offsets moved on since the last look."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, Mapping[int, int]] = {}
+
+    def take(self, rows: Offsets, *, new_starts_at_0: bool) -> dict[str, int]:
+        """What was added under each name. A step back, after a reset, adds nothing."""
+        moved: dict[str, int] = {}
+        seen: dict[str, Mapping[int, int]] = {}
+        for name, offsets in rows:
+            seen[name] = offsets
+            before = self._seen.get(name, {})
+            added = sum(
+                max(0, offset - before.get(queue_id, 0 if new_starts_at_0 else offset))
+                for queue_id, offset in offsets.items()
+            )
+            if added:
+                moved[name] = added
+        self._seen = seen
+        return moved
+
+
+class Statistics:
+    """All counters of a broker since it started. Idle topics and groups cost nothing."""
+
+    def __init__(self, now_ms: int, *, cluster: str, utc_offset_ms: int = 0) -> None:
+        self.started_ms = now_ms
+        self._cluster = cluster
+        self._utc_offset_ms = utc_offset_ms
+        self._puts = _Moves()
+        self._gets = _Moves()
+        self._is_first = True
+        self._put = Series(now_ms)
+        self._got = Series(now_ms)
+        self._series: dict[tuple[str, str], Series] = {
+            (BROKER_PUT, cluster): self._put,
+            (BROKER_GET, cluster): self._got,
+        }
+        self._day = self._day_of(now_ms)
+        self.mornings: tuple[Sample, Sample] = ((0, 0), (0, 0))
+        """Put and got in all, by yesterday's first and today's first look."""
+
+    def sample(self, now_ms: int, queues: Offsets, groups: Offsets) -> None:
+        """Look at the ends of all queues by topic and at all offsets by `topic@group`.
+
+        The first look only notes where things stand. Where a group began is known of none, so what
+        it consumed before the first look at it is not counted.
+        """
+        put = self._puts.take(queues, new_starts_at_0=not self._is_first)
+        got = self._gets.take(groups, new_starts_at_0=False)
+        if not self._is_first:
+            self._add(TOPIC_PUT, put, self._put, now_ms)
+            self._add(GROUP_GET, got, self._got, now_ms)
+        self._is_first = False
+        for series in self._series.values():
+            series.sample(now_ms)
+        if self._day_of(now_ms) != self._day:
+            self._day = self._day_of(now_ms)
+            self.mornings = (self.mornings[1], self.totals)
+
+    def _add(self, name: str, moved: Mapping[str, int], total: Series, now_ms: int) -> None:
+        for key, count in moved.items():
+            series = self._series.get((name, key))
+            if series is None:
+                series = self._series[name, key] = Series(max(self.started_ms, now_ms - SAMPLE_MS))
+            series.total += count
+            if not is_system_topic(key.partition("@")[0]):
+                total.total += count
+
+    @property
+    def totals(self) -> tuple[int, int]:
+        """Messages put and got since the start, without the broker's own topics."""
+        return self._put.total, self._got.total
+
+    def recent_tps(self, now_ms: int) -> tuple[tuple[float, float, float], ...]:
+        """Puts and gets per second over the last 10 s, minute and ten minutes."""
+        return self._put.recent_tps(now_ms), self._got.recent_tps(now_ms)
+
+    def spans(self, name: str, key: str, now_ms: int) -> BrokerStatsData | None:
+        """A counter by its name; None if there is none, or nothing was ever counted."""
+        series = self._series.get((name, key))
+        return None if series is None else series.spans(now_ms)
+
+    def tps(self, name: str, key: str, now_ms: int) -> float:
+        """Per second over the last minute; 0 for a counter that does not exist."""
+        spans = self.spans(name, key, now_ms)
+        return 0.0 if spans is None else spans.stats_minute.tps
+
+    def forget(self, topics: Iterable[str]) -> None:
+        """Topics were deleted: drop their counters."""
+        gone = set(topics)
+        for name, key in [key for key in self._series if key[1] != self._cluster]:
+            if key.partition("@")[0] in gone:
+                del self._series[name, key]
+
+    def _day_of(self, now_ms: int) -> int:
+        return (now_ms + self._utc_offset_ms) // _DAY_MS
