@@ -79,7 +79,6 @@ def run_storm(
         for number in range(3):
             sender = Sender(sim, f"sender-{number}", ledger)
             sim.host(sender.name).start(sender.send_forever())
-        sim.advance(6)
         for _ in range(rounds):
             sim.advance(rng.random() * 3)
             rng.choice(faults)(rng, sim)
