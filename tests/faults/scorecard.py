@@ -13,6 +13,7 @@ from tests.faults.byte_damage import DamageResult, cut, flip, small_store
 from tests.faults.derived_files import KINDS as DERIVED_KINDS
 from tests.faults.derived_files import delete_derived
 from tests.faults.full_disk import FullResult, on_recording_disk, on_tmpfs, under_size_limit
+from tests.faults.hostile_input import in_process, over_tcp
 from tests.faults.io_errors import KINDS as ERROR_KINDS
 from tests.faults.io_errors import fail_disk
 from tests.faults.kills import kill_broker
@@ -60,7 +61,7 @@ def keep(disk: RecordingDisk, name: str) -> Path:
 def kills(seed: int, small: bool) -> Scored:
     """Row 1."""
     scored = Scored(1, "kill -9 under load")
-    senders, count, each = (16, 20, 2600) if small else (64, 100, 5200)
+    senders, count, each = (16, 20, 1800) if small else (64, 100, 5200)
     results = [
         kill_broker(
             seed,
@@ -194,6 +195,24 @@ def full_disk(seed: int, small: bool) -> Scored:
     return scored
 
 
+def hostile_input(seed: int, small: bool) -> Scored:
+    """Row 13."""
+    scored = Scored(13, "hostile input")
+    decoded = refused = 0
+    count, each = (4, 5_000) if small else (500, 20_000)
+    for result in _in_parallel(partial(in_process, count=each), seed * 1000, count, small):
+        decoded += result.frames
+        refused += result.refused
+        scored.failures += result.problems
+    sent = over_tcp(seed, 6_000 if small else 1_000_000)
+    scored.failures += [f"seed {seed}, {problem}" for problem in sent.problems]
+    scored.counts = (
+        f"{decoded} frames in process ({refused} refused), {sent.frames} over TCP,"
+        f" memory {sent.grown_bytes / 1e6:+.1f} MB"
+    )
+    return scored
+
+
 def _in_parallel(
     run: Callable[[int], Result], seed: int, count: int, small: bool
 ) -> Iterator[Result]:
@@ -215,4 +234,5 @@ ROWS: dict[int, Row] = {
     4: byte_damage,
     5: derived_files,
     6: full_disk,
+    13: hostile_input,
 }

@@ -1,0 +1,30 @@
+"""A broker with two planted bugs: a handler that fails, and an answer that tells how."""
+
+import traceback
+from typing import Any
+
+from sparrowmq.cli.main import main
+from sparrowmq.net.connection import Connection
+from sparrowmq.net.reply import Reply
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.store.store import Store
+
+
+def _fails(*_: object) -> int:
+    raise RuntimeError("planted")
+
+
+def _tells(connection: Connection, error: Exception, request: object) -> Reply:
+    text = "".join(traceback.format_exception(error))
+    return Reply(code=ResponseCode.SYSTEM_ERROR, remark=text)
+
+
+def _plant(owner: Any, name: str, bug: object) -> None:
+    assert hasattr(owner, name)
+    setattr(owner, name, bug)
+
+
+if __name__ == "__main__":
+    _plant(Store, "max_offset", _fails)
+    _plant(Connection, "_reply_to_error", _tells)
+    main()

@@ -1,0 +1,30 @@
+"""Hostile input: refused in its own words, on its own connection, at no cost."""
+
+import pytest
+
+from tests.faults.hostile_input import in_process, over_tcp
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_spoilt_frames_are_decoded_or_refused(seed: int) -> None:
+    result = in_process(seed, 4_000)
+    assert result.problems == []
+    assert 0 < result.refused < result.frames
+
+
+def test_a_broker_under_attack_stays_up_small_and_polite() -> None:
+    result = over_tcp(seed=0, count=6_000)
+    assert result.problems == []
+
+
+def test_planted_a_decoder_that_trips_is_noticed() -> None:
+    def trips(data: bytes) -> None:
+        if data[8:9] != b"{":
+            raise IndexError("planted")
+
+    assert in_process(0, 2_000, trips).problems
+
+
+def test_planted_a_traceback_on_the_wire_is_noticed() -> None:
+    result = over_tcp(0, 1_500, module="tests.faults.planted_talkative_broker")
+    assert any("on the wire" in problem for problem in result.problems)
