@@ -72,20 +72,23 @@ async def broker_running(config: BrokerConfig) -> AsyncIterator[BrokerServer]:
 
 async def serve_nameserver(config: NameServerConfig) -> None:
     """A name server until a signal comes."""
+    stopping = await stop_signal()
     async with NameServer(config).running() as server:
         say_ready(f"name server {server.address}")
-        await until_signal()
+        await stopping.wait()
 
 
 async def serve_broker(config: BrokerConfig, *, with_parent: bool = False) -> None:
     """A broker until a signal comes, or until standard input closes when it belongs to a parent."""
+    stopping = await stop_signal(with_parent=with_parent)
     async with broker_running(config) as server:
         say_ready(f"broker {config.broker_name} {server.address}, data {config.data_dir}")
-        await until_signal(with_parent=with_parent)
+        await stopping.wait()
 
 
 async def serve_up(nameserver: NameServerConfig, broker: Callable[[str], BrokerConfig]) -> None:
     """Name server and broker in one process; `broker` is told the name server's address."""
+    stopping = await stop_signal()
     async with AsyncExitStack() as stack:
         names = await stack.enter_async_context(NameServer(nameserver).running())
         config = broker(names.address)
@@ -94,7 +97,7 @@ async def serve_up(nameserver: NameServerConfig, broker: Callable[[str], BrokerC
             f"name server {names.address}, broker {config.broker_name} {server.address},"
             f" data {config.data_dir}"
         )
-        await until_signal()
+        await stopping.wait()
 
 
 def say_ready(text: str) -> None:
@@ -102,14 +105,18 @@ def say_ready(text: str) -> None:
     print(f"sparrowmq ready: {text}", flush=True)
 
 
-async def until_signal(*, with_parent: bool = False) -> None:
-    """Wait for SIGTERM or SIGINT. A second one ends the process at once."""
+async def stop_signal(*, with_parent: bool = False) -> asyncio.Event:
+    """Set by SIGTERM or SIGINT; a second one ends the process at once.
+
+    Made before anything starts: whoever reads the ready line may signal in the next moment.
+    """
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
 
     def stop() -> None:
         if stopping.is_set():
             os._exit(130)
+        log.info("stopping")
         stopping.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -119,8 +126,7 @@ async def until_signal(*, with_parent: bool = False) -> None:
             break
     if with_parent:
         await loop.connect_read_pipe(lambda: _UntilClosed(stopping), sys.stdin)
-    await stopping.wait()
-    log.info("stopping")
+    return stopping
 
 
 class _UntilClosed(asyncio.Protocol):

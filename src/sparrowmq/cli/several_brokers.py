@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from sparrowmq.broker.config import BrokerConfig
-from sparrowmq.cli.serve import CannotServe, say_ready, until_signal
+from sparrowmq.cli.serve import CannotServe, say_ready, stop_signal
 from sparrowmq.nameserver.config import NameServerConfig
 from sparrowmq.nameserver.server import NameServer
 
@@ -63,6 +63,7 @@ async def serve_several(
 ) -> None:
     """Until a signal comes, or until one of the brokers dies: then all stop, and it is said."""
     extra = ["--insecure"] * insecure + ["--json"] * as_json + ["--with-parent"]
+    stopping = await stop_signal()
     async with AsyncExitStack() as stack:
         names = await stack.enter_async_context(NameServer(nameserver).running())
         processes = []
@@ -76,7 +77,7 @@ async def serve_several(
         )
         async with asyncio.TaskGroup() as tasks:
             watches = [tasks.create_task(_watch(name, each)) for name, each in processes]
-            await until_signal()
+            await stopping.wait()
             for watch in watches:
                 watch.cancel()
 
