@@ -38,15 +38,33 @@ SET_UP = "from tools.environment import ensure; ensure('dev')"
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A copy of `./dev` around a project that needs no packages."""
-    shutil.copytree(
-        ROOT / "tools", tmp_path / "tools", ignore=shutil.ignore_patterns("__pycache__")
-    )
-    shutil.copy(ROOT / "dev", tmp_path)
-    (tmp_path / "locks").mkdir()
-    (tmp_path / "locks" / "dev.txt").write_text("# nothing\n")
-    (tmp_path / "pyproject.toml").write_text(PYPROJECT)
-    (tmp_path / "backend.py").write_text(BACKEND)
-    return tmp_path
+    return make_project(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Such a project after its first set-up, made once because that takes seconds; its output."""
+    folder = make_project(tmp_path_factory.mktemp("finished"))
+    return folder, output_of(start(folder))
+
+
+@pytest.fixture
+def ready(finished: tuple[Path, str], tmp_path: Path) -> Path:
+    """A copy of the finished project that the test may change."""
+    folder = tmp_path / "ready"
+    shutil.copytree(finished[0], folder, symlinks=True)
+    return folder
+
+
+def make_project(folder: Path) -> Path:
+    leave_out = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "tools", folder / "tools", ignore=leave_out)
+    shutil.copy(ROOT / "dev", folder)
+    (folder / "locks").mkdir()
+    (folder / "locks" / "dev.txt").write_text("# nothing\n")
+    (folder / "pyproject.toml").write_text(PYPROJECT)
+    (folder / "backend.py").write_text(BACKEND)
+    return folder
 
 
 def start(project: Path, code: str = SET_UP) -> subprocess.Popen[str]:
@@ -67,36 +85,40 @@ def output_of(process: subprocess.Popen[str], expected_code: int = 0) -> str:
     return output
 
 
-def test_the_second_set_up_finds_everything_done_until_the_lock_changes(project: Path) -> None:
-    assert "making .venv" in output_of(start(project))
-    assert output_of(start(project)) == ""
-    (project / "locks" / "dev.txt").write_text("# still nothing\n")
-    again = output_of(start(project))
+def test_the_second_set_up_finds_everything_done_until_the_lock_changes(
+    finished: tuple[Path, str], ready: Path
+) -> None:
+    assert "making .venv" in finished[1]
+    assert output_of(start(ready)) == ""
+    (ready / "locks" / "dev.txt").write_text("# still nothing\n")
+    again = output_of(start(ready))
     assert "installing locks/dev.txt" in again
     assert "making .venv" not in again
 
 
-def test_a_killed_set_up_is_done_again_from_the_beginning(project: Path) -> None:
+def test_a_killed_set_up_is_done_again_from_the_beginning(ready: Path) -> None:
+    (ready / "pyproject.toml").write_text(PYPROJECT + "# changed\n")
     kill_me = "import os; os.environ['VICTIM'] = str(os.getpid()); " + SET_UP
-    output_of(start(project, kill_me), expected_code=-signal.SIGKILL)
-    half_done = project / ".venv" / "half-done"
+    output_of(start(ready, kill_me), expected_code=-signal.SIGKILL)
+    half_done = ready / ".venv" / "half-done"
     half_done.touch()
-    assert "making .venv" in output_of(start(project))
+    assert "making .venv" in output_of(start(ready))
     assert not half_done.exists()
-    assert output_of(start(project)) == ""
+    assert output_of(start(ready)) == ""
 
 
-def test_two_set_ups_at_once_make_one_environment(project: Path) -> None:
-    outputs = [output_of(process) for process in [start(project), start(project)]]
+def test_two_set_ups_at_once_replace_a_broken_environment_by_one(ready: Path) -> None:
+    (ready / ".venv" / "bin" / "python").unlink()  # as after an upgrade of the system's Python
+    outputs = [output_of(process) for process in [start(ready), start(ready)]]
     assert sum("making .venv" in output for output in outputs) == 1
     assert sum("environment ready" in output for output in outputs) == 1
-    assert output_of(start(project)) == ""
+    assert output_of(start(ready)) == ""
 
 
-def test_a_failed_install_shows_what_pip_said_and_leaves_with_an_error(project: Path) -> None:
-    (project / "locks" / "dev.txt").write_text("nothing-of-that-name==1 --hash=sha256:00\n")
+def test_a_failed_install_shows_what_pip_said_and_leaves_with_an_error(ready: Path) -> None:
+    (ready / "locks" / "dev.txt").write_text("nothing-of-that-name==1 --hash=sha256:00\n")
     run = "import sys; from tools.verbs import run; sys.exit(run(['check']))"
-    output = output_of(start(project, run), expected_code=1)
+    output = output_of(start(ready, run), expected_code=1)
     assert "installing locks/dev.txt failed" in output
     assert "nothing-of-that-name" in output
 
