@@ -35,7 +35,9 @@ class BrokerProcess:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 cwd=_ROOT,
+                start_new_session=True,
             )
+        self._is_wrapped = bool(prefix)
         self.port = self._wait_until_ready()
         self.ready_s = time.monotonic() - began
 
@@ -44,19 +46,29 @@ class BrokerProcess:
         for line in self.process.stdout:
             if found := _READY.search(line):
                 return int(found[1])
+        self._end(signal.SIGKILL)
         tail = self.log.read_bytes()[-2000:].decode(errors="replace")
-        raise StartFailed(f"exit {self.process.wait()}: {tail}")
+        raise StartFailed(f"exit {self._reap()}: {tail}")
 
     def kill(self) -> None:
         """SIGKILL, and gone when this returns."""
-        self.process.kill()
+        self._end(signal.SIGKILL)
         self._reap()
 
     def stop(self) -> int:
         """SIGTERM; the exit code."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.process.pid, signal.SIGTERM)
+        self._end(signal.SIGTERM)
         return self._reap()
+
+    def _end(self, number: int) -> None:
+        if self.process.poll() is not None:
+            return  # its number may be somebody else's by now
+        with contextlib.suppress(ProcessLookupError):
+            if self._is_wrapped:
+                # A tracer that dies alone leaves what it traced behind.
+                os.killpg(self.process.pid, number)
+            else:
+                os.kill(self.process.pid, number)
 
     def _reap(self) -> int:
         assert self.process.stdout is not None
