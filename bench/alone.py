@@ -1,0 +1,80 @@
+"""What is measured of SparrowMQ by itself: rebuilding, and sends beside cold reads."""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.contenders import start_sparrow
+from bench.contest import Effort, say
+from bench.driver import Driver
+from bench.figures import Figure, at_least, middle, times_less
+from tests.faults.rebuild_speed import rebuild_speed
+
+MeasureAlone = Callable[[Path, Effort], list[Figure]]
+
+
+def rebuild(folder: Path, effort: Effort) -> list[Figure]:
+    """A start that has to derive queues and index from the log."""
+    say("rebuilding a store of 200,000 records")
+    speed = max(rebuild_speed(200_000) for _ in range(effort.runs))
+    return [Figure("scan and rebuild", "speed", "records/s", speed, None, at_least(50_000))]
+
+
+def cold(folder: Path, effort: Effort) -> list[Figure]:
+    """Sends at a constant rate, without and with a consumer that reads what is in no cache."""
+    broker = start_sparrow(folder / "cold", sync_flush=False)
+    count = max(effort.backlog, 200_000)
+    pace = {"rate": 500, "seconds": effort.latency_s, "warm": effort.warm_s}
+    try:
+        with Driver(folder / "senders") as sender, Driver(folder / "reader") as reader:
+            sender.run("first_send", name_server=broker.name_server, limit=60)
+            say(f"filling a backlog of {count:,} messages of 1 KiB")
+            sender.run("fill", **broker.target(), count=count, body=1024)
+            alone = [sender.run("pace", **broker.target(), **pace) for _ in range(effort.runs)]
+            beside = []
+            for run in range(effort.runs):
+                say(f"sends beside a cold read, run {run + 1}")
+                with evicted(broker.folder / "data"):
+                    reader.start("drain", **broker.target(), count=count)
+                    beside.append(sender.run("pace", **broker.target(), **pace))
+                    reader.finish("drain")
+    finally:
+        broker.close()
+    before, after = middle(alone, "send_p99_ms"), middle(beside, "send_p99_ms")
+    # In the column of the other broker: the same one without the reader.
+    work = "send beside a cold backlog (left: without it)"
+    return [Figure(work, "p99", "ms", after, before, times_less(0.5))]
+
+
+@contextmanager
+def evicted(folder: Path) -> Iterator[None]:
+    """Inside it, the log files below a folder are kept out of the page cache."""
+    over = threading.Event()
+
+    def run() -> None:
+        while not over.wait(0.2):
+            evict(folder)
+
+    evict(folder)
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def evict(folder: Path) -> None:
+    """Drop clean pages of every log file; what is still dirty stays."""
+    for path in folder.rglob("commitlog/*"):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(descriptor)
+
+
+ALONE: dict[str, MeasureAlone] = {"rebuild": rebuild, "cold": cold}
