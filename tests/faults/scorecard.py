@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 from sparrowmq.store.recording_disk import RecordingDisk
+from tests.faults import crash_points
 from tests.faults.byte_damage import DamageResult, cut, flip, small_store
 from tests.faults.derived_files import KINDS as DERIVED_KINDS
 from tests.faults.derived_files import delete_derived
@@ -18,6 +19,7 @@ from tests.faults.io_errors import KINDS as ERROR_KINDS
 from tests.faults.io_errors import fail_disk
 from tests.faults.kills import kill_broker
 from tests.faults.power_cuts import CutResult, cut_power
+from tests.faults.process_faults import die_in_calls, fail_syncs
 from tests.faults.rebuild_speed import rebuild_speed
 
 KEPT = Path("build") / "faults"
@@ -74,6 +76,8 @@ def kills(seed: int, small: bool) -> Scored:
         for flush in ("sync", "async")
     ]
     slowest = max(result.slowest_start_s for result in results)
+    if not small and crash_points.is_available():
+        results.append(die_in_calls(seed, 40))
     scored.failures = [str(result) for result in results if not result]
     total = sum(result.verdict.ok for result in results)
     if total < (100_000 if small else 1_000_000) and not scored.failures:
@@ -123,7 +127,11 @@ def io_errors(seed: int, small: bool) -> Scored:
                 acknowledged += result.verdict.ok
                 if not result:
                     scored.failures.append(str(result))
-    scored.counts = f"{met} errors met, {acknowledged} acknowledged, 0 after a failed sync"
+    scored.counts = f"{met} errors met, {acknowledged} acknowledged"
+    if not small and crash_points.is_available():
+        ended = [fail_syncs(number) for number in range(seed, seed + 10)]
+        scored.failures += [str(result) for result in ended if not result]
+        scored.counts += f"; {len(ended)} brokers ended at a failed sync"
     return scored
 
 
