@@ -83,10 +83,10 @@ def read_all(store: Store, queues: int) -> None:
 
 def reopen(what: str, directory: Path, records: int) -> None:
     """Open the store and say how fast."""
-    begin = time.perf_counter()
+    begin, busy = time.perf_counter(), time.process_time()
     store = Store.open(StoreConfig(), RealDisk(directory), 1, _ignore)
-    took = time.perf_counter() - begin
-    print(f"{what}: {took:.2f} s, {records / took:,.0f} records/s")
+    took, busy = time.perf_counter() - begin, time.process_time() - busy
+    print(f"{what}: {took:.2f} s, {records / busy:,.0f} records per second of CPU")
     store.close(1)
 
 

@@ -10,6 +10,7 @@ from sparrowmq.store.messages import ReadStatus
 from sparrowmq.store.recording_disk import RecordingDisk
 from sparrowmq.store.store import Store
 from tests.store.stores import (
+    flush,
     message,
     number_of,
     numbers,
@@ -192,3 +193,18 @@ def test_units_are_for_those_who_walk_a_queue_themselves(store: Store) -> None:
     assert units[0][2] == tag_code("tag1")
     assert store.units("orders", 0, 5, 3) == []
     assert store.units("nothing", 0, 0, 3) == []
+
+
+def test_what_is_not_durable_can_be_held_back_from_consumers() -> None:
+    """#8239: a power cut takes it back, and its offset goes to another message."""
+    disk = RecordingDisk()
+    store = open_store(disk)
+    fill(store, 5)
+    flush(store, disk)
+    fill(store, 3)
+    found = read(store, "orders", 0, 3, before_log_offset=store.durable_log_offset)
+    assert (found.count, found.next_offset, found.max_offset) == (2, 5, 5)
+    waiting = read(store, "orders", 0, 5, before_log_offset=store.durable_log_offset)
+    assert (waiting.status, waiting.next_offset) == (ReadStatus.OFFSET_OVERFLOW_ONE, 5)
+    flush(store, disk)
+    assert read(store, "orders", 0, 5, before_log_offset=store.durable_log_offset).count == 3

@@ -94,11 +94,11 @@ class Dispatch:
             self.index.add(record.topic, uniq_key, keys, record.log_offset, record.store_timestamp)
 
     def _belongs(self, record: Record) -> bool:
-        return (
-            record.log_offset >= self.dropped.get(record.topic, 0)
-            and record.queue_id >= 0
-            and topic_fault(record.topic) is None
-        )
+        if record.log_offset < self.dropped.get(record.topic, 0):
+            return False
+        if (record.topic, record.queue_id) in self.queues:
+            return True
+        return record.queue_id >= 0 and topic_fault(record.topic) is None
 
     def _align(self, queue: ConsumeQueue, record: Record) -> bool:
         """Make the record's offset the queue's next one; False if its unit is there already."""

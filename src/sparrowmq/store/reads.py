@@ -31,16 +31,21 @@ class Reads(StoreParts):
         max_bytes: int = 1024 * 1024,
         accepts_tag: Container[int] | None = None,
         accepts_record: AcceptsRecord | None = None,
+        before_log_offset: int | None = None,
     ) -> QueueRead | ColdRead:
         """Records of a queue from `offset` on, or a ColdRead if the device has to be waited for.
 
         At least one message is returned however large it is. A filter that rejects a long run of
-        messages ends the read early; `next_offset` tells where to go on.
+        messages ends the read early; `next_offset` tells where to go on. With `before_log_offset`
+        messages from there on are not there yet: pass `durable_log_offset` so that nobody consumes
+        what a power cut may take back, and then misses what gets the same offsets.
         """
         queue = self._queues.get((topic, queue_id))
         if queue is None:
             return QueueRead(ReadStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
         least, most = queue.min_offset, queue.max_offset
+        if before_log_offset is not None:
+            most = queue.first_at_or_behind(before_log_offset)
         if not least <= offset < most:
             return _out_of_range(offset, least, most)
         plan = ReadPlan(
