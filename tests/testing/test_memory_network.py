@@ -312,6 +312,17 @@ def test_a_failure_says_its_seed_and_time() -> None:
     ]
 
 
+def test_what_failed_first_is_raised_and_what_followed_is_noted() -> None:
+    async def fail() -> None:
+        raise LookupError("unnoticed")
+
+    with pytest.raises(AssertionError) as caught, Simulation(1) as sim:
+        sim.host("server").start(fail())
+        sim.until_idle()
+        raise AssertionError("the test's own")
+    assert "unnoticed" in caught.value.__notes__[0]
+
+
 def test_a_failed_task_that_nobody_waited_for_fails_the_simulation() -> None:
     async def fail() -> None:
         raise LookupError("unnoticed")

@@ -19,6 +19,7 @@ from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import ClientConfig
+from sparrowmq.net.routes import Routes
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.testing.paths import Conditions
 from sparrowmq.testing.sim_nodes import FIRST_PID, BrokerNode, NameServerNode
@@ -62,17 +63,19 @@ class RunningCluster(Simulation):
         client.start()
         return client
 
-    def client_on(self, name: str) -> Client:
+    def client_on(self, name: str, routes: Routes[Client] | None = None) -> Client:
         """What producers and consumers share, for the host of that name; not yet started.
 
-        Its code has to run there: `sim.run(..., on=sim.host(name))`.
+        Its code has to run there: `sim.run(..., on=sim.host(name))`. Brokers' calls to it go to
+        `routes`.
         """
         config = ClientConfig(
             name_servers=self.name_server_addresses,
             client_ip=self.host(name).ip,
             instance_name=name,
         )
-        return Client(config, clock=self.clock, rng=self.rng(f"client {name}"), pid=FIRST_PID)
+        rng = self.rng(f"client {name}")
+        return Client(config, routes=routes, clock=self.clock, rng=rng, pid=FIRST_PID)
 
     @property
     def name_server_addresses(self) -> tuple[str, ...]:

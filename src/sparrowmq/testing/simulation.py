@@ -20,7 +20,7 @@ from sparrowmq.testing.host import Host
 from sparrowmq.testing.memory_listener import Listener, ProtocolFactory
 from sparrowmq.testing.memory_network import MemoryNetwork
 from sparrowmq.testing.paths import Conditions
-from sparrowmq.testing.virtual_time import SimTask, SimulationStuck, VirtualLoop
+from sparrowmq.testing.virtual_time import SimTask, VirtualLoop
 
 T = TypeVar("T")
 
@@ -92,9 +92,10 @@ class Simulation:
             self.loop.close()
         except Exception as at_end:
             at_end.add_note(self._replay_note())
-            # What failed first is what matters; a stuck world may well fail again at its end.
-            if error is None or not isinstance(at_end, SimulationStuck):
+            if error is None:
                 raise
+            # What failed first is what matters; the rest often follows from it.
+            error.add_note(f"then, at the end of the simulation: {at_end!r}")
         finally:
             if error is not None:
                 error.add_note(self._replay_note())

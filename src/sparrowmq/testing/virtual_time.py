@@ -308,11 +308,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
             super().close()
 
     def _end(self, tasks: list[SimTask[Any]]) -> None:
-        self.limit_s = max(self.limit_s, self._now + CLEANUP_S)
-        for task in tasks:
-            task.cancel("the simulation ends")
-        if tasks:
-            self.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        """Cancel tasks and wait for them: first those that processes began with, like asyncio.run,
+        so that what these own is still there while they clean up."""
+        for together in (set(tasks).intersection(self._watched), set(tasks)):
+            self.limit_s = max(self.limit_s, self._now + CLEANUP_S)
+            pending = [task for task in tasks if task in together and not task.done()]
+            for task in pending:
+                task.cancel("the simulation ends")
+            if pending:
+                self.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
 
     def _report_failures(self) -> None:
         for task in self._watched:
