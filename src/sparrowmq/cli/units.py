@@ -3,7 +3,7 @@
 import re
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, get_origin
+from typing import Any, get_args, get_origin
 
 _NUMBER = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
 _SIZES = {"": 1, "b": 1}
@@ -26,7 +26,9 @@ def parse_value(text: str, kind: Any, field: str) -> Any:
     if isinstance(kind, type) and issubclass(kind, StrEnum):
         return _choice(text, kind)
     if get_origin(kind) is tuple:
-        return tuple(part.strip() for part in re.split("[;,]", text) if part.strip())
+        item = get_args(kind)[0]
+        parts = [part.strip() for part in re.split("[;,]", text)]
+        return tuple(parse_value(part, item, field) for part in parts if part)
     if kind is Path or kind == Path | None:
         return Path(text).expanduser()
     return text
@@ -68,15 +70,20 @@ def format_value(value: Any, field: str) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):
-        return ",".join(map(str, value)) or "(none)"
+        return ",".join(format_value(item, field) for item in value) or "(none)"
     if isinstance(value, StrEnum):
         return value.name.lower()
-    if field.endswith("_s") and isinstance(value, int | float):
-        return f"{value:g}s"
-    if field.endswith("_ms") and isinstance(value, int | float):
-        return f"{value:g}ms"
+    if field.endswith(("_s", "_ms")) and isinstance(value, int | float):
+        return _duration(value if field.endswith("_ms") else value * 1000)
     if isinstance(value, int) and value and value % 1024 == 0:
         for unit, size in (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
             if value % size == 0 and ("bytes" in field or "size" in field):
                 return f"{value // size}{unit}"
     return "(none)" if value is None or value == "" else str(value)
+
+
+def _duration(value_ms: float) -> str:
+    for unit, size in (("h", 3_600_000), ("m", 60_000), ("s", 1000)):
+        if value_ms and value_ms % size == 0:
+            return f"{int(value_ms // size)}{unit}"
+    return f"{value_ms:.10g}ms"

@@ -1,0 +1,66 @@
+"""Servers as processes of their own: started, spoken to by the command line, told to stop."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Up(NamedTuple):
+    """A running `sparrowmq up`."""
+
+    process: subprocess.Popen[str]
+    ready: str
+    name_server: str
+
+
+def sparrowmq(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "sparrowmq", *arguments],
+        cwd=cwd,
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def clean_environment() -> dict[str, str]:
+    """Ours, without anybody's settings."""
+    return {name: text for name, text in os.environ.items() if not name.startswith("SPARROWMQ_")}
+
+
+@contextmanager
+def up(data: Path, *arguments: str) -> Iterator[Up]:
+    """`sparrowmq up` on free ports; killed at the end if it still runs."""
+    command = [sys.executable, "-m", "sparrowmq", "up", "--data", str(data)]
+    ports = ["--port", "0", "--nameserver-port", "0"]
+    with subprocess.Popen(
+        [*command, *ports, *arguments],
+        env=clean_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            ready = process.stdout.readline()
+            found = re.search(r"name server (\S+),", ready)
+            assert found is not None, (ready, process.stderr.read() if process.stderr else "")
+            yield Up(process, ready, found.group(1))
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def stop(running: Up) -> tuple[int, str]:
+    """SIGTERM; the exit code and what was logged."""
+    running.process.terminate()
+    _, logged = running.process.communicate(timeout=15)
+    return running.process.returncode, logged

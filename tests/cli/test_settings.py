@@ -1,0 +1,169 @@
+"""Where a setting's value comes from, and what is said when it cannot be used."""
+
+from pathlib import Path
+
+import pytest
+
+from sparrowmq.broker.config import BrokerConfig, Flush
+from sparrowmq.cli.apache_conf import read_broker_conf
+from sparrowmq.cli.server_commands import SECTIONS, broker_settings, nameserver_settings
+from sparrowmq.cli.settings import Given, SettingError, build, check_known, read_toml, resolve
+
+
+def broker(
+    flags: dict[str, str] | None = None,
+    environment: dict[str, str] | None = None,
+    file: dict[str, Given] | None = None,
+) -> tuple[BrokerConfig, dict[str, Given]]:
+    settings = broker_settings()
+    given = resolve(settings, flags=flags or {}, environment=environment or {}, file=file or {})
+    given = {"data": Given(Path("d"), "default"), **given}
+    config: BrokerConfig = build(BrokerConfig, settings, given)
+    return config, given
+
+
+def test_a_flag_wins_over_the_environment_and_the_environment_over_the_file() -> None:
+    file = {name: Given("7001", "f") for name in ("port", "ha-port")}
+    config, given = broker(
+        {"port": "7003"}, {"SPARROWMQ_PORT": "7002", "SPARROWMQ_HA_PORT": "7002"}, file
+    )
+    assert (config.port, config.ha_port) == (7003, 7002)
+    assert given["port"].origin == "flag --port"
+    assert given["ha-port"].origin == "environment SPARROWMQ_HA_PORT"
+
+
+def test_the_file_wins_over_the_default() -> None:
+    config, given = broker(file={"default-queues": Given("3", "x.toml default-queues")})
+    assert config.default_queues == 3
+    assert given["default-queues"].origin == "x.toml default-queues"
+
+
+def test_every_setting_has_one_name() -> None:
+    names = [setting.name for setting in (*broker_settings(), *nameserver_settings())]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("flush-interval", "250ms", 0.25),
+        ("flush-interval", "2s", 2.0),
+        ("flush-interval", "2", 2.0),
+        ("store-retention", "1h", 3_600_000),
+        ("store-retention", "90000", 90_000),
+        ("max-message", "1MiB", 1024 * 1024),
+        ("max-message", "1MB", 1_000_000),
+        ("store-log-file-size", "64MiB", 64 * 1024 * 1024),
+        ("auto-create-topic", "no", False),
+        ("flush", "sync", Flush.SYNC),
+        ("flush", "SYNC_FLUSH", Flush.SYNC),
+        ("name-servers", "a:1;b:2", ("a:1", "b:2")),
+        ("name-servers", "a:1, b:2", ("a:1", "b:2")),
+    ],
+)
+def test_values_are_written_as_people_write_them(name: str, text: str, expected: object) -> None:
+    (setting,) = (each for each in broker_settings() if each.name == name)
+    assert setting.parse(text, "a flag") == expected
+
+
+@pytest.mark.parametrize(
+    "setting", [*broker_settings(), *nameserver_settings()], ids=lambda s: s.name
+)
+def test_what_config_show_prints_can_be_given_back(setting: object) -> None:
+    from sparrowmq.cli.settings import Setting
+
+    assert isinstance(setting, Setting)
+    shown = setting.show(setting.default)
+    if shown != "(none)":
+        assert setting.parse(shown, "round trip") == setting.default
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("port", "http", "must be a number"),
+        ("port", "1.5", "must be a whole number"),
+        ("flush", "never", "must be one of async, sync"),
+        ("auto-create-topic", "perhaps", "must be true or false"),
+        ("flush-interval", "3 parsecs", "unit 'parsecs', allowed are ms, s, m, min, h, d"),
+    ],
+)
+def test_a_bad_value_is_refused_with_its_name_its_origin_and_what_is_allowed(
+    name: str, text: str, says: str
+) -> None:
+    with pytest.raises(SettingError) as refused:
+        broker({name: text})
+    message = str(refused.value)
+    assert name in message
+    assert f"flag --{name}" in message
+    assert says in message
+
+
+def test_what_the_configuration_itself_refuses_names_the_origin_too() -> None:
+    with pytest.raises(SettingError, match=r"port is 70000, must be 0 to 65535.*flag --port"):
+        broker({"port": "70000"})
+
+
+def test_a_toml_file_has_a_section_per_server(tmp_path: Path) -> None:
+    path = tmp_path / "sparrowmq.toml"
+    path.write_text(
+        'data = "/var/lib/x"\n[broker]\nport = 7\nauto-create-topic = false\n'
+        'name-servers = ["a:1", "b:2"]\n[store]\nretention = "24h"\n[nameserver]\nport = 8\n'
+    )
+    file = read_toml(path, SECTIONS)
+    check_known(file, [*broker_settings(), *nameserver_settings()])
+    config, given = broker(file=file)
+    assert (config.port, config.auto_create_topic) == (7, False)
+    assert config.name_servers == ("a:1", "b:2")
+    assert config.store.retention_ms == 24 * 3_600_000
+    assert given["port"].origin == f"{path} [broker] port"
+    assert file["nameserver-port"].value == "8"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("port = ", "is not TOML"),
+        ("[kafka]\nport = 1\n", "section [kafka]"),
+        ("[broker]\nprot = 1\n", "no setting prot"),
+    ],
+)
+def test_a_toml_file_with_a_mistake_is_refused(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text(text)
+    with pytest.raises(SettingError) as refused:
+        check_known(read_toml(path, SECTIONS), broker_settings())
+    assert says in str(refused.value)
+
+
+def test_a_broker_conf_of_apache_is_understood(tmp_path: Path) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_text(
+        "# a comment\nbrokerClusterName=C\nbrokerName = broker-x\nbrokerId=0\ndeleteWhen=05\n"
+        "fileReservedTime=48\nflushDiskType=SYNC_FLUSH\nnamesrvAddr=n1:9876;n2:9876\n"
+        "mappedFileSizeConsumeQueue=6000000\nlistenPort=10911\nuseTLS=true\n"
+    )
+    warnings: list[str] = []
+    config, _ = broker(file=read_broker_conf(path, warnings.append))
+    assert (config.cluster_name, config.broker_name, config.port) == ("C", "broker-x", 10911)
+    assert config.flush is Flush.SYNC
+    assert config.name_servers == ("n1:9876", "n2:9876")
+    assert config.store.deletion_hour == 5
+    assert config.store.retention_ms == 48 * 3_600_000
+    assert config.store.queue_file_units == 300_000
+    assert warnings == [f"{path} line 11: useTLS is not known here and has no effect"]
+
+
+@pytest.mark.parametrize("line", ["rocketmqHome=/x", "filterServerNums=1", "messageStorePlugIn=a"])
+def test_a_dangerous_key_of_a_broker_conf_is_refused(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_text(line)
+    with pytest.raises(SettingError, match=f"line 1: {line.split('=')[0]} is refused"):
+        read_broker_conf(path, print)
+
+
+def test_a_line_of_a_broker_conf_without_a_value_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_text("\nbrokerName\n")
+    with pytest.raises(SettingError, match="line 2 is 'brokerName', expected key=value"):
+        read_broker_conf(path, print)
