@@ -64,6 +64,13 @@ class ConsumerGroup:
         """Whether every member gets every message."""
         return self.message_model is MessageModel.BROADCASTING
 
+    def find(self, client_id: str) -> Member | None:
+        """The member with a client id, on its newest connection."""
+        for member in reversed(self.members.values()):
+            if member.client_id == client_id:
+                return member
+        return None
+
     def join(self, member: Member, data: ConsumerData) -> bool:
         """Take a heartbeat in; whether membership changed."""
         self.consume_type = data.consume_type

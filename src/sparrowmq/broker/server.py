@@ -15,13 +15,23 @@ from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.durability import Durability
 from sparrowmq.broker.groups import Groups
 from sparrowmq.broker.handlers import (
+    assignment,
+    broker_config,
+    client_config,
+    client_pass_through,
     clients,
+    connections,
     groups,
     locks,
     messages,
+    offset_tables,
     offsets,
     pull,
+    reply,
+    reset_offset,
+    runtime,
     send,
+    statistics,
     topics,
 )
 from sparrowmq.broker.queue_locks import QueueLocks
@@ -42,7 +52,11 @@ from sparrowmq.store.store import Store
 from sparrowmq.store.syncer import Syncer
 
 routes: Routes[Broker] = Routes()
-for capability in (send, pull, clients, offsets, locks, topics, groups, messages):
+for capability in (
+    *(send, pull, clients, offsets, locks, topics, groups, messages),
+    *(assignment, client_config, client_pass_through, connections, reply, reset_offset),
+    *(broker_config, offset_tables, runtime, statistics),
+):
     routes.include(capability.routes)
 
 

@@ -1,0 +1,146 @@
+"""Settings as operators see them: Apache's names, and which may change while the broker runs.
+
+A change is typed and range-checked, and nothing that names a file, a class or a command can be
+changed. It holds until the broker stops: the next start reads its own settings again.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.config import BrokerConfig
+from sparrowmq.broker.topics import plain_topic
+from sparrowmq.net.errors import RequestRefused
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.names import AUTO_CREATE_TOPIC
+from sparrowmq.protocol.perm import PERM_INHERIT, PERM_READ_WRITE
+
+_HOUR_MS = 3_600_000
+_MEBIBYTE = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting. `unit` is what the number on the wire has to be divided by for our field."""
+
+    name: str
+    field: str
+    """Of BrokerConfig, or `store.` and a field of StoreConfig."""
+    least: int | None = None
+    most: int = 0
+    """Without bounds it is a switch."""
+    unit: float = 1
+
+    def parse(self, text: str) -> Any:
+        """The value of our field. Raises RequestRefused that says what is allowed."""
+        if self.least is None:
+            if text not in ("true", "false"):
+                raise self._refusal(text, "true or false")
+            return text == "true"
+        try:
+            number = int(text)
+        except ValueError:
+            raise self._refusal(text, f"{self.least} to {self.most}") from None
+        if not self.least <= number <= self.most:
+            raise self._refusal(text, f"{self.least} to {self.most}")
+        if self.unit == 1:
+            return number
+        return number / self.unit if self.unit > 1 else round(number / self.unit)
+
+    def _refusal(self, text: str, allowed: str) -> RequestRefused:
+        shown = text if len(text) <= 80 else f"{text[:80]}…"
+        text = f"{self.name} cannot be {shown!r}, allowed is {allowed}"
+        return RequestRefused(ResponseCode.INVALID_PARAMETER, text)
+
+    def read(self, config: BrokerConfig) -> str:
+        """The value in force, as it is written on the wire."""
+        of_store = self.field.startswith("store.")
+        value = getattr(config.store if of_store else config, self.field.removeprefix("store."))
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        return str(value if self.unit == 1 else round(value * self.unit))
+
+
+_CHANGEABLE = (
+    Setting("autoCreateTopicEnable", "auto_create_topic"),
+    Setting("autoCreateSubscriptionGroup", "auto_create_group"),
+    Setting("notifyConsumerIdsChangedEnable", "notify_consumer_ids_changed"),
+    Setting("defaultTopicQueueNums", "default_queues", 1, 4_096),
+    Setting("maxMessageSize", "max_message_bytes", 1024, 15 * _MEBIBYTE),
+    Setting("maxTransferBytesOnMessageInMemory", "max_pull_bytes", 1024, 8 * _MEBIBYTE),
+    Setting("maxTransferCountOnMessageInMemory", "max_pull_count", 1, 4_096),
+    Setting("longPollingMillis", "long_poll_s", 0, 120_000, 1000),
+    Setting("flushConsumerOffsetInterval", "offsets_save_s", 100, 600_000, 1000),
+    Setting("clientTimeoutMillis", "client_timeout_s", 10_000, 3_600_000, 1000),
+    Setting("maxTopics", "max_topics", 1, 1_000_000),
+    Setting("maxGroups", "max_groups", 1, 1_000_000),
+    Setting("fileReservedTime", "store.retention_ms", 1, 8_760, 1 / _HOUR_MS),
+    Setting("deleteWhen", "store.deletion_hour", 0, 23),
+    Setting("diskMaxUsedSpaceRatio", "store.clean_ratio", 10, 95, 100),
+)
+_READ_ONLY = (
+    Setting("brokerClusterName", "cluster_name"),
+    Setting("brokerName", "broker_name"),
+    Setting("brokerId", "broker_id"),
+    Setting("brokerIP1", "advertised_host"),
+    Setting("haListenPort", "ha_port"),
+    Setting("flushDiskType", "flush"),
+    Setting("flushIntervalCommitLog", "flush_interval_s", unit=1000),
+    Setting("syncFlushTimeout", "flush_timeout_s", unit=1000),
+    Setting("storePathRootDir", "data_dir"),
+    Setting("mappedFileSizeCommitLog", "store.log_file_size"),
+    Setting("mappedFileSizeConsumeQueue", "store.queue_file_size"),
+    Setting("maxHashSlotNum", "store.index_slots"),
+    Setting("maxIndexNum", "store.index_entries"),
+)
+CHANGEABLE: Mapping[str, Setting] = {setting.name: setting for setting in _CHANGEABLE}
+
+
+def config_lines(broker: Broker) -> str:
+    """All settings in force as `name=value` lines."""
+    values = {setting.name: setting.read(broker.config) for setting in _CHANGEABLE + _READ_ONLY}
+    values["namesrvAddr"] = ";".join(broker.config.name_servers)
+    values["brokerRole"] = "ASYNC_MASTER" if broker.config.broker_id == 0 else "SLAVE"
+    values["listenPort"] = broker.address.rpartition(":")[2]
+    values["brokerPermission"] = str(PERM_READ_WRITE)
+    return "".join(f"{name}={values[name]}\n" for name in sorted(values))
+
+
+def change_config(broker: Broker, wanted: Mapping[str, str]) -> None:
+    """Change all these settings or none. Raises RequestRefused naming the first bad one."""
+    values: dict[str, Any] = {}
+    for name, text in wanted.items():
+        setting = CHANGEABLE.get(name)
+        if setting is None:
+            text = f"{name} cannot be changed on a running broker; {', '.join(CHANGEABLE)} can"
+            raise RequestRefused(ResponseCode.NO_PERMISSION, text)
+        values[setting.field] = setting.parse(text)
+    config = _changed(broker.config, values)
+    broker.config = config
+    broker.store.config = replace(
+        config.store, store_host=broker.store.config.store_host
+    )  # a broker on a free port learned its own
+    broker.groups.auto_create = config.auto_create_group
+    broker.groups.max_groups = config.max_groups
+    if not {"auto_create_topic", "default_queues"}.isdisjoint(values):
+        _change_template(broker)
+
+
+def _changed(config: BrokerConfig, values: Mapping[str, Any]) -> BrokerConfig:
+    own = {field: value for field, value in values.items() if not field.startswith("store.")}
+    of_store = {
+        field.removeprefix("store."): value for field, value in values.items() if field not in own
+    }
+    try:
+        return replace(config, **own, store=replace(config.store, **of_store))
+    except ValueError as error:  # a ConfigError among them: settings that do not fit each other
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, str(error)) from error
+
+
+def _change_template(broker: Broker) -> None:
+    """New topics are made after TBW102 while it has the permission to be inherited from."""
+    config = broker.config
+    perm = PERM_READ_WRITE | (PERM_INHERIT if config.auto_create_topic else 0)
+    if config.auto_create_topic or AUTO_CREATE_TOPIC in broker.topics:
+        broker.topics.put(plain_topic(AUTO_CREATE_TOPIC, config.default_queues, perm))

@@ -1,0 +1,120 @@
+"""Queues that the broker allocates to members which leave the arithmetic to it (5.x)."""
+
+from collections.abc import Sequence
+
+from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.request_modes import PULL
+from sparrowmq.net.errors import RequestRefused
+from sparrowmq.net.reply import Reply, Request
+from sparrowmq.net.routes import Routes
+from sparrowmq.protocol.broker_stats import MessageRequestMode
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.connections import (
+    MessageQueueAssignment,
+    QueryAssignmentRequest,
+    QueryAssignmentResponse,
+)
+from sparrowmq.protocol.errors import BodyError
+from sparrowmq.protocol.headers.assignment import (
+    GetAllMessageRequestModes,
+    QueryAssignment,
+    SetMessageRequestMode,
+)
+from sparrowmq.protocol.heartbeat import MessageModel
+from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.protocol.names import is_retry_topic
+
+routes: Routes[Broker] = Routes()
+
+_KEEP_WHAT_YOU_HAVE = b"{}"
+"""No list at all, unlike an empty one, lets a member keep its queues."""
+
+
+@routes.on(QueryAssignment)
+async def query_assignment(broker: Broker, request: Request[QueryAssignment]) -> Reply:
+    """The asking member's queues, computed as the members themselves would."""
+    try:
+        wanted = QueryAssignmentRequest.from_json(request.body)
+    except BodyError as error:
+        text = f"the assignment query cannot be read: {error}"
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, text) from error
+    queues = await broker.topic_routes.queues_of(wanted.topic)
+    share = None if queues is None else _share(broker, wanted, queues)
+    if share is None:
+        return Reply(body=_KEEP_WHAT_YOU_HAVE)
+    assignments = tuple(MessageQueueAssignment(message_queue=queue, mode=PULL) for queue in share)
+    return Reply(body=QueryAssignmentResponse(message_queue_assignments=assignments).to_json())
+
+
+def _share(
+    broker: Broker, wanted: QueryAssignmentRequest, queues: Sequence[MessageQueue]
+) -> Sequence[MessageQueue] | None:
+    if wanted.message_model is MessageModel.BROADCASTING:
+        return queues
+    group = broker.consumers.group(wanted.consumer_group)
+    if group is None:
+        return None
+    return allocate(wanted.strategy_name or "AVG", wanted.client_id, queues, group.client_ids)
+
+
+def allocate(
+    strategy: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
+) -> list[MessageQueue] | None:
+    """One member's share of the sorted queues; None for a strategy that the broker does not know.
+
+    The same arithmetic as the clients' AVG and AVG_BY_CIRCLE; a test compares them.
+    """
+    members = sorted(client_ids)
+    if strategy not in ("AVG", "AVG_BY_CIRCLE"):
+        return None
+    if client_id not in members:
+        return []
+    index = members.index(client_id)
+    if strategy == "AVG_BY_CIRCLE":
+        return list(queues[index :: len(members)])
+    share, rest = divmod(len(queues), len(members))
+    start = index * share + min(index, rest)
+    return list(queues[start : start + share + (index < rest)])
+
+
+@routes.on(SetMessageRequestMode)
+def set_message_request_mode(broker: Broker, request: Request[SetMessageRequestMode]) -> Reply:
+    """Remember how a group consumes a topic; only pulling can be chosen."""
+    try:
+        wanted = MessageRequestMode.from_json(request.body)
+    except BodyError as error:
+        text = f"the message request mode cannot be read: {error}"
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, text) from error
+    _check(broker, wanted)
+    broker.request_modes.put(wanted)
+    broker.log.info(
+        "audit: %s set mode %s for group %s in topic %s",
+        request.connection.peer,
+        wanted.mode,
+        wanted.consumer_group,
+        wanted.topic,
+    )
+    return Reply()
+
+
+def _check(broker: Broker, wanted: MessageRequestMode) -> None:
+    if is_retry_topic(wanted.topic):
+        text = f"topic {wanted.topic} is a retry topic, which is always pulled"
+        raise RequestRefused(ResponseCode.NO_PERMISSION, text)
+    if wanted.topic not in broker.topics:
+        text = f"topic {wanted.topic} does not exist on broker {broker.config.broker_name}"
+        raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, text)
+    if broker.groups.find(wanted.consumer_group) is None:
+        text = f"group {wanted.consumer_group} does not exist on {broker.config.broker_name}"
+        raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, text)
+    if wanted.mode != PULL:
+        text = f"mode {wanted.mode} is not served by this broker, allowed is PULL"
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, text)
+
+
+@routes.on(GetAllMessageRequestModes)
+def get_all_message_request_modes(
+    broker: Broker, request: Request[GetAllMessageRequestModes]
+) -> Reply:
+    """What was set, for slaves and operators."""
+    return Reply(body=broker.request_modes.table().to_json())

@@ -1,0 +1,81 @@
+"""Reading the broker's settings, changing the few that may change, forbidding groups topics."""
+
+from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.changeable_config import change_config, config_lines
+from sparrowmq.net.errors import RequestRefused
+from sparrowmq.net.reply import Reply, Request
+from sparrowmq.net.routes import Routes
+from sparrowmq.protocol.broker_stats import GroupForbidden
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.headers.admin import (
+    BrokerConfigFound,
+    GetBrokerConfig,
+    UpdateBrokerConfig,
+    UpdateGroupForbidden,
+)
+from sparrowmq.protocol.names import group_fault, topic_fault
+
+routes: Routes[Broker] = Routes()
+
+_MOST_BYTES = 64 * 1024
+
+
+@routes.on(GetBrokerConfig)
+def get_broker_config(broker: Broker, request: Request[GetBrokerConfig]) -> Reply:
+    """All settings in force, as `name=value` lines."""
+    version = broker.config_version.to_json().decode()
+    return Reply(BrokerConfigFound(version=version), config_lines(broker).encode())
+
+
+@routes.on(UpdateBrokerConfig)
+def update_broker_config(broker: Broker, request: Request[UpdateBrokerConfig]) -> Reply:
+    """Change settings until the broker stops: all of them, or none and an answer why."""
+    wanted = _properties(request.body)
+    change_config(broker, wanted)
+    broker.config_version = broker.config_version.next(broker.clock())
+    for name, value in wanted.items():
+        broker.log.info("audit: %s set %s=%s until the next start", _who(request), name, value)
+    return Reply()
+
+
+def _who(request: Request[UpdateBrokerConfig] | Request[UpdateGroupForbidden]) -> str:
+    return request.connection.peer
+
+
+def _properties(body: bytes) -> dict[str, str]:
+    """`name=value` lines as Java writes its properties."""
+    if len(body) > _MOST_BYTES:
+        text = f"settings of {len(body)} bytes, at most {_MOST_BYTES} allowed"
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, text)
+    found = {}
+    for line in body.decode(errors="replace").splitlines():
+        line = line.strip()
+        if not line or line[0] in "#!":
+            continue
+        name, equals, value = line.partition("=")
+        if not equals:
+            text = f"{line[:80]!r} is no setting, expected name=value"
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, text)
+        found[name.strip()] = value.strip()
+    return found
+
+
+@routes.on(UpdateGroupForbidden)
+def update_group_forbidden(broker: Broker, request: Request[UpdateGroupForbidden]) -> Reply:
+    """Forbid a group to read a topic or allow it again; tell how it is."""
+    header = request.header
+    fault = group_fault(header.group) or topic_fault(header.topic)
+    if fault is not None:
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
+    if header.readable is not None:
+        broker.groups.set_readable(header.group, header.topic, readable=header.readable)
+        broker.log.info(
+            "audit: %s set group %s readable=%s for topic %s",
+            _who(request),
+            header.group,
+            header.readable,
+            header.topic,
+        )
+    readable = broker.groups.is_readable(header.group, header.topic)
+    answer = GroupForbidden(group=header.group, topic=header.topic, readable=readable)
+    return Reply(body=answer.to_json())

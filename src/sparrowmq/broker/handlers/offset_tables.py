@@ -1,0 +1,101 @@
+"""Whole tables of offsets, copies of them, and raw queue units."""
+
+from sparrowmq.broker.broker import Broker
+from sparrowmq.net.errors import RequestRefused
+from sparrowmq.net.reply import Reply, Request
+from sparrowmq.net.routes import Routes
+from sparrowmq.protocol.broker_stats import ConsumeQueueUnit, ConsumeQueueUnits, CorrectionOffsets
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.headers.statistics import (
+    CloneGroupOffset,
+    GetAllConsumerOffsets,
+    QueryConsumeQueue,
+    QueryCorrectionOffset,
+)
+from sparrowmq.protocol.names import group_fault
+from sparrowmq.protocol.offsets_body import ConsumerOffsetTable
+
+routes: Routes[Broker] = Routes()
+
+_MOST_UNITS = 10_000
+_NEVER = 2**63 - 1
+
+
+@routes.on(GetAllConsumerOffsets)
+def get_all_consumer_offsets(broker: Broker, request: Request[GetAllConsumerOffsets]) -> Reply:
+    """Every group's progress, as consumerOffset.json has it."""
+    return Reply(body=ConsumerOffsetTable(offset_table=dict(broker.offsets.rows())).to_json())
+
+
+@routes.on(CloneGroupOffset)
+def clone_group_offset(broker: Broker, request: Request[CloneGroupOffset]) -> Reply:
+    """Give a group the progress of another, in one topic or in all."""
+    header = request.header
+    fault = group_fault(header.dest_group)
+    if fault is not None:
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
+    topics = [header.topic] if header.topic else broker.offsets.topics_of(header.src_group)
+    live = broker.consumers.group(header.src_group)
+    for topic in topics:
+        is_wanted = header.offline or live is None or topic in live.subscriptions
+        if topic in broker.topics and is_wanted:
+            for queue_id, offset in broker.offsets.queues(header.src_group, topic).items():
+                broker.offsets.commit(header.dest_group, topic, queue_id, offset)
+    broker.log.info(
+        "audit: %s cloned offsets of group %s to %s in %s",
+        request.connection.peer,
+        header.src_group,
+        header.dest_group,
+        topics,
+    )
+    return Reply()
+
+
+@routes.on(QueryCorrectionOffset)
+def query_correction_offset(broker: Broker, request: Request[QueryCorrectionOffset]) -> Reply:
+    """Per queue the lowest offset of all groups; the highest number there is for a queue in which
+    the compared group stands behind them."""
+    header = request.header
+    left_out = set((header.filter_groups or "").split(","))
+    lowest: dict[int, int] = {}
+    for group in broker.offsets.groups_of(header.topic):
+        if group not in left_out:
+            for queue_id, offset in broker.offsets.queues(group, header.topic).items():
+                lowest[queue_id] = min(offset, lowest.get(queue_id, _NEVER))
+    for queue_id, offset in broker.offsets.queues(header.compare_group, header.topic).items():
+        if lowest.get(queue_id, _NEVER) > offset:
+            lowest[queue_id] = _NEVER
+    return Reply(body=CorrectionOffsets(correction_offsets=lowest).to_json())
+
+
+@routes.on(QueryConsumeQueue)
+def query_consume_queue(broker: Broker, request: Request[QueryConsumeQueue]) -> Reply:
+    """Units of a consume queue as they lie on disk."""
+    header = request.header
+    if (header.topic, header.queue_id) not in set(broker.store.queues()):
+        text = f"queue {header.queue_id} of topic {header.topic} does not exist"
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, text)
+    low, high = broker.store.queue_range(header.topic, header.queue_id)
+    group = broker.consumers.group(header.consumer_group or "")
+    wanted = None if group is None else group.subscriptions.get(header.topic)
+    count = max(0, min(header.count, _MOST_UNITS))
+    units = tuple(
+        ConsumeQueueUnit(
+            physic_offset=log_offset,
+            physic_size=size,
+            tags_code=tags_code,
+            eval=wanted is not None and wanted.takes_code(tags_code),
+        )
+        for log_offset, size, tags_code in broker.store.units(
+            header.topic, header.queue_id, header.index, count
+        )
+    )
+    is_offline = header.consumer_group and wanted is None
+    answer = ConsumeQueueUnits(
+        max_queue_index=high,
+        min_queue_index=low,
+        queue_data=units,
+        subscription_data=wanted,
+        filter_data=f"{header.consumer_group}@{header.topic} is not online" if is_offline else None,
+    )
+    return Reply(body=answer.to_json())

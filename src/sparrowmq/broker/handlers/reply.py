@@ -1,0 +1,116 @@
+"""Request-reply: a consumer's answer is pushed to the client that asked, and stored."""
+
+from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.handlers.send import check_size, refusal
+from sparrowmq.broker.sendable import topic_for_send
+from sparrowmq.net.errors import NetError
+from sparrowmq.net.reply import Reply, Request
+from sparrowmq.net.routes import Routes
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.headers.reply import PushReply, SendReply, SendReplyV2
+from sparrowmq.protocol.headers.send import MessageSent
+from sparrowmq.protocol.properties import (
+    KEYS,
+    PUSH_REPLY_TIME,
+    REPLY_TO_CLIENT,
+    TAGS,
+    UNIQUE_KEY,
+    parse_properties,
+)
+from sparrowmq.protocol.tags import tag_code
+from sparrowmq.store.errors import DiskFull, MessageTooLarge, StoreStopped
+from sparrowmq.store.messages import PutMessage, Stored
+
+routes: Routes[Broker] = Routes()
+
+_PUSH_S = 10.0
+
+
+@routes.on(SendReply, SendReplyV2)
+async def send_reply(broker: Broker, request: Request[SendReply | SendReplyV2]) -> Reply:
+    """Hand a reply to who asked. Stored in any case, so that a lost one can be looked up."""
+    put = _put(broker, request)
+    fault = await _push(broker, request)
+    try:
+        stored = broker.store.append(put, broker.clock())
+    except (DiskFull, StoreStopped, MessageTooLarge) as error:
+        if fault:
+            raise refusal(error) from error
+        broker.log.warning("a reply was pushed but not stored: %s", error)
+        return Reply(_sent(broker, put, None))
+    broker.arrivals.announce(put.topic, put.queue_id)
+    code = ResponseCode.SYSTEM_ERROR if fault else ResponseCode.SUCCESS
+    return Reply(_sent(broker, put, stored), code=code, remark=fault)
+
+
+def _put(broker: Broker, request: Request[SendReply | SendReplyV2]) -> PutMessage:
+    header = request.header
+    topic = broker.topics.sendable.get(header.topic) or topic_for_send(broker, request)
+    queues = max(1, topic.write_queue_nums)
+    queue_id = header.queue_id if 0 <= header.queue_id < queues else broker.rng.randrange(queues)
+    fields = parse_properties(header.properties)
+    put = PutMessage(
+        header.topic,
+        queue_id,
+        header.flag,
+        header.sys_flag,
+        header.born_timestamp,
+        request.connection.peer_bytes,
+        header.reconsume_times,
+        request.body,
+        _ended(header.properties).encode(),
+        tag_code(fields.get(TAGS)),
+        fields.get(UNIQUE_KEY, ""),
+        fields.get(KEYS, ""),
+    )
+    check_size(broker, put)
+    return put
+
+
+def _ended(properties: str) -> str:
+    return properties if not properties or properties[-1] == "\x02" else properties + "\x02"
+
+
+async def _push(broker: Broker, request: Request[SendReply | SendReplyV2]) -> str:
+    """Why the reply did not reach its client; empty when it did."""
+    header = request.header
+    fields = parse_properties(header.properties)
+    client_id = fields.get(REPLY_TO_CLIENT)
+    if client_id is None:
+        return f"the reply does not say who asked: property {REPLY_TO_CLIENT} is missing"
+    asking = broker.producers.find(client_id)
+    if asking is None:
+        return f"the reply cannot be pushed: client {client_id} is not connected to this broker"
+    now_ms = broker.clock()
+    notice = PushReply(
+        producer_group=header.producer_group,
+        topic=header.topic,
+        default_topic=header.default_topic,
+        default_topic_queue_nums=header.default_topic_queue_nums,
+        queue_id=header.queue_id,
+        sys_flag=header.sys_flag,
+        born_timestamp=header.born_timestamp,
+        flag=header.flag,
+        properties=f"{_ended(header.properties)}{PUSH_REPLY_TIME}\x01{now_ms}\x02",
+        reconsume_times=header.reconsume_times,
+        unit_mode=header.unit_mode,
+        born_host=request.connection.peer,
+        store_host=broker.address,
+        store_timestamp=now_ms,
+    )
+    try:
+        answer = await asking.connection.call(notice, request.body, timeout_s=_PUSH_S)
+    except NetError as error:
+        return f"the reply was not pushed to {client_id}: {error}"
+    if answer.code != ResponseCode.SUCCESS:
+        return f"client {client_id} did not take the reply: {answer.remark}"
+    return ""
+
+
+def _sent(broker: Broker, put: PutMessage, stored: Stored | None) -> MessageSent:
+    return MessageSent(
+        msg_id="0" if stored is None else f"{broker.id_prefix}{stored.log_offset:016X}",
+        queue_id=put.queue_id,
+        queue_offset=0 if stored is None else stored.queue_offset,
+        transaction_id=put.uniq_key,
+    )

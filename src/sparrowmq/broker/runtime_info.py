@@ -1,0 +1,108 @@
+"""How the broker is doing, in the words that Apache's tools look for."""
+
+from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.store_times import log_time
+
+VERSION_TEXT = "V5_3_3"
+"""What MQ_VERSION stands for."""
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def runtime_info(broker: Broker) -> dict[str, str]:
+    """Names and values. There are no thread pools here, so what waits is told in their place."""
+    now_ms = broker.clock()
+    values: dict[str, object] = {
+        "bootTimestamp": broker.statistics.started_ms,
+        "runtime": _duration(now_ms - broker.statistics.started_ms),
+        "brokerActive": _yes(broker.config.broker_id == 0),
+        "brokerVersionDesc": VERSION_TEXT,
+        "brokerVersion": "SparrowMQ",
+        "startAcceptSendRequestTimeStamp": 0,
+        **_counts(broker, now_ms),
+        **_log(broker),
+        **_waiting(broker),
+        # Filled in by nobody yet, but clusterList reads them as numbers
+        **dict.fromkeys(("timerReadBehind", "timerOffsetBehind", "timerCongestNum"), 0),
+        **dict.fromkeys(("timerEnqueueTps", "timerDequeueTps"), 0.0),
+    }
+    return {name: str(value) for name, value in sorted(values.items())}
+
+
+def _counts(broker: Broker, now_ms: int) -> dict[str, object]:
+    put, got = broker.statistics.totals
+    yesterday, today = broker.statistics.mornings
+    put_tps, got_tps = (_rates(tps) for tps in broker.statistics.recent_tps(now_ms))
+    return {
+        "putTps": put_tps,
+        "getTransferredTps": got_tps,
+        "getFoundTps": got_tps,
+        "getTotalTps": got_tps,
+        "getMissTps": "0.0 0.0 0.0",
+        "putMessageTimesTotal": put,
+        "putMessageFailedTimes": 0,
+        "msgPutTotalYesterdayMorning": yesterday[0],
+        "msgPutTotalTodayMorning": today[0],
+        "msgPutTotalTodayNow": put,
+        "msgGetTotalYesterdayMorning": yesterday[1],
+        "msgGetTotalTodayMorning": today[1],
+        "msgGetTotalTodayNow": got,
+    }
+
+
+def _log(broker: Broker) -> dict[str, object]:
+    store = broker.store
+    usage = broker.disk.usage()
+    ratio = 1 - usage.free_bytes / usage.total_bytes if usage.total_bytes else 0.0
+    total, free = human_bytes(usage.total_bytes), human_bytes(usage.free_bytes)
+    return {
+        "commitLogMinOffset": store.min_log_offset,
+        "commitLogMaxOffset": store.max_log_offset,
+        "earliestMessageTimeStamp": log_time(store, store.min_log_offset),
+        "dispatchBehindBytes": 0,
+        "remainHowManyDataToFlush": human_bytes(store.max_log_offset - store.durable_log_offset),
+        "remainTransientStoreBufferNumbs": 2**31 - 1,
+        "commitLogDiskRatio": round(ratio, 6),
+        "consumeQueueDiskRatio": round(ratio, 6),
+        "commitLogDirCapacity": f"Total : {total}, Free : {free}.",
+    }
+
+
+def _waiting(broker: Broker) -> dict[str, object]:
+    """No queue stands between a socket and its handler; pulls that wait are parked."""
+    wait_ms = int(broker.durability.oldest_wait_s * 1000)
+    values: dict[str, object] = {"pageCacheLockTimeMills": 0}
+    for pool in ("send", "pull", "litePull", "query", "ack"):
+        values[f"{pool}ThreadPoolQueueSize"] = 0
+        values[f"{pool}ThreadPoolQueueCapacity"] = 0
+        values[f"{pool}ThreadPoolQueueHeadWaitTimeMills"] = 0
+    values["sendThreadPoolQueueHeadWaitTimeMills"] = wait_ms
+    values["EndTransactionQueueSize"] = values["EndTransactionThreadPoolQueueCapacity"] = 0
+    values["waitingPulls"] = broker.arrivals.waiting
+    values["waitingPullsMax"] = broker.config.max_waiting_pulls
+    values["busyReason"] = broker.busy_reason
+    return values
+
+
+def _yes(is_so: bool) -> str:
+    return "true" if is_so else "false"
+
+
+def _rates(tps: tuple[float, float, float]) -> str:
+    return " ".join(f"{rate:.6f}" for rate in tps)
+
+
+def _duration(elapsed_ms: int) -> str:
+    seconds = elapsed_ms // 1000
+    days, rest = divmod(seconds, 86_400)
+    hours, rest = divmod(rest, 3600)
+    minutes, seconds = divmod(rest, 60)
+    return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"
+
+
+def human_bytes(size: int) -> str:
+    """`1.5 GiB`, as Apache's tools print sizes."""
+    amount, unit = float(size), 0
+    while amount >= 1024 and unit < len(_UNITS) - 1:
+        amount, unit = amount / 1024, unit + 1
+    return f"{amount:.1f} {_UNITS[unit]}" if unit else f"{size} B"
