@@ -186,7 +186,7 @@ class StoreRun:
     def load_table(self) -> int:
         """The number in the table; raises where a start would be refused."""
         table = self._table.load(lambda _: None, store_is_used=self.table_saved > 0)
-        return 0 if table is None else int(table["saved"])
+        return 0 if table is None else int(table.get("saved", 0))
 
     def reopened(self, disk: Disk) -> "StoreRun":
         """The next process on what is left of the disk."""

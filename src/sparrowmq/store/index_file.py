@@ -29,11 +29,12 @@ import struct
 import sys
 from array import array
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from sparrowmq.store.disk import Disk, DiskFile
-from sparrowmq.store.errors import StoreError
+from sparrowmq.store.errors import DiskFull, StoreError
 
 HEADER_SIZE = 40
 SLOT_SIZE = 4
@@ -218,6 +219,13 @@ class IndexFile:
         while self.begin_round():
             self.file.sync()
             self.end_round()
+
+    def prepare(self) -> None:
+        """Be ready to be written, now and not when the first message comes."""
+        with suppress(DiskFull):
+            # Slots in reserved space are written through a map. Without space they are not.
+            self.file.reserve(0, self.layout.entries_at)
+        self.slots()
 
     def slots(self) -> "Slots":
         """Every slot, as the entries in memory want it."""

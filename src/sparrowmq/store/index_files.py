@@ -162,6 +162,8 @@ class IndexFiles:
                 self._drop_from(0)
             again_from = self._drop_last_record()
         again_from = min(again_from, self._truncate(log_end))
+        if self.files and self.files[-1].room:
+            self.files[-1].prepare()
         # From now on a clean mark would be a lie.
         self._marked = self._mark_at(self.files[-1] if self.files else None, again_from)
         self._mark_file.write(self._marked)
