@@ -11,7 +11,15 @@ from sparrowmq.protocol.subscription import SubscriptionData
 class Member:
     """One client of a group, on one connection."""
 
-    __slots__ = ("client_id", "connection", "language", "last_seen_ms", "version", "wanted")
+    __slots__ = (
+        "client_id",
+        "connection",
+        "fingerprint",
+        "language",
+        "last_seen_ms",
+        "version",
+        "wanted",
+    )
 
     def __init__(
         self, client_id: str, connection: Connection, language: str, version: int, now_ms: int
@@ -21,6 +29,8 @@ class Member:
         self.language = language
         self.version = version
         self.last_seen_ms = now_ms
+        self.fingerprint = 0
+        """Of its last version 2 heartbeat; 0 for version 1."""
         self.wanted: frozenset[str] | None = None
         """What it subscribes to itself, as text; None until it said so on this connection."""
 
@@ -31,7 +41,6 @@ class ConsumerGroup:
     __slots__ = (
         "consume_type",
         "faults",
-        "fingerprint",
         "from_where",
         "is_checked",
         "members",
@@ -45,8 +54,6 @@ class ConsumerGroup:
         self.consume_type: ConsumeType = data.consume_type
         self.message_model: MessageModel = data.message_model
         self.from_where: ConsumeFromWhere = data.consume_from_where
-        self.fingerprint = 0
-        """Of the last version 2 heartbeat; 0 for version 1."""
         self.members: dict[Connection, Member] = {}
         self.subscriptions: dict[str, SubscriptionData] = {}
         self.faults = ""

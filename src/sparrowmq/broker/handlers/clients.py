@@ -70,15 +70,17 @@ def _join(broker: Broker, member: Member, consumer: ConsumerData, data: Heartbea
         return False
     broker.topics.set_read_write(retry_topic(consumer.group_name), config.retry_queue_nums)
     live = broker.consumers.group(consumer.group_name)
-    fingerprint = data.heartbeat_fingerprint
-    is_sub_change = live is not None and live.fingerprint != fingerprint
-    if data.without_sub and (live is None or is_sub_change):
+    known = None if live is None else live.members.get(member.connection)
+    member.fingerprint = data.heartbeat_fingerprint
+    # Compared with its own last one, not with the group's as Apache does: there, members that
+    # differ in some other group make each other send everything for ever
+    is_sub_change = known is not None and known.fingerprint != member.fingerprint
+    if data.without_sub and (known is None or is_sub_change):
         # Its subscriptions are not known here: it has to send them before it counts
         return True
     changed = broker.consumers.join(member, consumer, with_subscriptions=not data.without_sub)
     live = broker.consumers.group(consumer.group_name)
     assert live is not None
-    live.fingerprint = fingerprint
     if changed:
         broker.log.info("group %s has %d members", live.name, len(live.client_ids))
         broker.notify_members(live)

@@ -1,0 +1,1 @@
+"""The broker, request by request, in virtual time."""
