@@ -3,6 +3,7 @@
 import argparse
 import sys
 import time
+import traceback
 
 from tests.faults.checker import commit
 from tests.faults.scorecard import KEPT, ROWS, Scored
@@ -22,7 +23,11 @@ def main() -> int:
     scored: list[Scored] = []
     for row in arguments.rows or sorted(ROWS):
         began = time.monotonic()
-        result = ROWS[row](arguments.seed, arguments.small)
+        try:
+            result = ROWS[row](arguments.seed, arguments.small)
+        except Exception as error:
+            traceback.print_exc()
+            result = Scored(row, "could not be judged", failures=[repr(error)])
         scored.append(result)
         took = time.monotonic() - began
         word = "met" if result.is_met else "NOT MET"

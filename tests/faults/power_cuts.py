@@ -44,10 +44,10 @@ def cut_power(
     run = StoreRun(disk, rng, sync_flush, acknowledge_early)
     for _ in range(cuts):
         _run_until_cut(run, disk, rng)
-        disk = _after(disk, rng)
-        result.disk = disk.killed()
-        result.cuts += 1
         try:
+            disk = _after(disk, rng)
+            result.disk = disk.killed()
+            result.cuts += 1
             again = run.reopened(disk)
         except Exception as error:
             result.problems.append(f"start failed: {error!r}")
@@ -60,6 +60,7 @@ def cut_power(
         result.verdict = again.ledger.check(found)
         if not result:
             return result
+        result.disk = None
         run = again
     return result
 
