@@ -46,7 +46,7 @@ def _fill(config: StoreConfig, directory: Path, records: int) -> None:
             born_host=bytes(8),
             reconsume_times=0,
             body=body,
-            properties=f"UNIQ_KEY\x01{unique_id}\x02TAGS\x01created\x02".encode(),
+            properties=f"UNIQ_KEY\x01{unique_id}\x02".encode(),
             uniq_key=unique_id,
         )
         store.append(put, _NOW + number // 50)

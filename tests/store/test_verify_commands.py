@@ -57,6 +57,15 @@ def test_damage_exits_with_1_and_names_file_and_offset(directory: Path) -> None:
     assert "commitlog/00000000000000000000 at byte 0: " in result.output
 
 
+def test_endless_findings_are_counted_not_printed(directory: Path) -> None:
+    for path in (directory / "consumequeue").rglob("0*"):
+        path.unlink()
+    result = store("verify", directory, *SIZES, "--show", 3)
+    assert result.exit_code == 1
+    assert result.output.count("no unit for") == 3
+    assert "more\n" in result.output
+
+
 def test_what_cannot_be_read_exits_with_2(directory: Path) -> None:
     assert store("verify", directory / "missing").exit_code == 2
     (directory / "commitlog" / "00000000000000016384").write_bytes(b"")

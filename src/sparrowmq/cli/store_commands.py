@@ -50,16 +50,29 @@ _entries = click.option(
 @_directory
 @_slots
 @_entries
+@click.option("--show", default=100, show_default=True, help="Findings to print at most.")
 @click.option("--quiet", is_flag=True, help="Print the result only.")
-def verify_store(directory: Path, index_slots: int, index_entries: int, quiet: bool) -> None:
+def verify_store(
+    directory: Path, index_slots: int, index_entries: int, show: int, quiet: bool
+) -> None:
     """Check every record, queue unit, index entry and table of a store. Changes nothing.
 
     Exits with 0 if all is fine, 1 if something is damaged, 2 if the store cannot be read.
     """
     from sparrowmq.store.verify import verify
 
-    with _refusals(), _progress(quiet=quiet) as show:
-        found = verify(_disk(directory), show, IndexLayout(index_slots, index_entries))
+    findings = 0
+    with _refusals(), _progress(quiet=quiet) as tell:
+
+        def report(event: "Finding | Progress") -> None:
+            nonlocal findings
+            findings += not isinstance(event, Progress)
+            if isinstance(event, Progress) or findings <= show:
+                tell(event)
+
+        found = verify(_disk(directory), report, IndexLayout(index_slots, index_entries))
+    if findings > show and not quiet:
+        click.echo(f"and {findings - show} more")
     for text in found.skipped:
         click.echo(f"not checked: {text}", err=True)
     click.echo(
