@@ -12,7 +12,7 @@ from sparrowmq.client.config import ClientConfig, parse_name_servers
 from sparrowmq.client.errors import BrokerRefused, NoRoute, NotStarted, SendFailed
 from sparrowmq.client.outgoing import Outgoing, Packing, pack, pack_batch, split_batch
 from sparrowmq.client.queue_choice import RoundRobin, queue_for_key
-from sparrowmq.client.route_table import publish_queues
+from sparrowmq.client.route_table import cut_route, publish_queues
 from sparrowmq.client.send_result import STATUS_OF_CODE, SendResult
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import NetError
@@ -203,17 +203,22 @@ class Producer:
         return queues
 
     async def _queues_of_new_topic(self, topic: str) -> list[MessageQueue]:
-        """A topic nobody has yet is sent along the route of TBW102, where brokers create it."""
-        default = await self.client.route_table.fetch(AUTO_CREATE_TOPIC)
-        found = publish_queues(topic, default) if default is not None else []
-        most = self._packing.default_queues
-        queues = [queue for queue in found if queue.queue_id < most]
-        if not queues:
+        """A topic nobody has yet is sent along the route of TBW102, where brokers create it.
+
+        The borrowed route stays until the next poll: asked again at once, the name server would
+        know the topic on the first broker only, and the others would never get it.
+        """
+        table = self.client.route_table
+        default = await table.fetch(AUTO_CREATE_TOPIC)
+        borrowed = cut_route(default, self._packing.default_queues) if default else None
+        queues = publish_queues(topic, borrowed) if borrowed else []
+        if borrowed is None or not queues:
             raise NoRoute(
                 topic,
                 "it does not exist and no broker creates topics;"
                 f" create it with: sparrowmq topic create {topic}",
             )
+        table.put(topic, borrowed)
         return queues
 
     def _choice(self, topic: str) -> RoundRobin:

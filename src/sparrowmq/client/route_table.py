@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from sparrowmq.client.name_servers import NameServers
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.perm import is_readable, is_writable
@@ -32,6 +34,19 @@ def subscribe_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
         if is_readable(data.perm)
         for queue_id in range(data.read_queue_nums)
     ]
+
+
+def cut_route(route: TopicRoute, most_queues: int) -> TopicRoute:
+    """The route with at most so many queues on each broker."""
+    cut = tuple(
+        msgspec.structs.replace(
+            data,
+            read_queue_nums=min(data.read_queue_nums, most_queues),
+            write_queue_nums=min(data.write_queue_nums, most_queues),
+        )
+        for data in route.queue_datas
+    )
+    return msgspec.structs.replace(route, queue_datas=cut)
 
 
 def _ordered_queues(topic: str, configuration: str) -> list[MessageQueue]:

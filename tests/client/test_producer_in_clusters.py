@@ -1,0 +1,81 @@
+"""The producer against simulated clusters: new topics, limits, refusals."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from sparrowmq.client.errors import NoRoute
+from sparrowmq.client.producer import Producer
+from sparrowmq.protocol.message import Message
+from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
+
+
+def produce(
+    sim: RunningCluster, work: Callable[[Producer], Coroutine[Any, Any, None]], **settings: Any
+) -> None:
+    async def on_the_host() -> None:
+        client = sim.client_on("producer")
+        await client.start()
+        async with Producer("orders-svc", client=client, **settings) as producer:
+            await work(producer)
+        await client.stop()
+
+    future: asyncio.Future[None] = sim.host("producer").start(on_the_host())
+    sim.wait(future)
+
+
+@pytest.mark.parametrize(("asked", "per_broker"), [(4, 4), (8, 8), (16, 8)])
+def test_a_new_topic_gets_what_the_producer_asks_and_the_broker_allows(
+    asked: int, per_broker: int
+) -> None:
+    async def send_to_all(producer: Producer) -> None:
+        for _ in range(2 * per_broker):
+            assert (await producer.send(Message("new", b"x"))).is_ok
+
+    with SimCluster(seed=1, brokers=2).run() as sim:
+        produce(sim, send_to_all, default_queues=asked)
+        made = [node.broker.topics.get("new") for node in sim.brokers.values()]
+        assert [topic.write_queue_nums for topic in made if topic] == [per_broker, per_broker]
+        assert [topic.perm for topic in made if topic] == [6, 6]
+
+
+def test_without_auto_creation_a_new_topic_is_refused_with_the_remedy() -> None:
+    async def send(producer: Producer) -> None:
+        with pytest.raises(NoRoute, match="sparrowmq topic create new"):
+            await producer.send(Message("new", b"x"))
+
+    with SimCluster(seed=1, auto_create_topic=False).run() as sim:
+        produce(sim, send)
+        assert "new" not in sim.broker.topics
+
+
+def test_a_body_over_4_mib_is_refused_before_anything_is_sent() -> None:
+    async def send(producer: Producer) -> None:
+        with pytest.raises(ValueError, match="body of 4194305 bytes, at most 4194304 allowed"):
+            await producer.send(Message("big", b"x" * (4 * 1024 * 1024 + 1)))
+
+    with SimCluster(seed=1).run() as sim:
+        produce(sim, send)
+        assert "big" not in sim.broker.topics
+
+
+def test_a_body_of_4096_bytes_is_compressed_and_one_of_4095_and_a_batch_are_not() -> None:
+    sizes: dict[int, int] = {}
+
+    async def send(producer: Producer) -> None:
+        for size in (4095, 4096):
+            sent = await producer.send(Message("bodies", b"x" * size))
+            offset = int(sent.offset_msg_id[16:], 16)
+            record = sim.broker.store.read_message(offset)
+            sizes[size] = len(record or b"")
+        batch = await producer.send_batch([Message("bodies", b"x" * 4096)])
+        offset = int(batch[0].offset_msg_id[16:], 16)
+        sizes[-1] = len(sim.broker.store.read_message(offset) or b"")
+
+    with SimCluster(seed=1).run() as sim:
+        produce(sim, send)
+    assert sizes[4095] > 4095
+    assert sizes[4096] < 1000
+    assert sizes[-1] > 4096
