@@ -95,6 +95,26 @@ def test_a_store_opens_on_a_full_disk_and_can_be_read() -> None:
             again.append(message(0), 1)
 
 
+def test_a_store_opens_where_nothing_new_can_be_written() -> None:
+    disk = RecordingDisk()
+    store = open_store(disk)
+    for number in range(50):
+        store.append(message(number), number)
+    disk = disk.killed()
+    for operation in ("create", "reserve"):
+        disk.fail(operation, errno.ENOSPC)
+    for prefix in ("commitlog/", "consumequeue/", "sparrowmq/queues"):
+        disk.fail("write", errno.ENOSPC, path_prefix=prefix)
+    store = open_store(disk)
+    assert numbers(store) == list(range(50))
+    with pytest.raises(DiskFull):
+        store.append(message(50), 50)
+    disk.heal()
+    store.tick(1)
+    assert store.append(message(50), 50).queue_offset == 50
+    assert numbers(open_store(disk.killed())) == list(range(51))
+
+
 def test_a_normal_stop_on_a_full_disk_loses_nothing() -> None:
     disk = RecordingDisk(capacity_bytes=256 * 1024)
     store = open_store(disk)

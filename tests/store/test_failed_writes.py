@@ -1,6 +1,7 @@
 """A write or sync that fails ends acknowledgements: nobody knows what reached the disk."""
 
 import errno
+from random import Random
 
 import pytest
 
@@ -8,7 +9,7 @@ from sparrowmq.store.errors import StoreStopped
 from sparrowmq.store.flushing import sync_plan
 from sparrowmq.store.recording_disk import RecordingDisk
 from sparrowmq.store.store import Store
-from tests.store.stores import flush, message, numbers, open_store
+from tests.store.stores import Told, flush, message, numbers, open_store
 
 
 def store_with_messages(disk: RecordingDisk) -> Store:
@@ -102,3 +103,19 @@ def test_an_urgent_flush_syncs_the_log_alone() -> None:
     following = store.begin_flush()
     assert following is not None
     assert "consumequeue/orders/0/00000000000000000000" in following.derived
+
+
+def test_a_flush_that_was_given_up_is_done_by_the_stop() -> None:
+    """A broker that stops cancels whoever waits for the syncer."""
+    for seed in range(10):
+        disk = RecordingDisk()
+        store = open_store(disk)
+        for number in range(200):
+            store.append(message(number), number)
+        store.tick(1_000)
+        store.tick(1_001)
+        assert store.begin_flush() is not None
+        store.close(2_000)
+        told = Told()
+        assert numbers(open_store(disk.crashed(Random(seed)), report=told)) == list(range(200))
+        assert not told.damage

@@ -288,17 +288,14 @@ class ConsumeQueue:
         first = self._log_offset(self.min_offset)
         if first is not None and first >= min_log_offset:
             return
+        per_file = self._files.units_per_file
+        oldest = self.min_offset - self.min_offset % per_file
         self.min_offset = self.first_at_or_behind(min_log_offset)
-        per_file = self._files.units_per_file
-        for first in self.file_starts():
-            if first + per_file <= min(self.min_offset, self.max_offset - 1):
-                self._files.remove(self.path_of(first))
-        self.sums = [entry for entry in self.sums if self._files_hold(entry)]
-
-    def _files_hold(self, entry: FileSum) -> bool:
-        per_file = self._files.units_per_file
-        file_end = entry.first - entry.first % per_file + per_file
-        return file_end > min(self.min_offset, self.max_offset - 1)
+        needed = min(self.min_offset, max(self.max_offset - 1, 0))
+        needed -= needed % per_file
+        for first in range(oldest, needed, per_file):
+            self._files.remove(self.path_of(first))
+        self.sums = [entry for entry in self.sums if entry.end > needed]
 
     def delete(self) -> None:
         """Remove all files and the directory."""

@@ -178,8 +178,21 @@ class Flushing:
         )
         return self._plan
 
-    def _empty_plan(self) -> FlushPlan:
-        return FlushPlan([], [], [], self._log.end, self.last_record, self.last_timestamp)
+    def _last_plan(self) -> FlushPlan:
+        """Everything that may not be durable, whoever was about to make it so."""
+        cancelled, checkpoint, files = self._plan, self._checkpoint, self._dispatch.files
+        self._plan = self._checkpoint = None
+        plan = self.begin_flush(urgent=True) or FlushPlan([], [], [], 0, 0, 0)
+        derived, directories = set(files.unsynced), {LOG_DIR, *files.unsynced_dirs}
+        if cancelled is not None:
+            derived.update(cancelled.derived)
+            directories.update(cancelled.directories)
+        if checkpoint is not None:
+            derived.update(checkpoint.paths or ())
+            directories.update(checkpoint.directories)
+        plan.derived, plan.directories = sorted(derived), sorted(directories)
+        self._plan = None
+        return plan
 
     def _take_derived(self, directories: list[str]) -> list[str]:
         taken = sorted(self._unsynced_marks)
@@ -269,12 +282,7 @@ class Flushing:
         """Make everything durable, here and now, and mark a normal stop."""
         self._dispatch.write_tails(len(self._dispatch.dirty))
         self._dispatch.index.close()
-        self._plan = self._checkpoint = None
-        plan = self.begin_flush(urgent=True) or self._empty_plan()
-        files = self._dispatch.files
-        plan.derived += files.unsynced
-        plan.directories += files.unsynced_dirs
-        sync_plan(self._disk, plan)
+        sync_plan(self._disk, self._last_plan())
         end = self._log.end
         self.durable = end
         states = [state_of(queue) for queue in self._dispatch.queues.values()]

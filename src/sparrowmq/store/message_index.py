@@ -71,6 +71,10 @@ class MessageIndex(Protocol):
         """Build what was added and make it durable, then close the files."""
         ...
 
+    def abandon(self) -> None:
+        """Close the files as they are, as after an error; also after `close`."""
+        ...
+
 
 class NoIndex:
     """Finds nothing and costs nothing."""
@@ -104,4 +108,7 @@ class NoIndex:
         """Nothing to delete."""
 
     def close(self) -> None:
+        """Nothing is open."""
+
+    def abandon(self) -> None:
         """Nothing is open."""

@@ -67,11 +67,19 @@ class Store(Appends, Reads):
         self._flushing.start(now_ms, found)
         if found.min_log_offset != self._log.min_offset:
             self._set_min()
-        self._dispatch.write_tails(len(self._dispatch.dirty))
+        try:
+            self._prepare()
+        except DiskFull as error:
+            self._full = error
+            self._decide_refusal()
+
+    def _prepare(self) -> None:
+        """Everything that needs space: on a full disk the store can still be read."""
         self._disk.open(ABORT, create=True).close()
         for path in (LOG_DIR, QUEUE_DIR, OWN_DIR):
             self._disk.mkdir(path)
         self._disk.sync_dir("")
+        self._dispatch.write_tails(len(self._dispatch.dirty))
         self._flushing.save_start()
         self._log.prepare()
 
@@ -94,6 +102,7 @@ class Store(Appends, Reads):
         except DiskFull:
             pass  # the abort marker stays, the next start scans
         finally:
+            self._dispatch.index.abandon()
             self._log.close()
             self._files.close()
             self._marks.close()
@@ -118,6 +127,8 @@ class Store(Appends, Reads):
         except DiskFull as error:
             self._full = error
             self._decide_refusal()
+        except OSError as error:
+            self._failed(error)
 
     def tick(self, now_ms: int) -> None:
         """Write what is only in memory, prepare space; call it every 20 to 100 ms."""
@@ -168,10 +179,13 @@ class Store(Appends, Reads):
 
     def _finished_files(self) -> list[LogFile]:
         """Files that are not written any more; the first message of the next dates their last."""
-        starts = [start for start in self._log.starts if start <= self._log.file_start]
+        log = self._log
+        starts = [start for start in log.starts if start <= log.file_start]
         return [
-            LogFile(start, store_time(self._log, following))
+            LogFile(start, store_time(log, following))
             for start, following in pairwise(starts)
+            # One that is not durable yet may just be on its way to the device.
+            if start + log.file_size <= self._flushing.durable
         ]
 
     def delete_topic(self, topic: str) -> bool:
