@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sparrowmq.testing.errors import UnhandledError
 from sparrowmq.testing.paths import Conditions
 from sparrowmq.testing.simulation import Simulation
-from sparrowmq.testing.virtual_time import UnhandledError
 from tests.testing.peers import Echo, Peer, Served, Stubborn, connect
 
 

@@ -7,14 +7,9 @@ from contextlib import suppress
 
 import pytest
 
+from sparrowmq.testing.errors import Deadlock, Spinning, TimeLimitReached, UnhandledError
 from sparrowmq.testing.process import PROCESS, Process
-from sparrowmq.testing.virtual_time import (
-    Deadlock,
-    Spinning,
-    TimeLimitReached,
-    UnhandledError,
-    VirtualLoop,
-)
+from sparrowmq.testing.virtual_time import VirtualLoop
 
 
 @pytest.fixture

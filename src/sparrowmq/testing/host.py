@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sparrowmq.testing.memory_stream import Signal
 from sparrowmq.testing.process import Process, ProcessState
-from sparrowmq.testing.virtual_time import SimTask
+from sparrowmq.testing.virtual_tasks import SimTask
 
 if TYPE_CHECKING:
     from sparrowmq.testing.memory_network import MemoryNetwork

@@ -17,7 +17,7 @@ from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.store.recording_disk import RecordingDisk
 from sparrowmq.store.syncer import InlineSyncer
 from sparrowmq.testing.simulation import Simulation
-from sparrowmq.testing.virtual_time import SimTask
+from sparrowmq.testing.virtual_tasks import SimTask
 
 FIRST_PID = 1000
 

@@ -20,7 +20,8 @@ from sparrowmq.testing.host import Host
 from sparrowmq.testing.memory_listener import Listener, ProtocolFactory
 from sparrowmq.testing.memory_network import MemoryNetwork
 from sparrowmq.testing.paths import Conditions
-from sparrowmq.testing.virtual_time import SimTask, VirtualLoop
+from sparrowmq.testing.virtual_tasks import SimTask
+from sparrowmq.testing.virtual_time import VirtualLoop
 
 T = TypeVar("T")
 

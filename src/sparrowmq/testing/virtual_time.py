@@ -1,8 +1,7 @@
 """An asyncio event loop in virtual time: it never waits, it jumps to the next timer.
 
-What makes a run repeatable: timers of the same instant run in the order they were set, tasks and
-futures hash by the order of their creation (sets of them iterate alike in every run), there are
-no sockets and no threads, and a wait that nothing can end fails at once instead of hanging.
+What makes a run repeatable: everything happens in the order of `virtual_tasks`, there are no
+sockets and no threads, and a wait that nothing can end fails at once instead of hanging.
 """
 
 from __future__ import annotations
@@ -19,7 +18,15 @@ from contextvars import Context, copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, TypeVarTuple
 
-from sparrowmq.testing.process import PROCESS, Process
+from sparrowmq.testing.errors import (
+    Deadlock,
+    SimulationStuck,
+    Spinning,
+    TimeLimitReached,
+    UnhandledError,
+)
+from sparrowmq.testing.process import Process
+from sparrowmq.testing.virtual_tasks import SimFuture, SimTask, VirtualHandle, VirtualTimer
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -31,100 +38,8 @@ CLEANUP_S = 60.0
 """Virtual time that cancelled tasks may take to end when the loop closes."""
 
 
-class SimulationStuck(Exception):
-    """The run cannot or does not come to an end; the text lists what waits where."""
-
-
-class Deadlock(SimulationStuck):
-    """Everybody waits and no timer is set."""
-
-
-class TimeLimitReached(SimulationStuck):
-    """More virtual time passed than the test allows."""
-
-
-class Spinning(SimulationStuck):
-    """Callbacks keep coming without any time passing."""
-
-
-class UnhandledError(Exception):
-    """A callback failed, or a task failed and nobody looked at its result."""
-
-
 class _Reached(Exception):
     """Leaves the loop at once, before anything else runs."""
-
-
-class SimFuture(asyncio.Future[T]):
-    """A future with a repeatable hash."""
-
-    def __init__(self, number: int, loop: asyncio.AbstractEventLoop) -> None:
-        self.number = number  # first: the hash is needed while the base class sets up
-        super().__init__(loop=loop)
-
-    def __hash__(self) -> int:
-        return self.number
-
-
-class SimTask(asyncio.Task[T]):
-    """A task with a repeatable hash that knows its process."""
-
-    def __init__(
-        self,
-        number: int,
-        coro: Generator[Any, None, T] | Coroutine[Any, Any, T],
-        *,
-        loop: asyncio.AbstractEventLoop,
-        name: str | None,
-        context: Context,
-    ) -> None:
-        self.number = number
-        self.process = context.get(PROCESS)
-        super().__init__(coro, loop=loop, name=name or f"task-{number}", context=context)
-
-    def __hash__(self) -> int:
-        return self.number
-
-
-class _Handle(asyncio.Handle):
-    __slots__ = ()
-    _context: Context
-
-    def _run(self) -> None:
-        if _may_run(self, self._context):
-            super()._run()
-
-
-class _TimerHandle(asyncio.TimerHandle):
-    __slots__ = ("_order",)
-    _context: Context
-
-    def __init__(
-        self,
-        number: int,
-        when: float,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        loop: asyncio.AbstractEventLoop,
-        context: Context | None,
-    ) -> None:
-        super().__init__(when, callback, args, loop, context)
-        self._order = (when, number)
-
-    def __lt__(self, other: object) -> bool:
-        return isinstance(other, _TimerHandle) and self._order < other._order
-
-    def _run(self) -> None:
-        if _may_run(self, self._context):
-            super()._run()
-
-
-def _may_run(handle: asyncio.Handle, context: Context) -> bool:
-    process = context.get(PROCESS)
-    if process is None or process.is_running:
-        return True
-    process.hold(handle)
-    return False
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -220,7 +135,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     ) -> asyncio.TimerHandle:
         self._check_closed()
         number = self._next_number()
-        timer = _TimerHandle(number, when, callback, args, self, context)
+        timer = VirtualTimer(number, when, callback, args, self, context)
         heapq.heappush(self._scheduled, timer)
         timer._scheduled = True  # type: ignore[attr-defined]  # BaseEventLoop counts cancelled ones
         return timer
@@ -229,7 +144,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
         self._check_closed()
-        handle = _Handle(callback, args, self, context)
+        handle = VirtualHandle(callback, args, self, context)
         self._ready.append(handle)
         return handle
 

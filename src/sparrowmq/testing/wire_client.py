@@ -9,7 +9,7 @@ from sparrowmq.net.calls import Response
 from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.protocol.headers.send import MessageSent
 from sparrowmq.testing.simulation import Simulation
-from sparrowmq.testing.virtual_time import SimTask
+from sparrowmq.testing.virtual_tasks import SimTask
 from sparrowmq.testing.wire import CALL_S, PullResult, Wire, wire
 
 
