@@ -8,7 +8,7 @@ from tests.interop.cluster import BROKER_NAME, Cluster, Server, Settings
 NAME = "apache"
 CAPABILITIES = frozenset(
     {"core", "admin", "retry", "delay", "transactions", "sql92", "request-reply", "statistics"}
-    | {"reset"}
+    | {"reset", "restart"}
 )
 
 
@@ -17,12 +17,13 @@ def start(folder: Path, settings: Settings, name_server: str | None = None) -> C
     return Cluster(NAME, folder, start_name_server, start_broker, settings, name_server=name_server)
 
 
-def start_name_server(cluster: Cluster) -> Server:
-    """Apache's name server on the cluster's port."""
-    port = cluster.name_server.rsplit(":", 1)[1]
-    conf = cluster.folder / "namesrv.properties"
+def start_name_server(folder: Path, address: str) -> Server:
+    """Apache's name server at a loopback address."""
+    port = address.rsplit(":", 1)[1]
+    folder.mkdir(parents=True, exist_ok=True)
+    conf = folder / "namesrv.properties"
     conf.write_text(f"listenPort={port}\nbindAddress=127.0.0.1\n")
-    return _java(cluster.folder, "256m", "org.apache.rocketmq.namesrv.NamesrvStartup", conf)
+    return _java(folder, "256m", "org.apache.rocketmq.namesrv.NamesrvStartup", conf)
 
 
 def start_broker(cluster: Cluster) -> Server:
@@ -54,6 +55,7 @@ def broker_conf(cluster: Cluster) -> str:
         # Small files: the default gigabyte per log file is of no use here.
         "mappedFileSizeCommitLog": str(64 * 1024 * 1024),
         "enablePropertyFilter": "true",
+        "waitTimeMillsInSendQueue": "5000",
     }
     pairs |= dict(cluster.settings.properties)
     return "".join(f"{name}={value}\n" for name, value in pairs.items())

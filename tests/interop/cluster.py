@@ -65,7 +65,7 @@ class Cluster:
         self,
         target: str,
         folder: Path,
-        start_name_server: Callable[["Cluster"], Server],
+        start_name_server: Callable[[Path, str], Server],
         start_broker: Callable[["Cluster"], Server],
         settings: Settings,
         *,
@@ -79,7 +79,7 @@ class Cluster:
         self.broker = f"127.0.0.1:{self.broker_port}"
         self.name_server = name_server or f"127.0.0.1:{free_port()}"
         self._start_broker = start_broker
-        self._name_server = None if name_server else start_name_server(self)
+        self._name_server = None if name_server else start_name_server(folder, self.name_server)
         wait_until(lambda: accepts(self.name_server), f"{target} name server listens", folder)
         self._broker: Server | None = None
         self.start_broker()

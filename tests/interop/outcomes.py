@@ -15,6 +15,7 @@ VOLATILE = {
     "ORIGIN_MESSAGE_ID",
     "DLQ_ORIGIN_MESSAGE_ID",
     "__transactionId__",
+    "TRANSACTION_CHECK_TIMES",
     "CORRELATION_ID",
     "REPLY_TO_CLIENT",
     "ARRIVE_TIME",
@@ -24,6 +25,9 @@ VOLATILE = {
     "TIMER_OUT_MS",
     "TIMER_DELIVER_MS",
 }
+
+RECORD_CRC = "__CRC32#"
+"""Apache writes the checksum of the whole record when told to, SparrowMQ always."""
 
 
 def filled(text: str, size: int) -> str:
@@ -35,7 +39,9 @@ def filled(text: str, size: int) -> str:
 def properties(message: Message) -> dict[str, str]:
     """A message's properties with ids, times and races blanked out."""
     given: dict[str, str] = message["properties"]
-    return {name: "…" if name in VOLATILE else value for name, value in given.items()}
+    plain = {name: "…" if name in VOLATILE else value for name, value in given.items()}
+    plain.pop(RECORD_CRC, None)
+    return plain
 
 
 def seen(messages: list[Message]) -> list[dict[str, Any]]:

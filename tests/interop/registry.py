@@ -19,8 +19,9 @@ class Scenario:
     run: Callable[[Scene], Outcome]
     clients: tuple[str, ...]
     needs: str
-    is_alone: bool
-    """Runs while nothing else does: it measures, or it stops servers."""
+    lane: str
+    """shared: on the common cluster, beside the other clients. apart: on servers of its own, beside
+    all that. alone: while nothing else runs, because it measures or changes the common cluster."""
     is_compared: bool
     """Its outcome must equal the one recorded from Apache's broker."""
 
@@ -32,14 +33,14 @@ def scenario(
     *,
     clients: tuple[str, ...] = EVERY_CLIENT,
     needs: str = "core",
-    alone: bool = False,
+    lane: str = "shared",
     compared: bool = True,
 ) -> Callable[[Callable[[Scene], Outcome]], Callable[[Scene], Outcome]]:
     """Register a function as a scenario."""
 
     def register(function: Callable[[Scene], Outcome]) -> Callable[[Scene], Outcome]:
         name = function.__name__.replace("_", " ")
-        SCENARIOS.append(Scenario(name, function, clients, needs, alone, compared))
+        SCENARIOS.append(Scenario(name, function, clients, needs, lane, compared))
         return function
 
     return register

@@ -82,12 +82,12 @@ class Run:
                 self._tally.not_yet += len(set(one.clients) & set(clients))
         cluster = self._start(self._folder / "shared", Settings())
         try:
-            with ThreadPoolExecutor(len(clients)) as pool:
-                list(pool.map(lambda client: self._side(client, able, cluster), clients))
-            for one in able:
-                for client in clients:
-                    if one.is_alone and client in one.clients:
-                        self._one(one, client, cluster)
+            with ThreadPoolExecutor(len(clients) + 1) as pool:
+                sides = [pool.submit(self._side, "apart", able, clients, cluster)]
+                sides += [pool.submit(self._side, "shared", able, [c], cluster) for c in clients]
+                for side in sides:
+                    side.result()
+            self._side("alone", able, clients, cluster)
         finally:
             for peer in self._peers.values():
                 peer.close()
@@ -96,15 +96,20 @@ class Run:
     def _start(self, folder: Path, settings: Settings) -> Cluster:
         return self._target.start(folder, settings)
 
-    def _side(self, client: str, scenarios: list[Scenario], cluster: Cluster) -> None:
+    def _side(
+        self, lane: str, scenarios: list[Scenario], clients: list[str], cluster: Cluster
+    ) -> None:
         for one in scenarios:
-            if client in one.clients and not one.is_alone:
-                self._one(one, client, cluster)
+            for client in clients:
+                if one.lane == lane and client in one.clients:
+                    self._one(one, client, cluster)
 
-    def _peer(self, client: str) -> Peer:
-        if client not in self._peers:
-            self._peers[client] = start_peer(client, self._folder / client)
-        return self._peers[client]
+    def _peer(self, client: str, lane: str) -> Peer:
+        # A driver does one thing at a time: what runs apart has drivers of its own.
+        name = f"{client}-apart" if lane == "apart" else client
+        if name not in self._peers:
+            self._peers[name] = start_peer(client, self._folder / name)
+        return self._peers[name]
 
     def _one(self, one: Scenario, client: str, cluster: Cluster) -> None:
         started = time.monotonic()
@@ -113,7 +118,8 @@ class Run:
         folder = self._folder / suffix
         trouble = ""
         try:
-            scene = Scene(self._peer(client), cluster, suffix, folder, self._start, self._say)
+            peer = self._peer(client, one.lane)
+            scene = Scene(peer, cluster, suffix, folder, self._start, self._say)
             try:
                 outcome = scene.plain(one.run(scene))
             finally:

@@ -106,12 +106,19 @@ class Scene:
 
     def own_cluster(self, settings: Settings) -> "Scene":
         """The same scenario on a cluster of its own, which ends with it."""
-        cluster = self._new_cluster(self.folder / f"cluster-{next(self._numbers)}", settings)
+        return self.on(self._new_cluster(self.folder / f"cluster-{next(self._numbers)}", settings))
+
+    def on(self, cluster: Cluster) -> "Scene":
+        """The same scenario on a cluster that was started for it; both end with it."""
         self._closers.append(cluster.close)
         own = Scene(self.peer, cluster, self.suffix, self.folder, self._new_cluster, self.say)
         own._numbers = self._numbers
         self._closers.append(own.close)
         return own
+
+    def closing(self, close: Callable[[], None]) -> None:
+        """Call this at the end of the scenario."""
+        self._closers.append(close)
 
     def admin(self, method: str, *args: Any, signature: str | None = None) -> Any:
         """Call Apache's administration client (java5 only)."""

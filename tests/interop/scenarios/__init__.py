@@ -3,11 +3,14 @@
 from tests.interop.scenarios import (
     administration,
     consuming,
+    cross,
     delivery,
+    exchange,
     groups,
     latency,
     lookups,
     pulling,
+    restarts,
     sending,
     wire,
 )
@@ -15,11 +18,14 @@ from tests.interop.scenarios import (
 __all__ = [
     "administration",
     "consuming",
+    "cross",
     "delivery",
+    "exchange",
     "groups",
     "latency",
     "lookups",
     "pulling",
+    "restarts",
     "sending",
     "wire",
 ]

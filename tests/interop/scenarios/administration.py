@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+from tests.interop import outcomes
 from tests.interop.registry import Outcome, check, scenario
 from tests.interop.scene import Scene
 
@@ -15,6 +16,7 @@ NOISE = (
     (r"\b\d+(\.\d+){3}@", "<ip>@"),
     (r"\bV\d_\d+_\d+(_SNAPSHOT)?\b", "<version>"),
     (r"storeSize=\d+", "storeSize=<n>"),
+    (rf"\s*{outcomes.RECORD_CRC}=\d+,?", ""),
     (r"(CommitLog Offset:|commitLogOffset=|physicOffset=)\s*\d+", r"\1<n>"),
 )
 
@@ -161,7 +163,7 @@ def the_name_server_keeps_key_values(scene: Scene) -> Outcome:
     return {"unknown": unknown, "value": value, "listed": listed, "gone": gone}
 
 
-@scenario(clients=JAVA5, needs="admin", alone=True)
+@scenario(clients=JAVA5, needs="admin", lane="alone")
 def a_broker_without_write_permission_gets_no_sends(scene: Scene) -> Outcome:
     topic = scene.topic(queues=2)
     wiped = scene.mqadmin("wipeWritePerm", "-b", "broker-a")

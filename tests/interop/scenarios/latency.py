@@ -8,7 +8,7 @@ from tests.interop.scene import Scene
 MESSAGES = 300
 
 
-@scenario(alone=True, compared=False)
+@scenario(lane="alone", compared=False)
 def the_latency_to_a_waiting_consumer_is_measured(scene: Scene) -> Outcome:
     topic = scene.topic(queues=1)
     producer = scene.producer()

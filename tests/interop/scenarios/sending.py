@@ -141,7 +141,7 @@ def a_system_topic_is_refused(scene: Scene) -> Outcome:
     return {name: scene.refusal(partial(producer.send, name, ["m"])) for name in names}
 
 
-@scenario(alone=True)
+@scenario(lane="apart")
 def without_auto_creation_an_unknown_topic_is_an_error(scene: Scene) -> Outcome:
     own = scene.own_cluster(Settings(auto_create_topics=False))
     topic = own.topic("known", queues=2)

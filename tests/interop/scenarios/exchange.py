@@ -1,0 +1,99 @@
+"""Store exchange: one broker opens what the other left, and the other way round."""
+
+import shutil
+import signal
+from types import ModuleType
+
+from tests.interop import apache, sparrow
+from tests.interop.cluster import Cluster, Settings
+from tests.interop.handles import Message, Producer
+from tests.interop.outcomes import dense
+from tests.interop.registry import Outcome, check, scenario
+from tests.interop.scene import Scene
+
+QUEUES = 4
+# Apache writes consumer offsets every 5 s: a kill before that would rightly re-deliver.
+OFFSETS_ARE_SAVED_S = 6.0
+
+
+@scenario(clients=("java5",), needs="exchange", lane="apart", compared=False)
+def apache_opens_our_stopped_store_and_we_open_it_again(scene: Scene) -> Outcome:
+    return _there_and_back(scene, sparrow, apache, signal.SIGTERM)
+
+
+@scenario(clients=("java5",), needs="exchange", lane="apart", compared=False)
+def apache_opens_our_killed_store_and_we_open_it_again(scene: Scene) -> Outcome:
+    return _there_and_back(scene, sparrow, apache, signal.SIGKILL)
+
+
+@scenario(clients=("java5",), needs="exchange", lane="apart", compared=False)
+def we_open_apaches_stopped_store_and_apache_opens_it_again(scene: Scene) -> Outcome:
+    return _there_and_back(scene, apache, sparrow, signal.SIGTERM)
+
+
+@scenario(clients=("java5",), needs="exchange", lane="apart", compared=False)
+def we_open_apaches_killed_store_and_apache_opens_it_again(scene: Scene) -> Outcome:
+    return _there_and_back(scene, apache, sparrow, signal.SIGKILL)
+
+
+def _there_and_back(
+    scene: Scene, first: ModuleType, second: ModuleType, sign: signal.Signals
+) -> Outcome:
+    """Write with one, read and write with the other, read again with the first."""
+    read: list[int] = []
+    everything: list[str] = []
+    last: Cluster | None = None
+    for step, target in enumerate((first, second, first)):
+        folder = scene.folder / f"{step}-{target.NAME}"
+        if last is not None:
+            folder.mkdir(parents=True)
+            shutil.move(last.store, folder / "store")
+        here = scene.on(target.start(folder, Settings()))
+        everything += _use(here, step, everything)
+        if sign == signal.SIGKILL:
+            here.pause(OFFSETS_ARE_SAVED_S)
+        here.cluster.stop_broker(sign)
+        last = here.cluster
+        read.append(len(everything))
+    return {"messages": read}
+
+
+def _use(here: Scene, step: int, before: list[str]) -> list[str]:
+    """Go on where the group stood, find old keys, read all anew, and leave more behind."""
+    topic = here.topic(queues=QUEUES) if step == 0 else here.name("orders")
+    producer = here.producer()
+    if before:
+        _check_old(here, topic, producer, step, before)
+    consumed = [f"{step}-consumed-{n}" for n in range(60)]
+    group = here.push_consumer(topic, persist_ms=500)
+    sent = producer.send(topic, _messages(consumed))
+    got = {body for body in group.bodies(len(consumed)) if body in consumed}
+    here.wait_until(lambda: len(set(group.bodies()) & set(consumed)) == 60, "all are consumed")
+    group.stop()
+    check(step > 0 or dense(sent), f"offsets have gaps at step {step}")
+    check(step > 0 or got == set(consumed), "not all were consumed")
+    left = [f"{step}-left-{n}" for n in range(40)]
+    producer.send(topic, _messages(left))
+    producer.send_batch(topic, _messages([f"{step}-batch-{n}" for n in range(10)]))
+    return [*consumed, *left, *(f"{step}-batch-{n}" for n in range(10))]
+
+
+def _messages(bodies: list[str]) -> list[Message]:
+    return [{"body": body, "keys": f"key-{body}", "tags": "paid"} for body in bodies]
+
+
+def _check_old(here: Scene, topic: str, producer: Producer, step: int, before: list[str]) -> None:
+    """The group gets exactly what was left to it; keys are found; a new group gets everything."""
+    left = {body for body in before if body.startswith(f"{step - 1}-") and "consumed" not in body}
+    group = here.push_consumer(topic, persist_ms=500)
+    got = group.bodies(len(left), 60)
+    group.stop()
+    check(set(got) == left, f"the group got {sorted(set(got) ^ left)} too much or too little")
+    check(len(got) == len(left), "the group got messages twice")
+    fresh = here.push_consumer(topic, f"fresh-{step}").bodies(len(before), 60)
+    missing = sorted(set(before) - set(fresh))
+    check(not missing, f"{len(missing)} of {len(before)} messages are gone, such as {missing[:5]}")
+    check(len(fresh) == len(before), "a new group got messages twice")
+    for body in before[:: len(before) // 10]:
+        found = producer.call("query_by_key", topic=topic, key=f"key-{body}")
+        check([one["body"] for one in found] == [body], f"key-{body} is not found")

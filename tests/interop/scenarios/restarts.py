@@ -1,0 +1,51 @@
+"""A broker restarts under load: nothing acknowledged is lost, consumers go on by themselves."""
+
+import signal
+import time
+from collections.abc import Callable
+
+from tests.interop.cluster import Settings
+from tests.interop.registry import Outcome, check, scenario
+from tests.interop.scene import Scene
+
+PER_SECOND = 100
+# The Go client leaves a pull on a dead connection until its own timeout of 30 s, whatever the broker.
+RESUMES_WITHIN_S = {"java5": 30.0, "go": 40.0}
+
+
+@scenario(clients=("java5", "go"), needs="restart", lane="alone", compared=False)
+def a_restart_under_load_loses_nothing(scene: Scene) -> Outcome:
+    own = scene.own_cluster(Settings())
+    topic = own.topic(queues=4)
+    consumer = own.push_consumer(topic)
+    producer = own.producer()
+    producer.call("load_start", topic=topic, per_second=PER_SECOND)
+    own.wait_until(lambda: len(consumer.received()) > 100, "the load arrives")
+    pauses = [_restart(own, consumer.bodies, sign) for sign in (signal.SIGTERM, signal.SIGKILL)]
+    load = producer.call("load_stop")
+    acknowledged = set(load["acknowledged"])
+    own.wait_until(
+        lambda: acknowledged <= set(consumer.bodies()), "everything acknowledged arrives", 60
+    )
+    repeated = len(consumer.bodies()) - len(set(consumer.bodies()))
+    own.say(
+        f"restart under {own.peer.name} load at {PER_SECOND}/s on {own.cluster.target}: "
+        f"{len(acknowledged)} acknowledged, 0 lost, {load['failed']} failed sends, "
+        f"{repeated} delivered again, consumption back after "
+        f"{pauses[0]:.1f} s (SIGTERM) and {pauses[1]:.1f} s (SIGKILL)"
+    )
+    limit = RESUMES_WITHIN_S[own.peer.name]
+    check(max(pauses) <= limit, f"consumption was back only after {pauses} s")
+    return {"lost": 0}
+
+
+def _restart(own: Scene, bodies: Callable[[], list[str]], sign: signal.Signals) -> float:
+    """End and start the broker; how long until the consumer gets something new again."""
+    own.cluster.stop_broker(sign)
+    seen = len(bodies())
+    own.cluster.start_broker()
+    ready = time.monotonic()
+    own.wait_until(lambda: len(bodies()) > seen + 10, "consumption goes on", 90)
+    pause = time.monotonic() - ready
+    own.pause(2.0)
+    return pause
