@@ -143,7 +143,14 @@ class PushConsumer:
     async def run(self, handler: Handler) -> None:
         """Consume until `stop`, or until the task is cancelled."""
         await self.start(handler)
-        await asyncio.gather(*self._loops)
+        await self.stopped()
+
+    async def stopped(self) -> None:
+        """Return when `stop` has been called; raises what ended the consumer otherwise."""
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(*self._loops)
+        if self._is_started:
+            raise asyncio.CancelledError
 
     async def start(self, handler: Handler) -> None:
         """Begin to consume in the background."""

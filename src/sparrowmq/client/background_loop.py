@@ -1,0 +1,65 @@
+"""One event loop in a background thread, for programs that do not use asyncio.
+
+There is one per process. A forked child must not touch its parent's loop or connections: it gets a
+loop of its own when it first needs one.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class BackgroundLoop:
+    """A loop that runs in a daemon thread until the process ends."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._serve, name="sparrowmq", daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine there and wait for it. Ctrl-C cancels it. Not from the loop's thread."""
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise RuntimeError("a blocking call inside the background loop would wait for itself")
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Run a plain function there, soon."""
+        self._loop.call_soon_threadsafe(function)
+
+
+class LoopOfProcess:
+    """The process's one background loop, made anew after a fork."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: BackgroundLoop | None = None
+        # A lock that some thread held while another forked would stay locked in the child for ever
+        if hasattr(os, "register_at_fork"):  # not on Windows, which cannot fork
+            os.register_at_fork(after_in_child=self._reset)
+
+    def _reset(self) -> None:
+        self._lock = threading.Lock()
+        self._loop = None
+
+    def get(self) -> BackgroundLoop:
+        """The loop of this process."""
+        with self._lock:
+            if self._loop is None:
+                self._loop = BackgroundLoop()
+            return self._loop

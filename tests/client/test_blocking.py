@@ -1,0 +1,87 @@
+"""The facade for programs without asyncio: threads, forks, Ctrl-C."""
+
+import os
+import queue
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from sparrowmq import ConsumeFromWhere, MessageExt
+from sparrowmq.blocking import Message, Producer, PushConsumer
+from sparrowmq.client.errors import NotStarted
+from sparrowmq.testing import Cluster
+
+
+def test_messages_sent_without_asyncio_are_consumed_without_it(sparrowmq_cluster: Cluster) -> None:
+    servers = sparrowmq_cluster.name_server
+    got: queue.Queue[bytes] = queue.Queue()
+
+    def handle(messages: Sequence[MessageExt]) -> None:
+        for message in messages:
+            got.put(message.body)
+
+    with Producer("p", name_servers=servers) as producer:
+        producer.send(Message("orders", b"0"))
+        consumer = PushConsumer(
+            "g", {"orders": "*"}, name_servers=servers, from_where=ConsumeFromWhere.FIRST_OFFSET
+        )
+        with consumer:
+            consumer.start(handle)
+            for number in range(1, 10):
+                producer.send(Message("orders", b"%d" % number))
+            assert {got.get(timeout=30) for _ in range(10)} == {b"%d" % n for n in range(10)}
+
+
+def test_several_threads_share_a_producer(sparrowmq_cluster: Cluster) -> None:
+    servers = sparrowmq_cluster.name_server
+    with Producer("p", name_servers=servers) as producer, ThreadPoolExecutor(8) as threads:
+        bodies = [Message("orders", b"%d" % number) for number in range(100)]
+        results = list(threads.map(producer.send, bodies))
+    assert all(result.is_ok for result in results)
+    assert len({(result.queue, result.queue_offset) for result in results}) == 100
+
+
+def test_a_forked_child_goes_on_with_its_parents_producer(sparrowmq_cluster: Cluster) -> None:
+    with Producer("p", name_servers=sparrowmq_cluster.name_server) as producer:
+        producer.send(Message("orders", b"parent"))
+        child = os.fork()
+        if child == 0:
+            # Nothing of pytest may run in here, whatever happens
+            try:
+                sent = all(producer.send(Message("orders", b"child")).is_ok for _ in range(10))
+                os._exit(0 if sent else 1)
+            except BaseException:
+                os._exit(2)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+        assert producer.send(Message("orders", b"parent again")).is_ok
+
+
+def test_run_returns_when_another_thread_stops_the_consumer(sparrowmq_cluster: Cluster) -> None:
+    servers = sparrowmq_cluster.name_server
+    with Producer("p", name_servers=servers) as producer:
+        producer.send(Message("orders", b"x"))
+    called = threading.Event()
+    consumer = PushConsumer(
+        "g", {"orders": "*"}, name_servers=servers, from_where=ConsumeFromWhere.FIRST_OFFSET
+    )
+    running = threading.Thread(target=consumer.run, args=(lambda messages: called.set(),))
+    running.start()
+    assert called.wait(timeout=30)
+    consumer.stop()
+    running.join(timeout=30)
+    assert not running.is_alive()
+
+
+def test_wrong_settings_are_refused_when_the_object_is_made() -> None:
+    with pytest.raises(ValueError, match="group 'a b' has characters that are not allowed"):
+        Producer("a b")
+    with pytest.raises(ValueError, match="at least one topic"):
+        PushConsumer("g", {})
+
+
+def test_a_producer_that_is_not_started_says_how_to_start_it() -> None:
+    with pytest.raises(NotStarted, match="use `with`"):
+        Producer("p").send(Message("t", b"x"))
