@@ -1,6 +1,7 @@
 """Heartbeats make members; what they say is checked, compared and passed on."""
 
 import logging
+from typing import Any
 
 import pytest
 
@@ -132,7 +133,7 @@ def test_a_group_that_may_not_be_created_gets_no_members() -> None:
 # ---- version 2
 
 
-def is_sub_change(client: TalkingClient, **more: object) -> str:
+def is_sub_change(client: TalkingClient, **more: Any) -> str:
     more = {"heartbeat_fingerprint": FINGERPRINT} | more
     answer = client.beat(subscribes("billing"), **more)
     assert answer.ext_fields is not None

@@ -1,0 +1,232 @@
+"""A broker without sockets and loops: requests are calls, and time passes when a test says so."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Coroutine, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar, cast
+
+import msgspec
+
+from sparrowmq.broker import delay, delivery_loops
+from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.config import BrokerConfig
+from sparrowmq.broker.delay_delivery import records_of
+from sparrowmq.broker.server import BrokerServer, routes
+from sparrowmq.broker.tables import BrokerTables
+from sparrowmq.net.connection import Connection
+from sparrowmq.net.errors import RequestRefused
+from sparrowmq.net.peers import Peers
+from sparrowmq.net.reply import Reply, Request
+from sparrowmq.net.workers import InlineWorkers
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.header import RequestHeader
+from sparrowmq.protocol.headers.send import MessageSent, SendMessageV2, SpecialMessageSent
+from sparrowmq.protocol.headers.send_back import SendBack
+from sparrowmq.protocol.message_ext import MessageExt
+from sparrowmq.protocol.names import AUTO_CREATE_TOPIC
+from sparrowmq.protocol.properties import format_properties
+from sparrowmq.store.config import StoreConfig
+from sparrowmq.store.messages import QueueRead
+from sparrowmq.store.recording_disk import RecordingDisk
+from sparrowmq.store.syncer import InlineSyncer
+
+T = TypeVar("T")
+
+EPOCH_MS = 1_700_000_000_000
+PORT = 10911
+Sent = MessageSent | SpecialMessageSent
+
+
+class Peer:
+    """The part of a connection that handlers use; it remembers what it was told."""
+
+    def __init__(self, name: str = "client") -> None:
+        self.name = name
+        self.is_open = True
+        self.peer_bytes = bytes((127, 0, 0, 1, 0, 0, 0x30, 0x39))
+        self.replies: list[Reply] = []
+        self.calls: list[tuple[Any, bytes]] = []
+
+    def write_reply(self, request: Request[Any], reply: Reply) -> None:
+        self.replies.append(reply)
+
+    def send_oneway(self, header: RequestHeader, body: bytes = b"") -> None:
+        self.calls.append((header, body))
+
+    @property
+    def connection(self) -> Connection:
+        """Itself, for those who ask for the real thing."""
+        return cast(Connection, self)
+
+
+class DeliveryWorld:
+    """One broker on a recording disk. `pass_time` delivers what becomes due, in order."""
+
+    def __init__(self, *, store: StoreConfig | None = None, **settings: Any) -> None:
+        self.now_ms = EPOCH_MS
+        self.disk = RecordingDisk()
+        self.peer = Peer()
+        small = store or StoreConfig(log_file_size=1 << 20, queue_file_units=1000, index_slots=500)
+        self.config = BrokerConfig(data_dir=Path("/simulated"), store=small, **settings)
+        self._loop = asyncio.new_event_loop()
+        self.broker: Broker
+        self.starts = 0
+        self.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._loop.close()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run to its end; nothing in here waits for time."""
+        return self._loop.run_until_complete(work)
+
+    # ---- life
+
+    def start(self) -> None:
+        """Open what the disk holds."""
+        self.starts += 1
+        server = BrokerServer(
+            self.config,
+            disk=self.disk,
+            clock=lambda: self.now_ms,
+            rng=random.Random(self.starts),
+            workers=InlineWorkers(),
+            syncer=InlineSyncer(self.disk),
+            pid=1000 + self.starts,
+            log=logging.getLogger("sparrowmq.delivery"),
+        )
+        server.port = PORT
+
+        async def open_it() -> Broker:
+            tables = BrokerTables(self.disk, lambda damage: None)
+            return server._open(tables, cast(Peers, None))
+
+        self.broker = self.run(open_it())
+
+    def kill(self) -> None:
+        """Like kill -9, and start again."""
+        self.disk = self.disk.killed()
+        self.start()
+
+    def lose_power(self, rng: random.Random) -> None:
+        """Like a power cut, and start again."""
+        self.disk = self.disk.crashed(rng)
+        self.start()
+
+    def stop(self) -> None:
+        """In order, as the server does it."""
+
+        async def stop_it() -> None:
+            await self.broker.durability.flush()
+            await delivery_loops.close(self.broker)
+            self.broker.delivery.close()
+            self.broker.store.close(self.now_ms)
+
+        self.run(stop_it())
+
+    def flush(self) -> None:
+        """Write and sync everything."""
+        self.broker.store.tick(self.now_ms)
+        self.run(self.broker.durability.flush())
+
+    def save(self) -> None:
+        """Sync, and save how far delivery has come."""
+        self.flush()
+        self.run(delivery_loops.close(self.broker))
+
+    # ---- time
+
+    def deliver(self) -> int | None:
+        """Deliver what is due now; when the next is."""
+        return self.run(delay.deliver_round(self.broker))
+
+    def pass_time(self, seconds: float) -> None:
+        """Let so much time pass, stopping whenever something is due."""
+        until_ms = self.now_ms + round(seconds * 1000)
+        while (due_ms := self.deliver()) is not None and due_ms <= until_ms:
+            self.now_ms = max(due_ms, self.now_ms)
+        self.now_ms = until_ms
+
+    # ---- requests
+
+    def call(
+        self, header: RequestHeader, body: bytes = b"", *, peer: Peer | None = None, flag: int = 0
+    ) -> Reply:
+        """Answer a request; a refusal is a reply as well."""
+        connection = (peer or self.peer).connection
+        request: Request[Any] = Request(header, body, 1, flag, "JAVA", 500, False, connection)
+
+        async def answer() -> Reply:
+            try:
+                handled = routes.handlers[type(header)](self.broker, request)
+                if isinstance(handled, Awaitable):
+                    return await handled
+            except RequestRefused as refused:
+                return Reply(code=refused.code, remark=refused.text)
+            if handled is None:
+                await self.broker.durability.flush()
+                return cast(Peer, connection).replies.pop()
+            return handled
+
+        return self.run(answer())
+
+    def send(
+        self, topic: str, body: bytes = b"body", *, queue_id: int = 0, **properties: str
+    ) -> Sent:
+        """Send a message that must be taken."""
+        reply = self.try_send(topic, body, queue_id=queue_id, **properties)
+        assert reply.code == ResponseCode.SUCCESS, reply.remark
+        assert isinstance(reply.header, Sent)
+        return reply.header
+
+    def try_send(
+        self, topic: str, body: bytes = b"body", *, queue_id: int = 0, **properties: str
+    ) -> Reply:
+        """Send a message; whatever the answer is."""
+        return self.call(self.send_header(topic, queue_id, properties), body)
+
+    def try_again(
+        self, topic: str, body: bytes, times: int, limit: int | None = None, /, **properties: str
+    ) -> Reply:
+        """Send to a retry topic as consumers do."""
+        header = self.send_header(topic, 0, properties)
+        header = msgspec.structs.replace(header, reconsume_times=times, max_reconsume_times=limit)
+        return self.call(header, body)
+
+    def send_header(
+        self, topic: str, queue_id: int, properties: Mapping[str, str]
+    ) -> SendMessageV2:
+        """As a producer of the group orders-svc writes it."""
+        return SendMessageV2(
+            producer_group="orders-svc",
+            topic=topic,
+            default_topic=AUTO_CREATE_TOPIC,
+            default_topic_queue_nums=4,
+            queue_id=queue_id,
+            sys_flag=0,
+            born_timestamp=self.now_ms,
+            flag=7,
+            properties=format_properties(properties),
+        )
+
+    def give_back(self, message: MessageExt, group: str, *, level: int = 0, **more: Any) -> Reply:
+        """A consumer could not consume a message."""
+        header = SendBack(offset=message.log_offset, group=group, delay_level=level, **more)
+        return self.call(header)
+
+    def messages(self, topic: str, queue_id: int = 0, offset: int = 0) -> list[MessageExt]:
+        """What lies in a queue."""
+        found = self.broker.store.read_queue(topic, queue_id, offset, max_count=10_000)
+        assert isinstance(found, QueueRead)
+        return [MessageExt(record) for record in records_of(found)] if found.count else []

@@ -1,0 +1,101 @@
+"""Locks of ordered queues: one owner at a time, free when it is gone."""
+
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.headers.clients import LockBatch, UnlockBatch
+from sparrowmq.protocol.locks import LockBatchRequest, LockBatchResponse
+from sparrowmq.protocol.message import MessageQueue
+from tests.broker.world import TalkingClient, World, queue, subscribes
+
+FIRST, SECOND = queue("orders", 0), queue("orders", 1)
+
+
+def asked(client_id: str, *queues: MessageQueue, group: str = "billing") -> bytes:
+    wanted = LockBatchRequest(consumer_group=group, client_id=client_id, mq_set=frozenset(queues))
+    return wanted.to_json()
+
+
+def lock(client: TalkingClient, *queues: MessageQueue, group: str = "billing") -> set[MessageQueue]:
+    answer = client.ask(LockBatch(), asked(client.name, *queues, group=group))
+    assert answer.code == ResponseCode.SUCCESS
+    return set(LockBatchResponse.from_json(answer.body).lock_ok_mq_set)
+
+
+def two_members(world: World) -> tuple[TalkingClient, TalkingClient]:
+    a, b = world.client("a"), world.client("b")
+    a.beat(subscribes("billing"))
+    b.beat(subscribes("billing"))
+    return a, b
+
+
+def test_a_queue_has_one_owner_and_the_answer_lists_what_one_got(world: World) -> None:
+    a, b = two_members(world)
+    assert lock(a, FIRST) == {FIRST}
+    assert lock(b, FIRST, SECOND) == {SECOND}
+    assert lock(a, FIRST, SECOND) == {FIRST}
+
+
+def test_groups_do_not_lock_each_other_out(world: World) -> None:
+    a, b = two_members(world)
+    assert lock(a, FIRST) == {FIRST}
+    assert lock(b, FIRST, group="audit") == {FIRST}
+
+
+def test_a_lock_that_is_renewed_stays_and_one_that_is_not_ends_after_60_s(world: World) -> None:
+    a, b = two_members(world)
+    lock(a, FIRST, SECOND)
+    for _ in range(3):
+        world.sim.advance(30)
+        assert lock(a, FIRST) == {FIRST}
+    assert lock(b, FIRST, SECOND) == {SECOND}
+
+
+def test_only_the_owner_can_unlock(world: World) -> None:
+    a, b = two_members(world)
+    lock(a, FIRST)
+    b.ask(UnlockBatch(), asked("b", FIRST))
+    assert lock(b, FIRST) == set()
+    a.ask(UnlockBatch(), asked("a", FIRST))
+    assert lock(b, FIRST) == {FIRST}
+
+
+def test_locks_are_free_when_the_connection_closes(world: World) -> None:
+    a, b = two_members(world)
+    lock(a, FIRST)
+    a.disconnect()
+    assert lock(b, FIRST) == {FIRST}
+
+
+def test_locks_are_free_when_the_client_is_killed_or_says_goodbye(world: World) -> None:
+    a, b = two_members(world)
+    lock(a, FIRST)
+    a.leave("billing")
+    assert lock(b, FIRST) == {FIRST}
+    b.host.kill()
+    world.sim.until_idle()
+    a.beat(subscribes("billing"))
+    assert lock(a, FIRST) == {FIRST}
+
+
+def test_locks_of_a_client_that_lives_on_in_another_connection_stay(world: World) -> None:
+    a, b = two_members(world)
+    lock(a, FIRST)
+    again = world.client("a again")
+    again.beat(subscribes("billing"), client_id="a")
+    a.disconnect()
+    assert lock(b, FIRST) == set()
+
+
+def test_locks_of_a_client_that_never_sent_a_heartbeat_end_by_time_only(world: World) -> None:
+    stranger, b = world.client("stranger"), world.client("b")
+    assert lock(stranger, FIRST) == {FIRST}
+    stranger.disconnect()
+    assert lock(b, FIRST) == set()
+    world.sim.advance(61)
+    assert lock(b, FIRST) == {FIRST}
+
+
+def test_a_lock_request_without_group_or_client_is_refused(world: World) -> None:
+    for body in (asked("", FIRST), asked("a", FIRST, group="")):
+        assert world.ask(LockBatch(), body).code == ResponseCode.INVALID_PARAMETER
+        assert world.ask(UnlockBatch(), body).code == ResponseCode.INVALID_PARAMETER
+    assert world.ask(LockBatch(), b"nonsense").code == ResponseCode.SYSTEM_ERROR
