@@ -25,7 +25,7 @@ def send_until_full(store: Store, number: int) -> int:
 
 def test_twenty_times_full_and_free_again() -> None:
     """#2398, #573"""
-    disk = RecordingDisk(capacity_bytes=256 * 1024)
+    disk = RecordingDisk(capacity_bytes=192 * 1024)
     store = open_store(disk)
     number = 0
     for cycle in range(20):
@@ -33,7 +33,7 @@ def test_twenty_times_full_and_free_again() -> None:
         assert numbers(store) == list(range(number)), "readable while full"
         with pytest.raises(DiskFull):
             store.append(message(number), number)
-        disk.capacity_bytes = (cycle + 2) * 256 * 1024
+        disk.capacity_bytes = (cycle + 4) * 64 * 1024
         store.tick(number)
         assert store.append(message(number), number).queue_offset == number
         number += 1
@@ -85,7 +85,7 @@ def test_a_roll_into_a_full_disk_changes_nothing() -> None:
 
 
 def test_a_store_opens_on_a_full_disk_and_can_be_read() -> None:
-    disk = RecordingDisk(capacity_bytes=256 * 1024)
+    disk = RecordingDisk(capacity_bytes=192 * 1024)
     store = open_store(disk)
     number = send_until_full(store, 0)
     again = open_store(disk.killed())
@@ -116,7 +116,7 @@ def test_a_store_opens_where_nothing_new_can_be_written() -> None:
 
 
 def test_a_normal_stop_on_a_full_disk_loses_nothing() -> None:
-    disk = RecordingDisk(capacity_bytes=256 * 1024)
+    disk = RecordingDisk(capacity_bytes=192 * 1024)
     store = open_store(disk)
     number = send_until_full(store, 0)
     store.close(number)

@@ -161,11 +161,53 @@ def test_a_deleted_topic_stays_deleted_and_may_begin_again() -> None:
         assert numbers(open_store(restart)) == [7]
 
 
-def test_a_store_of_apaches_without_our_marks_is_taken_over() -> None:
-    disk = RecordingDisk()
+def apaches(disk: RecordingDisk) -> RecordingDisk:
+    """A stopped store without anything of ours in it."""
     filled(disk).close(COUNT)
     for path in derived(disk, "sparrowmq"):
         disk.unlink(path)
+    return disk
+
+
+def test_a_stopped_store_of_apaches_is_taken_over_without_reading_all_of_it() -> None:
+    disk = apaches(RecordingDisk())
+    before = derived(disk, "consumequeue")
+    read: set[str] = set()
+    disk.on_call = lambda operation, path: read.add(path) if operation == "read" else None
+    store = open_store(disk)
+    disk.on_call = None
+    assert f"commitlog/{SMALL.log_file_size:020d}" not in read
+    assert everything(store) == list(range(COUNT))
+    assert store.find_by_key("orders", "k123", 0, COUNT, 8).log_offsets
+    store.close(COUNT)
+    assert derived(disk, "consumequeue") == before
+
+
+def test_a_queue_that_apache_lost_is_rebuilt_with_all_its_messages() -> None:
+    disk = apaches(RecordingDisk())
+    before = derived(disk, "consumequeue")
+    for path in derived(disk, "consumequeue/orders/1"):
+        disk.unlink(path)
+    store = open_store(disk)
+    assert everything(store) == list(range(COUNT))
+    store.close(COUNT)
+    assert derived(disk, "consumequeue") == before
+
+
+def test_queues_of_apaches_that_lead_elsewhere_are_not_trusted() -> None:
+    disk = apaches(RecordingDisk())
+    path = "consumequeue/orders/2/00000000000000000000"
+    disk.poke(path, disk.files()["consumequeue/orders/0/00000000000000000000"])
+    last = max(derived(disk, "consumequeue/orders/2"))
+    disk.poke(last, disk.files()[last.replace("/2/", "/0/")])
+    assert everything(open_store(disk)) == list(range(COUNT))
+
+
+def test_a_crashed_store_of_apaches_is_read_from_its_beginning() -> None:
+    disk = apaches(RecordingDisk())
+    disk.open("abort", create=True)
+    for path, data in derived(disk, "consumequeue").items():
+        disk.poke(path, bytes(len(data)))
     assert everything(open_store(disk)) == list(range(COUNT))
 
 

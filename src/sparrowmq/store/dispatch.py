@@ -127,14 +127,18 @@ class Dispatch:
             self.dirty[0].write_tail()
             self.dirty.popleft()
 
+    def forget(self, key: tuple[str, int]) -> None:
+        """Delete a queue, in memory and on disk."""
+        queue = self.queues.pop(key)
+        if queue.is_dirty:
+            self.dirty.remove(queue)
+        queue.delete()
+
     def drop_topic(self, topic: str, log_end: int) -> bool:
         """Forget a topic's queues and all of its records so far; False if there was none."""
         found = [queue for queue in self.queues.values() if queue.topic == topic]
         for queue in found:
-            if queue.is_dirty:
-                self.dirty.remove(queue)
-            queue.delete()
-            del self.queues[queue.topic, queue.queue_id]
+            self.forget((queue.topic, queue.queue_id))
         if found:
             self.files.disk.rmdir(found[0].directory.rpartition("/")[0])
             self.dropped[topic] = log_end

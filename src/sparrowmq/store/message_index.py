@@ -28,11 +28,12 @@ class NoCandidates(NamedTuple):
 class MessageIndex(Protocol):
     """Finds messages by key. Derived from the log: what it lost is dispatched to it again."""
 
-    def recover(self, log_end: int) -> int:
+    def recover(self, log_end: int, *, trust_unmarked: bool = False) -> int:
         """Forget entries at or behind `log_end`, called once before anything else.
 
         Returns the log offset from which records have to be added again: `log_end` when nothing is
-        missing, 0 when the files are gone.
+        missing, 0 when the files are gone. Files without a mark of ours are Apache's, and used only
+        if `trust_unmarked` says that it was stopped properly.
         """
         ...
 
@@ -81,7 +82,7 @@ class NoIndex:
 
     durable_timestamp = 0
 
-    def recover(self, log_end: int) -> int:
+    def recover(self, log_end: int, *, trust_unmarked: bool = False) -> int:
         """Nothing is missing."""
         return log_end
 

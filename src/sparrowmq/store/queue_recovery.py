@@ -4,7 +4,15 @@ from collections.abc import Callable
 from zlib import crc32
 
 from sparrowmq.protocol.names import topic_fault
-from sparrowmq.store.consume_queue import BLANK_UNIT, UNIT, ConsumeQueue, FileSum
+from sparrowmq.protocol.record import RecordError, check_record
+from sparrowmq.store.commit_log import CommitLog
+from sparrowmq.store.consume_queue import (
+    BLANK_UNIT,
+    BLANK_UNIT_SIZE,
+    UNIT,
+    ConsumeQueue,
+    FileSum,
+)
 from sparrowmq.store.disk import Disk
 from sparrowmq.store.dispatch import Dispatch
 from sparrowmq.store.layout import QUEUE_DIR
@@ -32,6 +40,7 @@ class QueueRecovery:
         self.states: list[QueueState] = []
         """The queues for records before the scan's beginning, for a snapshot at its end."""
         self._budget = _CHECKED_BYTES
+        self._known: set[tuple[str, int]] = set()
 
     def load(self, snapshot: Snapshot | None, begin: int, *, is_clean: bool) -> None:
         """Set up the queues as they were for records before `begin`."""
@@ -47,6 +56,41 @@ class QueueRecovery:
                 del self._dispatch.queues[key]
         for state in snapshot.queues:
             self._load_queue(state, begin, is_clean=is_clean)
+
+    def adopt(self, log: CommitLog, begin: int) -> bool:
+        """Take over queues that Apache left at a normal stop, for records before `begin`.
+
+        False if there are none, or one does not lead where it should: then nothing is trusted.
+        """
+        for key in self._on_disk():
+            queue = self._dispatch.queue(*key)
+            if not self._adopt_queue(log, queue, begin):
+                self._dispatch.queues.clear()
+                self.states.clear()
+                return False
+            if queue.max_offset:
+                self._known.add(key)
+        return bool(self._known)
+
+    def _adopt_queue(self, log: CommitLog, queue: ConsumeQueue, begin: int) -> bool:
+        reached = self._end_in_files(queue)
+        starts = queue.file_starts()
+        queue.min_offset = starts[0] if starts else 0
+        queue.max_offset = queue.written_to = queue.tail_from = reached
+        end = queue.first_at_or_behind(begin)
+        if not _leads_to_its_record(log, queue, end - 1):
+            return False
+        queue.truncate_files(end)
+        self.states.append(state_of(queue))
+        return True
+
+    def find_unknown(self) -> None:
+        """After a scan that followed `adopt`: a queue that began in it may have lost its files."""
+        for key, queue in self._dispatch.queues.items():
+            if key not in self._known and queue.min_offset > 0:
+                self.lost.add(key)
+        for key in self.lost:
+            self._dispatch.forget(key)
 
     def _load_without_snapshot(self, log_begin: int) -> None:
         """Everything comes from the log, but for how far queues came that expired altogether."""
@@ -138,3 +182,16 @@ class QueueRecovery:
             # Untouched queues lead to records before the scan, which are there.
             if queue.is_dirty:
                 queue.truncate(queue.first_at_or_behind(log_end))
+
+
+def _leads_to_its_record(log: CommitLog, queue: ConsumeQueue, offset: int) -> bool:
+    """Whether a unit's record is there and says so; units without one say nothing."""
+    unit = queue.unit(offset)
+    if unit is None or unit[1] == BLANK_UNIT_SIZE or unit[0] < log.min_offset:
+        return True
+    try:
+        record = check_record(log.read_blocking(unit[0], unit[1]), 0, unit[0])
+    except RecordError:
+        return False
+    found = record.topic, record.queue_id, record.queue_offset
+    return found == (queue.topic, queue.queue_id, offset)

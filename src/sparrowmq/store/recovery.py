@@ -59,17 +59,34 @@ class Recovery:
         snapshot, mark = self._marks.load_snapshot(), self._marks.load_mark()
         self._check_sizes(snapshot)
         begin = self._begin(snapshot)
-        sure = max(begin, mark.log_offset) if mark is not None else begin
-        is_clean = self._is_clean(snapshot, mark)
-        self._queues.load(snapshot, begin, is_clean=is_clean)
-        self._result.min_log_offset = -1 if snapshot is None else snapshot.min_log_offset
-        index_from = max(min(self._dispatch.index.recover(begin), begin), self._log.min_offset)
-        self._result.durable = sure
-        self._result.checkpointed = begin
-        self._result.states = self._queues.states
+        is_apaches = snapshot is None and mark is None and not self._disk.exists(ABORT)
+        if is_apaches and self._queues.adopt(self._log, self._last_used_start()):
+            begin = self._last_used_start()
+        else:
+            is_apaches = False
+            self._queues.load(snapshot, begin, is_clean=self._is_clean(snapshot, mark))
+        found = self._dispatch.index.recover(begin, trust_unmarked=is_apaches)
+        index_from = max(min(found, begin), self._log.min_offset)
+        self._remember(snapshot, mark, begin)
+        self._scan_from(begin, index_from, is_clean=self._is_clean(snapshot, mark))
+        if is_apaches:
+            self._rebuild_unknown()
+        self._queues.finish(self._result.end)
+        self._dispatch.clamp_dropped(self._result.end)
+        self._result.durable = min(self._result.durable, self._result.end)
+        return self._result
+
+    def _remember(self, snapshot: Snapshot | None, mark: Mark | None, begin: int) -> None:
+        result = self._result
+        result.durable = result.checkpointed = begin
+        result.states = self._queues.states
+        result.min_log_offset = -1 if snapshot is None else snapshot.min_log_offset
         if mark is not None:
-            self._result.last_record = mark.last_record
-            self._result.last_timestamp = mark.store_timestamp
+            result.durable = max(begin, mark.log_offset)
+            result.last_record = mark.last_record
+            result.last_timestamp = mark.store_timestamp
+
+    def _scan_from(self, begin: int, index_from: int, *, is_clean: bool) -> None:
         start = min(begin, index_from)
         if self._queues.lost or self._files_changed:
             start = self._log.min_offset
@@ -77,12 +94,21 @@ class Recovery:
             self._scan(start, begin, begin, index_from, stop=begin)
             self._result.end = begin
         else:
-            self._scan(start, begin, sure, index_from, stop=None)
+            self._scan(start, begin, self._result.durable, index_from, stop=None)
             self._cut(self._result.end)
-        self._queues.finish(self._result.end)
-        self._dispatch.clamp_dropped(self._result.end)
-        self._result.durable = min(self._result.durable, self._result.end)
-        return self._result
+
+    def _last_used_start(self) -> int:
+        """Where the last log file starts that is not just made ahead."""
+        for start in reversed(self._log.starts):
+            if any(self._log.read_blocking(start, 8)):
+                return start
+        return self._log.min_offset
+
+    def _rebuild_unknown(self) -> None:
+        self._queues.find_unknown()
+        if self._queues.lost:
+            end = self._result.end
+            self._scan(self._log.min_offset, end, end, end, stop=end)
 
     def _check_sizes(self, snapshot: Snapshot | None) -> None:
         size = self._config.log_file_size
