@@ -37,6 +37,14 @@ def test_a_record_that_leaves_exactly_eight_bytes_stays_in_its_file() -> None:
     assert numbers(store) == [0, 1, 2]
 
 
+def test_a_record_that_would_leave_seven_bytes_opens_the_next_file() -> None:
+    store = open_store(RecordingDisk())
+    overhead = store.append(message(0, size=100), 1).size - 100
+    left = FILE - store.max_log_offset
+    assert store.append(message(1, size=left - 7 - overhead), 1).log_offset == FILE
+    assert numbers(store) == [0, 1]
+
+
 def test_every_file_has_the_length_that_apache_demands() -> None:
     disk = RecordingDisk()
     store = open_store(disk)
