@@ -31,14 +31,15 @@ class Response:
 class Calls:
     """The calls of one connection. A timer per call; an answer that comes too late is dropped."""
 
-    __slots__ = ("_opaque", "_waiting")
+    __slots__ = ("_opaque", "waiting")
 
     def __init__(self) -> None:
         self._opaque = 0
-        self._waiting: dict[int, tuple[asyncio.Future[Response], asyncio.TimerHandle]] = {}
+        self.waiting: dict[int, tuple[asyncio.Future[Response], asyncio.TimerHandle]] = {}
+        """By opaque number: the future of the answer and its timer."""
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self.waiting)
 
     def next_opaque(self) -> int:
         """A number no waiting call has."""
@@ -52,12 +53,12 @@ class Calls:
         opaque = self.next_opaque()
         future: asyncio.Future[Response] = loop.create_future()
         timer = loop.call_later(timeout_s, self._expire, opaque, peer, request, timeout_s)
-        self._waiting[opaque] = (future, timer)
+        self.waiting[opaque] = (future, timer)
         return opaque, future
 
     def resolve(self, opaque: int, response: Response) -> None:
         """Hand an answer to its call."""
-        waiting = self._waiting.pop(opaque, None)
+        waiting = self.waiting.pop(opaque, None)
         if waiting is None:
             return
         future, timer = waiting
@@ -67,13 +68,13 @@ class Calls:
 
     def fail_all(self, error: NetError) -> None:
         """The connection ended: nobody will be answered."""
-        waiting, self._waiting = self._waiting, {}
+        waiting, self.waiting = self.waiting, {}
         for future, timer in waiting.values():
             timer.cancel()
             if not future.done():
                 future.set_exception(error)
 
     def _expire(self, opaque: int, peer: str, request: str, timeout_s: float) -> None:
-        future, _ = self._waiting.pop(opaque)
+        future, _ = self.waiting.pop(opaque)
         if not future.done():
             future.set_exception(CallTimedOut(peer, request, timeout_s))

@@ -21,7 +21,7 @@ from sparrowmq.protocol.codes import RequestCode, ResponseCode
 from sparrowmq.protocol.errors import ProtocolError
 from sparrowmq.protocol.frame import Frame, FrameDecoder
 from sparrowmq.protocol.header import ONEWAY_FLAG, RESPONSE_FLAG, RequestHeader, decode_plain
-from sparrowmq.protocol.header_encoding import encode_request, encode_response
+from sparrowmq.protocol.header_encoding import encode_request, encode_response, encode_success
 from sparrowmq.protocol.hosts import encode_host
 
 
@@ -143,6 +143,8 @@ class Connection(asyncio.Protocol):
 
     def _answer(self, binary: bool, header: bytes, body: bytes) -> bytes | None:
         """The frame to send back now, if any. Raises ProtocolError when the header is none."""
+        if self._calls.waiting and self._took_response(binary, header, body):
+            return None
         endpoint = self.endpoint
         try:
             envelope = endpoint.decode(True, header) if binary else endpoint.decode_json(header)
@@ -153,14 +155,7 @@ class Connection(asyncio.Protocol):
             return self._answer_odd(binary, header, body, None)
         typed = envelope.header
         request: Request[Any] = Request(
-            typed,
-            body,
-            envelope.opaque,
-            flag,
-            envelope.language,
-            envelope.version,
-            binary,
-            self,
+            typed, body, envelope.opaque, flag, envelope.language, envelope.version, binary, self
         )
         try:
             handled = endpoint.handlers[type(typed)](endpoint.context, request)
@@ -173,16 +168,22 @@ class Connection(asyncio.Protocol):
             self.answer_later(request, handled)
         return None
 
+    def _took_response(self, binary: bool, header: bytes, body: bytes) -> bool:
+        """Whether the frame was a response. Asked first where calls wait: it nearly always is."""
+        plain = decode_plain(binary, header)
+        if not plain.is_response:
+            return False
+        response = Response(plain.code, plain.remark or "", plain.ext_fields, body)
+        self._calls.resolve(plain.opaque, response)
+        return True
+
     def _answer_odd(
         self, binary: bool, header: bytes, body: bytes, error: Exception | None
     ) -> bytes | None:
         """A response to a call of ours, an undeclared request code, or a malformed request."""
-        plain = decode_plain(binary, header)
-        if plain.is_response:
-            self._calls.resolve(
-                plain.opaque, Response(plain.code, plain.remark or "", plain.ext_fields, body)
-            )
+        if self._took_response(binary, header, body):
             return None
+        plain = decode_plain(binary, header)
         if plain.flag & ONEWAY_FLAG:
             self.endpoint.log.warning("%s sent a bad one-way request: %s", self.peer, error)
             return None
@@ -263,6 +264,10 @@ def _packed(host: str, port: int) -> bytes:
 
 def encode_reply(request: Request[Any], reply: Reply) -> bytes:
     """The frame that answers `request`, in the serialisation it came in."""
+    if not (reply.code or reply.remark or request.binary):
+        return encode_success(
+            request.opaque, reply.header, reply.body, reply.chunks, reply.body_bytes
+        )
     return encode_response(
         request.opaque,
         code=reply.code,

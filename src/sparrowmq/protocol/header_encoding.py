@@ -82,6 +82,20 @@ def encode_response(
     return encode_frame(head, body, binary=binary)
 
 
+def encode_success(
+    opaque: int,
+    header: ResponseHeader | None,
+    body: bytes,
+    chunks: Sequence[bytes | memoryview],
+    body_bytes: int,
+) -> bytes:
+    """`encode_response` of what nearly every answer is: a success with a JSON header."""
+    head = _success_of(header, opaque)
+    if chunks:
+        return encode_frame_of(head, chunks, body_bytes)
+    return encode_frame(head, body)
+
+
 def ext_fields_of(header: RequestHeader | ResponseHeader) -> dict[str, str]:
     """Wire names and values as strings, as both serialisations carry them."""
     values = ((name, getattr(header, field)) for field, name in _wire_names(type(header)))
@@ -97,11 +111,11 @@ def _fields_of(header: RequestHeader | ResponseHeader) -> bytes:
 
 
 def _success_of(header: ResponseHeader | None, opaque: int) -> bytes:
-    kind = type(header)
-    encoder = _success_encoders.get(kind)
-    if encoder is None:
-        encoder = _compile(kind, _SUCCESS, _SUCCESS_TAIL, "header, opaque")
-        _success_encoders[kind] = encoder
+    try:
+        encoder = _success_encoders[type(header)]
+    except KeyError:
+        encoder = _compile(type(header), _SUCCESS, _SUCCESS_TAIL, "header, opaque")
+        _success_encoders[type(header)] = encoder
     return encoder(header, opaque)
 
 
