@@ -8,10 +8,11 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from sparrowmq.broker import housekeeping, sampling
+from sparrowmq.broker import delivery_loops, housekeeping, sampling
 from sparrowmq.broker.arrivals import Arrivals
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import BrokerConfig
+from sparrowmq.broker.delivery import Delivery
 from sparrowmq.broker.durability import Durability
 from sparrowmq.broker.groups import Groups
 from sparrowmq.broker.handlers import (
@@ -31,6 +32,7 @@ from sparrowmq.broker.handlers import (
     reset_offset,
     runtime,
     send,
+    send_back,
     statistics,
     topics,
 )
@@ -53,7 +55,7 @@ from sparrowmq.store.syncer import Syncer
 
 routes: Routes[Broker] = Routes()
 for capability in (
-    *(send, pull, clients, offsets, locks, topics, groups, messages),
+    *(send, send_back, pull, clients, offsets, locks, topics, groups, messages),
     *(assignment, client_config, client_pass_through, connections, reply, reset_offset),
     *(broker_config, offset_tables, runtime, statistics),
 ):
@@ -146,6 +148,7 @@ class BrokerServer:
             housekeeping.forget_silent_clients(broker),
             housekeeping.watch_lag(broker),
             sampling.keep_sampling(broker),
+            *delivery_loops.loops(broker),
         ]
 
     def _open(self, tables: BrokerTables, peers: Peers) -> Broker:
@@ -203,6 +206,7 @@ class BrokerServer:
             offsets=tables.offsets.load(store_is_used=is_used),
             arrivals=arrivals,
             durability=durability,
+            delivery=Delivery.open(self._disk, store, clock, self._report),
             request_modes=RequestModes(tables.load_request_modes(), tables.save_request_modes),
             statistics=Statistics(
                 clock(), cluster=config.cluster_name, utc_offset_ms=config.store.utc_offset_ms
@@ -228,7 +232,9 @@ class BrokerServer:
         """Make everything durable; a store that failed stays as it is for recovery."""
         if not broker.store.has_failed:
             await broker.durability.flush()
+            await delivery_loops.close(broker)
             await tables.offsets.save(broker.offsets, self._workers)
+        broker.delivery.close()
         tables.offsets.close()
         broker.store.close(self._clock())
 

@@ -1,6 +1,10 @@
 """Sending: single messages and batches become records of the commit log."""
 
+from collections.abc import Mapping
+
 from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.placement import SPECIAL, Placement, append, place
+from sparrowmq.broker.retry import sent_back
 from sparrowmq.broker.sendable import topic_for_send
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.reply import Reply, Request
@@ -58,6 +62,8 @@ def send_message(broker: Broker, request: Request[AnySend]) -> Reply | None:
         uniq_key,
         fields.get(KEYS, ""),
     )
+    if header.reconsume_times or not SPECIAL.isdisjoint(fields):
+        return _send_special(broker, request, put, fields)
     check_size(broker, put)
     return store_and_answer(broker, request, put, must_wait=fields.get(WAIT_STORE_OK) != "false")
 
@@ -79,6 +85,32 @@ def store_and_answer(
             transaction_id=put.uniq_key,
         )
     )
+    end = stored.log_offset + stored.size
+    return broker.durability.reply_when_safe(request, reply, end, must_wait=must_wait)
+
+
+def _send_special(
+    broker: Broker, request: Request[AnySend], put: PutMessage, fields: Mapping[str, str]
+) -> Reply | None:
+    """Store a message that is delayed, half of a transaction, or a failed one of its group."""
+    now_ms = broker.clock()
+    limit = request.header.max_reconsume_times
+    dead = sent_back(broker, put, fields, limit) if is_retry_topic(put.topic) else None
+    placement = place(broker, put, fields, now_ms) if dead is None else Placement(dead)
+    check_size(broker, placement.put)
+    try:
+        stored = append(broker, placement, now_ms)
+    except (DiskFull, StoreStopped, MessageTooLarge) as error:
+        raise refusal(error) from error
+    reply = Reply(
+        SpecialMessageSent(
+            msg_id=f"{broker.id_prefix}{stored.log_offset:016X}",
+            queue_id=put.queue_id,
+            queue_offset=stored.queue_offset,
+            transaction_id=put.uniq_key,
+        )
+    )
+    must_wait = fields.get(WAIT_STORE_OK) != "false"
     end = stored.log_offset + stored.size
     return broker.durability.reply_when_safe(request, reply, end, must_wait=must_wait)
 

@@ -1,0 +1,175 @@
+"""Where a message goes first: into its queue, or aside until it may be delivered.
+
+```
+place ─┬ its own queue                    nothing special about it, or its time has come already
+       ├ SCHEDULE_TOPIC_XXXX  queue n-1   a delay level (DELAY); it wins over a delivery time
+       ├ rmq_sys_wheel_timer  queue 0     a delivery time (TIMER_*)
+       └ RMQ_SYS_TRANS_HALF_TOPIC queue 0 a half message (TRAN_MSG), until its transaction ends
+```
+
+What lies aside remembers its topic and queue in REAL_TOPIC and REAL_QID, as in Apache's stores.
+"""
+
+from collections.abc import Collection, Mapping
+
+import msgspec
+
+from sparrowmq.broker.broker import Broker
+from sparrowmq.net.errors import RequestRefused
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.names import SCHEDULE_TOPIC
+from sparrowmq.protocol.properties import (
+    CRC32,
+    DELAY_LEVEL,
+    KEYS,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    TAGS,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_S,
+    TIMER_DELIVER_MS,
+    TRANSACTION_PREPARED,
+    UNIQUE_KEY,
+    decode_properties,
+)
+from sparrowmq.protocol.record import Record
+from sparrowmq.protocol.tags import tag_code
+from sparrowmq.store.messages import PutMessage, Stored
+
+TIMES = frozenset({TIMER_DELAY_S, TIMER_DELAY_MS, TIMER_DELIVER_MS})
+"""Each of them asks for a delivery time."""
+SPECIAL = TIMES | {DELAY_LEVEL, TRANSACTION_PREPARED}
+"""A message without any of these goes straight to its queue."""
+
+
+class Placement(msgspec.Struct, gc=False):
+    """A message and the queue it lies in first."""
+
+    put: PutMessage
+    due_ms: int = 0
+    """When it is to be looked at again; 0 when it is delivered at once."""
+
+
+def place(broker: Broker, put: PutMessage, fields: Mapping[str, str], now_ms: int) -> Placement:
+    """Decide where a message goes. `fields` are its properties. Raises RequestRefused."""
+    level = delay_level(fields)
+    if level > 0:
+        return delayed(broker, put, fields, level, now_ms)
+    return Placement(put)
+
+
+def append(broker: Broker, placement: Placement, now_ms: int) -> Stored:
+    """Store a placed message and tell who has to know.
+
+    Raises DiskFull, StoreStopped, MessageTooLarge.
+    """
+    put = placement.put
+    stored = broker.store.append(put, now_ms)
+    if put.topic == SCHEDULE_TOPIC:
+        broker.delivery.levels.alarm.due_at(placement.due_ms)
+    else:
+        broker.arrivals.announce(put.topic, put.queue_id)
+    return stored
+
+
+def delay_level(fields: Mapping[str, str]) -> int:
+    """The level a message asks for, 0 for none. Raises RequestRefused for what is no number."""
+    return number(fields, DELAY_LEVEL) if DELAY_LEVEL in fields else 0
+
+
+def delayed(
+    broker: Broker, put: PutMessage, fields: Mapping[str, str], level: int, now_ms: int
+) -> Placement:
+    """Into the queue of a delay level."""
+    levels_ms = broker.config.store.delay_levels_ms
+    level = min(level, len(levels_ms))
+    due_ms = now_ms + levels_ms[level - 1]
+    aside = put_aside(
+        put, fields, SCHEDULE_TOPIC, level - 1, {DELAY_LEVEL: str(level)}, without=TIMES
+    )
+    # The unit of a delayed message holds its delivery time in place of the tag.
+    aside.tags_code = due_ms
+    return Placement(aside, due_ms)
+
+
+def number(fields: Mapping[str, str], name: str) -> int:
+    """A property that must be a whole number of at most 64 bits. Raises RequestRefused."""
+    text = fields[name]
+    try:
+        value = int(text) if text.isascii() and len(text) < 20 and "_" not in text else None
+    except ValueError:
+        value = None
+    if value is None:
+        raise RequestRefused(
+            ResponseCode.MESSAGE_ILLEGAL, f"property {name} is {text[:40]!r}, must be a number"
+        )
+    return value
+
+
+def put_aside(
+    put: PutMessage,
+    fields: Mapping[str, str],
+    topic: str,
+    queue_id: int,
+    values: Mapping[str, str],
+    *,
+    without: Collection[str] = (),
+) -> PutMessage:
+    """The message as it waits in a queue of the broker's, with these properties set."""
+    values = {**values, REAL_TOPIC: put.topic, REAL_QUEUE_ID: str(put.queue_id)}
+    return msgspec.structs.replace(
+        put,
+        topic=topic,
+        queue_id=queue_id,
+        properties=with_properties(put.properties, fields, values, without=without),
+    )
+
+
+def with_properties(
+    properties: bytes,
+    fields: Mapping[str, str],
+    values: Mapping[str, str],
+    *,
+    without: Collection[str] = (),
+) -> bytes:
+    """Encoded properties with some set and some left out; `fields` tells what is in there."""
+    if fields.keys().isdisjoint(values) and fields.keys().isdisjoint(without):
+        # Nearly always; and much cheaper than taking all of them apart.
+        return properties + encoded(values)
+    kept = decode_properties(properties)
+    for name in without:
+        kept.pop(name, None)
+    kept.update(values)
+    return encoded(kept)
+
+
+def encoded(fields: Mapping[str, str]) -> bytes:
+    """Properties as a record holds them."""
+    return "".join([f"{name}\x01{value}\x02" for name, value in fields.items()]).encode()
+
+
+def fields_of(record: Record) -> dict[str, str]:
+    """The properties of a stored record, without the CRC, which belongs to that record alone."""
+    fields = decode_properties(record.properties)
+    fields.pop(CRC32, None)
+    return fields
+
+
+def stored_again(
+    record: Record, topic: str, queue_id: int, fields: Mapping[str, str]
+) -> PutMessage:
+    """A stored message on its way to another queue: the same but for its properties."""
+    return PutMessage(
+        topic,
+        queue_id,
+        record.flag,
+        record.sys_flag,
+        record.born_timestamp,
+        record.born_host,
+        record.reconsume_times,
+        record.body,
+        encoded(fields),
+        tag_code(fields.get(TAGS)),
+        fields.get(UNIQUE_KEY, ""),
+        fields.get(KEYS, ""),
+    )
