@@ -78,6 +78,29 @@ def test_a_torn_tail_is_cut_kept_aside_and_reported() -> None:
     assert store.append(message(20, queue_id=20 % 3), 20).log_offset == end
 
 
+def test_units_of_messages_that_a_power_cut_took_are_gone_from_the_files() -> None:
+    """Apache, opening the store, would count them."""
+    disk = RecordingDisk()
+    store = open_store(disk)
+    for number in range(30):
+        store.append(message(number), number)
+    for now in (1_000, 1_001, 1_002):
+        store.tick(now)
+        flush(store, disk)
+    end = store.durable_log_offset
+    for number in range(30, 45):
+        store.append(message(number), number)
+    store.tick(1_003)
+    disk = disk.killed()
+    log, queue = "commitlog/00000000000000000000", "consumequeue/orders/0/00000000000000000000"
+    disk.poke(log, disk.files()[log][:end] + bytes(SMALL.log_file_size - end))
+    assert any(disk.files()[queue][30 * 20 :])
+    store = open_store(disk)
+    assert store.queue_range("orders", 0) == (0, 30)
+    assert not any(disk.files()[queue][30 * 20 :])
+    assert store.append(message(30), 50).queue_offset == 30
+
+
 @pytest.mark.parametrize("folder", ["consumequeue", "index"])
 def test_what_is_derived_comes_back_identical(folder: str) -> None:
     disk = RecordingDisk()
