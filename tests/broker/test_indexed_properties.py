@@ -1,0 +1,42 @@
+"""A batch's messages are searched for three properties; the search finds what parsing finds."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from sparrowmq.broker.handlers.send import indexed_properties
+from sparrowmq.protocol.properties import KEYS, TAGS, UNIQUE_KEY, decode_properties
+
+_PIECES = some.sampled_from(
+    ["\x01", "\x02", KEYS, TAGS, UNIQUE_KEY, "XTAGS", "TAGSX", "a", "é", "WAIT\x01true\x02"]
+)
+
+
+def parsed(properties: bytes) -> tuple[str, str, str]:
+    found = decode_properties(properties)
+    return found.get(TAGS, ""), found.get(UNIQUE_KEY, ""), found.get(KEYS, "")
+
+
+@given(some.lists(_PIECES, max_size=24).map("".join))
+def test_searching_finds_what_parsing_finds(text: str) -> None:
+    assert indexed_properties(text.encode()) == parsed(text.encode())
+
+
+@given(some.binary(max_size=64))
+def test_bytes_that_are_no_text_are_read_as_parsing_reads_them(properties: bytes) -> None:
+    assert indexed_properties(properties) == parsed(properties)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", ("", "", "")),
+        ("UNIQ_KEY\x01u\x02WAIT\x01true\x02", ("", "u", "")),
+        ("KEYS\x01a b\x02UNIQ_KEY\x01u\x02TAGS\x01created", ("created", "u", "a b")),
+        ("TAGS\x01old\x02TAGS\x01new\x02", ("new", "", "")),
+        ("TAGS\x01old\x02TAGS\x01\x02", ("old", "", "")),
+        ("MYTAGS\x01no\x02", ("", "", "")),
+    ],
+)
+def test_tag_unique_id_and_keys_of_a_message(text: str, found: tuple[str, str, str]) -> None:
+    assert indexed_properties(text.encode()) == found
