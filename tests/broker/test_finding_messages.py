@@ -1,15 +1,17 @@
 """Stored messages are found by offset id, key and unique id."""
 
+from typing import Any
+
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.messages import MessagesFound, QueryMessage, ViewMessage
 from sparrowmq.protocol.message_ext import decode_messages
 from tests.broker.world import World
 
-ALWAYS = {"begin_timestamp": 0, "end_timestamp": 2**62}
+ALWAYS: dict[str, Any] = {"begin_timestamp": 0, "end_timestamp": 2**62}
 
 
 def find(world: World, key: str, most: int = 32, **changes: object) -> list[bytes]:
-    header = QueryMessage(topic="orders", key=key, max_num=most, **(ALWAYS | changes))  # type: ignore[arg-type]
+    header = QueryMessage(topic="orders", key=key, max_num=most, **(ALWAYS | changes))
     answer = world.ask(header)
     if answer.code == ResponseCode.QUERY_NOT_FOUND:
         return []

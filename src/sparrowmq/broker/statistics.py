@@ -122,7 +122,7 @@ class Statistics:
         self._is_first = False
         for series in self._series.values():
             series.sample(now_ms)
-        if self._day_of(now_ms) != self._day:
+        if self._day_of(now_ms) > self._day:
             self._day = self._day_of(now_ms)
             self.mornings = (self.mornings[1], self.totals)
 

@@ -1,0 +1,164 @@
+"""Settings are read by Apache's names; a few can be changed while the broker runs."""
+
+import logging
+
+import pytest
+
+from sparrowmq.broker.changeable_config import CHANGEABLE
+from sparrowmq.net.calls import Response
+from sparrowmq.protocol.broker_stats import GroupForbidden
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.data_version import DataVersion
+from sparrowmq.protocol.headers.admin import (
+    BrokerConfigFound,
+    GetBrokerConfig,
+    UpdateBrokerConfig,
+    UpdateGroupForbidden,
+)
+from sparrowmq.testing.wire import Refused
+from tests.broker.world import World, subscribes
+
+
+def settings(world: World) -> dict[str, str]:
+    lines = world.done(GetBrokerConfig()).body.decode().splitlines()
+    return dict(line.split("=", 1) for line in lines)
+
+
+def change(world: World, **wanted: object) -> Response:
+    body = "".join(f"{name}={value}\n" for name, value in wanted.items())
+    return world.ask(UpdateBrokerConfig(), body.encode())
+
+
+def test_settings_are_listed_by_apaches_names(world: World) -> None:
+    found = settings(world)
+    assert found["brokerName"] == "broker-a"
+    assert found["flushDiskType"] == "ASYNC_FLUSH"
+    assert found["fileReservedTime"] == "72"
+    assert found["diskMaxUsedSpaceRatio"] == "75"
+    assert found["autoCreateTopicEnable"] == "true"
+    assert found["listenPort"] == "10911"
+
+
+def test_every_setting_that_can_be_changed_takes_the_value_it_has(world: World) -> None:
+    before = settings(world)
+    for name in CHANGEABLE:
+        assert change(world, **{name: before[name]}).code == ResponseCode.SUCCESS, name
+    assert settings(world) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("maxMessageSize", "2048"),
+        ("fileReservedTime", "5"),
+        ("deleteWhen", "23"),
+        ("diskMaxUsedSpaceRatio", "60"),
+        ("longPollingMillis", "1500"),
+        ("maxTopics", "7"),
+    ],
+)
+def test_a_change_shows(world: World, name: str, value: str) -> None:
+    assert change(world, **{name: value}).code == ResponseCode.SUCCESS
+    assert settings(world)[name] == value
+
+
+def test_a_change_is_written_down_with_who_made_it(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        change(world, maxMessageSize=2048)
+    assert "audit: 10.0.0." in caplog.text
+    assert "set maxMessageSize=2048" in caplog.text
+
+
+def test_every_change_counts_in_the_version(world: World) -> None:
+    def version() -> int:
+        text = world.done(GetBrokerConfig()).header(BrokerConfigFound).version
+        return DataVersion.from_json(text.encode()).counter
+
+    before = version()
+    change(world, maxMessageSize=2048)
+    change(world, maxMessageSize="bad")
+    assert version() == before + 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("maxMessageSize", "0"),
+        ("maxMessageSize", "999999999999"),
+        ("maxMessageSize", "many"),
+        ("maxMessageSize", ""),
+        ("deleteWhen", "24"),
+        ("diskMaxUsedSpaceRatio", "95"),
+        ("autoCreateTopicEnable", "yes"),
+        ("defaultTopicQueueNums", "0"),
+    ],
+)
+def test_a_value_out_of_range_is_refused_and_the_text_says_what_is_allowed(
+    world: World, name: str, value: str
+) -> None:
+    before = settings(world)
+    answer = change(world, **{name: value})
+    assert answer.code == ResponseCode.INVALID_PARAMETER
+    assert answer.remark
+    assert settings(world) == before
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["storePathRootDir", "namesrvAddr", "rocketmqHome", "brokerConfigPath", "flushDiskType", "x"],
+)
+def test_what_names_a_file_or_is_not_in_the_list_cannot_be_changed(world: World, name: str) -> None:
+    answer = change(world, maxMessageSize=2048, **{name: "/etc/passwd"})
+    assert answer.code == ResponseCode.NO_PERMISSION
+    assert "maxMessageSize" in answer.remark
+    assert settings(world)["maxMessageSize"] == str(4 * 1024 * 1024), "nothing is half-done"
+
+
+def test_lines_that_are_no_settings_are_refused(world: World) -> None:
+    assert world.ask(UpdateBrokerConfig(), b"hello").code == ResponseCode.INVALID_PARAMETER
+    assert world.ask(UpdateBrokerConfig(), b"#" * 70_000).code == ResponseCode.INVALID_PARAMETER
+    comment = b"# a comment\n\nmaxMessageSize = 2048\n"
+    assert world.ask(UpdateBrokerConfig(), comment).code == ResponseCode.SUCCESS
+    assert settings(world)["maxMessageSize"] == "2048"
+
+
+def test_topics_are_created_by_sends_only_while_that_is_switched_on(world: World) -> None:
+    change(world, autoCreateTopicEnable="false")
+    with pytest.raises(Refused) as refused:
+        world.send("orders", b"1")
+    assert refused.value.code == ResponseCode.TOPIC_NOT_EXIST
+    change(world, autoCreateTopicEnable="true", defaultTopicQueueNums=2)
+    world.send("orders", b"1")
+    topic = world.broker.topics.get("orders")
+    assert topic is not None and topic.write_queue_nums == 2
+
+
+def test_groups_are_created_by_heartbeats_only_while_that_is_switched_on(world: World) -> None:
+    change(world, autoCreateSubscriptionGroup="false")
+    world.client("a").beat(subscribes("billing"))
+    assert "billing" not in world.broker.groups
+    change(world, autoCreateSubscriptionGroup="true")
+    world.client("b").beat(subscribes("billing"))
+    assert "billing" in world.broker.groups
+
+
+def test_a_change_ends_with_the_broker(world: World) -> None:
+    change(world, maxMessageSize=2048)
+    world.sim.brokers["broker-a"].restart()
+    world.sim.client.disconnect()
+    assert settings(world)["maxMessageSize"] == str(4 * 1024 * 1024)
+
+
+def test_whether_a_group_may_read_a_topic_can_be_asked_and_set(world: World) -> None:
+    def readable(**change: bool) -> bool:
+        header = UpdateGroupForbidden(group="billing", topic="orders", **change)
+        return world.read(header, GroupForbidden).readable
+
+    assert readable()
+    assert not readable(readable=False)
+    assert not readable()
+    assert readable(readable=True)
+    bad = UpdateGroupForbidden(group="no spaces", topic="orders", readable=False)
+    assert world.ask(bad).code == ResponseCode.INVALID_PARAMETER

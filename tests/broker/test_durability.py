@@ -1,0 +1,171 @@
+"""A send is acknowledged when it is as safe as the flush mode promises, and never before."""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from sparrowmq.broker.config import Flush
+from sparrowmq.broker.durability import Durability
+from sparrowmq.net.reply import Reply
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.store.config import StoreConfig
+from sparrowmq.store.errors import StoreError
+from sparrowmq.store.flushing import FlushPlan
+from sparrowmq.store.messages import PutMessage
+from sparrowmq.store.recording_disk import RecordingDisk
+from sparrowmq.store.store import Store
+from sparrowmq.testing.simulation import Simulation
+from tests.broker.world import world_with
+
+SMALL = StoreConfig(log_file_size=64 * 1024, reserve_bytes=4096, index_slots=10, index_entries=50)
+HOST = b"\x7f\0\0\1\0\0\0\1"
+
+
+class KeptRequest:
+    """A request whose answer is looked at."""
+
+    def __init__(self, *, is_oneway: bool = False) -> None:
+        self.is_oneway = is_oneway
+        self.answers: list[Reply] = []
+
+    def answer(self, reply: Reply) -> None:
+        self.answers.append(reply)
+
+    @property
+    def code(self) -> int | None:
+        return self.answers[0].code if self.answers else None
+
+
+class Bench:
+    """A store whose syncs end when the test says so."""
+
+    def __init__(self, sim: Simulation, flush: Flush) -> None:
+        self.sim = sim
+        self.store = Store.open(SMALL, RecordingDisk(), sim.clock())
+        self.syncs: list[asyncio.Future[None]] = []
+        self.durability = sim.run(self._make(flush))
+        self.task = sim.host("broker").start(self.durability.run())
+
+    async def _make(self, flush: Flush) -> Durability:
+        return Durability(
+            self.store,
+            self._sync,
+            flush=flush,
+            flush_interval_s=0.5,
+            flush_timeout_s=5.0,
+            log=logging.getLogger("tests.durability"),
+        )
+
+    async def _sync(self, plan: FlushPlan) -> None:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.syncs.append(done)
+        await done
+
+    def send(self, *, must_wait: bool = True, is_oneway: bool = False) -> KeptRequest:
+        request = KeptRequest(is_oneway=is_oneway)
+        put = PutMessage("orders", 0, 0, 0, 0, HOST, 0, b"x", b"", 0, "", "")
+        stored = self.store.append(put, self.sim.clock())
+        end = stored.log_offset + stored.size
+        kept: Any = request
+        reply = self.durability.reply_when_safe(kept, Reply(), end, must_wait=must_wait)
+        if reply is not None:
+            request.answer(reply)
+        return request
+
+    def settle(self) -> None:
+        self.sim.until_idle()
+
+
+@pytest.fixture
+def sim() -> Iterator[Simulation]:
+    with Simulation(seed=1) as sim:
+        yield sim
+
+
+def test_an_asynchronous_send_is_answered_at_once(sim: Simulation) -> None:
+    bench = Bench(sim, Flush.ASYNC)
+    assert bench.send().code == ResponseCode.SUCCESS
+
+
+def test_asynchronous_sends_are_synced_by_the_interval(sim: Simulation) -> None:
+    bench = Bench(sim, Flush.ASYNC)
+    bench.send()
+    sim.advance(0.4)
+    assert len(bench.syncs) == 0
+    sim.advance(0.2)
+    assert len(bench.syncs) == 1
+
+
+def test_a_synchronous_send_is_answered_when_its_sync_is_over(sim: Simulation) -> None:
+    bench = Bench(sim, Flush.SYNC)
+    send = bench.send()
+    bench.settle()
+    assert send.code is None
+    bench.syncs[0].set_result(None)
+    bench.settle()
+    assert send.code == ResponseCode.SUCCESS
+
+
+def test_sends_that_come_during_a_sync_share_the_next_one(sim: Simulation) -> None:
+    bench = Bench(sim, Flush.SYNC)
+    first = bench.send()
+    bench.settle()
+    later = [bench.send() for _ in range(10)]
+    bench.syncs[0].set_result(None)
+    bench.settle()
+    assert first.code == ResponseCode.SUCCESS
+    assert [send.code for send in later] == [None] * 10
+    assert len(bench.syncs) == 2
+    bench.syncs[1].set_result(None)
+    bench.settle()
+    assert [send.code for send in later] == [ResponseCode.SUCCESS] * 10
+    assert len(bench.syncs) == 2
+
+
+def test_a_send_that_does_not_want_to_wait_does_not(sim: Simulation) -> None:
+    bench = Bench(sim, Flush.SYNC)
+    assert bench.send(must_wait=False).code == ResponseCode.SUCCESS
+    assert bench.send(is_oneway=True).code == ResponseCode.SUCCESS
+
+
+def test_a_sync_that_takes_too_long_is_told_as_such_once(sim: Simulation) -> None:
+    bench = Bench(sim, Flush.SYNC)
+    first = bench.send()
+    sim.advance(3)
+    second = bench.send()
+    sim.advance(2.1)
+    assert (first.code, second.code) == (ResponseCode.FLUSH_DISK_TIMEOUT, None)
+    sim.advance(3)
+    assert second.code == ResponseCode.FLUSH_DISK_TIMEOUT
+    bench.syncs[0].set_result(None)
+    bench.settle()
+    assert len(first.answers) == len(second.answers) == 1
+
+
+def test_the_oldest_wait_is_known(sim: Simulation) -> None:
+    bench = Bench(sim, Flush.SYNC)
+    assert bench.durability.oldest_wait_s == 0
+    bench.send()
+    sim.advance(2)
+    assert bench.durability.oldest_wait_s == pytest.approx(2)
+
+
+def test_a_failed_sync_ends_acknowledgements_and_the_broker(sim: Simulation) -> None:
+    bench = Bench(sim, Flush.SYNC)
+    send = bench.send()
+    bench.settle()
+    bench.syncs[0].set_exception(OSError(5, "Input/output error"))
+    with pytest.raises(StoreError, match="fsync failed"):
+        sim.wait(bench.task)
+    assert send.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert bench.store.has_failed
+
+
+def test_a_synchronous_broker_answers_through_the_wire() -> None:
+    with world_with(flush=Flush.SYNC) as world:
+        world.send("orders", b"1", b"2")
+        store = world.broker.store
+        assert store.durable_log_offset == store.max_log_offset

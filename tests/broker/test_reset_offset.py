@@ -1,0 +1,138 @@
+"""An operator moves a group: online or not, by time or to an offset, told queue by queue."""
+
+from typing import Any
+
+import pytest
+
+from sparrowmq.net.calls import Response
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.headers.consumer_calls import InvokeResetOffset, ResetConsumerOffset
+from sparrowmq.protocol.headers.offsets import (
+    OffsetFound,
+    QueryConsumerOffset,
+    UpdateConsumerOffset,
+)
+from sparrowmq.protocol.headers.pull import Pulled
+from sparrowmq.protocol.offsets_body import ResetOffset
+from tests.broker.world import World, queue, subscribes
+
+
+@pytest.fixture
+def consumed(world: World) -> World:
+    """Three messages a minute apart in queue 0, two at once in queue 1; all consumed."""
+    world.topic("orders", 2)
+    world.group("billing")
+    for body in (b"1", b"2", b"3"):
+        world.send("orders", body)
+        world.sim.advance(60)
+    world.send("orders", b"4", b"5", queue_id=1)
+    commit(world, 0, 3)
+    commit(world, 1, 2)
+    return world
+
+
+def commit(world: World, queue_id: int, at: int) -> None:
+    header = UpdateConsumerOffset(
+        consumer_group="billing", topic="orders", queue_id=queue_id, commit_offset=at
+    )
+    world.done(header)
+
+
+def reset(world: World, **changes: Any) -> Response:
+    fields: dict[str, Any] = {"topic": "orders", "group": "billing", "timestamp": 0}
+    return world.ask(InvokeResetOffset(**(fields | changes)))
+
+
+def told(answer: Response) -> dict[int, int]:
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    table = ResetOffset.from_json(answer.body).offset_table
+    assert {one.broker_name for one in table} == {"broker-a"}
+    return {one.queue_id: offset for one, offset in table.items()}
+
+
+def stored(world: World, queue_id: int) -> int:
+    return world.broker.offsets.get("billing", "orders", queue_id)
+
+
+def test_an_offline_group_is_moved_by_time_and_each_queue_reported(consumed: World) -> None:
+    assert told(reset(consumed)) == {0: 0, 1: 0}
+    assert [stored(consumed, 0), stored(consumed, 1)] == [0, 0]
+    two_minutes_ago = consumed.sim.clock() - 130_000
+    assert told(reset(consumed, timestamp=two_minutes_ago)) == {0: 1, 1: 0}
+
+
+def test_a_time_below_0_means_the_end(consumed: World) -> None:
+    commit(consumed, 0, 1)
+    assert told(reset(consumed, timestamp=-1)) == {0: 3, 1: 2}
+
+
+def test_without_force_no_queue_moves_forward(consumed: World) -> None:
+    commit(consumed, 0, 1)
+    assert told(reset(consumed, timestamp=-1, is_force=False)) == {0: 1, 1: 2}
+
+
+def test_one_queue_is_moved_to_an_offset(consumed: World) -> None:
+    assert told(reset(consumed, queue_id=0, offset=2)) == {0: 2}
+    assert [stored(consumed, 0), stored(consumed, 1)] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"topic": "missing"}, ResponseCode.TOPIC_NOT_EXIST),
+        ({"group": "missing"}, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
+        ({"queue_id": 0, "offset": 4}, ResponseCode.SYSTEM_ERROR),
+        ({"queue_id": 0, "offset": -2}, ResponseCode.SYSTEM_ERROR),
+        ({"queue_id": 2, "offset": 0}, ResponseCode.INVALID_PARAMETER),
+    ],
+)
+def test_what_cannot_be_reset_is_refused_and_nothing_moves(
+    consumed: World, changes: dict[str, Any], code: int
+) -> None:
+    assert reset(consumed, **changes).code == code
+    assert [stored(consumed, 0), stored(consumed, 1)] == [3, 2]
+
+
+def test_live_members_are_told_at_once(consumed: World) -> None:
+    a, b = consumed.client("a"), consumed.client("b")
+    for member in (a, b):
+        member.beat(subscribes("billing"))
+    reset(consumed)
+    consumed.sim.until_idle()
+    for member in (a, b):
+        (call,) = member.answered.of(ResetConsumerOffset)
+        assert (call.header.topic, call.header.group) == ("orders", "billing")
+        table = ResetOffset.from_json(call.body).offset_table
+        assert table == {queue("orders", 0): 0, queue("orders", 1): 0}
+
+
+def test_a_late_commit_of_a_member_does_not_undo_a_reset(consumed: World) -> None:
+    reset(consumed)
+    commit(consumed, 0, 3)
+    assert stored(consumed, 0) == 0
+
+
+def test_a_member_that_pulls_on_is_sent_to_the_new_offset(consumed: World) -> None:
+    consumed.client("a").beat(subscribes("billing"))
+    reset(consumed, queue_id=0, offset=1)
+    answer = consumed.pull("orders", queue_offset=3)
+    assert answer.code == ResponseCode.PULL_OFFSET_MOVED
+    assert answer.header(Pulled).next_begin_offset == 1
+    assert consumed.pull("orders", queue_offset=1).code == ResponseCode.SUCCESS
+    commit(consumed, 0, 2)
+    assert stored(consumed, 0) == 2, "the reset is over"
+
+
+def test_a_member_that_asks_gets_the_new_offset_and_may_commit_again(consumed: World) -> None:
+    reset(consumed)
+    question = QueryConsumerOffset(consumer_group="billing", topic="orders", queue_id=0)
+    assert consumed.done(question).header(OffsetFound).offset == 0
+    commit(consumed, 0, 1)
+    assert stored(consumed, 0) == 1
+
+
+def test_a_reset_survives_a_crash(consumed: World) -> None:
+    reset(consumed)
+    consumed.sim.advance(1)
+    consumed.sim.brokers["broker-a"].restart()
+    assert [stored(consumed, 0), stored(consumed, 1)] == [0, 0]

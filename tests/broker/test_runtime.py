@@ -1,0 +1,92 @@
+"""How the broker is doing, and cleaning up at an operator's word."""
+
+from sparrowmq.broker.runtime_info import human_bytes
+from sparrowmq.protocol.headers.admin import (
+    CleanExpiredQueues,
+    CleanUnusedTopics,
+    DeleteExpiredLog,
+    GetRuntimeInfo,
+)
+from sparrowmq.protocol.tables import KVTable
+from sparrowmq.store.config import StoreConfig
+from tests.broker.world import World, world_with
+
+HOUR_S = 3600
+
+
+def runtime(world: World) -> dict[str, str]:
+    return world.read(GetRuntimeInfo(), KVTable).table
+
+
+def test_runtime_info_has_what_the_tools_look_for(world: World) -> None:
+    world.send("orders", b"1", b"2")
+    world.sim.advance(61)
+    info = runtime(world)
+    assert info["brokerVersionDesc"] == "V5_3_3"
+    assert info["brokerActive"] == "true"
+    assert info["runtime"] == "[ 0 days, 0 hours, 1 minutes, 1 seconds ]"
+    assert info["msgPutTotalTodayNow"] == "2"
+    assert len(info["putTps"].split()) == len(info["getTransferredTps"].split()) == 3
+    assert int(info["commitLogMaxOffset"]) == world.broker.store.max_log_offset
+    assert int(info["earliestMessageTimeStamp"]) <= world.sim.clock()
+    for name in ("sendThreadPoolQueueSize", "pageCacheLockTimeMills", "timerReadBehind"):
+        int(info[name])
+    for name in ("commitLogDiskRatio", "timerEnqueueTps"):
+        float(info[name])
+
+
+def test_rates_tell_the_last_ten_seconds_minute_and_ten_minutes(world: World) -> None:
+    world.sim.advance(600)
+    world.send("orders", *[b"x"] * 30)
+    world.sim.advance(10)
+    ten_s, minute, ten_min = map(float, runtime(world)["putTps"].split())
+    assert 1 <= ten_s <= 4
+    assert 0.3 <= minute <= 0.7
+    assert 0.02 <= ten_min <= 0.1
+
+
+def test_sizes_are_written_for_people() -> None:
+    assert [human_bytes(size) for size in (0, 1023, 1536, 3 * 1024**3)] == [
+        "0 B",
+        "1023 B",
+        "1.5 KiB",
+        "3.0 GiB",
+    ]
+
+
+def test_waiting_pulls_are_told(world: World) -> None:
+    world.topic("orders")
+    world.sim.client.pull("orders", wait_s=10)
+    world.sim.until_idle()
+    assert runtime(world)["waitingPulls"] == "1"
+
+
+def test_expired_log_files_are_deleted_at_any_hour_when_an_operator_says_so() -> None:
+    store = StoreConfig(
+        log_file_size=16 * 1024,
+        reserve_bytes=4096,
+        index_slots=10,
+        index_entries=50,
+        retention_ms=HOUR_S * 1000,
+        deletion_hour=3,
+    )
+    with world_with(store=store, limit_s=4 * HOUR_S) as world:
+        for _ in range(5):
+            world.send("orders", b"x" * 5_000)
+        world.sim.advance(1.5 * HOUR_S)
+        assert world.broker.store.min_log_offset == 0, "it is not the deletion hour"
+        world.done(CleanExpiredQueues())
+        assert world.broker.store.min_log_offset == 0
+        world.done(DeleteExpiredLog())
+        assert world.broker.store.min_log_offset > 0
+        assert world.broker.store.min_offset("orders", 0) > 0
+        assert world.broker.store.max_offset("orders", 0) == 5, "a queue never starts again"
+
+
+def test_queues_of_topics_that_do_not_exist_any_more_are_deleted(world: World) -> None:
+    world.send("orders", b"1")
+    world.send("refunds", b"1")
+    world.broker.topics.remove("orders")
+    world.done(CleanUnusedTopics())
+    assert ("orders", 0) not in set(world.broker.store.queues())
+    assert ("refunds", 0) in set(world.broker.store.queues())

@@ -1,0 +1,223 @@
+"""Counts come from offsets; lag and times are told per queue."""
+
+import pytest
+
+from sparrowmq.broker.statistics import BROKER_PUT, GROUP_GET, TOPIC_PUT, Statistics
+from sparrowmq.protocol.broker_stats import BrokerStatsData
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.headers.offsets import UpdateConsumerOffset
+from sparrowmq.protocol.headers.statistics import (
+    GetBrokerConsumeStats,
+    GetConsumeStats,
+    GetConsumeTimeSpan,
+    GetTopicStats,
+    ViewBrokerStats,
+)
+from sparrowmq.protocol.offsets_body import (
+    ConsumeStats,
+    ConsumeStatsList,
+    ConsumeTimeSpan,
+    TopicStats,
+)
+from tests.broker.world import World, queue, subscribes
+
+START = 1_700_000_000_000
+MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
+
+
+def commit(world: World, at: int, group: str = "billing", topic: str = "orders") -> None:
+    world.done(
+        UpdateConsumerOffset(consumer_group=group, topic=topic, queue_id=0, commit_offset=at)
+    )
+
+
+# ---- counting
+
+
+def look(statistics: Statistics, now_ms: int, put: int, got: int = 0) -> None:
+    statistics.sample(now_ms, [("orders", {0: put})], [("orders@billing", {0: got})])
+
+
+def sums(data: BrokerStatsData | None) -> tuple[int, int, int]:
+    assert data is not None
+    return data.stats_minute.sum, data.stats_hour.sum, data.stats_day.sum
+
+
+def counted(now_ms: int = START) -> Statistics:
+    """A broker that starts with 1,000 messages, 900 of which are consumed."""
+    statistics = Statistics(now_ms, cluster="c")
+    look(statistics, now_ms, 1_000, 900)
+    return statistics
+
+
+def test_what_was_there_at_the_start_is_not_counted() -> None:
+    statistics = counted()
+    assert statistics.totals == (0, 0)
+    assert statistics.spans(TOPIC_PUT, "orders", START) is None
+
+
+def test_puts_and_gets_are_how_far_offsets_moved() -> None:
+    statistics = counted()
+    look(statistics, START + 10_000, 1_030, 910)
+    assert statistics.totals == (30, 10)
+    assert statistics.tps(TOPIC_PUT, "orders", START + 10_000) == pytest.approx(3)
+    assert statistics.tps(GROUP_GET, "orders@billing", START + 10_000) == pytest.approx(1)
+
+
+def test_a_queue_that_appears_later_is_counted_from_its_first_message() -> None:
+    statistics = counted()
+    statistics.sample(START + 10_000, [("orders", {0: 1_000, 1: 5})], [])
+    assert statistics.totals == (5, 0)
+
+
+def test_a_group_that_appears_later_is_counted_from_the_first_look_at_it() -> None:
+    statistics = counted()
+    statistics.sample(START + 10_000, [], [("orders@late", {0: 500})])
+    statistics.sample(START + 20_000, [], [("orders@late", {0: 503})])
+    assert statistics.totals == (0, 3)
+
+
+def test_a_reset_to_the_past_counts_nothing_and_what_follows_counts_again() -> None:
+    statistics = counted()
+    look(statistics, START + 10_000, 1_000, 0)
+    look(statistics, START + 20_000, 1_000, 900)
+    assert statistics.totals == (0, 900)
+
+
+def test_minutes_hours_and_days_hold_what_fits_into_them() -> None:
+    statistics = counted()
+    now = START
+    put = 1_000
+    for _ in range(3 * 360):  # three hours, one message every ten seconds
+        now += 10_000
+        put += 1
+        look(statistics, now, put)
+    minute, hour, day = sums(statistics.spans(TOPIC_PUT, "orders", now))
+    assert 5 <= minute <= 7
+    assert 350 <= hour <= 430
+    assert day == 3 * 360
+    later = now + 2 * MINUTE
+    for step in range(13):
+        look(statistics, now + step * 10_000, put)
+    assert sums(statistics.spans(TOPIC_PUT, "orders", later))[0] == 0
+
+
+def test_the_brokers_own_topics_do_not_count_for_the_broker() -> None:
+    statistics = counted()
+    statistics.sample(START + 10_000, [("SCHEDULE_TOPIC_XXXX", {0: 50})], [])
+    assert statistics.totals == (0, 0)
+    assert sums(statistics.spans(TOPIC_PUT, "SCHEDULE_TOPIC_XXXX", START + 10_000))[0] == 50
+
+
+def test_totals_are_remembered_at_midnight() -> None:
+    statistics = counted()
+    look(statistics, START + 10_000, 1_030)
+    look(statistics, START + DAY, 1_040)
+    assert statistics.mornings == ((0, 0), (40, 0))
+    look(statistics, START + 2 * DAY, 1_050)
+    assert statistics.mornings == ((40, 0), (50, 0))
+
+
+def test_a_deleted_topic_is_forgotten() -> None:
+    statistics = counted()
+    look(statistics, START + 10_000, 1_030, 910)
+    statistics.forget(["orders"])
+    assert statistics.spans(TOPIC_PUT, "orders", START) is None
+    assert statistics.spans(GROUP_GET, "orders@billing", START) is None
+    assert statistics.spans(BROKER_PUT, "c", START) is not None
+
+
+# ---- asking
+
+
+def test_a_counter_is_viewed_by_name_and_key(world: World) -> None:
+    world.send("orders", b"1", b"2", b"3")
+    found = world.read(ViewBrokerStats(stats_name=TOPIC_PUT, stats_key="orders"), BrokerStatsData)
+    assert sums(found) == (3, 3, 3)
+    header = ViewBrokerStats(stats_name=BROKER_PUT, stats_key="DefaultCluster")
+    assert sums(world.read(header, BrokerStatsData)) == (3, 3, 3)
+    commit(world, 1)
+    world.sim.advance(10)
+    commit(world, 3)
+    header = ViewBrokerStats(stats_name=GROUP_GET, stats_key="orders@billing")
+    assert sums(world.read(header, BrokerStatsData)) == (2, 2, 2)
+
+
+def test_a_counter_that_does_not_exist_is_refused(world: World) -> None:
+    for name, key in ((TOPIC_PUT, "orders"), ("SOMETHING", "orders")):
+        answer = world.ask(ViewBrokerStats(stats_name=name, stats_key=key))
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+
+
+def test_a_topic_tells_what_its_queues_hold(world: World) -> None:
+    world.topic("orders", 2)
+    world.send("orders", b"1", b"2")
+    stats = world.read(GetTopicStats(topic="orders"), TopicStats)
+    first, second = stats.offset_table[queue("orders", 0)], stats.offset_table[queue("orders", 1)]
+    assert (first.min_offset, first.max_offset) == (0, 2)
+    assert world.sim.clock() - 1000 <= first.last_update_timestamp <= world.sim.clock()
+    assert (second.max_offset, second.last_update_timestamp) == (0, 0)
+    assert stats.topic_put_tps > 0
+    assert world.ask(GetTopicStats(topic="missing")).code == ResponseCode.TOPIC_NOT_EXIST
+
+
+def test_a_group_tells_its_lag_per_queue(world: World) -> None:
+    world.topic("orders", 2)
+    world.send("orders", b"1", b"2", b"3")
+    world.send("orders", b"4", queue_id=1)
+    commit(world, 1)
+    stats = world.read(GetConsumeStats(consumer_group="billing"), ConsumeStats)
+    first = stats.offset_table[queue("orders", 0)]
+    assert (first.broker_offset, first.consumer_offset, first.lag) == (3, 1, 2)
+    assert first.last_timestamp > 0
+    assert stats.offset_table[queue("orders", 1)].lag == 1
+    assert stats.lag == 3
+
+
+def test_a_live_group_tells_only_of_topics_it_subscribes_to(world: World) -> None:
+    for topic in ("orders", "refunds"):
+        world.topic(topic, 1)
+        commit(world, 0, topic=topic)
+    world.client("a").beat(subscribes("billing", "orders"))
+
+    def topics(**more: str) -> set[str]:
+        header = GetConsumeStats(consumer_group="billing", **more)
+        return {one.topic for one in world.read(header, ConsumeStats).offset_table}
+
+    assert topics() == {"orders"}
+    assert topics(topic="refunds") == set()
+    assert topics(topic_list="orders;refunds;") == {"orders", "refunds"}
+
+
+def test_all_groups_of_a_broker_are_told_with_their_total_lag(world: World) -> None:
+    world.topic("orders", 1)
+    world.topic("ordered", 1, order=True)
+    world.send("orders", b"1", b"2", b"3")
+    for group in ("billing", "audit"):
+        world.group(group)
+        commit(world, 1, group)
+        commit(world, 0, group, "ordered")
+    found = world.read(GetBrokerConsumeStats(), ConsumeStatsList)
+    listed = {name: stats for one in found.consume_stats_list for name, stats in one.items()}
+    assert len(listed["billing"]) == len(listed["audit"]) == 2
+    assert found.total_diff == 4
+    assert found.broker_addr == world.broker.address
+    ordered = world.read(GetBrokerConsumeStats(is_order=True), ConsumeStatsList)
+    listed = {name: stats for one in ordered.consume_stats_list for name, stats in one.items()}
+    assert [set(stats.offset_table) for stats in listed["billing"]] == [{queue("ordered", 0)}]
+
+
+def test_a_group_tells_at_what_time_it_stands(world: World) -> None:
+    world.topic("orders", 2)
+    for body in (b"1", b"2", b"3"):
+        world.send("orders", body)
+        world.sim.advance(60)
+    commit(world, 1)
+    found = world.read(GetConsumeTimeSpan(topic="orders", group="billing"), ConsumeTimeSpan)
+    first, second = found.consume_time_span_set
+    assert 119_000 < first.max_time_stamp - first.min_time_stamp < 121_000
+    assert first.consume_time_stamp == first.min_time_stamp
+    assert 119_000 < first.delay_time < 121_000, "the next message came two minutes ago"
+    assert (second.min_time_stamp, second.max_time_stamp, second.delay_time) == (-1, -1, 0)
+    header = GetConsumeTimeSpan(topic="missing", group="billing")
+    assert world.ask(header).code == ResponseCode.TOPIC_NOT_EXIST
