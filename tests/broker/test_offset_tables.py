@@ -1,0 +1,103 @@
+"""Whole tables of offsets, copies of them, and raw queue units."""
+
+from sparrowmq.protocol.broker_stats import ConsumeQueueUnits, CorrectionOffsets
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.headers.offsets import UpdateConsumerOffset
+from sparrowmq.protocol.headers.statistics import (
+    CloneGroupOffset,
+    GetAllConsumerOffsets,
+    QueryConsumeQueue,
+    QueryCorrectionOffset,
+)
+from sparrowmq.protocol.offsets_body import ConsumerOffsetTable
+from sparrowmq.protocol.tags import tag_code
+from tests.broker.world import World, subscribes
+
+
+def commit(world: World, group: str, topic: str, *offsets: int) -> None:
+    for queue_id, offset in enumerate(offsets):
+        header = UpdateConsumerOffset(
+            consumer_group=group, topic=topic, queue_id=queue_id, commit_offset=offset
+        )
+        world.done(header)
+
+
+def test_all_offsets_are_told_as_they_are_saved(world: World) -> None:
+    world.topic("orders", 2)
+    commit(world, "billing", "orders", 3, 4)
+    table = world.read(GetAllConsumerOffsets(), ConsumerOffsetTable).offset_table
+    assert table == {"orders@billing": {0: 3, 1: 4}}
+
+
+def test_a_group_takes_over_the_progress_of_another(world: World) -> None:
+    for topic in ("orders", "refunds"):
+        world.topic(topic, 2)
+        commit(world, "old", topic, 3, 4)
+    world.done(CloneGroupOffset(src_group="old", dest_group="new", topic="orders"))
+    assert world.broker.offsets.queues("new", "orders") == {0: 3, 1: 4}
+    assert world.broker.offsets.queues("new", "refunds") == {}
+    world.done(CloneGroupOffset(src_group="old", dest_group="new"))
+    assert world.broker.offsets.queues("new", "refunds") == {0: 3, 1: 4}
+
+
+def test_only_subscribed_topics_of_a_live_group_are_cloned_unless_asked_otherwise(
+    world: World,
+) -> None:
+    for topic in ("orders", "refunds"):
+        world.topic(topic, 1)
+        commit(world, "old", topic, 3)
+    world.client("a").beat(subscribes("old", "orders"))
+    world.done(CloneGroupOffset(src_group="old", dest_group="new"))
+    assert world.broker.offsets.topics_of("new") == ["orders"]
+    world.done(CloneGroupOffset(src_group="old", dest_group="new", offline=True))
+    assert sorted(world.broker.offsets.topics_of("new")) == ["orders", "refunds"]
+
+
+def test_progress_cannot_be_cloned_to_a_bad_name(world: World) -> None:
+    answer = world.ask(CloneGroupOffset(src_group="old", dest_group="no spaces"))
+    assert answer.code == ResponseCode.INVALID_PARAMETER
+
+
+def test_the_lowest_offset_of_all_groups_is_told_per_queue(world: World) -> None:
+    world.topic("orders", 2)
+    commit(world, "fast", "orders", 9, 9)
+    commit(world, "slow", "orders", 2, 3)
+    commit(world, "slower", "orders", 1, 1)
+
+    def lowest(compare: str, leave_out: str = "") -> dict[int, int]:
+        header = QueryCorrectionOffset(
+            topic="orders", compare_group=compare, filter_groups=leave_out
+        )
+        return world.read(header, CorrectionOffsets).correction_offsets
+
+    assert lowest("fast") == {0: 1, 1: 1}
+    assert lowest("fast", "slower") == {0: 2, 1: 3}
+    assert lowest("slower", "slower") == {0: 2**63 - 1, 1: 2**63 - 1}
+
+
+def test_units_of_a_queue_are_shown_as_they_lie_on_disk(world: World) -> None:
+    for tag in ("paid", "created", "paid"):
+        world.send("orders", b"x", TAGS=tag)
+    world.client("a").beat(subscribes("billing", expression="paid"))
+    header = QueryConsumeQueue(
+        topic="orders", queue_id=0, index=1, count=9, consumer_group="billing"
+    )
+    found = world.read(header, ConsumeQueueUnits)
+    assert (found.min_queue_index, found.max_queue_index) == (0, 3)
+    assert [unit.tags_code for unit in found.queue_data] == [tag_code("created"), tag_code("paid")]
+    assert [unit.eval for unit in found.queue_data] == [False, True]
+    assert world.broker.store.read_message(found.queue_data[0].physic_offset) is not None
+
+
+def test_units_are_limited_and_a_queue_has_to_exist(world: World) -> None:
+    world.send("orders", b"1", b"2")
+    few = world.read(
+        QueryConsumeQueue(topic="orders", queue_id=0, index=0, count=1), ConsumeQueueUnits
+    )
+    assert len(few.queue_data) == 1
+    none = world.read(
+        QueryConsumeQueue(topic="orders", queue_id=0, index=0, count=-1), ConsumeQueueUnits
+    )
+    assert none.queue_data == ()
+    missing = QueryConsumeQueue(topic="orders", queue_id=9, index=0, count=1)
+    assert world.ask(missing).code == ResponseCode.SYSTEM_ERROR
