@@ -6,10 +6,11 @@ from sparrowmq.protocol.headers.offsets import UpdateConsumerOffset
 from sparrowmq.protocol.headers.statistics import (
     CloneGroupOffset,
     GetAllConsumerOffsets,
+    GetAllDelayOffsets,
     QueryConsumeQueue,
     QueryCorrectionOffset,
 )
-from sparrowmq.protocol.offsets_body import ConsumerOffsetTable
+from sparrowmq.protocol.offsets_body import ConsumerOffsetTable, DelayOffsetTable
 from sparrowmq.protocol.tags import tag_code
 from tests.broker.world import World, subscribes
 
@@ -27,6 +28,14 @@ def test_all_offsets_are_told_as_they_are_saved(world: World) -> None:
     commit(world, "billing", "orders", 3, 4)
     table = world.read(GetAllConsumerOffsets(), ConsumerOffsetTable).offset_table
     assert table == {"orders@billing": {0: 3, 1: 4}}
+
+
+def test_the_progress_of_every_delay_level_is_told(world: World) -> None:
+    world.send("orders", b"later", DELAY="1")
+    before = world.read(GetAllDelayOffsets(), DelayOffsetTable).offset_table
+    assert (len(before), before[1]) == (18, 0)
+    world.sim.advance(3)
+    assert world.read(GetAllDelayOffsets(), DelayOffsetTable).offset_table[1] == 1
 
 
 def test_a_group_takes_over_the_progress_of_another(world: World) -> None:

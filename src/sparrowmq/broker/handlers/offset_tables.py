@@ -9,11 +9,12 @@ from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.statistics import (
     CloneGroupOffset,
     GetAllConsumerOffsets,
+    GetAllDelayOffsets,
     QueryConsumeQueue,
     QueryCorrectionOffset,
 )
 from sparrowmq.protocol.names import group_fault
-from sparrowmq.protocol.offsets_body import ConsumerOffsetTable
+from sparrowmq.protocol.offsets_body import ConsumerOffsetTable, DelayOffsetTable
 
 routes: Routes[Broker] = Routes()
 
@@ -25,6 +26,13 @@ _NEVER = 2**63 - 1
 def get_all_consumer_offsets(broker: Broker, request: Request[GetAllConsumerOffsets]) -> Reply:
     """Every group's progress, as consumerOffset.json has it."""
     return Reply(body=ConsumerOffsetTable(offset_table=dict(broker.offsets.rows())).to_json())
+
+
+@routes.on(GetAllDelayOffsets)
+def get_all_delay_offsets(broker: Broker, request: Request[GetAllDelayOffsets]) -> Reply:
+    """How far each delay level is delivered, as delayOffset.json has it."""
+    offsets = dict(broker.delivery.levels.offsets)
+    return Reply(body=DelayOffsetTable(offset_table=offsets).to_json())
 
 
 @routes.on(CloneGroupOffset)
