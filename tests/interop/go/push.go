@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -111,7 +113,10 @@ func (m *member) took(ctx context.Context, producers *producers, messages []*pri
 		if name := m.command.text("reply_producer", ""); name != "" {
 			reply, err := consumer.CreateReplyMessage(message, []byte("reply to "+body))
 			if err == nil {
-				producers.byName[name].SendSync(ctx, reply)
+				_, err = producers.byName[name].SendSync(ctx, reply)
+			}
+			if err != nil {
+				fmt.Fprintln(os.Stderr, "no reply:", err)
 			}
 		}
 	}

@@ -9,7 +9,7 @@ from tests.interop.registry import Outcome, check, scenario
 from tests.interop.scene import Scene
 
 PER_SECOND = 100
-# The Go client leaves a pull on a dead connection until its own timeout of 30 s, whatever the broker.
+# The Go client leaves a pull on a dead connection until its own timeout of 30 s.
 RESUMES_WITHIN_S = {"java5": 30.0, "go": 40.0}
 
 
