@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 
 from sparrowmq.client.broker_calls import address_of, call
@@ -58,15 +59,13 @@ class Consuming:
         self._gives_back = gives_back
         self._log = log
         self._work: asyncio.Queue[tuple[HeldQueue, list[MessageExt]]] = asyncio.Queue()
-        self.in_work = 0
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._in_work: Counter[HeldQueue] = Counter()
+        self._finished = asyncio.Condition()
 
     def submit(self, held: HeldQueue, messages: Sequence[MessageExt]) -> None:
         """Cut into work items and let the workers have them."""
         for item in work_items(messages, self._batch):
-            self.in_work += 1
-            self._idle.clear()
+            self._in_work[held] += 1
             self._work.put_nowait((held, item))
 
     async def work(self) -> None:
@@ -77,13 +76,21 @@ class Consuming:
                 if not held.process_queue.is_dropped:
                     await self._consume(held, messages)
             finally:
-                self.in_work -= 1
-                if not self.in_work:
-                    self._idle.set()
+                await self._item_finished(held)
 
-    async def idle(self) -> None:
-        """Return when nothing is in work."""
-        await self._idle.wait()
+    async def _item_finished(self, held: HeldQueue) -> None:
+        self._in_work[held] -= 1
+        if not self._in_work[held]:
+            del self._in_work[held]
+            async with self._finished:
+                self._finished.notify_all()
+
+    async def idle(self, held: HeldQueue | None = None) -> None:
+        """Return when nothing of this queue, or of any, is with a handler or waits for one."""
+        async with self._finished:
+            await self._finished.wait_for(
+                lambda: not self._in_work if held is None else held not in self._in_work
+            )
 
     async def _consume(self, held: HeldQueue, messages: list[MessageExt]) -> None:
         failed, level = await self._handle(messages)

@@ -20,8 +20,12 @@ class HeldQueue:
         """Why it is not pulled now; empty while it is."""
         self.task: asyncio.Task[None] | None = None
 
+    def stop_pulling(self) -> None:
+        """End its pull loop; what was pulled goes on."""
+        if self.task is not None:
+            self.task.cancel()
+
     def drop(self) -> None:
         """Take nothing more from it, and end its pull loop."""
         self.process_queue.is_dropped = True
-        if self.task is not None:
-            self.task.cancel()
+        self.stop_pulling()

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -13,6 +14,8 @@ from sparrowmq.client.consuming import Consuming, Handler
 from sparrowmq.client.errors import ClientError, NotStarted
 from sparrowmq.client.flow_control import FlowLimits, reason_to_wait
 from sparrowmq.client.held_queue import HeldQueue
+from sparrowmq.client.leases import Leases
+from sparrowmq.client.local_offsets import LocalOffsets
 from sparrowmq.client.offset_store import RemoteOffsets
 from sparrowmq.client.pulling import PullLoop
 from sparrowmq.client.rebalancing import Rebalancing
@@ -30,6 +33,11 @@ _PERSIST_S = 5.0
 _PULL_TIMEOUT_S = 30.0
 _SUSPEND_S = 15.0
 _HALF_HOUR_MS = 30 * 60 * 1000
+_HAND_OVER_S = 10.0
+"""How long a queue that is given up waits for its handlers."""
+_LEASE_S = 15.0
+"""How long a taker waits for a release; longer than a hand-over takes."""
+_RENEW_S = 20.0
 
 
 class PushConsumer:
@@ -49,6 +57,8 @@ class PushConsumer:
         *,
         name_servers: str | Sequence[str] = "127.0.0.1:9876",
         client: Client | None = None,
+        model: MessageModel = MessageModel.CLUSTERING,
+        offsets_dir: Path | None = None,
         from_where: ConsumeFromWhere = ConsumeFromWhere.LAST_OFFSET,
         from_timestamp_ms: int | None = None,
         strategy: Strategy = AVG,
@@ -61,6 +71,8 @@ class PushConsumer:
         threads: Workers | None = None,
     ) -> None:
         """`batch` messages at most go to one call of the handler, `workers` calls run at once.
+        CLUSTERING shares messages among the members; BROADCASTING gives each member all of them,
+        keeps progress under `offsets_dir` and drops what fails, after logging it.
 
         Raises ValueError for an illegal group, topic or expression.
         """
@@ -74,6 +86,8 @@ class PushConsumer:
         self.client = client or Client(ClientConfig(name_servers=tuple(servers)), routes=routes)
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._expressions = {check_topic(topic): text for topic, text in subscriptions.items()}
+        self._model = model
+        self._offsets_dir = offsets_dir or Path.home() / ".sparrowmq" / "offsets"
         self._from_where = from_where
         self._from_timestamp_ms = from_timestamp_ms
         self._strategy = strategy
@@ -88,8 +102,10 @@ class PushConsumer:
         self._is_paused = False
         self._is_started = False
         self._loops: list[asyncio.Task[None]] = []
-        self._offsets: RemoteOffsets
+        self._offsets: RemoteOffsets | LocalOffsets
         self._consuming: Consuming
+        self._leases: Leases
+        self._asked_s: dict[MessageQueue, float] = {}
         self._rebalancing: Rebalancing
         self._pulls: PullLoop
 
@@ -100,6 +116,10 @@ class PushConsumer:
         """The consumer group."""
         return self._group
 
+    @property
+    def _is_broadcasting(self) -> bool:
+        return self._model is MessageModel.BROADCASTING
+
     def topics(self) -> set[str]:
         """Topics whose routes are kept fresh."""
         return set(self._subscriptions)
@@ -109,7 +129,7 @@ class PushConsumer:
         return ConsumerData(
             group_name=self._group,
             consume_type=ConsumeType.PASSIVELY,
-            message_model=MessageModel.CLUSTERING,
+            message_model=self._model,
             consume_from_where=self._from_where,
             subscription_data_set=tuple(self._subscriptions.values()),
         )
@@ -125,7 +145,9 @@ class PushConsumer:
         if self._owns_client:
             await self.client.start()
         now_ms = self.client.clock()
-        topics = {**self._expressions, retry_topic(self._group): "*"}
+        topics = dict(self._expressions)
+        if not self._is_broadcasting:
+            topics[retry_topic(self._group)] = "*"
         self._subscriptions = {
             topic: SubscriptionData.build(topic, expression, version=now_ms)
             for topic, expression in topics.items()
@@ -159,7 +181,12 @@ class PushConsumer:
         log, client = self.client.log, self.client
         threads = self._threads or ThreadWorkers(self._worker_count, f"consume-{self._group}")
         self._threads = threads
-        self._offsets = RemoteOffsets(client, self._group, log)
+        self._offsets = (
+            LocalOffsets(self._offsets_dir, client.client_id, self._group, log)
+            if self._is_broadcasting
+            else RemoteOffsets(client, self._group, log)
+        )
+        self._leases = Leases(client, self._group, log)
         self._consuming = Consuming(
             client,
             self._group,
@@ -168,7 +195,7 @@ class PushConsumer:
             batch=self._batch,
             max_reconsume_times=self._max_reconsume_times,
             progressed=self._progressed,
-            gives_back=True,
+            gives_back=not self._is_broadcasting,
             log=log,
         )
         self._pulls = PullLoop(
@@ -178,7 +205,7 @@ class PushConsumer:
             suspend_s=_SUSPEND_S,
             call_timeout_s=_PULL_TIMEOUT_S,
             subscription=self._subscriptions.get,
-            committed=lambda held: self._offsets.get(held.queue),
+            committed=lambda held: -1 if self._is_broadcasting else self._offsets.get(held.queue),
             reason_to_wait=lambda held: reason_to_wait(held.process_queue, self._limits),
             is_paused=lambda: self._is_paused,
             arrived=self._arrived,
@@ -189,7 +216,7 @@ class PushConsumer:
             client,
             self._group,
             self._strategy,
-            is_broadcasting=False,
+            is_broadcasting=self._is_broadcasting,
             topics=self._subscriptions.keys,
             held=lambda: set(self._held),
             drop=self._give_up,
@@ -206,6 +233,8 @@ class PushConsumer:
         client.route_table.changed.append(self._route_changed)
         workers = [self._consuming.work() for _ in range(self._worker_count)]
         loops = [self._rebalancing.run(), self._persist_offsets(), *workers]
+        if not self._is_broadcasting:
+            loops.append(self._renew_leases())
         self._loops = [client.tasks.create_task(loop) for loop in loops]
 
     def pause(self) -> None:
@@ -224,14 +253,15 @@ class PushConsumer:
             rebalancing = self._loops[0]
             rebalancing.cancel()
             for held in self._held.values():
-                if held.task is not None:
-                    held.task.cancel()
+                held.stop_pulling()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._stop_within_s):
                     await self._consuming.idle()
             for held in self._held.values():
                 held.drop()
             await self._offsets.persist(list(self._held))
+            if not self._is_broadcasting:
+                await self._leases.give_back(list(self._held))
             for task in self._loops:
                 task.cancel()
             self.client.consumers.pop(self._group, None)
@@ -285,17 +315,48 @@ class PushConsumer:
             self._rebalancing.wake()
 
     async def _give_up(self, queue: MessageQueue) -> bool:
+        """Drain, commit, release: the next owner begins where this one ended."""
         held = self._held.get(queue)
         if held is None:
             return True
+        await self._drain(held, _HAND_OVER_S)
         held.drop()
         await self._offsets.persist([queue])
         self._offsets.forget(queue)
         del self._held[queue]
+        if not self._is_broadcasting:
+            await self._leases.give_back([queue])
         return True
 
+    async def _drain(self, held: HeldQueue, within_s: float) -> None:
+        """Pull nothing more and let handlers finish; what they do not finish comes again."""
+        held.stop_pulling()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._consuming.idle(held)
+
+    async def _has_lease(self, queue: MessageQueue) -> bool:
+        """Whether the queue is free to be taken: locked for us, or waited for long enough."""
+        if self._is_broadcasting or await self._leases.take([queue]):
+            self._asked_s.pop(queue, None)
+            return True
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._asked_s.setdefault(queue, now_s) < _LEASE_S:
+            return False
+        self.client.log.warning("%s was not released in time, taking it all the same", queue)
+        del self._asked_s[queue]
+        return True
+
+    async def _renew_leases(self) -> None:
+        while True:
+            await asyncio.sleep(_RENEW_S)
+            await self._leases.take(list(self._held))
+
     async def _take(self, queue: MessageQueue) -> bool:
-        """Start a queue; False when its offset cannot be known now, never from 0 by accident."""
+        """Start a queue; False when it is not free or its offset cannot be known now, so that it is
+        never read twice at once nor from 0 by accident."""
+        if not await self._has_lease(queue):
+            return False
         self._offsets.forget(queue)
         default_ms = self.client.clock() - _HALF_HOUR_MS
         try:

@@ -1,0 +1,62 @@
+"""Leases on queues: a queue changes hands only when its owner has finished and committed.
+
+The broker's queue locks serve as leases. The owner drains, commits and unlocks; the taker begins
+when it got the lock. A dead owner's locks are freed with its connection. Java and Go members take no
+lock when they consume concurrently, so nobody waits for them, and they wait for nobody.
+"""
+
+import logging
+from collections.abc import Iterable
+
+from sparrowmq.client.broker_calls import address_of, call
+from sparrowmq.client.client import Client
+from sparrowmq.client.errors import ClientError
+from sparrowmq.net.errors import NetError
+from sparrowmq.protocol.headers.clients import LockBatch, UnlockBatch
+from sparrowmq.protocol.locks import LockBatchRequest, LockBatchResponse
+from sparrowmq.protocol.message import MessageQueue
+
+
+class Leases:
+    """The locks one consumer holds at the brokers."""
+
+    def __init__(self, client: Client, group: str, log: logging.Logger) -> None:
+        self._client = client
+        self._group = group
+        self._log = log
+
+    async def take(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
+        """Lock or renew; those that are ours now. What cannot be asked counts as not got."""
+        got: set[MessageQueue] = set()
+        for broker_name, mine in _by_broker(queues).items():
+            try:
+                address = await address_of(self._client, mine[0].topic, broker_name)
+                response = await call(self._client, address, LockBatch(), self._body(mine))
+            except (ClientError, NetError) as error:
+                self._log.info("no locks on %s: %s", broker_name, error)
+                continue
+            got |= LockBatchResponse.from_json(response.body).lock_ok_mq_set
+        return got
+
+    async def give_back(self, queues: Iterable[MessageQueue]) -> None:
+        """Unlock; a broker that cannot be reached frees them by itself in time."""
+        for broker_name, mine in _by_broker(queues).items():
+            try:
+                address = await address_of(self._client, mine[0].topic, broker_name)
+                await call(self._client, address, UnlockBatch(), self._body(mine))
+            except (ClientError, NetError) as error:
+                self._log.info("locks on %s not given back: %s", broker_name, error)
+
+    def _body(self, queues: Iterable[MessageQueue]) -> bytes:
+        return LockBatchRequest(
+            consumer_group=self._group,
+            client_id=self._client.client_id,
+            mq_set=frozenset(queues),
+        ).to_json()
+
+
+def _by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
+    found: dict[str, list[MessageQueue]] = {}
+    for queue in sorted(queues):
+        found.setdefault(queue.broker_name, []).append(queue)
+    return found

@@ -1,0 +1,67 @@
+"""Broadcasting: every member keeps its own progress, in a file of its own.
+
+<directory>/<client id>/<group>/offsets.json        {"offsetTable":{{queue}:offset,…}}
+<directory>/<client id>/<group>/offsets.json.bak    the one before
+"""
+
+import logging
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from sparrowmq.protocol.errors import BodyError
+from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.protocol.offsets_body import ResetOffset
+
+
+class LocalOffsets:
+    """Progress in a file. Loaded once; a broken file gives way to its .bak, which is reported."""
+
+    def __init__(self, directory: Path, client_id: str, group: str, log: logging.Logger) -> None:
+        self.path = directory / client_id.replace("/", "_") / group / "offsets.json"
+        self._backup = self.path.with_name("offsets.json.bak")
+        self._log = log
+        self._offsets: dict[MessageQueue, int] = self._load()
+        self._is_dirty = False
+
+    def get(self, queue: MessageQueue) -> int:
+        """The progress in memory, -1 when there is none."""
+        return self._offsets.get(queue, -1)
+
+    def update(self, queue: MessageQueue, offset: int, *, may_lower: bool = False) -> None:
+        """Progress was made; it goes back only when somebody sought or reset."""
+        if offset >= 0 and (may_lower or offset > self._offsets.get(queue, -1)):
+            self._offsets[queue] = offset
+            self._is_dirty = True
+
+    async def load(self, queue: MessageQueue) -> int | None:
+        """The stored offset; None when there is none."""
+        return self._offsets.get(queue)
+
+    async def persist(self, queues: Iterable[MessageQueue]) -> None:
+        """Write the file when something changed. Raises OSError, and then the old one is there."""
+        if not self._is_dirty:
+            return
+        self._is_dirty = False
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = self.path.with_name("offsets.json.tmp")
+        with fresh.open("wb") as file:
+            file.write(ResetOffset(offset_table=dict(self._offsets)).to_json())
+            file.flush()
+            os.fsync(file.fileno())
+        if self.path.exists():
+            self.path.replace(self._backup)
+        fresh.replace(self.path)
+
+    def forget(self, queue: MessageQueue) -> None:
+        """Nothing to forget: the file is this member's alone."""
+
+    def _load(self) -> dict[MessageQueue, int]:
+        for path in (self.path, self._backup):
+            try:
+                return dict(ResetOffset.from_json(path.read_bytes()).offset_table)
+            except FileNotFoundError:
+                continue
+            except BodyError as error:
+                self._log.warning("%s cannot be read, trying %s: %s", path, self._backup, error)
+        return {}
