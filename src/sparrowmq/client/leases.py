@@ -1,8 +1,8 @@
 """Leases on queues: a queue changes hands only when its owner has finished and committed.
 
 The broker's queue locks serve as leases. The owner drains, commits and unlocks; the taker begins
-when it got the lock. A dead owner's locks are freed with its connection. Java and Go members take no
-lock when they consume concurrently, so nobody waits for them, and they wait for nobody.
+when it got the lock. A dead owner's locks are freed with its connection. Java and Go members take
+no lock when they consume concurrently: nobody waits for them, and they wait for nobody.
 """
 
 import logging
