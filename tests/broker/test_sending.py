@@ -178,6 +178,15 @@ def test_a_batch_gets_contiguous_offsets_and_an_id_for_each_message(world: World
     assert world.sim.wait(world.sim.client.pull("orders", offset=1)).bodies == [b"1", b"2", b"3"]
 
 
+def test_the_messages_of_a_batch_keep_their_own_unique_ids(world: World) -> None:
+    # Java's client gives the batch itself an id as well, in the header.
+    header = header_of(SendBatchMessage, batch=True, properties="UNIQ_KEY\x01B\x02WAIT\x01true\x02")
+    own = [f"UNIQ_KEY\x01{number}\x02WAIT\x01true\x02".encode() for number in range(3)]
+    world.ask(header, encode_batch([(0, b"x", properties) for properties in own]))
+    messages = world.sim.wait(world.sim.client.pull("orders")).messages
+    assert [message.properties["UNIQ_KEY"] for message in messages] == ["0", "1", "2"]
+
+
 def test_a_batch_by_flag_is_the_same_as_a_batch_by_code(world: World) -> None:
     answer = world.ask(header_of(SendMessageV2, batch=True), batch(b"1", b"2"))
     assert answer.code == ResponseCode.SUCCESS

@@ -146,15 +146,15 @@ def send_batch(broker: Broker, request: Request[AnySend]) -> Reply | None:
 
 
 def _unpack(broker: Broker, request: Request[AnySend], queue_id: int) -> list[PutMessage]:
-    """The messages of a batch body, each with the properties of the whole batch added."""
+    """The messages of a batch body, each with its own properties and no others.
+
+    Those of the batch stay out, as in Apache's MessageExtEncoder: among them is the unique id of
+    the whole batch, which every message would then be known by.
+    """
     header = request.header
     # What is checked for the whole batch holds for every body in it.
     if len(request.body) > broker.config.max_message_bytes:
         raise too_large(broker, len(request.body))
-    shared = header.properties
-    if shared and shared[-1] != "\x02":
-        shared += "\x02"
-    ending = shared.encode() + broker.cluster_property
     topic, sys_flag, born_timestamp = header.topic, header.sys_flag, header.born_timestamp
     born_host, reconsume_times = request.connection.peer_bytes, header.reconsume_times
     max_properties = broker.config.max_properties_bytes
@@ -162,9 +162,6 @@ def _unpack(broker: Broker, request: Request[AnySend], queue_id: int) -> list[Pu
     try:
         for flag, body, properties in iter_batch(request.body):
             tag, uniq_key, keys = indexed_properties(properties)
-            if properties and properties[-1] != 2:
-                properties += b"\x02"
-            properties += ending
             if len(properties) > max_properties:
                 raise properties_too_large(broker, len(properties))
             puts.append(
