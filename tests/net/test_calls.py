@@ -1,6 +1,7 @@
 """Calls to other servers: answered, timed out, or failed, and never left hanging."""
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
@@ -308,3 +309,36 @@ def test_addresses_are_split(address: str, parts: tuple[str, int]) -> None:
 def test_what_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(ValueError, match="not host:port"):
         split_address(address)
+
+
+def test_an_address_that_is_none_fails_its_call_and_nothing_else() -> None:
+    async def work(peers: Peers) -> None:
+        error = await failure(peers.call("nowhere", Echo(text="x"), timeout_s=1))
+        assert isinstance(error, ConnectionLost)
+        assert "'nowhere' is not host:port" in str(error)
+        assert (await peers.call(SERVER, Echo(text="x"), timeout_s=1)).code == 0
+
+    with world() as w:
+        calling(w, work)
+
+
+def test_a_call_while_the_owner_shuts_down_fails_like_a_lost_connection() -> None:
+    async def work() -> None:
+        late: list[NetError] = []
+
+        async def at_the_end(peers: Peers) -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                late.append(await failure(peers.call(SERVER, Echo(text="x"), timeout_s=1)))
+
+        with pytest.raises(ExceptionGroup):
+            async with asyncio.TaskGroup() as tasks:
+                peers = Peers(tasks, log=logging.getLogger("test"))
+                tasks.create_task(at_the_end(peers))
+                await asyncio.sleep(0)
+                raise LookupError
+        assert "this side is closing" in str(late[0])
+
+    with world() as w:
+        w.run(work())

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from sparrowmq.net.peers import split_address
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
@@ -23,6 +25,8 @@ class ClientConfig:
     def __post_init__(self) -> None:
         if not self.name_servers:
             raise ValueError("name_servers is empty, at least one host:port is needed")
+        for address in self.name_servers:
+            split_address(address)
         for name in ("route_poll_s", "heartbeat_s", "name_server_timeout_s", "call_timeout_s"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}, must be more than 0")

@@ -79,8 +79,7 @@ class Peers:
             return connection
         opening = self._opening.get(address)
         if opening is None:
-            opening = self._opening[address] = self._tasks.create_task(self._open(address))
-            opening.add_done_callback(lambda _: self._opening.pop(address, None))
+            opening = self._begin(address)
         limit_s = self._connect_timeout_s if timeout_s is None else timeout_s
         try:
             async with asyncio.timeout(limit_s):
@@ -96,8 +95,23 @@ class Peers:
             raise opened
         return opened
 
-    async def _open(self, address: str) -> Connection:
-        host, port = split_address(address)
+    def _begin(self, address: str) -> asyncio.Task[Connection]:
+        """Start an attempt, which callers then share."""
+        try:
+            host, port = split_address(address)
+        except ValueError as error:
+            raise ConnectionLost(address, str(error)) from error
+        attempt = self._open(address, host, port)
+        try:
+            opening = self._tasks.create_task(attempt)
+        except RuntimeError as error:  # the group that owns our tasks is shutting down
+            attempt.close()
+            raise ConnectionLost(address, "this side is closing") from error
+        self._opening[address] = opening
+        opening.add_done_callback(lambda _: self._opening.pop(address, None))
+        return opening
+
+    async def _open(self, address: str, host: str, port: int) -> Connection:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._connect_timeout_s):
