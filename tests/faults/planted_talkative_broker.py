@@ -25,6 +25,7 @@ def _plant(owner: Any, name: str, bug: object) -> None:
 
 
 if __name__ == "__main__":
-    _plant(Store, "max_offset", _fails)
+    for name in ("find_by_key", "earliest_store_time", "queue_offset_by_time"):
+        _plant(Store, name, _fails)
     _plant(Connection, "_reply_to_error", _tells)
     main()
