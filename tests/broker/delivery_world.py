@@ -32,6 +32,7 @@ from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.messages import QueueRead
 from sparrowmq.store.recording_disk import RecordingDisk
 from sparrowmq.store.syncer import InlineSyncer
+from sparrowmq.testing.sim_cluster import SMALL_STORE
 
 T = TypeVar("T")
 
@@ -69,8 +70,9 @@ class DeliveryWorld:
         self.now_ms = EPOCH_MS
         self.disk = RecordingDisk()
         self.peer = Peer()
-        small = store or StoreConfig(log_file_size=1 << 20, queue_file_units=1000, index_slots=500)
-        self.config = BrokerConfig(data_dir=Path("/simulated"), store=small, **settings)
+        self.config = BrokerConfig(
+            data_dir=Path("/simulated"), store=store or SMALL_STORE, **settings
+        )
         self._loop = asyncio.new_event_loop()
         self.broker: Broker
         self.starts = 0

@@ -1,0 +1,317 @@
+"""Delay levels: delivered when their time has come, never before, and never lost."""
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from sparrowmq.broker.delay import journal_progress
+from sparrowmq.broker.delay_progress import DelayOffsets
+from sparrowmq.broker.topics import plain_topic
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.delay import RETRY_DELAYS_MS
+from sparrowmq.protocol.names import SCHEDULE_TOPIC
+from sparrowmq.store.errors import DiskFull
+from sparrowmq.store.recording_disk import PowerCut
+from sparrowmq.store.table_file import TableMissing
+from sparrowmq.testing.sim_cluster import SimCluster
+from tests.broker.delivery_world import DeliveryWorld
+
+HEIRLESS = "%DLQ%SCHEDULE_CONSUMER"
+
+
+@pytest.fixture
+def world() -> Iterator[DeliveryWorld]:
+    with DeliveryWorld() as world:
+        world.broker.topics.put(plain_topic("orders", 4))
+        yield world
+
+
+def bodies(world: DeliveryWorld, topic: str = "orders", queue_id: int = 0) -> list[bytes]:
+    return [message.body for message in world.messages(topic, queue_id)]
+
+
+@pytest.mark.parametrize("level", range(1, 19))
+def test_a_level_is_delivered_when_its_delay_is_over_and_not_a_millisecond_before(
+    world: DeliveryWorld, level: int
+) -> None:
+    world.send("orders", DELAY=str(level))
+    world.now_ms += RETRY_DELAYS_MS[level - 1] - 1
+    assert world.deliver() == world.now_ms + 1
+    assert bodies(world) == []
+    world.now_ms += 1
+    assert world.deliver() is None
+    assert bodies(world) == [b"body"]
+
+
+def test_a_delayed_message_arrives_as_it_was_sent(world: DeliveryWorld) -> None:
+    world.send("orders", b"an order", queue_id=3, DELAY="1", TAGS="t", KEYS="k", mine="yes")
+    world.pass_time(1)
+    world.deliver()
+    (message,) = world.messages("orders", 3)
+    assert (message.body, message.tags, message.keys) == (b"an order", "t", ("k",))
+    assert message.user_properties == {"mine": "yes"}
+    assert message.flag == 7
+    assert message.properties["REAL_TOPIC"] == "orders", "Apache leaves these in, too"
+
+
+def test_the_answer_names_the_queue_that_was_asked_for(world: DeliveryWorld) -> None:
+    sent = world.send("orders", queue_id=2, DELAY="4")
+    assert sent.queue_id == 2
+    (waiting,) = world.messages(SCHEDULE_TOPIC, 3)
+    assert sent.msg_id == waiting.offset_msg_id
+
+
+def test_a_level_above_the_highest_becomes_the_highest(world: DeliveryWorld) -> None:
+    world.send("orders", DELAY="99")
+    (waiting,) = world.messages(SCHEDULE_TOPIC, 17)
+    assert waiting.properties["DELAY"] == "18"
+
+
+@pytest.mark.parametrize("level", ["0", "-3"])
+def test_no_level_means_no_delay(world: DeliveryWorld, level: str) -> None:
+    world.send("orders", DELAY=level)
+    assert bodies(world) == [b"body"]
+
+
+@pytest.mark.parametrize("level", ["soon", "3.5", "1_0", "٣", "9" * 30, " "])
+def test_a_level_that_is_no_number_is_refused_and_nothing_is_stored(
+    world: DeliveryWorld, level: str
+) -> None:
+    end = world.broker.store.max_log_offset
+    reply = world.try_send("orders", DELAY=level)
+    assert reply.code == ResponseCode.MESSAGE_ILLEGAL
+    assert "DELAY" in reply.remark
+    assert world.broker.store.max_log_offset == end
+
+
+def test_a_level_wins_over_a_delivery_time(world: DeliveryWorld) -> None:
+    world.send("orders", DELAY="1", TIMER_DELIVER_MS=str(world.now_ms + 60_000))
+    (waiting,) = world.messages(SCHEDULE_TOPIC, 0)
+    assert "TIMER_DELIVER_MS" not in waiting.properties
+
+
+def test_what_only_the_broker_may_say_is_not_believed(world: DeliveryWorld) -> None:
+    world.send("orders", DELAY="1", REAL_TOPIC="secrets", REAL_QID="9")
+    world.pass_time(1)
+    world.deliver()
+    (message,) = world.messages("orders")
+    assert message.properties["REAL_TOPIC"] == "orders"
+    assert message.properties["REAL_QID"] == "0"
+
+
+def test_messages_of_one_level_keep_their_order(world: DeliveryWorld) -> None:
+    for number in range(200):
+        world.send("orders", b"%d" % number, DELAY="2")
+        world.now_ms += 1
+    world.pass_time(10)
+    world.deliver()
+    assert bodies(world) == [b"%d" % number for number in range(200)]
+
+
+def test_delivery_stops_at_the_first_message_that_is_not_due(world: DeliveryWorld) -> None:
+    for number in range(100):
+        world.send("orders", b"%d" % number, DELAY="1")
+        world.now_ms += 10
+    world.now_ms = world.messages(SCHEDULE_TOPIC, 0)[69].store_timestamp + 1000
+    world.deliver()
+    assert len(bodies(world)) == 70
+
+
+def test_a_message_whose_topic_is_gone_becomes_a_dead_letter_and_blocks_nobody(
+    world: DeliveryWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.send("doomed", b"lost its topic", DELAY="1", TAGS="t", UNIQ_KEY="U1")
+    world.send("orders", b"fine", DELAY="1")
+    world.broker.topics.remove("doomed")
+    world.pass_time(1)
+    assert world.deliver() is None
+    assert bodies(world) == [b"fine"]
+    (dead,) = world.messages(HEIRLESS)
+    assert (dead.body, dead.tags) == (b"lost its topic", "t")
+    assert dead.properties["DLQ_ORIGIN_TOPIC"] == "doomed"
+    assert dead.properties["DLQ_ORIGIN_MESSAGE_ID"] == "U1"
+    assert "topic doomed does not exist any more" in caplog.text
+
+
+def test_a_message_whose_queue_is_gone_becomes_a_dead_letter(world: DeliveryWorld) -> None:
+    world.send("orders", queue_id=3, DELAY="1")
+    world.broker.topics.put(plain_topic("orders", 2))
+    world.pass_time(1)
+    world.deliver()
+    assert len(world.messages(HEIRLESS)) == 1
+
+
+def test_a_message_that_has_become_too_large_becomes_a_dead_letter(world: DeliveryWorld) -> None:
+    world.send("orders", bytes(1000), DELAY="1")
+    world.send("orders", b"small", DELAY="1")
+    world.stop()
+    world.config = type(world.config)(
+        data_dir=world.config.data_dir, store=world.config.store, max_message_bytes=500
+    )
+    world.start()
+    world.pass_time(1)
+    world.deliver()
+    assert bodies(world) == [b"small"]
+    assert len(world.messages(HEIRLESS)) == 1
+
+
+def test_retries_of_a_deleted_group_end_in_its_dead_letters(world: DeliveryWorld) -> None:
+    world.send("orders", b"an order")
+    world.give_back(world.messages("orders")[0], "billing")
+    world.broker.groups.remove("billing")
+    world.broker.topics.remove("%RETRY%billing")
+    world.pass_time(10)
+    world.deliver()
+    assert bodies(world, "%DLQ%billing") == [b"an order"]
+
+
+def test_a_clock_that_is_set_back_prolongs_nobodys_delay(world: DeliveryWorld) -> None:
+    world.send("orders", DELAY="3")
+    world.now_ms -= 3_600_000
+    due_ms = world.deliver()
+    assert due_ms == world.now_ms + 10_000
+    world.now_ms += 5_000
+    assert world.deliver() == due_ms
+    world.now_ms = due_ms
+    world.deliver()
+    assert bodies(world) == [b"body"]
+
+
+def test_a_full_disk_delays_and_loses_nothing(world: DeliveryWorld) -> None:
+    world.send("orders", DELAY="1")
+    world.now_ms += 1_000
+    world.broker.store._full = DiskFull("", 0, "no space")
+    world.broker.store._decide_refusal()
+    with pytest.raises(DiskFull):
+        world.deliver()
+    world.broker.store.tick(world.now_ms)
+    world.deliver()
+    assert bodies(world) == [b"body"]
+
+
+# ---- after crashes
+
+
+def test_what_was_delivered_and_saved_is_not_delivered_again(world: DeliveryWorld) -> None:
+    for level in ("1", "1", "2"):
+        world.send("orders", b"level " + level.encode(), DELAY=level)
+    world.pass_time(2)
+    world.save()
+    world.kill()
+    world.pass_time(60)
+    assert bodies(world) == [b"level 1", b"level 1", b"level 2"]
+
+
+def test_progress_is_kept_in_apaches_file(world: DeliveryWorld) -> None:
+    world.send("orders", DELAY="1")
+    world.send("orders", DELAY="3")
+    world.pass_time(1)
+    world.deliver()
+    world.stop()
+    table = DelayOffsets.from_json(world.disk.files()["config/delayOffset.json"])
+    assert table.offset_table[1] == 1
+    assert table.offset_table[3] == 0
+    assert table.data_version is not None
+
+
+def test_progress_is_not_saved_before_the_delivered_message_is_durable(
+    world: DeliveryWorld,
+) -> None:
+    world.send("orders", DELAY="1")
+    world.flush()
+    world.pass_time(1)
+    world.deliver()
+    world.run(journal_progress(world.broker))
+    world.lose_power(random.Random(1))
+    world.deliver()
+    assert set(bodies(world)) == {b"body"}
+
+
+def test_a_lost_table_stops_the_start_when_messages_wait(world: DeliveryWorld) -> None:
+    world.send("orders", DELAY="1")
+    world.stop()
+    for path in ("config/delayOffset.json", "config/delayOffset.json.bak"):
+        world.disk.unlink(path)
+    with pytest.raises(TableMissing, match="delayOffset"):
+        world.start()
+
+
+def test_a_store_from_before_delays_starts_without_a_table(world: DeliveryWorld) -> None:
+    world.send("orders")
+    world.stop()
+    for path in ("config/delayOffset.json", "config/delayOffset.json.bak"):
+        world.disk.unlink(path)
+    world.start()
+    assert bodies(world) == [b"body"]
+
+
+def _run_until_cut(world: DeliveryWorld, acknowledged: dict[bytes, int]) -> None:
+    """Send, deliver and save over and over; every delivery time is noted when acknowledged."""
+    for number in range(6):
+        body = b"%d" % number
+        level = 1 + number % 2
+        world.send("orders", body, DELAY=str(level))
+        acknowledged[body] = world.now_ms + RETRY_DELAYS_MS[level - 1]
+        world.flush()
+        world.pass_time(0.7)
+        world.save()
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_nothing_is_lost_or_early_whichever_call_a_crash_meets(power: bool) -> None:
+    for call in range(1, 400):
+        with DeliveryWorld() as world:
+            world.broker.topics.put(plain_topic("orders", 4))
+            acknowledged: dict[bytes, int] = {}
+            world.disk.cut_at(call)
+            try:
+                _run_until_cut(world, acknowledged)
+            except PowerCut:
+                pass
+            else:
+                assert call > 50
+                return
+            if power:
+                # With asynchronous flush only what was flushed is promised.
+                acknowledged.pop(next(reversed(acknowledged), b""), None)
+                world.lose_power(random.Random(call))
+            else:
+                world.kill()
+            world.pass_time(20)
+            world.deliver()
+            delivered = world.messages("orders")
+            assert set(acknowledged) <= {message.body for message in delivered}, call
+            for message in delivered:
+                assert message.store_timestamp >= acknowledged.get(message.body, 0), call
+
+
+def test_ten_thousand_due_at_once_are_delivered_in_one_round() -> None:
+    with DeliveryWorld() as world:
+        world.broker.topics.put(plain_topic("orders", 1))
+        for number in range(10_000):
+            world.send("orders", b"%d" % number, DELAY="1")
+        world.now_ms += 1_000
+        assert world.deliver() is None
+        assert world.broker.store.max_offset("orders", 0) == 10_000
+
+
+def test_a_running_broker_delivers_on_time() -> None:
+    with SimCluster(seed=1).run() as sim:
+        sim.wait(sim.client.send("orders", b"first"))
+        pull = sim.client.pull("orders", offset=1, wait_s=15)
+        sent_ms = sim.clock()
+        sim.wait(sim.client.send("orders", b"later", DELAY="2"))
+        assert sim.wait(pull).bodies == [b"later"]
+        assert 5_000 <= sim.clock() - sent_ms < 5_100
+
+
+def test_a_running_broker_that_is_killed_delivers_afterwards() -> None:
+    with SimCluster(seed=1).run() as sim:
+        sim.wait(sim.client.send("orders", b"later", DELAY="3"))
+        sim.advance(3)
+        sim.brokers["broker-a"].kill()
+        sim.advance(20)
+        sim.brokers["broker-a"].start()
+        sim.advance(0.1)
+        assert sim.wait(sim.client.pull("orders")).bodies == [b"later"]
