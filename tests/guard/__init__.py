@@ -1,0 +1,1 @@
+"""How much work one message is, counted: calls and instructions, never time."""

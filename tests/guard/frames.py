@@ -1,0 +1,56 @@
+"""Requests as the Java client 5.5 writes them, byte for byte but for what has to change."""
+
+from sparrowmq.protocol.batch import encode_batch
+from sparrowmq.protocol.frame import encode_frame
+
+TOPIC = "BenchSend"
+BATCHED = 32
+_TAIL = b'},"flag":0,"language":"JAVA","opaque":%d,"serializeTypeCurrentRPC":"JSON","version":513}'
+_UNIQUE_ID = b"FD00000000000000000000000000000252DB5FFD2B274A8C%08X"
+_PROPERTIES = b"UNIQ_KEY\x01" + _UNIQUE_ID + b"\x02WAIT\x01true\x02"
+_BODY = b"x" * 128
+
+
+def send(number: int, queue_id: int = 0) -> bytes:
+    """A plain message (310)."""
+    return encode_frame(_send_header(310, number, queue_id, b"false"), _BODY)
+
+
+def batch(number: int, queue_id: int = 0) -> bytes:
+    """32 messages in one request (320)."""
+    messages = [(0, _BODY, _PROPERTIES % (number * BATCHED + one)) for one in range(BATCHED)]
+    return encode_frame(_send_header(320, number, queue_id, b"true"), encode_batch(messages))
+
+
+def pull(number: int, offset: int, queue_id: int = 0) -> bytes:
+    """What a push consumer asks (11): 32 messages, or a wait of 15 s."""
+    head = (
+        b'{"code":11,"extFields":{"queueId":"%d","maxMsgBytes":"262144","maxMsgNums":"32",'
+        b'"sysFlag":"3","suspendTimeoutMillis":"15000","commitOffset":"%d","bname":"broker-a",'
+        b'"topic":"%b","queueOffset":"%d","expressionType":"TAG","subVersion":"1",'
+        b'"consumerGroup":"billing"'
+    )
+    return encode_frame(head % (queue_id, offset, TOPIC.encode(), offset) + _TAIL % number)
+
+
+def heartbeat(number: int) -> bytes:
+    """Makes the connection a member of the group that pulls (34)."""
+    body = (
+        b'{"clientID":"127.0.0.1@1#1","consumerDataSet":[{"consumeFromWhere":'
+        b'"CONSUME_FROM_FIRST_OFFSET","consumeType":"CONSUME_PASSIVELY","groupName":"billing",'
+        b'"messageModel":"CLUSTERING","subscriptionDataSet":[{"classFilterMode":false,'
+        b'"codeSet":[],"expressionType":"TAG","subString":"*","subVersion":1,"tagsSet":[],'
+        b'"topic":"%b"}],"unitMode":false}],"heartbeatFingerprint":0,"producerDataSet":[],'
+        b'"withoutSub":false}'
+    )
+    return encode_frame(b'{"code":34,"extFields":{' + _TAIL % number, body % TOPIC.encode())
+
+
+def _send_header(code: int, number: int, queue_id: int, is_batch: bytes) -> bytes:
+    # In JSON the separators of properties are escaped.
+    properties = (_PROPERTIES % number).replace(b"\x01", b"\\u0001").replace(b"\x02", b"\\u0002")
+    head = (
+        b'{"code":%d,"extFields":{"a":"GP_1uhoeaj0x","b":"%b","c":"TBW102","d":"8","e":"%d",'
+        b'"f":"0","g":"1794741940696","h":"0","i":"%b","j":"0","k":"false","m":"%b","n":"broker-a"'
+    )
+    return head % (code, TOPIC.encode(), queue_id, properties, is_batch) + _TAIL % number

@@ -1,0 +1,90 @@
+"""A broker with one connection to it, both in this process, and nothing between them."""
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.config import BrokerConfig
+from sparrowmq.broker.server import BrokerServer, routes
+from sparrowmq.net.connection import Connection
+from sparrowmq.net.endpoint import Endpoint
+from sparrowmq.net.workers import InlineWorkers
+from sparrowmq.protocol.frame import FrameDecoder
+from sparrowmq.protocol.header import decode_plain
+from sparrowmq.store.disk_real import RealDisk
+from sparrowmq.store.syncer import InlineSyncer
+
+_NOW_MS = 1_794_741_940_696
+
+
+class NoTransport(asyncio.Transport):
+    """Keeps what is written, so that answers can be looked at afterwards."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+
+    def write(self, data: Any) -> None:
+        self.written.append(data)
+
+    def is_closing(self) -> bool:
+        return False
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return ("127.0.0.1", 4242)
+
+
+class Wired:
+    """A client's end of the connection."""
+
+    def __init__(self, broker: Broker, connection: Connection, transport: NoTransport) -> None:
+        self.broker = broker
+        self.receive = connection.data_received
+        self._transport = transport
+
+    def feed(self, frames: list[bytes]) -> None:
+        """Each frame in a read callback of its own, as clients that wait for answers send them."""
+        for frame in frames:
+            self.receive(frame)
+
+    def wake(self) -> None:
+        """What the loop does at the end of its turn for pulls whose queue grew."""
+        self.broker.arrivals._wake()
+
+    def answers(self) -> list[int]:
+        """The codes that were answered since the last call."""
+        written, self._transport.written = b"".join(self._transport.written), []
+        frames = FrameDecoder().feed(written)
+        return [decode_plain(binary, header).code for binary, header, _ in frames]
+
+
+@asynccontextmanager
+async def wired(folder: Path) -> AsyncIterator[Wired]:
+    """The broker runs on the real disk; what is counted never gives the loop a turn."""
+    disk = RealDisk(folder)
+    log = logging.getLogger("guard")
+    server = BrokerServer(
+        BrokerConfig(data_dir=folder, port=0),
+        disk=disk,
+        clock=lambda: _NOW_MS,
+        rng=random.Random(1),
+        workers=InlineWorkers(),
+        syncer=InlineSyncer(disk),
+        pid=1,
+        log=log,
+    )
+    async with server.running(), asyncio.TaskGroup() as tasks:
+        endpoint = Endpoint(server.broker, routes, tasks, log=log)
+        connection, transport = Connection(endpoint), NoTransport()
+        connection.connection_made(transport)
+        yield Wired(server.broker, connection, transport)
+        connection.connection_lost(None)
+        server.broker.connection_closed(connection)
