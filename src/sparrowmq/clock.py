@@ -19,3 +19,8 @@ def system_clock() -> int:
 def monotonic_clock() -> int:
     """Milliseconds since an arbitrary moment; never goes back, so it measures intervals."""
     return time.monotonic_ns() // 1_000_000
+
+
+def cpu_clock() -> int:
+    """Milliseconds of processor time this process has used: tells being busy from being starved."""
+    return time.process_time_ns() // 1_000_000
