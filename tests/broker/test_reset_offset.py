@@ -7,6 +7,7 @@ import pytest
 from sparrowmq.net.calls import Response
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.consumer_calls import InvokeResetOffset, ResetConsumerOffset
+from sparrowmq.protocol.headers.groups import DeleteGroup
 from sparrowmq.protocol.headers.offsets import (
     OffsetFound,
     QueryConsumerOffset,
@@ -59,6 +60,11 @@ def test_an_offline_group_is_moved_by_time_and_each_queue_reported(consumed: Wor
     assert [stored(consumed, 0), stored(consumed, 1)] == [0, 0]
     two_minutes_ago = consumed.sim.clock() - 130_000
     assert told(reset(consumed, timestamp=two_minutes_ago)) == {0: 1, 1: 0}
+
+
+def test_a_group_that_was_deleted_but_has_progress_can_be_moved(consumed: World) -> None:
+    consumed.done(DeleteGroup(group_name="billing"))
+    assert told(reset(consumed)) == {0: 0, 1: 0}
 
 
 def test_a_time_below_0_means_the_end(consumed: World) -> None:

@@ -5,7 +5,7 @@ import pytest
 from sparrowmq.broker.statistics import BROKER_PUT, GROUP_GET, TOPIC_PUT, Statistics
 from sparrowmq.protocol.broker_stats import BrokerStatsData
 from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.protocol.headers.offsets import UpdateConsumerOffset
+from sparrowmq.protocol.headers.offsets import QueryConsumerOffset, UpdateConsumerOffset
 from sparrowmq.protocol.headers.statistics import (
     GetBrokerConsumeStats,
     GetConsumeStats,
@@ -75,6 +75,14 @@ def test_a_group_that_appears_later_is_counted_from_the_first_look_at_it() -> No
     statistics.sample(START + 10_000, [], [("orders@late", {0: 500})])
     statistics.sample(START + 20_000, [], [("orders@late", {0: 503})])
     assert statistics.totals == (0, 3)
+
+
+def test_a_group_that_was_told_to_start_at_0_is_counted_from_there(world: World) -> None:
+    world.send("orders", b"1", b"2", b"3")
+    world.done(QueryConsumerOffset(consumer_group="billing", topic="orders", queue_id=0))
+    commit(world, 3)
+    header = ViewBrokerStats(stats_name=GROUP_GET, stats_key="orders@billing")
+    assert sums(world.read(header, BrokerStatsData)) == (3, 3, 3)
 
 
 def test_a_reset_to_the_past_counts_nothing_and_what_follows_counts_again() -> None:

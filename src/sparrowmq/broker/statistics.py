@@ -21,6 +21,8 @@ BROKER_GET = "BROKER_GET_NUMS"
 SAMPLE_MS = 10_000
 _SPANS = ((SAMPLE_MS, 7), (600_000, 7), (3_600_000, 25))
 _DAY_MS = 86_400_000
+_MOST_STARTS = 100_000
+"""Groups that were told to start somewhere and never came back must not pile up."""
 
 Sample = tuple[int, int]
 """When, and the total then."""
@@ -70,6 +72,13 @@ class _Moves:
 
     def __init__(self) -> None:
         self._seen: dict[str, Mapping[int, int]] = {}
+        self._starts: dict[tuple[str, int], int] = {}
+
+    def start(self, name: str, queue_id: int, offset: int) -> None:
+        """Where an offset that appears later began."""
+        if len(self._starts) >= _MOST_STARTS:
+            self._starts.clear()
+        self._starts[name, queue_id] = offset
 
     def take(self, rows: Offsets, *, new_starts_at_0: bool) -> dict[str, int]:
         """What was added under each name. A step back, after a reset, adds nothing."""
@@ -78,10 +87,13 @@ class _Moves:
         for name, offsets in rows:
             seen[name] = offsets
             before = self._seen.get(name, {})
-            added = sum(
-                max(0, offset - before.get(queue_id, 0 if new_starts_at_0 else offset))
-                for queue_id, offset in offsets.items()
-            )
+            added = 0
+            for queue_id, offset in offsets.items():
+                last = before.get(queue_id)
+                if last is None:
+                    first = 0 if new_starts_at_0 else offset
+                    last = self._starts.pop((name, queue_id), first)
+                added += max(0, offset - last)
             if added:
                 moved[name] = added
         self._seen = seen
@@ -111,8 +123,8 @@ class Statistics:
     def sample(self, now_ms: int, queues: Offsets, groups: Offsets) -> None:
         """Look at the ends of all queues by topic and at all offsets by `topic@group`.
 
-        The first look only notes where things stand. Where a group began is known of none, so what
-        it consumed before the first look at it is not counted.
+        The first look only notes where things stand. What a group consumed before the first look at
+        it is counted if `group_starts` told where it began.
         """
         put = self._puts.take(queues, new_starts_at_0=not self._is_first)
         got = self._gets.take(groups, new_starts_at_0=False)
@@ -134,6 +146,10 @@ class Statistics:
             series.total += count
             if not is_system_topic(key.partition("@")[0]):
                 total.total += count
+
+    def group_starts(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """A group without progress was told to start here."""
+        self._gets.start(f"{topic}@{group}", queue_id, offset)
 
     @property
     def totals(self) -> tuple[int, int]:

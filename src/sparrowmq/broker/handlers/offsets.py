@@ -29,6 +29,7 @@ def query_consumer_offset(broker: Broker, request: Request[QueryConsumerOffset])
         broker.offsets.applied(header.consumer_group, header.topic, header.queue_id)
         return Reply(OffsetFound(offset=offset))
     if header.set_zero_if_not_found and _is_young(broker, header.topic, header.queue_id):
+        broker.statistics.group_starts(header.consumer_group, header.topic, header.queue_id, 0)
         return Reply(OffsetFound(offset=0))
     text = f"group {header.consumer_group} has no offset for {header.topic} queue {header.queue_id}"
     raise RequestRefused(ResponseCode.QUERY_NOT_FOUND, text)

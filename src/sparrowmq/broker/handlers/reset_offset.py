@@ -57,7 +57,8 @@ def _checked_topic(broker: Broker, header: InvokeResetOffset) -> TopicConfig:
     if topic is None:
         text = f"topic {header.topic} does not exist on broker {broker.config.broker_name}"
         raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, text)
-    if header.group not in broker.groups:
+    has_progress = bool(broker.offsets.queues(header.group, header.topic))
+    if header.group not in broker.groups and not has_progress:
         text = f"group {header.group} does not exist on broker {broker.config.broker_name}"
         raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, text)
     return topic
