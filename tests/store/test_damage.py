@@ -11,7 +11,7 @@ from sparrowmq.store.store import Store
 from tests.store.stores import SMALL, Told, message, number_of, numbers, open_store, read_all
 
 QUEUES = 2
-COUNT = 90
+COUNT = 180
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +109,17 @@ def test_every_other_byte_of_a_store_may_flip_without_anything_wrong_being_serve
             assert all_numbers(open_store(disk)) == set(range(COUNT)), (path, position)
 
 
+def test_every_byte_of_the_mark_may_flip(stopped: RecordingDisk) -> None:
+    """A wrong one would declare part of the log damaged, or damage not to be."""
+    data = stopped.files()["sparrowmq/mark"]
+    written = [position for position, byte in enumerate(data) if byte or position % 4096 < 40]
+    for position in written:
+        told = Told()
+        store = open_store(damaged(stopped, "sparrowmq/mark", position, 0x40), report=told)
+        assert all_numbers(store) == set(range(COUNT))
+        assert not told.damage
+
+
 def test_a_flipped_tag_in_a_queue_unit_does_not_hide_its_message(stopped: RecordingDisk) -> None:
     path = "consumequeue/orders/0/00000000000000000000"
     disk = damaged(stopped, path, 12 + 7, 0x01)
@@ -144,20 +155,38 @@ def test_a_log_file_may_be_cut_anywhere(
             assert offset == before == COUNT // QUEUES, "an offset was given twice"
 
 
+@pytest.mark.parametrize("has_marks", [True, False])
+@pytest.mark.parametrize("lost", [SMALL.log_file_size, 2 * SMALL.log_file_size])
 def test_a_missing_log_file_costs_its_own_messages_only(
-    stopped: RecordingDisk, spans: list[tuple[int, int, int]]
+    stopped: RecordingDisk, spans: list[tuple[int, int, int]], has_marks: bool, lost: int
 ) -> None:
-    path = f"commitlog/{SMALL.log_file_size:020d}"
+    """#2140"""
+    size = SMALL.log_file_size
+    expected = {number for first, _, number in spans if not lost <= first < lost + size}
+    assert expected != set(range(COUNT))
     disk = stopped.killed()
-    disk.unlink(path)
-    disk.unlink("sparrowmq/queues.0")
-    disk.unlink("sparrowmq/queues.1")
+    disk.unlink(f"commitlog/{lost:020d}")
+    if not has_marks:
+        disk.unlink("sparrowmq/queues.0")
+        disk.unlink("sparrowmq/queues.1")
     told = Told()
     store = open_store(disk, report=told)
-    size = SMALL.log_file_size
-    expected = {number for first, _, number in spans if not size <= first < 2 * size}
     assert all_numbers(store) == expected
     assert told.damage
+    store.close(1)
+    again = Told()
+    assert all_numbers(open_store(disk, report=again)) == expected
+    assert not again.damage
+
+
+def test_a_store_without_its_log_goes_on_where_it_was(stopped: RecordingDisk) -> None:
+    disk = stopped.killed()
+    for path in list(disk.files()):
+        if path.startswith("commitlog/"):
+            disk.unlink(path)
+    store = open_store(disk)
+    assert all_numbers(store) == set()
+    assert store.append(message(7), 1).queue_offset == COUNT // QUEUES
 
 
 def test_files_of_another_size_are_refused_with_their_size_named(stopped: RecordingDisk) -> None:

@@ -184,6 +184,22 @@ def test_a_deleted_topic_stays_deleted_and_may_begin_again() -> None:
         assert numbers(open_store(restart)) == [7]
 
 
+def test_a_topic_deleted_just_before_its_last_messages_were_torn_may_begin_again() -> None:
+    disk = RecordingDisk()
+    store = open_store(disk)
+    store.append(message(0, "other"), 1)
+    flush(store, disk)
+    end = store.durable_log_offset
+    store.append(message(1), 2)
+    assert store.delete_topic("orders")
+    disk = disk.killed()
+    path = "commitlog/00000000000000000000"
+    disk.poke(path, disk.files()[path][:end] + bytes(SMALL.log_file_size - end))
+    store = open_store(disk)
+    store.append(message(2), 3)
+    assert numbers(open_store(disk.killed())) == [2]
+
+
 def apaches(disk: RecordingDisk) -> RecordingDisk:
     """A stopped store without anything of ours in it."""
     filled(disk).close(COUNT)

@@ -123,6 +123,12 @@ class Recovery:
                 self._refuse_size(f"a log file of {length} bytes that starts at {start}")
             if length < size:
                 self._extend(path, length, is_last=start == self._log.starts[-1])
+        if snapshot is not None and self._log.starts:
+            known = set(self._log.starts)
+            for start in range(self._log.min_offset, snapshot.log_offset, size):
+                if start not in known:
+                    # The scan fills its place, and says so.
+                    self._files_changed = True
 
     def _refuse_size(self, found: str) -> None:
         raise StoreCorrupted(
