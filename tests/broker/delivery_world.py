@@ -10,12 +10,12 @@ from typing import Any, Self, TypeVar, cast
 
 import msgspec
 
-from sparrowmq.broker import delay, delivery_loops
+from sparrowmq.broker import delay, delivery_loops, transactions
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import BrokerConfig
-from sparrowmq.broker.delay_delivery import records_of
 from sparrowmq.broker.server import BrokerServer, routes
 from sparrowmq.broker.tables import BrokerTables
+from sparrowmq.broker.transactions_recovery import records
 from sparrowmq.net.connection import Connection
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.peers import Peers
@@ -29,7 +29,6 @@ from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import AUTO_CREATE_TOPIC
 from sparrowmq.protocol.properties import format_properties
 from sparrowmq.store.config import StoreConfig
-from sparrowmq.store.messages import QueueRead
 from sparrowmq.store.recording_disk import RecordingDisk
 from sparrowmq.store.syncer import InlineSyncer
 from sparrowmq.testing.sim_cluster import SMALL_STORE
@@ -111,8 +110,8 @@ class DeliveryWorld:
         server.port = PORT
 
         async def open_it() -> Broker:
-            tables = BrokerTables(self.disk, lambda damage: None)
-            return server._open(tables, cast(Peers, None))
+            self.tables = BrokerTables(self.disk, lambda damage: None)
+            return server._open(self.tables, cast(Peers, None))
 
         self.broker = self.run(open_it())
 
@@ -132,6 +131,8 @@ class DeliveryWorld:
         async def stop_it() -> None:
             await self.broker.durability.flush()
             await delivery_loops.close(self.broker)
+            await self.tables.offsets.save(self.broker.offsets, InlineWorkers())
+            self.tables.offsets.close()
             self.broker.delivery.close()
             self.broker.store.close(self.now_ms)
 
@@ -146,12 +147,20 @@ class DeliveryWorld:
         """Sync, and save how far delivery has come."""
         self.flush()
         self.run(delivery_loops.close(self.broker))
+        self.run(self.tables.offsets.journal(self.broker.offsets, InlineWorkers()))
 
     # ---- time
 
     def deliver(self) -> int | None:
-        """Deliver what is due now; when the next is."""
-        return self.run(delay.deliver_round(self.broker))
+        """Do what is due now; when the next is."""
+
+        async def all_rounds() -> int | None:
+            due_ms = [await delay.deliver_round(self.broker)]
+            await transactions.check_round(self.broker)
+            due_ms.append(self.broker.delivery.halves.next_due_ms)
+            return min((one for one in due_ms if one is not None), default=None)
+
+        return self.run(all_rounds())
 
     def pass_time(self, seconds: float) -> None:
         """Let so much time pass, stopping whenever something is due."""
@@ -229,6 +238,6 @@ class DeliveryWorld:
 
     def messages(self, topic: str, queue_id: int = 0, offset: int = 0) -> list[MessageExt]:
         """What lies in a queue."""
-        found = self.broker.store.read_queue(topic, queue_id, offset, max_count=10_000)
-        assert isinstance(found, QueueRead)
-        return [MessageExt(record) for record in records_of(found)] if found.count else []
+        return [
+            MessageExt(record) for record in records(self.broker.store, topic, offset, queue_id)
+        ]

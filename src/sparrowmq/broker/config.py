@@ -86,6 +86,13 @@ class BrokerConfig:
     """A queue whose first message lies at most this far behind the log's end is young: a group
     without progress starts at 0 there. Apache takes 40 % of the machine's memory."""
 
+    transaction_timeout_s: float = 6.0
+    """A half message whose transaction has not ended after this long is asked about."""
+    transaction_check_interval_s: float = 30.0
+    """… and again every so often."""
+    transaction_check_max: int = 15
+    """After so many questions it is set aside in TRANS_CHECK_MAX_TIME_TOPIC."""
+
     busy_lag_s: float = 0.2
     """A loop that lags this far refuses sends with SYSTEM_BUSY until it has caught up."""
 
@@ -100,6 +107,9 @@ class BrokerConfig:
             ("flush_interval_s", self.flush_interval_s > 0, "must be more than 0"),
             ("flush_timeout_s", self.flush_timeout_s > 0, "must be more than 0"),
             ("long_poll_s", self.long_poll_s >= 0, "must be 0 or more"),
+            ("transaction_timeout_s", self.transaction_timeout_s >= 0, "must be 0 or more"),
+            ("transaction_check_interval_s", self.transaction_check_interval_s > 0, "must be > 0"),
+            ("transaction_check_max", self.transaction_check_max >= 1, "must be 1 or more"),
             ("register_interval_s", self.register_interval_s > 0, "must be more than 0"),
         )
         for name, is_fine, allowed in checks:

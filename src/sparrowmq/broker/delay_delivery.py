@@ -5,7 +5,14 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.placement import Placement, append, encoded, fields_of, stored_again
+from sparrowmq.broker.placement import (
+    Placement,
+    append,
+    encoded,
+    fields_of,
+    real_queue_id,
+    stored_again,
+)
 from sparrowmq.broker.retry import dead_letters
 from sparrowmq.protocol.ids import offset_id
 from sparrowmq.protocol.names import (
@@ -21,7 +28,6 @@ from sparrowmq.protocol.properties import (
     DLQ_ORIGIN_MESSAGE_ID,
     DLQ_ORIGIN_TOPIC,
     PRODUCER_GROUP,
-    REAL_QUEUE_ID,
     REAL_TOPIC,
     UNIQUE_KEY,
 )
@@ -42,7 +48,7 @@ def deliver(broker: Broker, record: Record, added: Mapping[str, str] | None = No
     fields = fields_of(record)
     if added:
         fields.update(added)
-    topic, queue_id = fields.get(REAL_TOPIC, ""), _queue_id(fields)
+    topic, queue_id = fields.get(REAL_TOPIC, ""), real_queue_id(fields)
     fault = undeliverable(broker, topic, queue_id)
     if fault is None:
         put = stored_again(record, topic, queue_id, fields)
@@ -118,11 +124,6 @@ def _group_of(topic: str, fields: Mapping[str, str]) -> str:
     else:
         group = fields.get(PRODUCER_GROUP, "")
     return HEIRLESS_GROUP if group_fault(group) is not None else group
-
-
-def _queue_id(fields: Mapping[str, str]) -> int:
-    text = fields.get(REAL_QUEUE_ID, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
 
 
 def records_of(found: QueueRead) -> Iterator[Record]:

@@ -3,17 +3,23 @@
 from collections.abc import Coroutine
 from typing import Any
 
-from sparrowmq.broker import delay
+from sparrowmq.broker import delay, transactions
 from sparrowmq.broker.broker import Broker
 
 
 def loops(broker: Broker) -> list[Coroutine[Any, Any, None]]:
     """All of them; each runs for ever."""
-    return [delay.deliver_delayed(broker), delay.save_progress(broker)]
+    return [
+        delay.deliver_delayed(broker),
+        delay.save_progress(broker),
+        transactions.check_transactions(broker),
+        transactions.save_progress(broker),
+    ]
 
 
 async def close(broker: Broker) -> None:
     """Save how far delivery has come. Everything in the log must be durable already."""
-    await delay.journal_progress(broker)
-    await delay.journal_progress(broker)
+    for _ in range(2):  # what was noted before, then what is true now
+        await delay.journal_progress(broker)
+        transactions.commit_progress(broker)
     await broker.delivery.levels.progress.save(broker.workers)

@@ -15,24 +15,30 @@ from collections.abc import Collection, Mapping
 import msgspec
 
 from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.transactions_recovery import immunity_ms
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.protocol.names import SCHEDULE_TOPIC
+from sparrowmq.protocol.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC, is_retry_topic
 from sparrowmq.protocol.properties import (
     CRC32,
     DELAY_LEVEL,
     KEYS,
+    PRODUCER_GROUP,
     REAL_QUEUE_ID,
     REAL_TOPIC,
     TAGS,
     TIMER_DELAY_MS,
     TIMER_DELAY_S,
     TIMER_DELIVER_MS,
+    TRANSACTION_CHECK_TIMES,
+    TRANSACTION_ID,
     TRANSACTION_PREPARED,
+    TRANSACTION_PREPARED_QUEUE_OFFSET,
     UNIQUE_KEY,
     decode_properties,
 )
 from sparrowmq.protocol.record import Record
+from sparrowmq.protocol.sys_flag import TRANSACTION_NONE, with_transaction_type
 from sparrowmq.protocol.tags import tag_code
 from sparrowmq.store.messages import PutMessage, Stored
 
@@ -40,6 +46,9 @@ TIMES = frozenset({TIMER_DELAY_S, TIMER_DELAY_MS, TIMER_DELIVER_MS})
 """Each of them asks for a delivery time."""
 SPECIAL = TIMES | {DELAY_LEVEL, TRANSACTION_PREPARED}
 """A message without any of these goes straight to its queue."""
+
+
+_BROKERS_OWN = (TRANSACTION_CHECK_TIMES, TRANSACTION_PREPARED_QUEUE_OFFSET)
 
 
 class Placement(msgspec.Struct, gc=False):
@@ -50,8 +59,17 @@ class Placement(msgspec.Struct, gc=False):
     """When it is to be looked at again; 0 when it is delivered at once."""
 
 
-def place(broker: Broker, put: PutMessage, fields: Mapping[str, str], now_ms: int) -> Placement:
+def place(
+    broker: Broker,
+    put: PutMessage,
+    fields: Mapping[str, str],
+    now_ms: int,
+    *,
+    producer_group: str = "",
+) -> Placement:
     """Decide where a message goes. `fields` are its properties. Raises RequestRefused."""
+    if fields.get(TRANSACTION_PREPARED, "").lower() == "true" and not is_retry_topic(put.topic):
+        return half(broker, put, fields, now_ms, producer_group)
     level = delay_level(fields)
     if level > 0:
         return delayed(broker, put, fields, level, now_ms)
@@ -67,6 +85,8 @@ def append(broker: Broker, placement: Placement, now_ms: int) -> Stored:
     stored = broker.store.append(put, now_ms)
     if put.topic == SCHEDULE_TOPIC:
         broker.delivery.levels.alarm.due_at(placement.due_ms)
+    elif put.topic == TRANS_HALF_TOPIC:
+        broker.delivery.halves.add(stored.queue_offset, stored.log_offset, placement.due_ms)
     else:
         broker.arrivals.announce(put.topic, put.queue_id)
     return stored
@@ -90,6 +110,20 @@ def delayed(
     # The unit of a delayed message holds its delivery time in place of the tag.
     aside.tags_code = due_ms
     return Placement(aside, due_ms)
+
+
+def half(
+    broker: Broker, put: PutMessage, fields: Mapping[str, str], now_ms: int, producer_group: str
+) -> Placement:
+    """Into the queue of half messages. A delay counts from the commit on."""
+    delay_level(fields)  # refused now rather than when its transaction is committed
+    values = {TRANSACTION_ID: put.uniq_key}
+    if not fields.get(PRODUCER_GROUP):
+        values[PRODUCER_GROUP] = producer_group
+    aside = put_aside(put, fields, TRANS_HALF_TOPIC, 0, values, without=_BROKERS_OWN)
+    aside.sys_flag = with_transaction_type(put.sys_flag, TRANSACTION_NONE)
+    timeout_ms = int(broker.config.transaction_timeout_s * 1000)
+    return Placement(aside, now_ms + immunity_ms(fields, timeout_ms))
 
 
 def number(fields: Mapping[str, str], name: str) -> int:
@@ -153,6 +187,12 @@ def fields_of(record: Record) -> dict[str, str]:
     fields = decode_properties(record.properties)
     fields.pop(CRC32, None)
     return fields
+
+
+def real_queue_id(fields: Mapping[str, str]) -> int:
+    """The queue a message that lies aside belongs to, -1 if it does not say."""
+    text = fields.get(REAL_QUEUE_ID, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
 
 
 def stored_again(

@@ -22,6 +22,7 @@ from sparrowmq.broker.handlers import (
     client_pass_through,
     clients,
     connections,
+    end_transaction,
     groups,
     locks,
     messages,
@@ -55,7 +56,7 @@ from sparrowmq.store.syncer import Syncer
 
 routes: Routes[Broker] = Routes()
 for capability in (
-    *(send, send_back, pull, clients, offsets, locks, topics, groups, messages),
+    *(send, send_back, end_transaction, pull, clients, offsets, locks, topics, groups, messages),
     *(assignment, client_config, client_pass_through, connections, reply, reset_offset),
     *(broker_config, offset_tables, runtime, statistics),
 ):
@@ -193,6 +194,7 @@ class BrokerServer:
             flush_timeout_s=config.flush_timeout_s,
             log=self._log,
         )
+        consumer_offsets = tables.offsets.load(store_is_used=is_used)
         ip = store_host[:-4]
         broker = Broker(
             config=config,
@@ -203,10 +205,12 @@ class BrokerServer:
             store=store,
             topics=topic_table,
             groups=group_table,
-            offsets=tables.offsets.load(store_is_used=is_used),
+            offsets=consumer_offsets,
             arrivals=arrivals,
             durability=durability,
-            delivery=Delivery.open(self._disk, store, clock, self._report),
+            delivery=Delivery.open(
+                config, self._disk, store, consumer_offsets, clock, self._report
+            ),
             request_modes=RequestModes(tables.load_request_modes(), tables.save_request_modes),
             statistics=Statistics(
                 clock(), cluster=config.cluster_name, utc_offset_ms=config.store.utc_offset_ms

@@ -96,7 +96,11 @@ def _send_special(
     now_ms = broker.clock()
     limit = request.header.max_reconsume_times
     dead = sent_back(broker, put, fields, limit) if is_retry_topic(put.topic) else None
-    placement = place(broker, put, fields, now_ms) if dead is None else Placement(dead)
+    if dead is not None:
+        placement = Placement(dead)
+    else:
+        group = request.header.producer_group
+        placement = place(broker, put, fields, now_ms, producer_group=group)
     check_size(broker, placement.put)
     try:
         stored = append(broker, placement, now_ms)
