@@ -1,0 +1,62 @@
+"""docs/compatibility.md says of every request code what the routes really do with it."""
+
+import importlib
+import pkgutil
+import re
+
+import pytest
+
+import sparrowmq.client
+from sparrowmq.broker.changeable_config import CHANGEABLE
+from sparrowmq.broker.server import routes as broker_routes
+from sparrowmq.nameserver.server import all_routes
+from sparrowmq.net.routes import Routes
+from sparrowmq.protocol.codes import RequestCode
+from tests.repo.tree import ROOT
+
+DOCUMENT = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
+ROW = re.compile(r"^\| (\d+) \| (\w+) \| ([a-z ]+) \| ([^|]+) \| ([^|]*)\|$", re.MULTILINE)
+ROWS = {int(code): (name, state, where) for code, name, state, where, _ in ROW.findall(DOCUMENT)}
+
+
+def client_codes() -> set[int]:
+    """What clients serve: brokers call them too."""
+    codes: set[int] = set()
+    for module in pkgutil.walk_packages(sparrowmq.client.__path__, "sparrowmq.client."):
+        routes = getattr(importlib.import_module(module.name), "routes", None)
+        if isinstance(routes, Routes):
+            codes |= routes.codes
+    return codes
+
+
+SERVING = {
+    "broker": broker_routes.codes,
+    "name server": all_routes().codes,
+    "client": client_codes(),
+}
+
+
+def test_every_request_code_has_one_row() -> None:
+    assert len(ROW.findall(DOCUMENT)) == len(ROWS)
+    assert {code: name for code, (name, _, _) in ROWS.items()} == {
+        int(code): code.name for code in RequestCode
+    }
+
+
+@pytest.mark.parametrize("code", sorted(ROWS))
+def test_a_row_says_what_the_routes_do(code: int) -> None:
+    _, state, where = ROWS[code]
+    serving = ", ".join(who for who, codes in SERVING.items() if code in codes)
+    assert where == (serving or "–"), "the routes and this row of docs/compatibility.md differ"
+    if serving:
+        assert state == "served"
+    else:
+        assert state in ("refused by design", "not yet")
+
+
+def test_the_settings_that_can_be_changed_are_listed_with_their_ranges() -> None:
+    for setting in CHANGEABLE.values():
+        allowed = "true or false" if setting.least is None else f"{setting.least} to {setting.most}"
+        assert f"\n| `{setting.name}` | {allowed}" in DOCUMENT
+    listed = re.findall(r"^\| `(\w+)` \|", DOCUMENT, re.MULTILINE)
+    assert listed == list(CHANGEABLE)
