@@ -98,11 +98,11 @@ class Durability:
         if plan is not None:
             try:
                 await self._sync(plan)
+                self._store.finish_flush(plan)
             except OSError as error:
                 self._store.fail(f"fsync failed: {error}")
                 self._refuse_all(str(error))
                 raise StoreError(f"fsync failed, stopping: {error}") from error
-            self._store.finish_flush(plan)
         self._release()
 
     def _release(self) -> None:
