@@ -34,6 +34,14 @@ def _decoder(kind: type[T]) -> Callable[[bytes], T]:
     return decode
 
 
+_OWN_MARK = "sparrowmq"
+
+
+def _encoded(offsets: ConsumerOffsets) -> bytes:
+    rows = dict(offsets.rows())
+    return ConsumerOffsetTable(offset_table=rows, written_by=_OWN_MARK).to_json()
+
+
 class OffsetsTable:
     """consumerOffset.json and the journal of what changed since it was written."""
 
@@ -45,10 +53,15 @@ class OffsetsTable:
     def load(self, *, store_is_used: bool) -> ConsumerOffsets:
         """Progress of all groups: the table, then what the journal adds.
 
-        Raises TableMissing when a used store has lost both copies.
+        A table that Apache's broker wrote is newer than our journal, which is then dropped. Raises
+        TableMissing when a used store has lost both copies.
         """
         table = self._file.load(self._report, store_is_used=store_is_used)
         offsets = ConsumerOffsets(table.offset_table if table is not None else {})
+        if table is None or table.written_by != _OWN_MARK:
+            self._journal.discard()
+            # From here on the journal counts: the table it builds on has to say that it is ours.
+            self._file.save(_encoded(offsets))
         for entry in self._journal.replay(self._report):
             for key, queue_id, offset in msgspec.json.decode(entry, type=Changes):
                 offsets.replay(key, queue_id, offset)
@@ -72,7 +85,7 @@ class OffsetsTable:
     async def save(self, offsets: ConsumerOffsets, workers: Workers) -> None:
         """Rewrite the table; the journal starts anew behind it. Raises DiskFull."""
         changes = offsets.take_dirty()
-        table = ConsumerOffsetTable(offset_table=dict(offsets.rows())).to_json()
+        table = _encoded(offsets)
         try:
             await workers.run(self._save, changes, table)
         except DiskFull:

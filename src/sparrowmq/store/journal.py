@@ -87,6 +87,15 @@ class Journal:
         self._open()
         self._disk.sync_dir(OWN_DIR)
 
+    def discard(self) -> None:
+        """Forget all entries: the table was written by somebody who did not know them."""
+        self.close()
+        self.size = 0
+        for path in (self._before, self.path):
+            if self._disk.exists(path):
+                self._disk.unlink(path)
+                self._disk.sync_dir(OWN_DIR)
+
     def close(self) -> None:
         """Give the file back."""
         if self._file is not None:
