@@ -16,6 +16,12 @@ def send(number: int, queue_id: int = 0) -> bytes:
     return encode_frame(_send_header(310, number, queue_id, b"false"), _BODY)
 
 
+def tagged_send(number: int, queue_id: int = 0) -> bytes:
+    """A message with a tag and a key, as most programs send them."""
+    more = b"KEYS\x01o-%d\x02TAGS\x01created\x02" % number
+    return encode_frame(_send_header(310, number, queue_id, b"false", more), _BODY)
+
+
 def batch(number: int, queue_id: int = 0) -> bytes:
     """32 messages in one request (320)."""
     messages = [(0, _BODY, _PROPERTIES % (number * BATCHED + one)) for one in range(BATCHED)]
@@ -46,9 +52,12 @@ def heartbeat(number: int) -> bytes:
     return encode_frame(b'{"code":34,"extFields":{' + _TAIL % number, body % TOPIC.encode())
 
 
-def _send_header(code: int, number: int, queue_id: int, is_batch: bytes) -> bytes:
+def _send_header(
+    code: int, number: int, queue_id: int, is_batch: bytes, more: bytes = b""
+) -> bytes:
     # In JSON the separators of properties are escaped.
-    properties = (_PROPERTIES % number).replace(b"\x01", b"\\u0001").replace(b"\x02", b"\\u0002")
+    properties = more + _PROPERTIES % number
+    properties = properties.replace(b"\x01", b"\\u0001").replace(b"\x02", b"\\u0002")
     head = (
         b'{"code":%d,"extFields":{"a":"GP_1uhoeaj0x","b":"%b","c":"TBW102","d":"8","e":"%d",'
         b'"f":"0","g":"1794741940696","h":"0","i":"%b","j":"0","k":"false","m":"%b","n":"broker-a"'

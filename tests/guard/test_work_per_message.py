@@ -41,6 +41,12 @@ def sends(client: Wired) -> Callable[[], None]:
     return lambda: client.feed(next(prepared))
 
 
+def tagged_sends(client: Wired) -> Callable[[], None]:
+    """Messages with a tag and a key."""
+    prepared = _rounds(lambda number: frames.tagged_send(number, number % QUEUES))
+    return lambda: client.feed(next(prepared))
+
+
 def batches(client: Wired) -> Callable[[], None]:
     """Batches of 32."""
     prepared = _rounds(lambda number: frames.batch(number, number % QUEUES))
@@ -88,15 +94,18 @@ class Case:
 
 
 CASES = {
-    "a plain send": Case(sends, REQUESTS, REQUESTS, Budget(calls=82, instructions=1190)),
+    "a plain send": Case(sends, REQUESTS, REQUESTS, Budget(calls=73, instructions=1090)),
+    "a send with tag and key": Case(
+        tagged_sends, REQUESTS, REQUESTS, Budget(calls=75, instructions=1115)
+    ),
     "a message of a batch": Case(
-        batches, REQUESTS * frames.BATCHED, REQUESTS, Budget(calls=38, instructions=550)
+        batches, REQUESTS * frames.BATCHED, REQUESTS, Budget(calls=37, instructions=540)
     ),
     "a message that a pull finds": Case(
-        pulls, REQUESTS * frames.BATCHED, REQUESTS, Budget(calls=5, instructions=160)
+        pulls, REQUESTS * frames.BATCHED, REQUESTS, Budget(calls=4.6, instructions=156)
     ),
     "a send that a parked pull waits for": Case(
-        parked_pulls, REQUESTS, 2 * REQUESTS, Budget(calls=210, instructions=3250)
+        parked_pulls, REQUESTS, 2 * REQUESTS, Budget(calls=201, instructions=3110)
     ),
 }
 

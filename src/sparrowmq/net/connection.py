@@ -83,10 +83,13 @@ class Connection(asyncio.Protocol):
             self._drop(error)
             return
         self.last_read_s = self._loop.time()
-        self.frames_read += len(frames)
+        count = len(frames)
+        self.frames_read += count
         if self._backlog:
             self._backlog.extend(frames)
-        elif frames:
+        elif count == 1:
+            self._serve_one(frames[0])
+        elif count:
             self._serve(frames)
 
     def pause_writing(self) -> None:
@@ -101,6 +104,16 @@ class Connection(asyncio.Protocol):
             self._loop.call_soon(self._go_on)
 
     # ---- serving
+
+    def _serve_one(self, frame: Frame) -> None:
+        """`_serve` of the usual read: one request of a peer that waits for its answer."""
+        try:
+            reply = self._answer(*frame)
+        except ProtocolError as error:
+            self._drop(error)
+            return
+        if reply is not None and not self._transport.is_closing():
+            self._transport.write(reply)
 
     def _serve(self, frames: list[Frame]) -> None:
         replies: list[bytes] = []
@@ -160,7 +173,17 @@ class Connection(asyncio.Protocol):
         try:
             handled = endpoint.handlers[type(typed)](endpoint.context, request)
             if type(handled) is Reply:
-                return None if flag & ONEWAY_FLAG else encode_reply(request, handled)
+                if flag & ONEWAY_FLAG:
+                    return None
+                if handled.code or handled.remark or binary:
+                    return encode_reply(request, handled)
+                return encode_success(
+                    envelope.opaque,
+                    handled.header,
+                    handled.body,
+                    handled.chunks,
+                    handled.body_bytes,
+                )
         except Exception as error:
             reply = self._reply_to_error(error, request)
             return None if flag & ONEWAY_FLAG else encode_reply(request, reply)
@@ -264,10 +287,6 @@ def _packed(host: str, port: int) -> bytes:
 
 def encode_reply(request: Request[Any], reply: Reply) -> bytes:
     """The frame that answers `request`, in the serialisation it came in."""
-    if not (reply.code or reply.remark or request.binary):
-        return encode_success(
-            request.opaque, reply.header, reply.body, reply.chunks, reply.body_bytes
-        )
     return encode_response(
         request.opaque,
         code=reply.code,

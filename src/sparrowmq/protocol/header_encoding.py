@@ -5,6 +5,7 @@ going over fields and their types for every frame costs three times as much.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from struct import Struct
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -20,6 +21,8 @@ _TAIL = b'},"flag":%d,"language":"PYTHON","opaque":%d,"serializeTypeCurrentRPC":
 _SUCCESS = '{"code":0,"extFields":{'
 _SUCCESS_TAIL = (_TAIL % (RESPONSE_FLAG, -1, MQ_VERSION)).decode().replace(":-1", ":%d") + "}"
 _text = msgspec.json.Encoder().encode
+_pack_lengths = Struct(">II").pack
+"""Of a frame with a JSON header."""
 
 FieldsEncoder = Callable[[Any], bytes]
 SuccessEncoder = Callable[[Any, int], bytes]
@@ -90,10 +93,15 @@ def encode_success(
     body_bytes: int,
 ) -> bytes:
     """`encode_response` of what nearly every answer is: a success with a JSON header."""
-    head = _success_of(header, opaque)
+    # Written out, not composed of smaller functions: this runs for every request.
+    try:
+        head = _success_encoders[type(header)](header, opaque)
+    except KeyError:
+        head = _success_of(header, opaque)
+    size = len(head)
     if chunks:
-        return encode_frame_of(head, chunks, body_bytes)
-    return encode_frame(head, body)
+        return b"".join((_pack_lengths(4 + size + body_bytes, size), head, *chunks))
+    return _pack_lengths(4 + size + len(body), size) + head + body
 
 
 def ext_fields_of(header: RequestHeader | ResponseHeader) -> dict[str, str]:
@@ -111,11 +119,11 @@ def _fields_of(header: RequestHeader | ResponseHeader) -> bytes:
 
 
 def _success_of(header: ResponseHeader | None, opaque: int) -> bytes:
-    try:
-        encoder = _success_encoders[type(header)]
-    except KeyError:
-        encoder = _compile(type(header), _SUCCESS, _SUCCESS_TAIL, "header, opaque")
-        _success_encoders[type(header)] = encoder
+    kind = type(header)
+    encoder = _success_encoders.get(kind)
+    if encoder is None:
+        encoder = _compile(kind, _SUCCESS, _SUCCESS_TAIL, "header, opaque")
+        _success_encoders[kind] = encoder
     return encoder(header, opaque)
 
 

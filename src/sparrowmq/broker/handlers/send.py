@@ -1,6 +1,7 @@
 """Sending: single messages and batches become records of the commit log."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.placement import SPECIAL, Placement, append, place
@@ -29,6 +30,9 @@ from sparrowmq.store.messages import PutMessage
 
 routes: Routes[Broker] = Routes()
 
+_tag_code = lru_cache(maxsize=8_192)(tag_code)
+"""Topics have few tags, and Java's hash takes microseconds in Python."""
+
 
 @routes.on(SendMessage, SendMessageV2)
 def send_message(broker: Broker, request: Request[AnySend]) -> Reply | None:
@@ -37,12 +41,15 @@ def send_message(broker: Broker, request: Request[AnySend]) -> Reply | None:
     if header.batch:
         return send_batch(broker, request)
     topic = broker.topics.sendable.get(header.topic) or topic_for_send(broker, request)
-    queue_id = _queue(broker, header.queue_id, topic)
+    queue_id = header.queue_id
+    if not 0 <= queue_id < topic.write_queue_nums:
+        queue_id = _queue(broker, queue_id, topic)
     if broker.busy_reason:
         raise RequestRefused(ResponseCode.SYSTEM_BUSY, broker.busy_reason)
     text = header.properties
     fields = parse_properties(text)
     uniq_key = fields.get(UNIQUE_KEY)
+    tag = fields.get(TAGS)
     if text and text[-1] != "\x02":
         text += "\x02"
     if not uniq_key:
@@ -58,7 +65,7 @@ def send_message(broker: Broker, request: Request[AnySend]) -> Reply | None:
         header.reconsume_times,
         request.body,
         text.encode() + broker.cluster_property,
-        tag_code(fields.get(TAGS)),
+        _tag_code(tag) if tag else 0,
         uniq_key,
         fields.get(KEYS, ""),
     )
@@ -179,7 +186,7 @@ def _unpack(broker: Broker, request: Request[AnySend], queue_id: int) -> list[Pu
                     reconsume_times,
                     body,
                     properties,
-                    tag_code(tag) if tag else 0,
+                    _tag_code(tag) if tag else 0,
                     uniq_key,
                     keys,
                 )
