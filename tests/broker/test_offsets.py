@@ -91,6 +91,21 @@ def test_a_commit_for_a_topic_that_does_not_exist_is_refused(world: World) -> No
     assert commit(world, 1, topic="missing") == ResponseCode.TOPIC_NOT_EXIST
 
 
+def test_a_commit_for_a_queue_that_no_topic_can_have_is_refused(world: World) -> None:
+    world.send("orders", b"1")
+    for queue_id in (-1, 4_096):
+        assert commit(world, 1, queue_id) == ResponseCode.INVALID_PARAMETER
+    assert commit(world, 1, 4_095) == ResponseCode.SUCCESS, "the topic may have been larger"
+
+
+def test_a_commit_of_a_group_that_may_not_be_created_is_refused() -> None:
+    with world_with(auto_create_group=False) as world:
+        world.send("orders", b"1")
+        assert commit(world, 1) == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+        world.group("billing")
+        assert commit(world, 1) == ResponseCode.SUCCESS
+
+
 def test_a_new_group_starts_at_0_in_a_young_queue_when_it_asks_so(world: World) -> None:
     world.send("orders", b"1")
     assert stored(world, zero=True) == 0

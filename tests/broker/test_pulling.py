@@ -11,6 +11,7 @@ from sparrowmq.protocol.headers.send import SendBatchMessage
 from sparrowmq.protocol.message_ext import decode_messages
 from sparrowmq.protocol.names import AUTO_CREATE_TOPIC
 from sparrowmq.protocol.sys_flag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
+from sparrowmq.store.messages import PutMessage
 from tests.broker.world import World, broadcasts, subscribes, world_with
 
 
@@ -217,6 +218,16 @@ def test_what_a_waiting_filter_skipped_need_not_be_skipped_again(live: World) ->
     result = live.sim.wait(pull)
     assert result.code == ResponseCode.PULL_RETRY_IMMEDIATELY
     assert result.next_offset == 4
+
+
+def test_a_message_that_nobody_announced_is_found_within_five_seconds(live: World) -> None:
+    pull = live.sim.client.pull("orders", offset=3, wait_s=15)
+    live.sim.until_idle()
+    began_s = live.sim.now_s
+    put = PutMessage("orders", 0, 0, 0, 0, b"\x7f\0\0\1\0\0\0\1", 0, b"quiet", b"", 0, "", "")
+    live.broker.store.append(put, live.sim.clock())
+    assert live.sim.wait(pull).bodies == [b"quiet"]
+    assert live.sim.now_s - began_s < 5.5
 
 
 def test_one_message_wakes_every_waiting_group(live: World) -> None:

@@ -5,9 +5,18 @@ import asyncio
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.statistics import SAMPLE_MS
 
+_FRESH_MS = 1_000
+
+
+def refresh(broker: Broker) -> None:
+    """Bring the statistics up to date for somebody who asks, at most once a second: with thousands
+    of queues a look takes milliseconds, and a tool may ask for every topic in turn."""
+    if broker.clock() - broker.statistics.sampled_ms >= _FRESH_MS:
+        sample(broker)
+
 
 def sample(broker: Broker) -> None:
-    """Bring the statistics up to date."""
+    """Look at all offsets now."""
     ends: dict[str, dict[int, int]] = {}
     for topic, queue_id in broker.store.queues():
         ends.setdefault(topic, {})[queue_id] = broker.store.max_offset(topic, queue_id)

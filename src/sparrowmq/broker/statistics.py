@@ -74,6 +74,9 @@ class _Moves:
         self._seen: dict[str, Mapping[int, int]] = {}
         self._starts: dict[tuple[str, int], int] = {}
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._seen
+
     def start(self, name: str, queue_id: int, offset: int) -> None:
         """Where an offset that appears later began."""
         if len(self._starts) >= _MOST_STARTS:
@@ -105,11 +108,12 @@ class Statistics:
 
     def __init__(self, now_ms: int, *, cluster: str, utc_offset_ms: int = 0) -> None:
         self.started_ms = now_ms
-        self._cluster = cluster
         self._utc_offset_ms = utc_offset_ms
         self._puts = _Moves()
         self._gets = _Moves()
         self._is_first = True
+        self.sampled_ms = now_ms
+        """When offsets were looked at last."""
         self._put = Series(now_ms)
         self._got = Series(now_ms)
         self._series: dict[tuple[str, str], Series] = {
@@ -132,6 +136,8 @@ class Statistics:
             self._add(TOPIC_PUT, put, self._put, now_ms)
             self._add(GROUP_GET, got, self._got, now_ms)
         self._is_first = False
+        self.sampled_ms = now_ms
+        self._forget_deleted()
         for series in self._series.values():
             series.sample(now_ms)
         if self._day_of(now_ms) > self._day:
@@ -170,11 +176,11 @@ class Statistics:
         spans = self.spans(name, key, now_ms)
         return 0.0 if spans is None else spans.stats_minute.tps
 
-    def forget(self, topics: Iterable[str]) -> None:
-        """Topics were deleted: drop their counters."""
-        gone = set(topics)
-        for name, key in [key for key in self._series if key[1] != self._cluster]:
-            if key.partition("@")[0] in gone:
+    def _forget_deleted(self) -> None:
+        """Drop the counters of topics and groups that are not there any more."""
+        rows = {TOPIC_PUT: self._puts, GROUP_GET: self._gets}
+        for name, key in tuple(self._series):
+            if name in rows and key not in rows[name]:
                 del self._series[name, key]
 
     def _day_of(self, now_ms: int) -> int:

@@ -48,13 +48,26 @@ def update_consumer_offset(broker: Broker, request: Request[UpdateConsumerOffset
     """An explicit commit. The Go client sends -1 for queues it never pulled: nothing to do."""
     header = request.header
     if header.commit_offset >= 0:
-        if header.topic not in broker.topics:
-            text = f"topic {header.topic} does not exist on broker {broker.config.broker_name}"
-            raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, text)
+        _check_commit(broker, header)
         broker.offsets.commit(
             header.consumer_group, header.topic, header.queue_id, header.commit_offset
         )
     return Reply()
+
+
+def _check_commit(broker: Broker, header: UpdateConsumerOffset) -> None:
+    """Offsets are kept for ever, so that made-up names and numbers must not fill the table."""
+    if header.topic not in broker.topics:
+        text = f"topic {header.topic} does not exist on broker {broker.config.broker_name}"
+        raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, text)
+    if broker.groups.find(header.consumer_group) is None:
+        text = f"group {header.consumer_group} does not exist and cannot be created"
+        raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, text)
+    # Not the topic's own number of queues: one that was made smaller may grow again
+    most = broker.config.max_queues_per_topic
+    if not 0 <= header.queue_id < most:
+        text = f"queue {header.queue_id}, allowed are 0 to {most - 1}"
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, text)
 
 
 @routes.on(GetMaxOffset)

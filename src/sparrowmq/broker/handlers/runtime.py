@@ -2,7 +2,7 @@
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.runtime_info import runtime_info
-from sparrowmq.broker.sampling import sample
+from sparrowmq.broker.sampling import refresh
 from sparrowmq.net.reply import Reply, Request
 from sparrowmq.net.routes import Routes
 from sparrowmq.protocol.headers.admin import (
@@ -20,7 +20,7 @@ routes: Routes[Broker] = Routes()
 @routes.on(GetRuntimeInfo)
 def get_runtime_info(broker: Broker, request: Request[GetRuntimeInfo]) -> Reply:
     """Counters, rates, disk and log, under the names that mqadmin prints and looks for."""
-    sample(broker)
+    refresh(broker)
     return Reply(body=KVTable(table=runtime_info(broker)).to_json())
 
 
@@ -54,5 +54,4 @@ def clean_unused_topics(broker: Broker, request: Request[CleanUnusedTopics]) -> 
     for topic in unused:
         broker.store.delete_topic(topic)
         broker.log.info("audit: %s deleted unused topic %s", request.connection.peer, topic)
-    broker.statistics.forget(unused)
     return Reply()

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.sampling import sample
+from sparrowmq.broker.sampling import refresh
 from sparrowmq.broker.statistics import GROUP_GET, TOPIC_PUT
 from sparrowmq.broker.store_times import stored_at
 from sparrowmq.net.errors import RequestRefused
@@ -44,7 +44,7 @@ def get_topic_stats(broker: Broker, request: Request[GetTopicStats]) -> Reply:
         table[_queue(broker, topic, queue_id)] = TopicOffset(
             min_offset=low, max_offset=high, last_update_timestamp=last_ms
         )
-    sample(broker)
+    refresh(broker)
     tps = broker.statistics.tps(TOPIC_PUT, topic, broker.clock())
     return Reply(body=TopicStats(offset_table=table, topic_put_tps=tps).to_json())
 
@@ -59,7 +59,7 @@ def get_consume_stats(broker: Broker, request: Request[GetConsumeStats]) -> Repl
     else:
         topics = [header.topic] if header.topic else broker.offsets.topics_of(group)
         topics = _subscribed(broker, group, topics)
-    sample(broker)
+    refresh(broker)
     table: dict[MessageQueue, OffsetPair] = {}
     tps = 0.0
     for topic in topics:
@@ -101,7 +101,7 @@ def get_broker_consume_stats(broker: Broker, request: Request[GetBrokerConsumeSt
     for key, _ in broker.offsets.rows():
         topic, _, group = key.partition("@")
         topics_of.setdefault(group, []).append(topic)
-    sample(broker)
+    refresh(broker)
     listed, behind = [], 0
     for config in broker.groups:
         group = config.group_name
@@ -160,7 +160,7 @@ def _time_span(broker: Broker, group: str, topic: str, queue_id: int) -> QueueTi
 def view_broker_stats(broker: Broker, request: Request[ViewBrokerStats]) -> Reply:
     """One counter over the last minute, hour and day."""
     header = request.header
-    sample(broker)
+    refresh(broker)
     spans = broker.statistics.spans(header.stats_name, header.stats_key, broker.clock())
     if spans is None:
         text = f"nothing is counted under {header.stats_name} for {header.stats_key}"
