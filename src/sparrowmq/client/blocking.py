@@ -15,8 +15,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from sparrowmq.client.background_loop import BackgroundLoop, LoopOfProcess
-from sparrowmq.client.consuming import Handler
 from sparrowmq.client.errors import NotStarted
+from sparrowmq.client.handling import Handler
 from sparrowmq.client.producer import Producer as AsyncProducer
 from sparrowmq.client.producer import Selector
 from sparrowmq.client.push_consumer import PushConsumer as AsyncPushConsumer

@@ -16,18 +16,24 @@ from sparrowmq.protocol.headers.offsets import (
     UpdateConsumerOffset,
 )
 from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.protocol.route import MASTER_ID
 
 
 class _ConsumerIds(Body, frozen=True, kw_only=True):
     consumer_id_list: tuple[str, ...] = ()
 
 
-async def address_of(client: Client, topic: str, broker_name: str) -> str:
-    """A broker's address, refreshing the route once. Raises NoRoute."""
-    address = client.route_table.address(broker_name)
+async def address_of(
+    client: Client, topic: str, broker_name: str, broker_id: int = MASTER_ID
+) -> str:
+    """The address of a broker (the master, else a slave), refreshing the route once.
+
+    Raises NoRoute.
+    """
+    address = client.route_table.address(broker_name, broker_id)
     if address is None:
         await client.route_table.refresh(topic)
-        address = client.route_table.address(broker_name)
+        address = client.route_table.address(broker_name, broker_id)
     if address is None:
         raise NoRoute(topic, f"broker {broker_name} has no address now")
     return address

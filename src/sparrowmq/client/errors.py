@@ -3,6 +3,7 @@
 ClientError
 ├── NoRoute          nobody serves the topic: it does not exist, or no name server answers
 ├── BrokerRefused    a broker answered with a code other than success
+├── StrategyFailed   queues cannot be allocated: the strategy raised, or gave what is not there
 ├── SendFailed       all attempts of a send failed; carries attempts, time and brokers tried
 └── NotStarted       the producer or consumer is not running
 
@@ -35,6 +36,15 @@ class BrokerRefused(ClientError):
         self.address = address
         self.code = code
         self.text = text
+
+
+class StrategyFailed(ClientError):
+    """The allocation `strategy` failed; the queues stay with whom they are."""
+
+    def __init__(self, strategy: str, reason: str) -> None:
+        super().__init__(f"strategy {strategy} failed: {reason}")
+        self.strategy = strategy
+        self.reason = reason
 
 
 class SendFailed(ClientError):

@@ -1,6 +1,6 @@
 """When a queue is not pulled for a while, and why."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sparrowmq.client.process_queue import ProcessQueue
 
@@ -13,6 +13,24 @@ class FlowLimits:
     size_bytes: int = 100 * 1024 * 1024
     span: int = 2_000
     """From the oldest to the newest offset; guards progress that one slow message holds back."""
+    topic_messages: int = -1
+    """Shared out over all queues a consumer holds; -1 is off. Replaces `messages` when set."""
+    topic_mib: int = -1
+    """The same for mebibytes."""
+
+
+_MIB = 1024 * 1024
+
+
+def shared_out(limits: FlowLimits, queues: int) -> FlowLimits:
+    """The limits of one queue when so many are held: a topic's limit is divided among them all."""
+    queues = max(1, queues)
+    shared = limits
+    if limits.topic_messages != -1:
+        shared = replace(shared, messages=max(1, limits.topic_messages // queues))
+    if limits.topic_mib != -1:
+        shared = replace(shared, size_bytes=max(1, limits.topic_mib // queues) * _MIB)
+    return shared
 
 
 def reason_to_wait(queue: ProcessQueue, limits: FlowLimits, *, is_orderly: bool = False) -> str:

@@ -1,31 +1,90 @@
-"""A queue this consumer holds: what was pulled, where the next pull goes, why it may wait."""
+"""A queue this consumer holds: what was pulled, where the next pull goes, why it may wait.
+
+held ── leave ──▶ leaving ── drop ──▶ dropped
+          │                     └ late results do not count any more
+          └ pulls end, workers begin nothing new, what runs may finish
+"""
 
 import asyncio
 
 from sparrowmq.client.process_queue import ProcessQueue
 from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.protocol.route import MASTER_ID
 
 
 class HeldQueue:
     """State of one assigned queue; dropped when the queue is given up."""
 
-    __slots__ = ("last_pull_s", "next_offset", "process_queue", "queue", "task", "waits_for")
+    __slots__ = (
+        "broker_id",
+        "consume_lock",
+        "idle",
+        "last_consume_s",
+        "last_pull_s",
+        "leaving_s",
+        "locked_s",
+        "next_offset",
+        "process_queue",
+        "queue",
+        "running",
+        "task",
+        "waits_for",
+    )
 
     def __init__(self, queue: MessageQueue, next_offset: int, now_s: float) -> None:
         self.queue = queue
         self.next_offset = next_offset
         self.process_queue = ProcessQueue()
+        self.broker_id = MASTER_ID
+        """Which broker of the name the next pull goes to, as the last answer suggested."""
         self.last_pull_s = now_s
+        self.last_consume_s = now_s
+        self.locked_s = now_s
+        """When the broker last confirmed our lock."""
         self.waits_for = ""
         """Why it is not pulled now; empty while it is."""
         self.task: asyncio.Task[None] | None = None
+        self.leaving_s: float | None = None
+        self.running = 0
+        """Calls of the handler that work on it."""
+        self.idle = asyncio.Event()
+        self.idle.set()
+        self.consume_lock = asyncio.Lock()
+        """Held around the handler of an ordered queue; a release waits for it."""
 
-    def stop_pulling(self) -> None:
-        """End its pull loop; what was pulled goes on."""
-        if self.task is not None:
-            self.task.cancel()
+    @property
+    def is_dropped(self) -> bool:
+        """Whether it belongs to somebody else."""
+        return self.process_queue.is_dropped
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether workers may begin something new on it."""
+        return self.leaving_s is None and not self.process_queue.is_dropped
+
+    def work_begins(self) -> None:
+        """A handler is called."""
+        self.running += 1
+        self.idle.clear()
+
+    def work_ends(self, now_s: float) -> None:
+        """A handler has returned and its result is settled."""
+        self.running -= 1
+        self.last_consume_s = now_s
+        if not self.running:
+            self.idle.set()
+
+    def leave(self, now_s: float) -> None:
+        """Pull nothing more, begin nothing more; what runs may finish."""
+        if self.leaving_s is None:
+            self.leaving_s = now_s
+            self._stop_pulling()
 
     def drop(self) -> None:
         """Take nothing more from it, and end its pull loop."""
         self.process_queue.is_dropped = True
-        self.stop_pulling()
+        self._stop_pulling()
+
+    def _stop_pulling(self) -> None:
+        if self.task is not None:
+            self.task.cancel()

@@ -7,14 +7,24 @@ no lock when they consume concurrently: nobody waits for them, and they wait for
 
 import logging
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from sparrowmq.client.broker_calls import address_of, call
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import ClientError
 from sparrowmq.net.errors import NetError
+from sparrowmq.protocol.errors import ProtocolError
 from sparrowmq.protocol.headers.clients import LockBatch, UnlockBatch
 from sparrowmq.protocol.locks import LockBatchRequest, LockBatchResponse
 from sparrowmq.protocol.message import MessageQueue
+
+
+class Locks(NamedTuple):
+    """The answer to a lock request."""
+
+    ours: set[MessageQueue]
+    others: set[MessageQueue]
+    """Locked by another member."""
 
 
 class Leases:
@@ -25,18 +35,21 @@ class Leases:
         self._group = group
         self._log = log
 
-    async def take(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
-        """Lock or renew; those that are ours now. What cannot be asked counts as not got."""
-        got: set[MessageQueue] = set()
+    async def take(self, queues: Iterable[MessageQueue]) -> Locks:
+        """Lock or renew. A queue whose broker cannot be asked is neither ours nor another's."""
+        ours: set[MessageQueue] = set()
+        others: set[MessageQueue] = set()
         for broker_name, mine in _by_broker(queues).items():
             try:
                 address = await address_of(self._client, mine[0].topic, broker_name)
                 response = await call(self._client, address, LockBatch(), self._body(mine))
-            except (ClientError, NetError) as error:
+                got = LockBatchResponse.from_json(response.body).lock_ok_mq_set
+            except (ClientError, NetError, ProtocolError) as error:
                 self._log.info("no locks on %s: %s", broker_name, error)
                 continue
-            got |= LockBatchResponse.from_json(response.body).lock_ok_mq_set
-        return got
+            ours |= got
+            others |= set(mine) - got
+        return Locks(ours, others)
 
     async def give_back(self, queues: Iterable[MessageQueue]) -> None:
         """Unlock; a broker that cannot be reached frees them by itself in time."""

@@ -2,12 +2,37 @@
 
 import logging
 from collections.abc import Iterable
+from typing import Protocol
 
 from sparrowmq.client.broker_calls import commit_offset, committed_offset
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import ClientError
 from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.message import MessageQueue
+
+
+class Offsets(Protocol):
+    """Where a consumer keeps its progress."""
+
+    def get(self, queue: MessageQueue) -> int:
+        """The progress in memory, -1 when there is none."""
+        ...
+
+    def update(self, queue: MessageQueue, offset: int, *, may_lower: bool = False) -> None:
+        """Progress was made; it goes back only when somebody sought or reset."""
+        ...
+
+    async def load(self, queue: MessageQueue) -> int | None:
+        """The stored offset; None when there is none, an error when it cannot be known."""
+        ...
+
+    async def persist(self, queues: Iterable[MessageQueue]) -> None:
+        """Store what changed; what fails is tried again with the next round."""
+        ...
+
+    def forget(self, queue: MessageQueue) -> None:
+        """The queue belongs to somebody else now."""
+        ...
 
 
 class RemoteOffsets:

@@ -4,6 +4,7 @@ Progress is the smallest offset that is not consumed: a commit never passes a me
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 from sparrowmq.protocol.message_ext import MessageExt
 
@@ -11,12 +12,13 @@ from sparrowmq.protocol.message_ext import MessageExt
 class ProcessQueue:
     """What was pulled and is not consumed yet, in the order of offsets."""
 
-    __slots__ = ("_messages", "_next_offset", "is_dropped", "size_bytes")
+    __slots__ = ("_messages", "_next_offset", "_started_s", "is_dropped", "size_bytes")
 
     def __init__(self) -> None:
         # Pulled in order, so the first key is the smallest offset.
         self._messages: dict[int, MessageExt] = {}
         self._next_offset = -1
+        self._started_s: dict[int, float] = {}
         self.size_bytes = 0
         self.is_dropped = False
         """The queue belongs to somebody else: take nothing from it, late results do not count."""
@@ -44,6 +46,27 @@ class ProcessQueue:
         """The message that holds progress back."""
         return next(iter(self._messages.values()), None)
 
+    @property
+    def newest_offset(self) -> int:
+        """The newest offset that was pulled; -1 when nothing was."""
+        return self._next_offset - 1 if self._next_offset > 0 else -1
+
+    def first(self, count: int) -> list[MessageExt]:
+        """The oldest messages, which stay."""
+        return list(islice(self._messages.values(), count))
+
+    def started(self, messages: Iterable[MessageExt], now_s: float) -> None:
+        """A handler begins with these."""
+        for message in messages:
+            self._started_s[message.queue_offset] = now_s
+
+    def expired(self, before_s: float) -> MessageExt | None:
+        """The oldest message, when a handler has had it since before that time."""
+        oldest = self.oldest
+        if oldest is None:
+            return None
+        return oldest if self._started_s.get(oldest.queue_offset, before_s) < before_s else None
+
     def put(self, messages: Sequence[MessageExt]) -> None:
         """Take pulled messages in."""
         for message in messages:
@@ -57,6 +80,7 @@ class ProcessQueue:
         """These are done, or somebody else's business now; the progress afterwards."""
         for message in messages:
             found = self._messages.pop(message.queue_offset, None)
+            self._started_s.pop(message.queue_offset, None)
             if found is not None:
                 self.size_bytes -= len(found.record.body)
         return self.progress
@@ -65,6 +89,7 @@ class ProcessQueue:
         """The same message with another reconsume count."""
         if message.queue_offset in self._messages:
             self._messages[message.queue_offset] = message
+            self._started_s.pop(message.queue_offset, None)
 
     def contains(self, message: MessageExt) -> bool:
         """Whether a message is still in work."""
@@ -73,6 +98,7 @@ class ProcessQueue:
     def clear(self) -> None:
         """Forget everything: the queue starts somewhere else."""
         self._messages.clear()
+        self._started_s.clear()
         self.size_bytes = 0
         self._next_offset = -1
 

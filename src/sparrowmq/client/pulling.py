@@ -6,13 +6,17 @@ from collections.abc import Callable
 
 from sparrowmq.client.broker_calls import address_of
 from sparrowmq.client.client import Client
+from sparrowmq.client.consume_rates import ConsumeRates
 from sparrowmq.client.errors import ClientError
 from sparrowmq.client.held_queue import HeldQueue
+from sparrowmq.client.subscriptions import wanted
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.errors import ProtocolError
 from sparrowmq.protocol.headers.pull import Pulled, PullMessage
 from sparrowmq.protocol.message_ext import MessageExt, decode_messages
+from sparrowmq.protocol.route import MASTER_ID
 from sparrowmq.protocol.subscription import SubscriptionData
 from sparrowmq.protocol.sys_flag import pull_sys_flag
 
@@ -37,11 +41,15 @@ class PullLoop:
         subscription: Callable[[str], SubscriptionData | None],
         committed: Callable[[HeldQueue], int],
         reason_to_wait: Callable[[HeldQueue], str],
-        is_paused: Callable[[], bool],
+        paused: Callable[[HeldQueue], str],
         arrived: Callable[[HeldQueue, list[MessageExt]], None],
         moved: Callable[[HeldQueue, int], None],
+        rates: ConsumeRates,
         log: logging.Logger,
+        is_lite: bool = False,
     ) -> None:
+        """`paused` and `reason_to_wait` give a reason, empty to go on. What `arrived` is every
+        pull's harvest, maybe empty; `moved` is told where an offset out of range is set to."""
         self._client = client
         self._group = group
         self._pull_batch = pull_batch
@@ -50,21 +58,24 @@ class PullLoop:
         self._subscription = subscription
         self._committed = committed
         self._reason_to_wait = reason_to_wait
-        self._is_paused = is_paused
+        self._paused = paused
         self._arrived = arrived
         self._moved = moved
+        self._rates = rates
         self._log = log
+        self._is_lite = is_lite
 
     async def run(self, held: HeldQueue) -> None:
         """Pull until the queue is dropped. Nothing that goes wrong ends it."""
-        while not held.process_queue.is_dropped:
+        while held.may_begin:
             delay_s = await self._turn(held)
             if delay_s:
                 await asyncio.sleep(delay_s)
 
     async def _turn(self, held: HeldQueue) -> float:
-        if self._is_paused():
-            held.waits_for = "the consumer is paused"
+        started_s = held.last_pull_s = asyncio.get_running_loop().time()
+        held.waits_for = self._paused(held)
+        if held.waits_for:
             return PAUSED_S
         held.waits_for = self._reason_to_wait(held)
         if held.waits_for:
@@ -73,21 +84,24 @@ class PullLoop:
         if subscription is None:
             held.waits_for = f"topic {held.queue.topic} is no longer subscribed"
             return ERROR_S
+        asked = held.next_offset
         try:
             response = await self._pull(held, subscription)
-        except (NetError, ClientError) as error:
+            if not held.may_begin or held.next_offset != asked:
+                return 0.0  # left, or sought elsewhere meanwhile
+            return self._take(held, subscription, response, started_s)
+        except (NetError, ClientError, ProtocolError) as error:
+            held.broker_id = MASTER_ID
             held.waits_for = f"the last pull failed: {error}"
             self._log.info("pull of %s failed: %s", held.queue, error)
             return ERROR_S
-        if held.process_queue.is_dropped:
-            return 0.0
-        return self._take(held, subscription, response)
 
     async def _pull(self, held: HeldQueue, subscription: SubscriptionData) -> Response:
         queue = held.queue
-        held.last_pull_s = asyncio.get_running_loop().time()
-        address = await address_of(self._client, queue.topic, queue.broker_name)
-        committed = self._committed(held)
+        broker_id = held.broker_id
+        address = await address_of(self._client, queue.topic, queue.broker_name, broker_id)
+        # Only the master keeps progress: a slave is not told.
+        committed = self._committed(held) if broker_id == MASTER_ID else -1
         carries = subscription.is_tag  # SQL92 stays at the broker, compiled once per heartbeat
         header = PullMessage(
             consumer_group=self._group,
@@ -96,7 +110,10 @@ class PullLoop:
             queue_offset=held.next_offset,
             max_msg_nums=self._pull_batch,
             sys_flag=pull_sys_flag(
-                commit_offset=committed >= 0, suspend=True, subscription=carries
+                commit_offset=committed >= 0,
+                suspend=True,
+                subscription=carries,
+                lite_pull=self._is_lite,
             ),
             commit_offset=max(0, committed),
             suspend_timeout_millis=int(self._suspend_s * 1000),
@@ -106,15 +123,25 @@ class PullLoop:
         )
         return await self._client.peers.call(address, header, timeout_s=self._call_timeout_s)
 
-    def _take(self, held: HeldQueue, subscription: SubscriptionData, response: Response) -> float:
+    def _take(
+        self,
+        held: HeldQueue,
+        subscription: SubscriptionData,
+        response: Response,
+        started_s: float,
+    ) -> float:
         if response.code == ResponseCode.SUCCESS:
             pulled = response.header(Pulled)
             messages = decode_messages(response.body, held.queue.broker_name)
+            self._rates.pulled(held.queue.topic, len(messages), started_s)
             held.next_offset = pulled.next_begin_offset
-            self._arrived(held, _wanted(messages, subscription))
+            held.broker_id = pulled.suggest_which_broker_id
+            self._arrived(held, wanted(messages, subscription))
             return 0.0
         if response.code in _EMPTY:
-            held.next_offset = response.header(Pulled).next_begin_offset
+            pulled = response.header(Pulled)
+            held.next_offset = pulled.next_begin_offset
+            held.broker_id = pulled.suggest_which_broker_id
             self._arrived(held, [])
             return 0.0
         if response.code == ResponseCode.PULL_OFFSET_MOVED:
@@ -123,10 +150,3 @@ class PullLoop:
         held.waits_for = f"the broker answered {response.code}: {response.remark}"
         self._log.warning("pull of %s: %s", held.queue, held.waits_for)
         return ERROR_S
-
-
-def _wanted(messages: list[MessageExt], subscription: SubscriptionData) -> list[MessageExt]:
-    """The broker compares hashes, which may collide; the client compares the tags themselves."""
-    if not subscription.is_tag or not subscription.tags_set:
-        return messages
-    return [message for message in messages if subscription.takes_tag(message.tags)]

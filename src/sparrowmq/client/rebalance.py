@@ -19,6 +19,14 @@ class RebalancePlan:
         return not self.drop and not self.take
 
 
-def plan_rebalance(held: Set[MessageQueue], assigned: Set[MessageQueue]) -> RebalancePlan:
-    """The difference between what a member has and what it should have."""
-    return RebalancePlan(drop=frozenset(held - assigned), take=frozenset(assigned - held))
+def plan_rebalance(
+    held: Set[MessageQueue],
+    assigned: Set[MessageQueue],
+    silent: Set[MessageQueue] = frozenset(),
+) -> RebalancePlan:
+    """The difference between what a member has and what it should have.
+
+    A held queue that is `silent` is given up and taken anew.
+    """
+    drop = (held - assigned) | (held & silent)
+    return RebalancePlan(drop=frozenset(drop), take=frozenset(assigned - (held - drop)))

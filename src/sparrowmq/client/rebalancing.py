@@ -1,6 +1,7 @@
 """Rebalance rounds: per topic look who is there, allocate, drop, take, tell.
 
-A round that fails for one topic changes nothing there and never stops the others.
+A round that fails for one topic changes nothing there and never stops the others. What a round does
+is logged, step by step, at level DEBUG by the logger `sparrowmq.client.rebalance`.
 """
 
 import asyncio
@@ -8,18 +9,22 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 
+from sparrowmq.client.assignment import MISSED_S, NEVER, Assignment
 from sparrowmq.client.broker_calls import group_members
 from sparrowmq.client.client import Client
-from sparrowmq.client.errors import ClientError
-from sparrowmq.client.rebalance import RebalancePlan, plan_rebalance
+from sparrowmq.client.errors import ClientError, StrategyFailed
+from sparrowmq.client.rebalance import plan_rebalance
 from sparrowmq.client.route_table import subscribe_queues
 from sparrowmq.client.strategies import Strategy
 from sparrowmq.net.errors import NetError
+from sparrowmq.protocol.errors import ProtocolError
 from sparrowmq.protocol.message import MessageQueue
 
 INTERVAL_S = 20.0
 MERGE_S = 1.0
-"""Wake-ups closer together than this share one round; a round that missed its target repeats."""
+"""Wake-ups closer together than this share one round."""
+SILENT_S = 120.0
+"""A queue that should be pulled and was not for this long is taken anew."""
 
 
 class Rebalancing:
@@ -30,26 +35,26 @@ class Rebalancing:
         client: Client,
         group: str,
         strategy: Strategy,
+        assignment: Assignment,
         *,
         is_broadcasting: bool,
+        drops_silent: bool,
         topics: Callable[[], Iterable[str]],
-        held: Callable[[], set[MessageQueue]],
-        drop: Callable[[MessageQueue], Awaitable[bool]],
-        take: Callable[[MessageQueue], Awaitable[bool]],
         changed: Callable[[str, list[MessageQueue]], Awaitable[None]],
         log: logging.Logger,
     ) -> None:
         self._client = client
         self._group = group
         self._strategy = strategy
+        self._assignment = assignment
         self._is_broadcasting = is_broadcasting
+        self._drops_silent = drops_silent
         self._topics = topics
-        self._held = held
-        self._drop = drop
-        self._take = take
         self._changed = changed
         self._log = log
+        self._steps = log.getChild("rebalance")
         self._wake_up = asyncio.Event()
+        self._idle_reason: str | None = None
 
     def wake(self) -> None:
         """Something changed: look again soon."""
@@ -60,55 +65,82 @@ class Rebalancing:
         loop = asyncio.get_running_loop()
         while True:
             self._wake_up.clear()
-            last_s = loop.time()
-            is_settled = await self.round()
-            wait_s = INTERVAL_S if is_settled else MERGE_S
+            began_s = loop.time()
+            again_s = await self.round()
+            next_s = loop.time() + min(INTERVAL_S, again_s)
             with suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):
+                async with asyncio.timeout_at(next_s):
                     await self._wake_up.wait()
-            too_early_s = MERGE_S - (loop.time() - last_s)
-            if too_early_s > 0:
-                await asyncio.sleep(too_early_s)
+            if self._wake_up.is_set():
+                too_early_s = min(began_s + MERGE_S, next_s) - loop.time()
+                if too_early_s > 0:
+                    await asyncio.sleep(too_early_s)
 
-    async def round(self) -> bool:
-        """One round over all topics; whether every topic reached its target."""
-        is_settled = True
+    async def round(self) -> float:
+        """One round over all topics; when to try again what missed its target."""
+        again_s = NEVER
         topics = set(self._topics())
         for topic in sorted(topics):
             try:
-                is_settled &= await self._balance(topic)
-            except (ClientError, NetError, ValueError) as error:
+                again_s = min(again_s, await self._balance(topic))
+            except (ClientError, NetError, ProtocolError) as error:
+                self._step(topic, "nothing changes: %s", error)
                 self._log.info("no rebalance of %s for %s: %s", topic, self._group, error)
-                is_settled = False
-        for queue in sorted(self._held()):
-            if queue.topic not in topics:
-                is_settled &= await self._drop(queue)
-        return is_settled
+                again_s = min(again_s, MISSED_S)
+        strange = {queue for queue in self._assignment.held if queue.topic not in topics}
+        if strange:
+            outcome = await self._assignment.give_up(strange, "its topic is no longer subscribed")
+            again_s = min(again_s, outcome.again_s)
+        return again_s
 
-    async def _balance(self, topic: str) -> bool:
+    async def _balance(self, topic: str) -> float:
         route = await self._client.route_table.fetch(topic)
         if route is None:
             # A retry topic exists only when something failed: nothing to wait for.
-            return True
+            self._step(topic, "nothing changes: there is no route")
+            return NEVER
         queues = sorted(subscribe_queues(topic, route))
-        assigned = queues
-        if not self._is_broadcasting:
-            members = sorted(await group_members(self._client, topic, self._group))
-            assigned = self._strategy(self._group, self._client.client_id, queues, members)
-        held = {queue for queue in self._held() if queue.topic == topic}
-        return await self._apply(topic, plan_rebalance(held, set(assigned)), queues)
-
-    async def _apply(self, topic: str, plan: RebalancePlan, queues: list[MessageQueue]) -> bool:
-        is_settled = True
-        has_changed = False
-        for queue in sorted(plan.drop):
-            dropped = await self._drop(queue)
-            has_changed |= dropped
-            is_settled &= dropped
-        for queue in sorted(plan.take):
-            taken = await self._take(queue)
-            has_changed |= taken
-            is_settled &= taken
-        if has_changed:
+        assigned = await self._allocate(topic, queues)
+        held = {queue for queue in self._assignment.held if queue.topic == topic}
+        silent: set[MessageQueue] = set()
+        if self._drops_silent:
+            now_s = asyncio.get_running_loop().time()
+            silent = held & assigned & self._assignment.silent(now_s - SILENT_S)
+        plan = plan_rebalance(held, assigned, silent)
+        assignment = self._assignment
+        dropped = await assignment.give_up(plan.drop - silent, "not assigned any more")
+        again_s = dropped.again_s
+        why = f"no pull for {SILENT_S:g} s"
+        restarted = await assignment.give_up(plan.drop & silent, why, number=2)
+        taken = await assignment.take(plan.take)
+        if dropped.changed or restarted.changed or taken.changed:
             await self._changed(topic, queues)
-        return is_settled
+        return min(again_s, restarted.again_s, taken.again_s)
+
+    async def _allocate(self, topic: str, queues: list[MessageQueue]) -> set[MessageQueue]:
+        if self._is_broadcasting:
+            self._step(topic, "%d queues, all of them are ours", len(queues))
+            return set(queues)
+        members = sorted(await group_members(self._client, topic, self._group))
+        try:
+            assigned = self._strategy(self._group, self._client.client_id, queues, members)
+        except Exception as error:  # a strategy may be the user's own
+            raise StrategyFailed(self._strategy.name, str(error)) from error
+        strange = set(assigned) - set(queues)
+        if strange:
+            text = f"it gave queues that topic {topic} does not have: {min(strange)}"
+            raise StrategyFailed(self._strategy.name, text)
+        self._tell_why_idle(members)
+        self._step(
+            topic, "%d queues, %d members: %d for us", len(queues), len(members), len(assigned)
+        )
+        return set(assigned)
+
+    def _tell_why_idle(self, members: list[str]) -> None:
+        reason = self._strategy.why_idle(self._group, members)
+        if reason is not None and reason != self._idle_reason:
+            self._log.warning("nobody consumes for %s: %s", self._group, reason)
+        self._idle_reason = reason
+
+    def _step(self, topic: str, text: str, *args: object) -> None:
+        self._steps.debug("%s: %s: " + text, self._group, topic, *args)

@@ -1,0 +1,120 @@
+"""Calling the user's handler: async or plain, after the functions that filter."""
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
+
+from sparrowmq.client.consume_rates import ConsumeRates
+from sparrowmq.client.subscriptions import Subscriptions
+from sparrowmq.net.workers import Workers
+from sparrowmq.protocol.message_ext import MessageExt
+
+Handler = Callable[[Sequence[MessageExt]], Awaitable[None] | None]
+
+
+class RetryLater(Exception):
+    """Raised by a handler that chooses how: what is done, and when the rest comes again."""
+
+    def __init__(
+        self,
+        reason: str = "",
+        *,
+        done: int = 0,
+        delay_level: int = 0,
+        suspend_s: float | None = None,
+    ) -> None:
+        """`done` messages from the front are consumed. `delay_level` 0 lets the broker decide by
+        the number of attempts, -1 sends to the dead letters at once. An orderly handler tries the
+        rest again after `suspend_s` (0.01 to 30)."""
+        super().__init__(reason)
+        self.done = done
+        self.delay_level = delay_level
+        self.suspend_s = suspend_s
+
+
+class Result(NamedTuple):
+    """What became of a batch."""
+
+    failed: list[MessageExt]
+    delay_level: int = 0
+    suspend_s: float | None = None
+    error: Exception | None = None
+
+
+class Handling:
+    """One handler with what it needs. Nothing a user's function raises gets out of here."""
+
+    def __init__(
+        self,
+        handler: Handler,
+        workers: Workers,
+        subscriptions: Subscriptions,
+        rates: ConsumeRates,
+        log: logging.Logger,
+    ) -> None:
+        self._handler = handler
+        self._is_async = inspect.iscoroutinefunction(handler)
+        self._workers = workers
+        self._subscriptions = subscriptions
+        self._rates = rates
+        self._log = log
+        self.running = 0
+        """Batches that are with the handler."""
+
+    async def handle(self, messages: list[MessageExt]) -> Result:
+        """Hand a batch over."""
+        self.running += 1
+        try:
+            return await self._handle(messages)
+        finally:
+            self.running -= 1
+
+    async def _handle(self, messages: list[MessageExt]) -> Result:
+        topic = messages[0].topic
+        started_s = self._rates.now_s()
+        chosen, unclear = messages, list[MessageExt]()
+        if self._subscriptions.has_functions:
+            chosen, unclear = await self._workers.run(self._choose, messages)
+        result = await self._call(chosen) if chosen else Result([])
+        if unclear:
+            result = result._replace(failed=[*unclear, *result.failed])
+        done = len(messages) - len(result.failed)
+        self._rates.consumed(topic, done, len(result.failed), started_s)
+        return result
+
+    def _choose(self, messages: list[MessageExt]) -> tuple[list[MessageExt], list[MessageExt]]:
+        """What the functions let through, and what they raised for."""
+        chosen, unclear = [], []
+        for message in messages:
+            accepts = self._subscriptions.function(message.original_topic)
+            try:
+                if accepts is None or accepts(message):
+                    chosen.append(message)
+            except Exception as error:  # the user's code
+                self._log.warning("filter failed for %s: %s", message.msg_id, error, exc_info=error)
+                unclear.append(message)
+        return chosen, unclear
+
+    async def _call(self, messages: list[MessageExt]) -> Result:
+        try:
+            if self._is_async:
+                answer = self._handler(messages)
+            else:
+                answer = await self._workers.run(self._handler, messages)
+            if inspect.isawaitable(answer):
+                await answer
+        except RetryLater as later:
+            return Result(messages[later.done :], later.delay_level, later.suspend_s, later)
+        except Exception as error:  # the user's code
+            first = messages[0]
+            self._log.warning(
+                "handler failed for %d messages of %s from offset %d: %s",
+                len(messages),
+                first.queue,
+                first.queue_offset,
+                error,
+                exc_info=error,
+            )
+            return Result(messages, error=error)
+        return Result([])

@@ -1,0 +1,270 @@
+"""A consumer's place in its group: subscriptions, queues, progress, and the loops that keep them.
+
+start: routes ▶ heartbeat to all brokers ▶ first rebalance      (brokers tell the other members)
+stop:  handlers finish ▶ persist ▶ unlock ▶ unregister          (and again)
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sparrowmq.client.assignment import Assignment
+from sparrowmq.client.client import Client
+from sparrowmq.client.errors import ClientError
+from sparrowmq.client.held_queue import HeldQueue
+from sparrowmq.client.leases import Leases
+from sparrowmq.client.local_offsets import LocalOffsets
+from sparrowmq.client.offset_store import Offsets, RemoteOffsets
+from sparrowmq.client.rebalancing import Rebalancing
+from sparrowmq.client.start_offset import start_offset
+from sparrowmq.client.strategies import AVG, Strategy
+from sparrowmq.client.subscriptions import Subscriptions
+from sparrowmq.protocol.heartbeat import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel
+from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.protocol.names import check_group, is_retry_topic, retry_topic
+
+QueueListener = Callable[[str, Sequence[MessageQueue], Sequence[MessageQueue]], None]
+"""(topic, all its queues, those that are ours now), called when the assignment changed."""
+
+PERSIST_S = 5.0
+RENEW_S = 20.0
+LOCK_LIFE_S = 60.0
+"""A broker frees a lock that was not renewed for this long."""
+FRESH_S = 30.0
+"""A member that could not renew for this long stops to consume an ordered queue by itself."""
+HALF_HOUR_MS = 30 * 60 * 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberSettings:
+    """How a consumer takes part in its group."""
+
+    group: str
+    consume_type: ConsumeType = ConsumeType.PASSIVELY
+    model: MessageModel = MessageModel.CLUSTERING
+    offsets_dir: Path | None = None
+    """Where broadcasting members keep their progress; ~/.sparrowmq/offsets unless given."""
+    from_where: ConsumeFromWhere = ConsumeFromWhere.LAST_OFFSET
+    from_timestamp_ms: int | None = None
+    strategy: Strategy = AVG
+    is_orderly: bool = False
+    takes_retries: bool = True
+    """Whether %RETRY%group is subscribed in clustering groups."""
+    has_leases: bool = True
+    """Whether queues of clustering groups are locked at their brokers while they are held."""
+    drops_silent: bool = True
+    starts_at_0: bool = False
+    """The low-level pull consumer's rule: a queue without a stored offset starts at 0."""
+    persist_s: float = PERSIST_S
+    listener: QueueListener | None = None
+
+    def __post_init__(self) -> None:
+        check_group(self.group)
+        if self.is_orderly and self.is_broadcasting:
+            raise ValueError(
+                f"group {self.group}: an orderly handler needs the CLUSTERING model, because"
+                " BROADCASTING members lock no queues; use another model or a concurrent handler"
+            )
+
+    @property
+    def is_broadcasting(self) -> bool:
+        """Whether each member gets everything."""
+        return self.model is MessageModel.BROADCASTING
+
+
+class Membership:
+    """Lives from `join` to `leave`."""
+
+    def __init__(
+        self,
+        client: Client,
+        settings: MemberSettings,
+        subscriptions: Subscriptions,
+        *,
+        begin: Callable[[HeldQueue], Coroutine[Any, Any, None]] | None = None,
+        released: Callable[[HeldQueue], None] = lambda held: None,
+        assigned: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`begin` pulls a queue, `released` sees it when its handlers are done, `assigned` is told
+        of a new assignment before brokers and listeners are."""
+        log, group = client.log, settings.group
+        self.client = client
+        self.settings = settings
+        self.subscriptions = subscriptions
+        self.started_ms = client.clock()
+        home = settings.offsets_dir or Path.home() / ".sparrowmq" / "offsets"
+        self.offsets: Offsets = (
+            LocalOffsets(home, client.client_id, group, log)
+            if settings.is_broadcasting
+            else RemoteOffsets(client, group, log)
+        )
+        has_leases = settings.has_leases and not settings.is_broadcasting
+        self.leases = Leases(client, group, log) if has_leases else None
+        self.assignment = Assignment(
+            client,
+            group,
+            self.offsets,
+            self.leases,
+            is_orderly=settings.is_orderly,
+            start_at=self._start_at,
+            begin=begin,
+            released=released,
+            log=log,
+        )
+        self.rebalancing = Rebalancing(
+            client,
+            group,
+            settings.strategy,
+            self.assignment,
+            is_broadcasting=settings.is_broadcasting,
+            drops_silent=settings.drops_silent,
+            topics=lambda: subscriptions.topics,
+            changed=self._changed,
+            log=log,
+        )
+        self._assigned = assigned
+        self._steps = log.getChild("rebalance")
+        self._loops: list[asyncio.Task[None]] = []
+
+    @property
+    def held(self) -> dict[MessageQueue, HeldQueue]:
+        """The queues that are ours."""
+        return self.assignment.held
+
+    def consumer_data(self) -> ConsumerData:
+        """What heartbeats say."""
+        return ConsumerData(
+            group_name=self.settings.group,
+            consume_type=self.settings.consume_type,
+            message_model=self.settings.model,
+            consume_from_where=self.settings.from_where,
+            subscription_data_set=self.subscriptions.all(),
+        )
+
+    async def join(self) -> None:
+        """Announce the member and begin to rebalance. Its consumer is in `client.consumers`."""
+        settings, client = self.settings, self.client
+        now_ms = client.clock()
+        if settings.takes_retries and not settings.is_broadcasting:
+            self.subscriptions.add(retry_topic(settings.group), "*", now_ms)
+        self.subscriptions.renew(self.subscriptions.topics, now_ms)
+        for topic in sorted(self.subscriptions.topics):
+            with contextlib.suppress(ClientError):
+                await client.route_table.refresh(topic)
+        await client.heartbeat_everywhere()
+        client.route_table.changed.append(self._route_changed)
+        loops = [self.rebalancing.run(), self._persist_offsets()]
+        if self.leases is not None:
+            loops.append(self._renew_leases(self.leases))
+        self._loops = [client.tasks.create_task(loop) for loop in loops]
+
+    async def leave(self, within_s: float) -> None:
+        """Let handlers finish within a time, persist, unlock, unregister."""
+        for task in self._loops:
+            task.cancel()
+        await asyncio.gather(*self._loops, return_exceptions=True)
+        self._loops = []
+        with contextlib.suppress(ValueError):
+            self.client.route_table.changed.remove(self._route_changed)
+        await self.assignment.give_up_all(within_s)
+        self.client.consumers.pop(self.settings.group, None)
+        await self.client.unregister(consumer_group=self.settings.group)
+
+    async def until_left(self) -> None:
+        """Return when `leave` was called, or raise what ended the loops."""
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(*self._loops)
+
+    def wake(self) -> None:
+        """Rebalance soon."""
+        self.rebalancing.wake()
+
+    async def move(self, offsets: dict[MessageQueue, int]) -> None:
+        """Go on at offsets an operator chose. Raises ValueError in a broadcasting group."""
+        if self.settings.is_broadcasting:
+            raise ValueError(
+                f"group {self.settings.group} is BROADCASTING: each member keeps its own progress,"
+                " so it cannot be reset from outside; change the file of offsets instead"
+            )
+        moved = await self.assignment.move(offsets)
+        self.client.log.info("offsets of %s reset: %s", self.settings.group, moved)
+        self.wake()
+
+    async def has_lock(self, held: HeldQueue) -> bool:
+        """Whether an ordered queue is certainly ours, asking its broker when that was long ago."""
+        if self.leases is None or self._is_fresh(held):
+            return True
+        await self._renew(self.leases, [held])
+        return not held.is_dropped and self._is_fresh(held)
+
+    # ---- loops
+
+    async def _persist_offsets(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.persist_s)
+            await self.offsets.persist(list(self.held))
+
+    async def _renew_leases(self, leases: Leases) -> None:
+        while True:
+            await asyncio.sleep(RENEW_S)
+            await self._renew(leases, list(self.held.values()))
+
+    async def _renew(self, leases: Leases, queues: Sequence[HeldQueue]) -> None:
+        asked_s = asyncio.get_running_loop().time()
+        locks = await leases.take([held.queue for held in queues])
+        for held in queues:
+            has_gap = asked_s - held.locked_s > LOCK_LIFE_S
+            is_lost = held.queue in locks.others or (held.queue in locks.ours and has_gap)
+            if is_lost and self.settings.is_orderly:
+                # Somebody else may have gone on from here: begin again at what is stored.
+                self.assignment.lose(held.queue)
+                self.wake()
+            elif held.queue in locks.ours:
+                held.locked_s = asked_s
+
+    def _is_fresh(self, held: HeldQueue) -> bool:
+        return asyncio.get_running_loop().time() - held.locked_s <= FRESH_S
+
+    # ---- rebalance
+
+    def _route_changed(self, topic: str) -> None:
+        if topic in self.subscriptions:
+            self.wake()
+
+    async def _start_at(self, queue: MessageQueue, stored: int | None) -> int:
+        settings = self.settings
+        if settings.starts_at_0:
+            return stored if stored is not None and stored >= 0 else 0
+        at_ms = settings.from_timestamp_ms
+        default_ms = self.started_ms - HALF_HOUR_MS
+        return await start_offset(
+            self.client,
+            queue,
+            stored,
+            settings.from_where,
+            default_ms if at_ms is None else at_ms,
+        )
+
+    async def _changed(self, topic: str, queues: list[MessageQueue]) -> None:
+        now_ms = self.client.clock()
+        self.subscriptions.renew([topic], now_ms)
+        self._step(topic, f"version {now_ms}")
+        self._assigned()
+        self._step(topic, f"limits for {len(self.held)} queues")
+        await self.client.heartbeat_everywhere()
+        self._step(topic, "heartbeat to all brokers")
+        listener = self.settings.listener
+        if listener is None or is_retry_topic(topic):
+            return
+        mine = sorted(queue for queue in self.held if queue.topic == topic)
+        try:
+            listener(topic, queues, mine)
+        except Exception as error:  # the user's code
+            self.client.log.warning("queue listener failed for %s", topic, exc_info=error)
+        self._step(topic, "listener told")
+
+    def _step(self, topic: str, text: str) -> None:
+        self._steps.debug("%s: (4) %s: %s", self.settings.group, topic, text)

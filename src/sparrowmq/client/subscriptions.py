@@ -1,0 +1,111 @@
+"""What a consumer subscribes to, and how messages are chosen: tags, SQL92, or a function."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from sparrowmq.protocol.message_ext import MessageExt
+from sparrowmq.protocol.names import check_topic
+from sparrowmq.protocol.sql92 import compile_sql92
+from sparrowmq.protocol.subscription import SQL92, TAG, SubscriptionData
+
+Accepts = Callable[[MessageExt], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Sql:
+    """A condition on message properties, checked by the broker: `Sql("amount > 3")`.
+
+    Raises ValueError that names the place where the expression goes wrong.
+    """
+
+    expression: str
+
+    def __post_init__(self) -> None:
+        compile_sql92(self.expression)
+
+
+@dataclass(frozen=True, slots=True)
+class Only:
+    """A function on messages that runs in the consumer, after the broker's choice by tags.
+
+    What it rejects counts as consumed; when it raises, the message counts as failed.
+    """
+
+    accepts: Accepts
+    tags: str = "*"
+
+
+Filter = str | Sql | Only
+"""Tags as `created || paid` (`*` for all), a condition, or a function."""
+
+
+class Subscriptions:
+    """Topics with their filters. The version of a subscription is the time it last changed."""
+
+    def __init__(self, filters: Mapping[str, Filter]) -> None:
+        self._filters: dict[str, Filter] = {}
+        self._datas: dict[str, SubscriptionData] = {}
+        for topic, choice in filters.items():
+            self.add(topic, choice, 0)
+
+    def __contains__(self, topic: object) -> bool:
+        return topic in self._filters
+
+    def __len__(self) -> int:
+        return len(self._filters)
+
+    @property
+    def topics(self) -> set[str]:
+        """All topics."""
+        return set(self._filters)
+
+    def get(self, topic: str) -> SubscriptionData | None:
+        """What pulls and heartbeats say of a topic."""
+        return self._datas.get(topic)
+
+    def all(self) -> tuple[SubscriptionData, ...]:
+        """Everything, in the order of topics."""
+        return tuple(self._datas[topic] for topic in sorted(self._datas))
+
+    def add(self, topic: str, choice: Filter, now_ms: int) -> None:
+        """Subscribe, or subscribe otherwise. Raises ValueError for an illegal topic or filter."""
+        check_topic(topic)
+        data = _data(topic, choice, now_ms)
+        self._filters[topic] = choice
+        self._datas[topic] = data
+
+    def remove(self, topic: str) -> None:
+        """Unsubscribe; its queues go with the next rebalance."""
+        self._filters.pop(topic, None)
+        self._datas.pop(topic, None)
+
+    def renew(self, topics: Iterable[str], now_ms: int) -> None:
+        """The assignment changed: a new version tells brokers which subscription is newest."""
+        for topic in topics:
+            if topic in self._filters:
+                self._datas[topic] = _data(topic, self._filters[topic], now_ms)
+
+    def function(self, topic: str) -> Accepts | None:
+        """The function that chooses among the messages of a topic."""
+        choice = self._filters.get(topic)
+        return choice.accepts if isinstance(choice, Only) else None
+
+    @property
+    def has_functions(self) -> bool:
+        """Whether any topic is filtered by a function."""
+        return any(isinstance(choice, Only) for choice in self._filters.values())
+
+
+def _data(topic: str, choice: Filter, version: int) -> SubscriptionData:
+    match choice:
+        case Sql(expression):
+            return SubscriptionData.build(topic, expression, version=version, expression_type=SQL92)
+        case Only(_, tags) | str(tags):
+            return SubscriptionData.build(topic, tags, version=version, expression_type=TAG)
+
+
+def wanted(messages: list[MessageExt], subscription: SubscriptionData) -> list[MessageExt]:
+    """The broker compares hashes, which may collide; the client compares the tags themselves."""
+    if not subscription.is_tag or not subscription.tags_set:
+        return messages
+    return [message for message in messages if subscription.takes_tag(message.tags)]
