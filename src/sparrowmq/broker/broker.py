@@ -58,7 +58,7 @@ class Broker:
     id_prefix: str
     """The part of an offset id that names this broker."""
     cluster_property: bytes
-    """The property that tells consumers which cluster a message was sent to."""
+    """What the broker adds to a message: region, trace switch and the cluster it was sent to."""
     consumers: Consumers = field(default_factory=Consumers)
     producers: Producers = field(default_factory=Producers)
     config_version: DataVersion = field(default_factory=DataVersion)

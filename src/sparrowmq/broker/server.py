@@ -50,6 +50,7 @@ from sparrowmq.net.routes import Routes
 from sparrowmq.net.server import Server
 from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.ids import UniqueIds
+from sparrowmq.protocol.properties import CLUSTER, MSG_REGION, TRACE_SWITCH
 from sparrowmq.store.disk import Disk
 from sparrowmq.store.store import Store
 from sparrowmq.store.syncer import Syncer
@@ -227,7 +228,11 @@ class BrokerServer:
             unique_ids=UniqueIds(clock, ip=ip, pid=self._pid, instance=self._rng.getrandbits(32)),
             store_host=store_host,
             id_prefix=store_host.hex().upper(),
-            cluster_property=f"CLUSTER\x01{config.cluster_name}\x02".encode(),
+            cluster_property=(
+                # As SendMessageProcessor adds them: tracing clients read the region.
+                f"{MSG_REGION}\x01DefaultRegion\x02{TRACE_SWITCH}\x01true\x02"
+                f"{CLUSTER}\x01{config.cluster_name}\x02"
+            ).encode(),
         )
         sampling.sample(broker)
         return broker

@@ -76,7 +76,7 @@ def _put(broker: Broker, configs: tuple[TopicConfig, ...], who: str) -> None:
 def _check(broker: Broker, config: TopicConfig) -> None:
     fault = topic_fault(config.topic_name)
     most = broker.config.max_queues_per_topic
-    if fault is None and is_system_topic(config.topic_name):
+    if fault is None and _belongs_to_the_broker(broker, config.topic_name):
         fault = f"topic {config.topic_name} belongs to the broker and cannot be changed"
     if fault is None and not is_valid_perm(config.perm):
         fault = f"perm {config.perm}, allowed are sums of 4 read, 2 write, 1 inherit"
@@ -88,6 +88,11 @@ def _check(broker: Broker, config: TopicConfig) -> None:
         fault = f"this broker has {len(broker.topics)} topics already, the most it may have"
     if fault is not None:
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
+
+
+def _belongs_to_the_broker(broker: Broker, topic: str) -> bool:
+    own = (broker.config.cluster_name, broker.config.broker_name)
+    return topic in own or is_system_topic(topic)
 
 
 def changed_attributes(current: dict[str, str], changes: str) -> dict[str, str]:
@@ -110,7 +115,7 @@ def delete_topic(broker: Broker, request: Request[DeleteTopic]) -> Reply:
     """Forget a topic, its queues and all progress in it. Deleting what is not there is fine."""
     topic = request.header.topic
     fault = topic_fault(topic)
-    if fault is None and is_system_topic(topic):
+    if fault is None and _belongs_to_the_broker(broker, topic):
         fault = f"topic {topic} belongs to the broker and cannot be deleted"
     if fault is not None:
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
@@ -147,10 +152,9 @@ def get_all_topic_config(broker: Broker, request: Request[GetAllTopicConfig]) ->
 @routes.on(GetSystemTopicsOfBroker)
 def get_system_topics(broker: Broker, request: Request[GetSystemTopicsOfBroker]) -> Reply:
     """The broker's own topics, the cluster's and the broker's name among them."""
-    own = {broker.config.cluster_name, broker.config.broker_name}
     topics = {
         topic.topic_name
         for topic in broker.topics
-        if is_system_topic(topic.topic_name) or topic.topic_name in own
+        if _belongs_to_the_broker(broker, topic.topic_name)
     }
     return Reply(body=TopicList(topic_list=frozenset(topics)).to_json())
