@@ -24,7 +24,7 @@ def send_until_full(store: Store, number: int) -> int:
 
 
 def test_twenty_times_full_and_free_again() -> None:
-    """#2398, #573"""
+    """#2398"""
     disk = RecordingDisk(capacity_bytes=192 * 1024)
     store = open_store(disk)
     number = 0

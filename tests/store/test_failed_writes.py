@@ -63,7 +63,6 @@ def test_a_failed_write_stops_the_store(error: int) -> None:
 
 
 def test_a_failed_write_of_a_queue_stops_the_store_and_loses_nothing() -> None:
-    """#5235"""
     disk = RecordingDisk()
     store = store_with_messages(disk)
     disk.fail("write", errno.EIO, path_prefix="consumequeue/")

@@ -46,7 +46,7 @@ def test_1434_undispatched_messages_on_both_sides_of_a_file_roll_are_dispatched(
     assert numbers(open_store(disk.killed())) == list(range(number))
 
 
-def test_495_and_7355_a_lost_queue_file_comes_back() -> None:
+def test_7355_a_lost_queue_file_comes_back() -> None:
     disk = RecordingDisk()
     store = open_store(disk)
     for number in range(130):
@@ -106,7 +106,7 @@ def test_7729_a_power_cut_while_starting_or_stopping_does_not_stop_the_next_star
     assert numbers(open_store(disk.crashed(Random(call)))) == list(range(40))
 
 
-def test_9328_and_9705_leftover_files_do_not_stop_the_start() -> None:
+def test_3257_leftover_files_do_not_stop_the_start() -> None:
     disk = RecordingDisk()
     store = open_store(disk)
     store.append(message(0), 0)
@@ -117,7 +117,24 @@ def test_9328_and_9705_leftover_files_do_not_stop_the_start() -> None:
     assert numbers(open_store(disk)) == [0]
 
 
+def test_573_a_disk_with_room_is_never_called_full() -> None:
+    disk = RecordingDisk(capacity_bytes=4 * 1024 * 1024)
+    for restart in range(5):
+        store = open_store(disk, now_ms=restart)
+        for number in range(50):
+            store.append(message(restart * 50 + number), restart)
+            store.tick(restart)
+            assert not store.clean(restart)
+        if restart % 2:
+            store.close(restart)
+        else:
+            disk = disk.killed()
+    assert 1 - disk.usage().free_bytes / disk.usage().total_bytes < 0.75
+    assert numbers(open_store(disk)) == list(range(250))
+
+
 def test_9455_a_clock_far_ahead_and_back_changes_nothing_at_start() -> None:
+    """The report is about registering; this is the store's share of a start after a time jump."""
     disk = RecordingDisk()
     far = 2_550_000_000_000
     store = open_store(disk, now_ms=far)
@@ -134,7 +151,7 @@ def test_9455_a_clock_far_ahead_and_back_changes_nothing_at_start() -> None:
     assert store.queue_offset_by_time("orders", 0, 0) == 0
 
 
-def test_3407_memory_does_not_grow_with_the_number_of_messages() -> None:
+def test_memory_does_not_grow_with_the_number_of_messages() -> None:
     store = open_store(RecordingDisk())
     sizes = []
     for round_number in range(4):
