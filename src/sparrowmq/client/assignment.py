@@ -145,10 +145,12 @@ class Assignment:
             self._released(held)
             held.drop()
         await self._offsets.persist([held.queue for held in leaving])
+        self._steps.debug("%s: stop: %d queues persisted", self._group, len(leaving))
         if self._leases is not None:
             # An ordered queue whose handler still runs is freed by our goodbye or by time.
             done = [held.queue for held in leaving if not self._is_running(held)]
             await self._leases.give_back(done)
+            self._steps.debug("%s: stop: %d queues unlocked", self._group, len(done))
         self.held.clear()
 
     async def move(self, offsets: Mapping[MessageQueue, int]) -> list[MessageQueue]:

@@ -172,6 +172,7 @@ class Membership:
         await self.assignment.give_up_all(within_s)
         self.client.consumers.pop(self.settings.group, None)
         await self.client.unregister(consumer_group=self.settings.group)
+        self._steps.debug("%s: stop: unregistered", self.settings.group)
 
     async def until_left(self) -> None:
         """Return when `leave` was called, or raise what ended the loops."""

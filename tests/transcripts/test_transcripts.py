@@ -1,0 +1,33 @@
+"""Every *.txt here is a story: commands, and below each what happened, to the millisecond."""
+
+from pathlib import Path
+
+import pytest
+
+from sparrowmq.testing.sim_cluster import SimCluster
+from tests.transcripts.world import World
+
+HERE = Path(__file__).parent
+STORIES = sorted(HERE.glob("*.txt"))
+
+
+def retold(story: str, directory: Path) -> str:
+    """The story with what happens now below each command; its comments stay."""
+    lines = []
+    with SimCluster(seed=1, default_queues=1).run() as sim:
+        world = World(sim, directory)
+        for line in story.splitlines():
+            if line.startswith(("#", ">")) or not line.strip():
+                lines.append(line)
+            if line.startswith(">"):
+                lines += world.do(line.removeprefix(">"))
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
+def test_it_happens_as_it_is_told(path: Path, updates: bool, tmp_path: Path) -> None:
+    story = path.read_text()
+    now = retold(story, tmp_path)
+    if updates:
+        path.write_text(now)
+    assert now.splitlines() == path.read_text().splitlines()
