@@ -4,7 +4,7 @@ Changes are journaled within a second and the whole table is saved every few: a 
 most what was consumed since the last journal entry.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 QueueOffsets = dict[int, int]
 
@@ -108,6 +108,23 @@ class ConsumerOffsets:
             row.pop(queue_id, None)
             if not row:
                 self._table.pop(key, None)
+
+    def clamp(self, max_offset: Callable[[str, int], int]) -> list[tuple[str, int, int, int]]:
+        """Take back progress beyond the end of a queue; (topic@group, queue, was, is) of each.
+
+        A power cut may cost messages that were consumed already. New ones get their offsets, and a
+        group that stood behind them would never see those.
+        """
+        lowered = []
+        for key, row in self._table.items():
+            topic = key.partition("@")[0]
+            for queue_id, offset in row.items():
+                end = max_offset(topic, queue_id)
+                if offset > end:
+                    lowered.append((key, queue_id, offset, end))
+        for key, queue_id, _, end in lowered:
+            self._put(key, queue_id, end)
+        return lowered
 
     def rows(self) -> Iterator[tuple[str, QueueOffsets]]:
         """Everything, as it is saved."""

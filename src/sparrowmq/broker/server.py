@@ -29,6 +29,7 @@ from sparrowmq.broker.handlers import (
     offset_tables,
     offsets,
     pull,
+    recall,
     reply,
     reset_offset,
     runtime,
@@ -57,7 +58,8 @@ from sparrowmq.store.syncer import Syncer
 
 routes: Routes[Broker] = Routes()
 for capability in (
-    *(send, send_back, end_transaction, pull, clients, offsets, locks, topics, groups, messages),
+    *(send, send_back, end_transaction, recall, pull, clients, offsets, locks, topics, groups),
+    messages,
     *(assignment, client_config, client_pass_through, connections, reply, reset_offset),
     *(broker_config, offset_tables, runtime, statistics),
 ):
@@ -196,6 +198,14 @@ class BrokerServer:
             log=self._log,
         )
         consumer_offsets = tables.offsets.load(store_is_used=is_used)
+        for key, queue_id, was, end in consumer_offsets.clamp(store.max_offset):
+            self._log.warning(
+                "%s stood at %d of queue %d, which ends at %d after the last stop; set to its end",
+                key,
+                was,
+                queue_id,
+                end,
+            )
         ip = store_host[:-4]
         broker = Broker(
             config=config,
