@@ -40,5 +40,5 @@ def test_the_same_key_always_lands_in_the_same_queue() -> None:
     assert set(first) == set(QUEUES)
 
 
-def test_a_key_is_hashed_the_same_in_every_process() -> None:
-    assert [QUEUES.index(queue_for_key(QUEUES, key)) for key in ("a", "b", "ä")] == [3, 5, 5]
+def test_a_key_lands_where_javas_hash_selector_puts_it() -> None:
+    assert [QUEUES.index(queue_for_key(QUEUES, key)) for key in ("a", "b", "ä")] == [1, 2, 0]

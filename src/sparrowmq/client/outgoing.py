@@ -1,18 +1,23 @@
 """A message on its way out: properties, compression and header, made once for all attempts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from sparrowmq.protocol import properties as names
 from sparrowmq.protocol.batch import encode_batch
 from sparrowmq.protocol.compression import CompressionType, compress
+from sparrowmq.protocol.headers.reply import SendReplyV2
 from sparrowmq.protocol.headers.send import SendBatchMessage, SendMessageV2
 from sparrowmq.protocol.ids import UniqueIds
 from sparrowmq.protocol.message import Message, MessageQueue
-from sparrowmq.protocol.names import AUTO_CREATE_TOPIC
+from sparrowmq.protocol.names import AUTO_CREATE_TOPIC, is_retry_topic
 from sparrowmq.protocol.properties import encode_properties, format_properties
-from sparrowmq.protocol.sys_flag import COMPRESSED
+from sparrowmq.protocol.sys_flag import COMPRESSED, TRANSACTION_PREPARED
+
+_NOTHING: Mapping[str, str] = {}
+_BATCHED_HEAD_BYTES = 22
+"""What a message takes in a batch beside body and properties."""
 
 
 class Outgoing(msgspec.Struct):
@@ -39,8 +44,14 @@ class Packing(msgspec.Struct, frozen=True, kw_only=True):
     default_queues: int
 
 
-def pack(message: Message, how: Packing, ids: UniqueIds, now_ms: int) -> Outgoing:
-    """One message. Raises ValueError when it is too large."""
+def pack(
+    message: Message,
+    how: Packing,
+    ids: UniqueIds,
+    now_ms: int,
+    system: Mapping[str, str] = _NOTHING,
+) -> Outgoing:
+    """One message, with RocketMQ's own properties added. Raises ValueError when too large."""
     if len(message.body) > how.max_body_bytes:
         raise ValueError(
             f"body of {len(message.body)} bytes, at most {how.max_body_bytes} allowed;"
@@ -51,8 +62,15 @@ def pack(message: Message, how: Packing, ids: UniqueIds, now_ms: int) -> Outgoin
         body = compress(body, how.compression)
         sys_flag = COMPRESSED | how.compression.flag
     properties = message.wire_properties()
-    msg_id = properties.setdefault(names.UNIQUE_KEY, ids.next())
-    header = SendMessageV2(
+    msg_id = properties[names.UNIQUE_KEY] = ids.next()
+    kind = SendMessageV2
+    if system:
+        properties |= system
+        if system.get(names.MESSAGE_TYPE) == names.REPLY_MESSAGE_TYPE:
+            kind = SendReplyV2
+        if names.TRANSACTION_PREPARED in system:
+            sys_flag |= TRANSACTION_PREPARED
+    header = kind(
         producer_group=how.group,
         topic=message.topic,
         default_topic=AUTO_CREATE_TOPIC,
@@ -66,49 +84,70 @@ def pack(message: Message, how: Packing, ids: UniqueIds, now_ms: int) -> Outgoin
     return Outgoing(header, body, msg_id)
 
 
-def split_batch(messages: Sequence[Message], how: Packing) -> list[list[Message]]:
-    """Batches that each fit into one send. Raises ValueError for what cannot be batched."""
+def check_batch(messages: Sequence[Message]) -> None:
+    """Raise ValueError for messages that cannot go together."""
     if not messages:
         raise ValueError("a batch needs at least one message")
-    topic = messages[0].topic
-    batches: list[list[Message]] = [[]]
-    size = 0
+    first = messages[0]
+    if is_retry_topic(first.topic):
+        raise ValueError(f"topic {first.topic} is a retry topic, which takes no batches")
     for message in messages:
-        if message.topic != topic:
-            text = f"a batch has one topic, this one has {topic} and {message.topic}"
+        if message.topic != first.topic:
+            text = f"a batch has one topic, this one has {first.topic} and {message.topic}"
             raise ValueError(text)
         if message.delay_level or message.delay_ms is not None or message.deliver_time_ms:
             raise ValueError("a batch cannot be delayed; send delayed messages one by one")
-        own = len(message.body) + sum(len(k) + len(v) + 2 for k, v in message.properties.items())
-        own += 256  # head, tags, keys and the properties we add
+        if message.wait_store_ok is not first.wait_store_ok:
+            raise ValueError("the messages of a batch differ in wait_store_ok, must be alike")
+
+
+def pack_batches(
+    messages: Sequence[Message], how: Packing, ids: UniqueIds, now_ms: int
+) -> list[Outgoing]:
+    """Messages of one topic in as few sends as their size allows.
+
+    Never compressed, as brokers take them apart. Raises ValueError for what cannot go together.
+    """
+    check_batch(messages)
+    packed: list[Outgoing] = []
+    parts: list[tuple[int, bytes, bytes]] = []
+    msg_ids: list[str] = []
+    size = 0
+    for message in messages:
+        properties = message.wire_properties()
+        msg_id = properties[names.UNIQUE_KEY] = ids.next()
+        encoded = encode_properties(properties)
+        own = _BATCHED_HEAD_BYTES + len(message.body) + len(encoded)
         if own > how.max_body_bytes:
             raise ValueError(f"message of {own} bytes, at most {how.max_body_bytes} fit a batch")
         if size + own > how.max_body_bytes:
-            batches.append([])
-            size = 0
-        batches[-1].append(message)
+            packed.append(_batch(messages[0], parts, msg_ids, how, now_ms))
+            parts, msg_ids, size = [], [], 0
+        parts.append((message.flag, message.body, encoded))
+        msg_ids.append(msg_id)
         size += own
-    return batches
+    packed.append(_batch(messages[0], parts, msg_ids, how, now_ms))
+    return packed
 
 
-def pack_batch(messages: Sequence[Message], how: Packing, ids: UniqueIds, now_ms: int) -> Outgoing:
-    """Several messages of one topic; never compressed, as brokers take them apart."""
-    parts = []
-    msg_ids = []
-    for message in messages:
-        properties = message.wire_properties()
-        msg_ids.append(properties.setdefault(names.UNIQUE_KEY, ids.next()))
-        parts.append((message.flag, message.body, encode_properties(properties)))
+def _batch(
+    first: Message,
+    parts: list[tuple[int, bytes, bytes]],
+    msg_ids: list[str],
+    how: Packing,
+    now_ms: int,
+) -> Outgoing:
+    wait = "true" if first.wait_store_ok else "false"
     header = SendBatchMessage(
         producer_group=how.group,
-        topic=messages[0].topic,
+        topic=first.topic,
         default_topic=AUTO_CREATE_TOPIC,
         default_topic_queue_nums=how.default_queues,
         queue_id=0,
         sys_flag=0,
         born_timestamp=now_ms,
         flag=0,
-        properties="",
+        properties=format_properties({names.WAIT_STORE_OK: wait}),
         batch=True,
     )
     return Outgoing(header, encode_batch(parts), ",".join(msg_ids))

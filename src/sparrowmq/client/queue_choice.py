@@ -1,7 +1,8 @@
 """Which queue the next message goes to: in turn, avoiding the broker that failed last."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from sparrowmq.protocol.java_hash import java_hash
 from sparrowmq.protocol.message import MessageQueue
 
 
@@ -25,10 +26,22 @@ class RoundRobin:
         assert first is not None, "there is no queue"
         return first
 
+    def next_on(
+        self, queues: Sequence[MessageQueue], is_usable: Callable[[str], bool]
+    ) -> MessageQueue | None:
+        """The next queue on a broker that is usable; None when no broker is."""
+        for _ in queues:
+            queue = queues[self._index % len(queues)]
+            self._index += 1
+            if is_usable(queue.broker_name):
+                return queue
+        return None
+
 
 def queue_for_key(queues: Sequence[MessageQueue], key: str) -> MessageQueue:
-    """The same key always lands in the same queue, as long as the queues stay the same."""
-    # CRC32 rather than hash(): the same in every process and every run
-    from zlib import crc32
+    """The same key always lands in the same queue, as long as the queues stay the same.
 
-    return queues[crc32(key.encode()) % len(queues)]
+    Java's SelectMessageQueueByHash puts the key there too, so that producers in both languages
+    keep one order.
+    """
+    return queues[abs(java_hash(key)) % len(queues)]

@@ -1,9 +1,11 @@
 """Routes as a client sees them: which queues to send to, which to read, where brokers are."""
 
+import asyncio
 from collections.abc import Callable, Iterable
 
 import msgspec
 
+from sparrowmq.client.errors import ClientError
 from sparrowmq.client.name_servers import NameServers
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.perm import is_readable, is_writable
@@ -64,6 +66,7 @@ class RouteTable:
         self._name_servers = name_servers
         self._routes: dict[str, TopicRoute] = {}
         self._addresses: dict[str, dict[int, str]] = {}
+        self._asked: dict[str, asyncio.Future[TopicRoute | None]] = {}
         self.changed: list[Callable[[str], None]] = []
         """Told the topic whose route is new or different."""
 
@@ -76,10 +79,33 @@ class RouteTable:
         return self._routes.get(topic) or await self.refresh(topic)
 
     async def refresh(self, topic: str) -> TopicRoute | None:
-        """Ask a name server now. A topic that vanished keeps its last route. Raises NoRoute."""
-        route = await self._name_servers.route(topic)
-        if route is not None:
-            self.put(topic, route)
+        """Ask a name server now. A topic that vanished keeps its last route. Raises NoRoute.
+
+        Who asks while an answer is on its way gets that one: a thousand sends to a new topic are
+        one question.
+        """
+        asked = self._asked.get(topic)
+        if asked is None:
+            return await self._ask(topic)
+        await asyncio.wait((asked,))
+        if asked.cancelled():  # who asked gave up
+            return await self.refresh(topic)
+        return asked.result()
+
+    async def _ask(self, topic: str) -> TopicRoute | None:
+        asked = self._asked[topic] = asyncio.get_running_loop().create_future()
+        try:
+            route = await self._name_servers.route(topic)
+            if route is not None:
+                self.put(topic, route)
+            asked.set_result(route)
+        except ClientError as error:
+            asked.set_exception(error)
+            asked.exception()  # seen: there may be nobody else who waits for it
+            raise
+        finally:
+            asked.cancel()
+            del self._asked[topic]
         return route
 
     def put(self, topic: str, route: TopicRoute) -> None:

@@ -1,0 +1,216 @@
+"""Brokers that answer as a test says, in virtual time: for what real ones do seldom."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sparrowmq.client.client import Client
+from sparrowmq.client.config import ClientConfig
+from sparrowmq.client.producer import Producer
+from sparrowmq.net.connection import Connection
+from sparrowmq.net.errors import RequestRefused
+from sparrowmq.net.reply import Reply, Request
+from sparrowmq.net.routes import Routes
+from sparrowmq.net.server import Server
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.header import RequestHeader
+from sparrowmq.protocol.headers.clients import Heartbeat, UnregisterClient
+from sparrowmq.protocol.headers.nameserver import GetTopicRoute
+from sparrowmq.protocol.headers.send import MessageSent, SendBatchMessage, SendMessageV2
+from sparrowmq.protocol.headers.transactions import EndTransaction
+from sparrowmq.protocol.heartbeat import HeartbeatData
+from sparrowmq.protocol.route import BrokerData, QueueData, TopicRoute
+from sparrowmq.testing.paths import Conditions
+from sparrowmq.testing.simulation import Simulation
+
+PORT = 10911
+Answer = int | float | str
+"""A response code; seconds to wait before success; or "silent" or "hang up"."""
+
+log = logging.getLogger("tests.client")
+
+
+class ScriptedBroker:
+    """Answers sends one after the other as its script says, then with success."""
+
+    def __init__(self, world: "World", name: str) -> None:
+        self.world = world
+        self.name = name
+        self.script: list[Answer] = []
+        self.sent: list[SendMessageV2] = []
+        self.bodies: list[bytes] = []
+        self.ended: list[EndTransaction] = []
+        self.producer_groups: list[list[str]] = []
+        self.connections: list[Connection] = []
+        self.host = world.sim.host(name)
+        self.address = f"{self.host.ip}:{PORT}"
+
+    def answer(self, request: Request[SendMessageV2]) -> Reply | Awaitable[Reply] | None:
+        header = request.header
+        self.sent.append(header)
+        self.bodies.append(request.body)
+        self.world.attempts.append(f"{self.name[-1].upper()}{header.queue_id + 1}")
+        self.world.times_s.append(round(self.world.sim.now_s - self.world.start_s, 3))
+        match self.script.pop(0) if self.script else ResponseCode.SUCCESS:
+            case "silent":
+                return None
+            case "hang up":
+                request.connection.abort()
+                return None
+            case float(seconds):
+                return self._later(header, seconds)
+            case code:
+                return self._reply(header, int(code))
+
+    async def _later(self, header: SendMessageV2, seconds: float) -> Reply:
+        await asyncio.sleep(seconds)
+        return self._reply(header, ResponseCode.SUCCESS)
+
+    def _reply(self, header: SendMessageV2, code: int) -> Reply:
+        number = len(self.sent)
+        sent = MessageSent(
+            msg_id=f"7F0000010000{PORT:04X}{number:016X}",
+            queue_id=header.queue_id,
+            queue_offset=number,
+            transaction_id="",
+        )
+        remark = "" if code == ResponseCode.SUCCESS else "as the script says"
+        return Reply(sent, code=code, remark=remark)
+
+
+broker_routes: Routes[ScriptedBroker] = Routes()
+
+
+@broker_routes.on(SendMessageV2, SendBatchMessage)
+def send(broker: ScriptedBroker, request: Request[SendMessageV2]) -> Any:
+    return broker.answer(request)
+
+
+@broker_routes.on(Heartbeat)
+def heartbeat(broker: ScriptedBroker, request: Request[Heartbeat]) -> Reply:
+    data = HeartbeatData.from_json(request.body)
+    broker.producer_groups.append([one.group_name for one in data.producer_data_set])
+    if request.connection not in broker.connections:
+        broker.connections.append(request.connection)
+    return Reply()
+
+
+@broker_routes.on(UnregisterClient)
+def unregister(broker: ScriptedBroker, request: Request[UnregisterClient]) -> Reply:
+    return Reply()
+
+
+@broker_routes.on(EndTransaction)
+def end_transaction(broker: ScriptedBroker, request: Request[EndTransaction]) -> Reply:
+    broker.ended.append(request.header)
+    return Reply()
+
+
+name_server_routes: Routes["World"] = Routes()
+
+
+@name_server_routes.on(GetTopicRoute)
+def topic_route(world: "World", request: Request[GetTopicRoute]) -> Any:
+    topic = request.header.topic
+    world.asked.append(topic)
+    if world.is_mute:
+        return None
+    if topic not in world.routes:
+        raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"no topic {topic}")
+    return Reply(body=world.routes[topic].to_json())
+
+
+class World:
+    """A name server, scripted brokers, and what reached them in which order."""
+
+    def __init__(self, sim: Simulation, brokers: str) -> None:
+        self.sim = sim
+        self.attempts: list[str] = []
+        """Broker and queue of each send that arrived, as A1 for the first queue of broker-a."""
+        self.times_s: list[float] = []
+        self.start_s = 0.0
+        self.asked: list[str] = []
+        self.is_mute = False
+        """Whether the name server leaves questions unanswered."""
+        self.brokers = {letter: ScriptedBroker(self, f"broker-{letter}") for letter in brokers}
+        self.routes = {"orders": self.route(2)}
+        self.serve("name-server", self, name_server_routes, 9876)
+        for broker in self.brokers.values():
+            self.serve(broker.name, broker, broker_routes, PORT)
+
+    def serve(self, host: str, context: Any, routes: Routes[Any], port: int) -> None:
+        async def run() -> None:
+            async with asyncio.TaskGroup() as tasks:
+                server = Server(context, routes, tasks, log=log)
+                await server.listen("0.0.0.0", port)
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    await server.close()
+
+        self.sim.host(host).start(run())
+        self.sim.until_idle()
+
+    def route(self, queues: int, perm: int = 6, order: str | None = None) -> TopicRoute:
+        names = [broker.name for broker in self.brokers.values()]
+        return TopicRoute(
+            queue_datas=tuple(
+                QueueData(
+                    broker_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm
+                )
+                for name in names
+            ),
+            broker_datas=tuple(
+                BrokerData(cluster="c", broker_name=b.name, broker_addrs={0: b.address})
+                for b in self.brokers.values()
+            ),
+            order_topic_conf=order,
+        )
+
+    def client(self, name: str = "producer") -> Client:
+        config = ClientConfig(
+            name_servers=(f"{self.sim.host('name-server').ip}:9876",),
+            client_ip=self.sim.host(name).ip,
+            instance_name=name,
+        )
+        return Client(config, clock=self.sim.clock, rng=_FromZero(), pid=1)
+
+    def produce(self, work: Callable[[Producer], Coroutine[Any, Any, Any]], **settings: Any) -> Any:
+        """Run the work with a started producer, on a host of its own; its result."""
+
+        async def on_the_host() -> Any:
+            client = self.client()
+            await client.start()
+            async with Producer("orders-svc", client=client, **settings) as producer:
+                self.start_s = self.sim.now_s
+                result = await work(producer)
+            await client.stop()
+            return result
+
+        return self.sim.run(on_the_host(), on=self.sim.host("producer"))
+
+    def call_clients(
+        self, broker: str, header: RequestHeader, body: bytes
+    ) -> list["asyncio.Future[Any]"]:
+        """Let a broker call everybody who sent it a heartbeat."""
+        return [
+            connection.call(header, body, timeout_s=3)
+            for connection in self.brokers[broker].connections
+        ]
+
+
+class _FromZero(random.Random):
+    """Chance that always begins at the first queue, so that tests can name queues."""
+
+    def randrange(self, *bounds: int) -> int:  # type: ignore[override]  # one bound is used
+        return 0
+
+
+@contextmanager
+def world(brokers: str = "abc") -> Iterator[World]:
+    """Brokers with two queues each for topic `orders`, over a network that takes no time."""
+    with Simulation(1, conditions=Conditions(latency_s=(0.0, 0.0))) as sim:
+        yield World(sim, brokers)

@@ -1,0 +1,61 @@
+"""Batches: what goes together, what does not, and where they are split."""
+
+from typing import Any
+
+import pytest
+
+from sparrowmq.client.producer import Producer
+from sparrowmq.protocol.batch import decode_batch
+from sparrowmq.protocol.message import Message
+from tests.client.scripted import world
+
+
+def test_messages_of_a_batch_arrive_in_one_send_to_one_queue() -> None:
+    async def send(producer: Producer) -> Any:
+        return await producer.send_batch([Message("orders", b"%d" % n) for n in range(10)])
+
+    with world() as w:
+        (result,) = w.produce(send)
+        assert w.attempts == ["A1"]
+        assert [body for _, body, _ in decode_batch(w.brokers["a"].bodies[0])] == [
+            b"%d" % n for n in range(10)
+        ]
+        assert len(set(result.msg_id.split(","))) == 10
+
+
+def test_a_batch_over_the_limit_is_split_into_sends_that_fit_it() -> None:
+    async def send(producer: Producer) -> Any:
+        messages = [Message("orders", b"x" * 1000, properties={"ä": "ü" * 50}) for _ in range(50)]
+        return await producer.send_batch(messages)
+
+    with world() as w:
+        results = w.produce(send, max_body_bytes=10_000)
+        bodies = [body for broker in w.brokers.values() for body in broker.bodies]
+        assert len(results) == len(bodies) > 5
+        assert all(len(body) <= 10_000 for body in bodies)
+        assert sum(len(decode_batch(body)) for body in bodies) == 50
+
+
+@pytest.mark.parametrize(
+    ("messages", "fault"),
+    [
+        ([], "at least one message"),
+        ([Message("a", b"x"), Message("b", b"x")], "a batch has one topic, this one has a and b"),
+        ([Message("a", b"x", delay_level=3)], "cannot be delayed"),
+        ([Message("a", b"x", delay_ms=10)], "cannot be delayed"),
+        ([Message("%RETRY%g", b"x")], "is a retry topic"),
+        ([Message("a", b"x"), Message("a", b"x", wait_store_ok=False)], "differ in wait_store_ok"),
+        ([Message("a", b"x"), Message("a", b"x" * 10_000)], "at most 10000 fit a batch"),
+    ],
+)
+def test_what_cannot_go_together_is_refused_before_anything_is_sent(
+    messages: list[Message], fault: str
+) -> None:
+    async def send(producer: Producer) -> None:
+        with pytest.raises(ValueError, match=fault):
+            await producer.send_batch(messages)
+
+    with world() as w:
+        w.produce(send, max_body_bytes=10_000)
+        assert w.attempts == []
+        assert w.asked == []

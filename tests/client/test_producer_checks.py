@@ -1,0 +1,99 @@
+"""Bad input: refused at the call, with nothing sent and nobody asked."""
+
+from typing import Any
+
+import pytest
+
+from sparrowmq.client.producer import Producer
+from sparrowmq.protocol.message import Message, MessageQueue
+from tests.client.scripted import world
+
+HERE = MessageQueue("orders", "broker-a", 0)
+ELSEWHERE = MessageQueue("payments", "broker-a", 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        ({"topic": "a b"}, "characters that are not allowed"),
+        ({"topic": "x" * 128}, "at most 127 are allowed"),
+        ({"topic": "SCHEDULE_TOPIC_XXXX"}, "belongs to the broker"),
+        ({"body": b""}, "body is empty"),
+        ({"body": "text"}, "body is str, must be bytes"),
+        ({"properties": {"a": "b\x01"}}, r"holds \\x01 or \\x02"),
+        ({"properties": {"a\x02": "b"}}, r"holds \\x01 or \\x02"),
+        ({"properties": {"UNIQ_KEY": "mine"}}, "belongs to RocketMQ"),
+        ({"properties": {"a": "x" * 40_000}}, "at most 32767 allowed"),
+        ({"delay_level": -1}, "must be 0 or more"),
+        ({"delay_ms": -1}, "must be 0 or more"),
+        ({"tags": "a || b"}, "a message has one tag"),
+    ],
+)
+def test_a_message_that_cannot_be_sent_cannot_be_made(
+    arguments: dict[str, Any], fault: str
+) -> None:
+    with pytest.raises(ValueError, match=fault):
+        Message(**{"topic": "orders", "body": b"x", **arguments})
+
+
+@pytest.mark.parametrize(
+    ("settings", "fault"),
+    [
+        ({"group": ""}, "group name is blank"),
+        ({"group": "g" * 121}, "at most 120 are allowed"),
+        ({"name_servers": ""}, "at least one host:port"),
+        ({"name_servers": "localhost"}, "is not host:port"),
+        ({"timeout_s": 0}, "timeout_s is 0"),
+        ({"retries": -1}, "retries is -1"),
+        ({"default_queues": 0}, "default_queues is 0"),
+        ({"max_body_bytes": 0}, "max_body_bytes is 0"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused_when_the_producer_is_made(
+    settings: dict[str, Any], fault: str
+) -> None:
+    with pytest.raises(ValueError, match=fault):
+        Producer(**{"group": "g", **settings})
+
+
+@pytest.mark.parametrize(
+    ("how", "fault"),
+    [
+        ({"queue": ELSEWHERE}, "the queue belongs to topic payments, the message to orders"),
+        ({"queue": HERE, "key": "k"}, "exclude each other"),
+        ({"key": "k", "selector": lambda queues, message: queues[0]}, "exclude each other"),
+    ],
+)
+def test_a_queue_that_cannot_be_meant_is_refused_before_anything_is_sent(
+    how: dict[str, Any], fault: str
+) -> None:
+    async def send(producer: Producer) -> None:
+        with pytest.raises(ValueError, match=fault):
+            await producer.send(Message("orders", b"x"), **how)
+        with pytest.raises(ValueError, match=fault):
+            await producer.send_oneway(Message("orders", b"x"), **how)
+
+    with world() as w:
+        w.produce(send)
+        assert (w.attempts, w.asked) == ([], [])
+
+
+def test_a_selector_that_answers_with_a_queue_of_another_topic_is_refused() -> None:
+    async def send(producer: Producer) -> None:
+        with pytest.raises(ValueError, match="the queue belongs to topic payments"):
+            await producer.send(Message("orders", b"x"), selector=lambda _, __: ELSEWHERE)
+
+    with world() as w:
+        w.produce(send)
+        assert w.attempts == []
+
+
+def test_two_producers_of_one_group_cannot_share_a_client() -> None:
+    async def start_twin(producer: Producer) -> None:
+        with pytest.raises(ValueError, match="has a producer of group orders-svc already"):
+            await Producer("orders-svc", client=producer.client).start()
+        async with Producer("other", client=producer.client) as other:
+            assert (await other.send(Message("orders", b"x"))).is_ok
+
+    with world() as w:
+        w.produce(start_twin)

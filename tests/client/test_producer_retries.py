@@ -1,0 +1,274 @@
+"""What a producer does when a send fails: which failures it repeats, where, and how long."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from sparrowmq.client.errors import BrokerRefused, NoRoute, SendFailed
+from sparrowmq.client.producer import Producer
+from sparrowmq.client.send_result import SendStatus
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.message import Message, MessageQueue
+from tests.client.scripted import Answer, World, world
+
+BUSY = ResponseCode.SYSTEM_BUSY
+
+
+async def send_one(producer: Producer) -> Any:
+    return await producer.send(Message("orders", b"x"))
+
+
+def script(w: World, **answers: list[Answer]) -> None:
+    for letter, script_of_one in answers.items():
+        w.brokers[letter].script = script_of_one
+
+
+def test_queues_a1_a2_b1_b2_c1_c2_are_taken_in_turn() -> None:
+    async def send_seven(producer: Producer) -> None:
+        for _ in range(7):
+            await producer.send(Message("orders", b"x"))
+
+    with world() as w:
+        w.produce(send_seven)
+        assert w.attempts == ["A1", "A2", "B1", "B2", "C1", "C2", "A1"]
+
+
+def test_when_a1_fails_the_next_attempt_skips_broker_a_and_the_index_goes_on_from_there() -> None:
+    async def send_four(producer: Producer) -> None:
+        for _ in range(4):
+            await producer.send(Message("orders", b"x"))
+
+    with world() as w:
+        script(w, a=[BUSY])
+        w.produce(send_four)
+        assert w.attempts == ["A1", "B1", "B2", "C1", "C2"]
+
+
+def test_two_retries_go_to_brokers_other_than_the_one_that_failed_last() -> None:
+    with world() as w:
+        script(w, a=[BUSY], b=[BUSY])
+        result = w.produce(send_one)
+        assert w.attempts == ["A1", "B1", "C1"]
+        assert result.queue == MessageQueue("orders", "broker-c", 0)
+
+
+def test_with_one_broker_only_the_retry_uses_it_again() -> None:
+    with world("a") as w:
+        script(w, a=[BUSY])
+        w.produce(send_one)
+        assert w.attempts == ["A1", "A2"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.GO_AWAY,
+    ],
+)
+def test_an_answer_another_broker_may_not_give_is_retried(code: ResponseCode) -> None:
+    with world() as w:
+        script(w, a=[code])
+        assert w.produce(send_one).is_ok
+        assert w.attempts == ["A1", "B1"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ResponseCode.MESSAGE_ILLEGAL,
+        ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+        ResponseCode.INVALID_PARAMETER,
+    ],
+)
+def test_any_other_answer_is_raised_at_once(code: ResponseCode) -> None:
+    with world() as w:
+        script(w, a=[code])
+        with pytest.raises(BrokerRefused, match="as the script says") as raised:
+            w.produce(send_one)
+        assert raised.value.code == code
+        assert w.attempts == ["A1"]
+
+
+def test_a_lost_connection_is_retried() -> None:
+    with world() as w:
+        script(w, a=["hang up"])
+        assert w.produce(send_one).is_ok
+        assert w.attempts == ["A1", "B1"]
+
+
+def test_a_broker_that_is_not_there_is_left_for_another() -> None:
+    with world() as w:
+        w.brokers["a"].host.kill()
+        assert w.produce(send_one).is_ok
+        assert w.attempts == ["B1"]
+
+
+def test_a_silent_broker_leaves_the_others_half_of_the_time_that_is_left() -> None:
+    with world() as w:
+        script(w, a=["silent"], b=["silent"])
+        assert w.produce(send_one).is_ok
+        assert w.attempts == ["A1", "B1", "C1"]
+        assert w.times_s == [0.0, 1.5, 2.25]
+
+
+def test_three_seconds_are_the_time_of_all_attempts_together() -> None:
+    with world() as w:
+        script(w, a=["silent"], b=["silent"], c=["silent"])
+        with pytest.raises(SendFailed) as raised:
+            w.produce(send_one)
+        assert raised.value.elapsed_s == pytest.approx(3.0)
+        assert raised.value.brokers == ["broker-a", "broker-b", "broker-c"]
+
+
+def test_a_broker_that_is_alone_has_all_three_seconds_for_its_answer() -> None:
+    with world("a") as w:
+        script(w, a=[2.9])
+        assert w.produce(send_one).is_ok
+        assert w.attempts == ["A1"]
+
+
+def test_the_final_error_names_attempts_time_and_brokers_tried() -> None:
+    with world() as w:
+        script(w, a=[BUSY], b=[BUSY], c=["hang up"])
+        with pytest.raises(SendFailed) as raised:
+            w.produce(send_one)
+    text = str(raised.value)
+    assert "sending to topic orders failed after 3 attempts in 0.000 s" in text
+    assert "broker-a: " in text
+    assert "SYSTEM_BUSY" in text
+    assert "broker-c: connection to" in text
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        (ResponseCode.FLUSH_DISK_TIMEOUT, SendStatus.FLUSH_DISK_TIMEOUT),
+        (ResponseCode.FLUSH_SLAVE_TIMEOUT, SendStatus.FLUSH_SLAVE_TIMEOUT),
+        (ResponseCode.SLAVE_NOT_AVAILABLE, SendStatus.SLAVE_NOT_AVAILABLE),
+    ],
+)
+def test_a_status_other_than_ok_is_returned_and_not_retried(
+    code: ResponseCode, status: SendStatus
+) -> None:
+    with world() as w:
+        script(w, a=[code])
+        result = w.produce(send_one)
+        assert (result.status, result.is_ok) == (status, False)
+        assert w.attempts == ["A1"]
+
+
+def test_told_to_a_producer_retries_what_is_stored_less_safely_than_asked_for() -> None:
+    with world() as w:
+        script(w, a=[ResponseCode.FLUSH_DISK_TIMEOUT])
+        assert w.produce(send_one, retry_unless_ok=True).is_ok
+        assert w.attempts == ["A1", "B1"]
+
+
+def test_the_less_safe_result_is_returned_when_no_retry_does_better() -> None:
+    with world() as w:
+        script(w, a=[ResponseCode.FLUSH_DISK_TIMEOUT], b=[BUSY], c=[BUSY])
+        result = w.produce(send_one, retry_unless_ok=True)
+        assert result.status is SendStatus.FLUSH_DISK_TIMEOUT
+        assert w.attempts == ["A1", "B1", "C1"]
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"queue": MessageQueue("orders", "broker-a", 0)},
+        {"selector": lambda queues, message: queues[0]},
+        {"key": "d"},  # 100 in Java's hash: the fifth of six queues
+    ],
+)
+def test_a_send_to_a_chosen_queue_is_not_retried(how: dict[str, Any]) -> None:
+    async def send(producer: Producer) -> None:
+        await producer.send(Message("orders", b"x"), **how)
+
+    with world() as w:
+        script(w, a=["hang up"], c=["hang up"])
+        with pytest.raises(SendFailed, match="after 1 attempts"):
+            w.produce(send)
+        assert w.attempts == (["C1"] if "key" in how else ["A1"])
+
+
+def test_a_one_way_send_is_not_retried() -> None:
+    async def send(producer: Producer) -> None:
+        with pytest.raises(SendFailed, match="broker-a: connection to"):
+            await producer.send_oneway(Message("orders", b"x"))
+        await producer.send_oneway(Message("orders", b"x"), key="d")
+
+    with world() as w:
+        w.brokers["a"].host.kill()
+        w.produce(send)
+        w.sim.until_idle()
+        assert w.attempts == ["C1"]
+
+
+def test_a_name_server_that_does_not_answer_costs_no_more_than_the_time_of_the_send() -> None:
+    async def send(producer: Producer) -> None:
+        await producer.send(Message("orders", b"x"), timeout_s=0.5)
+
+    with world() as w:
+        w.is_mute = True
+        with pytest.raises(NoRoute, match=r"no name server answered within 0.5 s"):
+            w.produce(send)
+        assert w.sim.now_s - w.start_s < 4
+
+
+def test_a_hundred_sends_to_a_new_topic_are_one_question_to_the_name_server() -> None:
+    async def send_many(producer: Producer) -> None:
+        await asyncio.gather(*(producer.send(Message("orders", b"x")) for _ in range(100)))
+
+    with world() as w:
+        w.produce(send_many)
+        assert w.asked.count("orders") == 1
+        assert len(w.attempts) == 100
+
+
+def test_a_topic_that_no_broker_lets_write_is_refused_without_borrowing_a_route() -> None:
+    with world() as w:
+        w.routes["orders"] = w.route(2, perm=4)
+        w.routes["TBW102"] = w.route(8)
+        with pytest.raises(NoRoute, match="it exists, but no broker takes messages"):
+            w.produce(send_one)
+        assert w.attempts == []
+
+
+def test_an_order_configuration_keeps_a_dead_brokers_queues_and_sends_there_fail() -> None:
+    async def send_by_key(producer: Producer) -> None:
+        found = await producer.queues("orders")
+        assert [f"{q.broker_name[-1]}{q.queue_id}" for q in found] == ["a0", "a1", "z0", "z1"]
+        with pytest.raises(NoRoute, match="broker broker-z has no master now"):
+            await producer.send(Message("orders", b"x"), queue=found[-1])
+
+    with world() as w:
+        w.routes["orders"] = w.route(2, order="broker-a:2;broker-z:2")
+        w.produce(send_by_key)
+
+
+def test_no_attempt_begins_when_the_time_is_over() -> None:
+    with world("a") as w:
+        script(w, a=["silent"])
+        with pytest.raises(SendFailed, match="after 1 attempts in 3.000 s"):
+            w.produce(send_one)
+        assert w.attempts == ["A1"]
+
+
+def test_a_changed_route_is_used_after_the_next_poll() -> None:
+    async def send_for_a_minute(producer: Producer) -> None:
+        await producer.send(Message("orders", b"x"))
+        w.routes["orders"] = w.route(1)
+        await asyncio.sleep(31)
+        for _ in range(3):
+            await producer.send(Message("orders", b"x"))
+
+    with world("ab") as w:
+        w.produce(send_for_a_minute)
+        assert w.attempts[0] == "A1"
+        assert sorted(w.attempts[1:]) in (["A1", "A1", "B1"], ["A1", "B1", "B1"])
