@@ -1,6 +1,6 @@
 """A small world that a transcript's commands act on: a cluster, a topic, members of one group.
 
-> start c0 orderly        a member; also `broadcasting`, `listening`, `failing` (its strategy raises)
+> start c0 orderly        a member; or `broadcasting`, `listening`, `failing` (its strategy)
 > slow c0 2               from now on its handler takes 2 s
 > send 3                  messages to the topic, one queue after the other
 > queues 6                the topic gets so many queues

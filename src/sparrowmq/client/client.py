@@ -19,9 +19,12 @@ from sparrowmq.net.errors import NetError
 from sparrowmq.net.peers import Peers
 from sparrowmq.net.routes import Routes
 from sparrowmq.net.task_owner import TaskOwner
+from sparrowmq.protocol.connections import ConsumeDirectlyResult, ConsumerRunningInfo
 from sparrowmq.protocol.headers.clients import Heartbeat, UnregisterClient
 from sparrowmq.protocol.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from sparrowmq.protocol.ids import UniqueIds
+from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.protocol.message_ext import MessageExt
 
 _FIRST_POLL_S = 0.01
 _numbers = itertools.count()
@@ -49,6 +52,22 @@ class ConsumerMember(Member, Protocol):
 
     def members_changed(self) -> None:
         """A broker says that somebody came or went."""
+        ...
+
+    async def reset_offsets(self, offsets: dict[MessageQueue, int]) -> None:
+        """An operator moved the group. Raises ValueError where that cannot be."""
+        ...
+
+    def offsets_of(self, topic: str) -> dict[MessageQueue, int]:
+        """Progress in the queues of a topic, for operators."""
+        ...
+
+    def running_info(self, *, with_stacks: bool) -> ConsumerRunningInfo:
+        """What it is doing, for operators."""
+        ...
+
+    async def consume_directly(self, message: MessageExt) -> ConsumeDirectlyResult:
+        """Consume a message an operator chose. Raises ValueError where there is no handler."""
         ...
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from sparrowmq.client.consume_rates import ConsumeRates
 from sparrowmq.client.subscriptions import Subscriptions
 from sparrowmq.net.workers import Workers
+from sparrowmq.protocol.connections import ConsumeDirectlyResult
 from sparrowmq.protocol.message_ext import MessageExt
 
 Handler = Callable[[Sequence[MessageExt]], Awaitable[None] | None]
@@ -69,6 +70,20 @@ class Handling:
             return await self._handle(messages)
         finally:
             self.running -= 1
+
+    async def try_out(self, message: MessageExt, *, is_orderly: bool) -> ConsumeDirectlyResult:
+        """Hand over one message of an operator's choice and tell how it fared."""
+        started_s = self._rates.now_s()
+        result = await self.handle([message])
+        outcome = "CR_SUCCESS"
+        if result.failed:
+            outcome = "CR_LATER" if isinstance(result.error, RetryLater) else "CR_THROW_EXCEPTION"
+        return ConsumeDirectlyResult(
+            order=is_orderly,
+            consume_result=outcome,
+            remark=None if result.error is None else repr(result.error),
+            spent_time_mills=round((self._rates.now_s() - started_s) * 1000),
+        )
 
     async def _handle(self, messages: list[MessageExt]) -> Result:
         topic = messages[0].topic

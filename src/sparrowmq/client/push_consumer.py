@@ -19,10 +19,12 @@ from sparrowmq.client.held_queue import HeldQueue
 from sparrowmq.client.membership import MemberSettings, Membership, QueueListener
 from sparrowmq.client.orderly import SUSPEND_S, UNLIMITED, OrderlyConsuming
 from sparrowmq.client.pulling import PullLoop
+from sparrowmq.client.running_info import offsets_of, running_info
 from sparrowmq.client.strategies import AVG, Strategy
 from sparrowmq.client.subscription_check import check_subscriptions
 from sparrowmq.client.subscriptions import Filter, Subscriptions
 from sparrowmq.net.workers import ThreadWorkers, Workers
+from sparrowmq.protocol.connections import ConsumeDirectlyResult, ConsumerRunningInfo
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
@@ -140,6 +142,24 @@ class PushConsumer:
         """A broker says that somebody came or went."""
         if self._is_started:
             self.member.wake()
+
+    async def reset_offsets(self, offsets: dict[MessageQueue, int]) -> None:
+        """An operator moved the group. Raises ValueError in a broadcasting group."""
+        await self.member.move(offsets)
+
+    def offsets_of(self, topic: str) -> dict[MessageQueue, int]:
+        """Progress in the queues of a topic that are ours."""
+        return offsets_of(self.member, topic)
+
+    def running_info(self, *, with_stacks: bool = False) -> ConsumerRunningInfo:
+        """What this member is doing."""
+        return running_info(
+            self.member, self.rates, workers=self.worker_count, with_stacks=with_stacks
+        )
+
+    async def consume_directly(self, message: MessageExt) -> ConsumeDirectlyResult:
+        """Hand one message to the handler now; progress does not change."""
+        return await self.handling.try_out(message, is_orderly=self.is_orderly)
 
     # ---- life
 
