@@ -6,6 +6,7 @@ is logged, step by step, at level DEBUG by the logger `sparrowmq.client.rebalanc
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 
@@ -55,6 +56,7 @@ class Rebalancing:
         self._steps = log.getChild("rebalance")
         self._wake_up = asyncio.Event()
         self._idle_reason: str | None = None
+        self._missing: Counter[str] = Counter()
 
     def wake(self) -> None:
         """Something changed: look again soon."""
@@ -96,9 +98,12 @@ class Rebalancing:
     async def _balance(self, topic: str) -> float:
         route = await self._client.route_table.fetch(topic)
         if route is None:
-            # A retry topic exists only when something failed: nothing to wait for.
             self._step(topic, "nothing changes: there is no route")
-            return NEVER
+            # A group's retry topic is made by its first heartbeat and is known a moment later;
+            # a topic that nobody makes is asked for less and less often.
+            self._missing[topic] += 1
+            return MISSED_S * 2 ** (self._missing[topic] - 1)
+        self._missing.pop(topic, None)
         queues = sorted(subscribe_queues(topic, route))
         assigned = await self._allocate(topic, queues)
         held = {queue for queue in self._assignment.held if queue.topic == topic}

@@ -1,0 +1,92 @@
+"""Consumers on simulated hosts, for tests of what they do with messages."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from sparrowmq.client.consumer_calls import routes
+from sparrowmq.client.handling import Handler
+from sparrowmq.client.push_consumer import PushConsumer
+from sparrowmq.client.subscriptions import Filter
+from sparrowmq.net.workers import InlineWorkers
+from sparrowmq.protocol.headers.offsets import OffsetFound, QueryConsumerOffset
+from sparrowmq.protocol.headers.topics import CreateTopic
+from sparrowmq.protocol.heartbeat import ConsumeFromWhere
+from sparrowmq.protocol.message_ext import MessageExt
+from sparrowmq.testing.sim_cluster import RunningCluster
+
+TOPIC = "orders"
+GROUP = "billing"
+
+
+def create_topic(sim: RunningCluster, queues: int = 1, topic: str = TOPIC) -> None:
+    """On every broker, and known to the name servers."""
+    header = CreateTopic(topic=topic, read_queue_nums=queues, write_queue_nums=queues, perm=6)
+    for node in sim.brokers.values():
+        sim.wait(sim.client.call(header, address=node.address))
+    sim.advance(1)
+
+
+def send(sim: RunningCluster, *bodies: bytes, queue_id: int = 0, **properties: str) -> None:
+    for body in bodies:
+        sim.wait(sim.client.send(TOPIC, body, queue_id=queue_id, **properties))
+
+
+def stored_offset(sim: RunningCluster, queue_id: int = 0, topic: str = TOPIC) -> int:
+    """What the broker keeps for the group."""
+    header = QueryConsumerOffset(consumer_group=GROUP, topic=topic, queue_id=queue_id)
+    return sim.wait(sim.client.call(header)).header(OffsetFound).offset
+
+
+class Member:
+    """A started push consumer on a host of its own. `got` is what its handler was given."""
+
+    def __init__(
+        self,
+        sim: RunningCluster,
+        handle: Callable[[MessageExt], Awaitable[None]] | None = None,
+        *,
+        name: str = "member",
+        handler: Handler | None = None,
+        subscriptions: Mapping[str, Filter] | None = None,
+        **options: Any,
+    ) -> None:
+        """`handle` sees one message at a time, `handler` whole batches."""
+        self.got: list[bytes] = []
+        self.sim = sim
+        self.host = sim.host(name)
+        self._handle_one = handle
+        self._leaving = asyncio.Event()
+        client = sim.client_on(name, routes)
+        options.setdefault("from_where", ConsumeFromWhere.FIRST_OFFSET)
+        self.consumer = PushConsumer(
+            GROUP, subscriptions or {TOPIC: "*"}, client=client, threads=InlineWorkers(), **options
+        )
+        self._handler = handler or self._handle
+        started = asyncio.Event()
+        self.task = self.host.start(self._live(started), name=name)
+        sim.until(lambda: started.is_set() or self.task.done())
+        if self.task.done():
+            self.task.result()
+
+    async def _live(self, started: asyncio.Event) -> None:
+        client = self.consumer.client
+        await client.start()
+        try:
+            async with self.consumer:
+                await self.consumer.start(self._handler)
+                started.set()
+                await self._leaving.wait()
+        finally:
+            await client.stop()
+
+    async def _handle(self, messages: Sequence[MessageExt]) -> None:
+        for message in messages:
+            self.got.append(message.body)
+            if self._handle_one is not None:
+                await self._handle_one(message)
+
+    def leave(self) -> None:
+        """Stop in order."""
+        self._leaving.set()
+        self.sim.wait(self.task)

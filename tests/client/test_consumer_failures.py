@@ -1,0 +1,158 @@
+"""What becomes of messages whose handler fails, hangs, or cannot give them back."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from sparrowmq.client.handling import RetryLater
+from sparrowmq.protocol.heartbeat import MessageModel
+from sparrowmq.protocol.message_ext import MessageExt
+from sparrowmq.protocol.names import dlq_topic, retry_topic
+from sparrowmq.testing.sim_cluster import SimCluster
+from tests.client.members import GROUP, TOPIC, Member, create_topic, send, stored_offset
+
+
+def test_a_failed_message_comes_again_after_10_s_with_its_failure_counted() -> None:
+    seen: list[tuple[int, str, float]] = []
+
+    async def fail_once(message: MessageExt) -> None:
+        seen.append((message.reconsume_times, message.original_topic, sim.now_s))
+        if not message.reconsume_times:
+            raise ValueError("not today")
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        Member(sim, fail_once)
+        send(sim, b"x")
+        sim.advance(15)
+        assert [(times, topic) for times, topic, _ in seen] == [(0, TOPIC), (1, TOPIC)]
+        assert seen[1][2] - seen[0][2] == pytest.approx(10, abs=1)
+        assert stored_offset(sim) == 1
+
+
+def test_a_handler_may_acknowledge_the_front_of_its_batch() -> None:
+    batches: list[list[bytes]] = []
+
+    def handle(messages: Sequence[MessageExt]) -> None:
+        batches.append([message.body for message in messages])
+        if len(messages) == 3:
+            raise RetryLater("the last one is early", done=2)
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        send(sim, b"a", b"b", b"c")
+        Member(sim, handler=handle, batch=3)
+        sim.advance(20)
+        assert batches == [[b"a", b"b", b"c"], [b"c"]]
+
+
+def test_level_minus_1_sends_to_the_dead_letters_at_once() -> None:
+    async def refuse(message: MessageExt) -> None:
+        raise RetryLater("never", delay_level=-1)
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        Member(sim, refuse)
+        send(sim, b"x")
+        sim.advance(2)
+        assert sim.wait(sim.client.pull(dlq_topic(GROUP))).bodies == [b"x"]
+
+
+def test_a_message_that_cannot_be_given_back_is_handed_out_again_after_5_s() -> None:
+    """Progress does not pass it, and its failures are counted."""
+    seen: list[tuple[int, float]] = []
+
+    async def fail_while_cut_off(message: MessageExt) -> None:
+        seen.append((message.reconsume_times, sim.now_s))
+        if len(seen) == 1:
+            sim.paths.partition([member.host], [sim.host("broker-a")])
+            raise ValueError("not today")
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        member = Member(sim, fail_while_cut_off)
+        send(sim, b"x")
+        sim.until(lambda: len(seen) == 1)
+        sim.advance(4)  # the call to give it back times out after 3 s
+        sim.paths.heal()
+        queue = next(queue for queue in member.consumer.assignment() if queue.topic == TOPIC)
+        assert member.consumer.member.held[queue].process_queue.progress == 0
+        sim.advance(6)
+        assert [times for times, _ in seen] == [0, 1]
+        assert seen[1][1] - seen[0][1] == pytest.approx(8, abs=0.2)
+        sim.advance(6)
+        assert stored_offset(sim) == 1
+
+
+def test_a_handler_that_hangs_for_15_minutes_loses_its_message_and_its_late_result() -> None:
+    may_end = asyncio.Event()
+    seen: list[int] = []
+
+    async def hang_once(message: MessageExt) -> None:
+        seen.append(message.reconsume_times)
+        if message.body == b"slow" and not message.reconsume_times:
+            await may_end.wait()
+            raise ValueError("too late to count")
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        Member(sim, hang_once)
+        send(sim, b"slow", b"fast")
+        sim.advance(10)
+        assert stored_offset(sim) == 0
+        sim.advance(17 * 60)
+        assert stored_offset(sim) == 2
+        assert seen == [0, 0, 1]
+        may_end.set()
+        sim.advance(60)
+        assert seen == [0, 0, 1]
+
+
+def test_a_broadcasting_member_drops_what_fails(tmp_path: Path) -> None:
+    async def fail(message: MessageExt) -> None:
+        raise ValueError("never")
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        member = Member(sim, fail, model=MessageModel.BROADCASTING, offsets_dir=tmp_path)
+        send(sim, b"x")
+        sim.advance(20)
+        assert member.got == [b"x"]
+        assert retry_topic(GROUP) not in member.consumer.subscriptions
+        assert {queue.topic for queue in member.consumer.assignment()} == {TOPIC}
+
+
+def test_a_broadcasting_member_goes_on_where_its_file_says(tmp_path: Path) -> None:
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        member = Member(sim, model=MessageModel.BROADCASTING, offsets_dir=tmp_path)
+        send(sim, b"a")
+        sim.advance(6)
+        member.host.kill()
+        send(sim, b"b")
+        again = Member(sim, model=MessageModel.BROADCASTING, offsets_dir=tmp_path)
+        sim.advance(2)
+        assert again.got == [b"b"]
+
+
+def test_an_orderly_handler_is_refused_for_broadcasting() -> None:
+    with SimCluster(seed=1).run() as sim, pytest.raises(ValueError, match="CLUSTERING"):
+        Member(sim, model=MessageModel.BROADCASTING, orderly=True)
+
+
+def test_stopping_lets_handlers_finish_and_leaves_the_rest_to_the_next_owner() -> None:
+    async def take_a_second(message: MessageExt) -> None:
+        await asyncio.sleep(1)
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        send(sim, *(b"%d" % number for number in range(10)))
+        member = Member(sim, take_a_second, workers=2)
+        sim.until(lambda: len(member.got) == 4)
+        member.leave()
+        assert stored_offset(sim) == len(member.got) == 4
+        second = Member(sim, name="second")
+        sim.advance(2)
+        assert second.got == [b"%d" % number for number in range(4, 10)]

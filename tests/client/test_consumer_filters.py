@@ -1,0 +1,81 @@
+"""Choosing messages: tags, SQL92 conditions on the broker, functions in the consumer."""
+
+import pytest
+
+from sparrowmq.client.subscriptions import Only, Sql, Subscriptions
+from sparrowmq.protocol.message_ext import MessageExt
+from sparrowmq.testing.sim_cluster import SimCluster
+from tests.client.members import TOPIC, Member, create_topic, send, stored_offset
+
+
+def test_tags_choose_by_text_although_hashes_collide() -> None:
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        for tag in ("Aa", "BB", "paid"):  # Java's hashes of Aa and BB are equal
+            send(sim, tag.encode(), TAGS=tag)
+        member = Member(sim, subscriptions={TOPIC: "Aa || paid"})
+        sim.advance(7)
+        assert member.got == [b"Aa", b"paid"]
+        assert stored_offset(sim) == 3
+
+
+def test_a_condition_chooses_by_properties() -> None:
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        for amount in range(6):
+            send(sim, b"%d" % amount, amount=str(amount))
+        send(sim, b"none")
+        member = Member(sim, subscriptions={TOPIC: Sql("amount BETWEEN 2 AND 4")})
+        sim.advance(7)
+        assert member.got == [b"2", b"3", b"4"]
+
+
+def test_a_function_chooses_and_what_it_rejects_counts_as_consumed() -> None:
+    def even(message: MessageExt) -> bool:
+        return int(message.body) % 2 == 0
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        send(sim, *(b"%d" % number for number in range(6)))
+        member = Member(sim, subscriptions={TOPIC: Only(even)}, batch=4)
+        sim.advance(7)
+        assert member.got == [b"0", b"2", b"4"]
+        assert stored_offset(sim) == 6
+
+
+def test_a_message_whose_function_raises_counts_as_failed() -> None:
+    asked: list[tuple[bytes, int]] = []
+
+    def fail_once(message: MessageExt) -> bool:
+        asked.append((message.body, message.reconsume_times))
+        if message.body == b"bad" and not message.reconsume_times:
+            raise ValueError("not today")
+        return True
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        send(sim, b"a", b"bad", b"c")
+        member = Member(sim, subscriptions={TOPIC: Only(fail_once)}, batch=3)
+        sim.advance(5)
+        assert member.got == [b"a", b"c"]
+        sim.advance(10)
+        assert member.got == [b"a", b"c", b"bad"]
+        assert asked[-1] == (b"bad", 1)
+
+
+def test_a_wrong_condition_is_refused_before_anything_is_sent() -> None:
+    with pytest.raises(ValueError, match="column"):
+        Sql("amount BETWEEN AND ((")
+
+
+def test_a_new_version_keeps_the_filter() -> None:
+    subscriptions = Subscriptions({TOPIC: Sql("a > 1")})
+    subscriptions.renew([TOPIC], 17)
+    data = subscriptions.get(TOPIC)
+    assert data is not None
+    assert (data.sub_version, data.expression_type, data.sub_string) == (17, "SQL92", "a > 1")
+
+
+def test_an_illegal_topic_is_refused() -> None:
+    with pytest.raises(ValueError, match="not allowed"):
+        Subscriptions({"a b": "*"})
