@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar, cast
 
 import msgspec
 
-from sparrowmq.broker import delay, delivery_loops, transactions
+from sparrowmq.broker import delay, delivery_loops, timer, transactions
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.server import BrokerServer, routes
@@ -156,6 +156,7 @@ class DeliveryWorld:
 
         async def all_rounds() -> int | None:
             due_ms = [await delay.deliver_round(self.broker)]
+            due_ms.append(await timer.deliver_round(self.broker))
             await transactions.check_round(self.broker)
             due_ms.append(self.broker.delivery.halves.next_due_ms)
             return min((one for one in due_ms if one is not None), default=None)
@@ -196,7 +197,13 @@ class DeliveryWorld:
         self, topic: str, body: bytes = b"body", *, queue_id: int = 0, **properties: str
     ) -> Sent:
         """Send a message that must be taken."""
-        reply = self.try_send(topic, body, queue_id=queue_id, **properties)
+        return self.post(topic, body, properties, queue_id)
+
+    def post(
+        self, topic: str, body: bytes, properties: Mapping[str, str], queue_id: int = 0
+    ) -> Sent:
+        """The same with the properties in a table."""
+        reply = self.call(self.send_header(topic, queue_id, properties), body)
         assert reply.code == ResponseCode.SUCCESS, reply.remark
         assert isinstance(reply.header, Sent)
         return reply.header

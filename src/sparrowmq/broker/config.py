@@ -5,6 +5,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from sparrowmq.net.endpoint import Limits
+from sparrowmq.protocol.delay import MAX_TIMER_DELAY_MS
 from sparrowmq.protocol.hosts import encode_host
 from sparrowmq.store.config import StoreConfig
 
@@ -86,6 +87,8 @@ class BrokerConfig:
     """A queue whose first message lies at most this far behind the log's end is young: a group
     without progress starts at 0 there. Apache takes 40 % of the machine's memory."""
 
+    max_timer_delay_s: float = MAX_TIMER_DELAY_MS / 1000
+    """Delivery times further ahead are refused: the log does not keep messages for longer."""
     transaction_timeout_s: float = 6.0
     """A half message whose transaction has not ended after this long is asked about."""
     transaction_check_interval_s: float = 30.0
@@ -107,6 +110,7 @@ class BrokerConfig:
             ("flush_interval_s", self.flush_interval_s > 0, "must be more than 0"),
             ("flush_timeout_s", self.flush_timeout_s > 0, "must be more than 0"),
             ("long_poll_s", self.long_poll_s >= 0, "must be 0 or more"),
+            ("max_timer_delay_s", self.max_timer_delay_s >= 0, "must be 0 or more"),
             ("transaction_timeout_s", self.transaction_timeout_s >= 0, "must be 0 or more"),
             ("transaction_check_interval_s", self.transaction_check_interval_s > 0, "must be > 0"),
             ("transaction_check_max", self.transaction_check_max >= 1, "must be 1 or more"),

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.consumer_offsets import ConsumerOffsets
 from sparrowmq.broker.delay_levels import DelayLevels
+from sparrowmq.broker.timer_index import TimerIndex
+from sparrowmq.broker.timer_recovery import recover_timers
 from sparrowmq.broker.transactions_halves import Halves
 from sparrowmq.broker.transactions_recovery import recover_halves
 from sparrowmq.clock import Clock
@@ -18,6 +20,7 @@ class Delivery:
     """What waits, and how far delivery has come."""
 
     levels: DelayLevels
+    timers: TimerIndex
     halves: Halves
     halves_progress: tuple[int, int, int] | None = None
     """Offsets of half and operation topic, to be committed when the log is durable up to there."""
@@ -34,6 +37,7 @@ class Delivery:
         """As it was left. Raises TableMissing."""
         return Delivery(
             levels=DelayLevels.open(disk, store, clock, report),
+            timers=recover_timers(disk, store),
             halves=recover_halves(
                 store,
                 offsets,
@@ -45,3 +49,4 @@ class Delivery:
     def close(self) -> None:
         """Give files back."""
         self.levels.progress.close()
+        self.timers.close()

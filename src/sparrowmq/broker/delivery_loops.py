@@ -3,7 +3,7 @@
 from collections.abc import Coroutine
 from typing import Any
 
-from sparrowmq.broker import delay, transactions
+from sparrowmq.broker import delay, timer, transactions
 from sparrowmq.broker.broker import Broker
 
 
@@ -12,6 +12,8 @@ def loops(broker: Broker) -> list[Coroutine[Any, Any, None]]:
     return [
         delay.deliver_delayed(broker),
         delay.save_progress(broker),
+        timer.deliver_timers(broker),
+        timer.save_progress(broker),
         transactions.check_transactions(broker),
         transactions.save_progress(broker),
     ]
@@ -21,5 +23,6 @@ async def close(broker: Broker) -> None:
     """Save how far delivery has come. Everything in the log must be durable already."""
     for _ in range(2):  # what was noted before, then what is true now
         await delay.journal_progress(broker)
+        await timer.save_mark(broker)
         transactions.commit_progress(broker)
     await broker.delivery.levels.progress.save(broker.workers)

@@ -15,10 +15,12 @@ from collections.abc import Collection, Mapping
 import msgspec
 
 from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.timer_index import entry_of
+from sparrowmq.broker.timer_times import asked_time_ms, slot_ms
 from sparrowmq.broker.transactions_recovery import immunity_ms
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.protocol.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC, is_retry_topic
+from sparrowmq.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC, is_retry_topic
 from sparrowmq.protocol.properties import (
     CRC32,
     DELAY_LEVEL,
@@ -29,7 +31,9 @@ from sparrowmq.protocol.properties import (
     TAGS,
     TIMER_DELAY_MS,
     TIMER_DELAY_S,
+    TIMER_DELETE_UNIQUE_KEY,
     TIMER_DELIVER_MS,
+    TIMER_OUT_MS,
     TRANSACTION_CHECK_TIMES,
     TRANSACTION_ID,
     TRANSACTION_PREPARED,
@@ -57,6 +61,8 @@ class Placement(msgspec.Struct, gc=False):
     put: PutMessage
     due_ms: int = 0
     """When it is to be looked at again; 0 when it is delivered at once."""
+    is_recall: bool = False
+    """It is no message, but the word that another one is taken back."""
 
 
 def place(
@@ -73,6 +79,8 @@ def place(
     level = delay_level(fields)
     if level > 0:
         return delayed(broker, put, fields, level, now_ms)
+    if not TIMES.isdisjoint(fields):
+        return timed(broker, put, fields, now_ms)
     return Placement(put)
 
 
@@ -87,6 +95,10 @@ def append(broker: Broker, placement: Placement, now_ms: int) -> Stored:
         broker.delivery.levels.alarm.due_at(placement.due_ms)
     elif put.topic == TRANS_HALF_TOPIC:
         broker.delivery.halves.add(stored.queue_offset, stored.log_offset, placement.due_ms)
+    elif put.topic == TIMER_TOPIC:
+        recall = placement.is_recall
+        entry = entry_of(placement.due_ms, stored.queue_offset, is_recall=recall)
+        broker.delivery.timers.add(entry)
     else:
         broker.arrivals.announce(put.topic, put.queue_id)
     return stored
@@ -112,11 +124,35 @@ def delayed(
     return Placement(aside, due_ms)
 
 
+def timed(broker: Broker, put: PutMessage, fields: Mapping[str, str], now_ms: int) -> Placement:
+    """Into the timer queue, unless the time is over already."""
+    asked_ms = asked_time_ms(fields, now_ms)
+    if asked_ms is None:
+        names = ", ".join(sorted(TIMES & fields.keys()))
+        text = f"the delivery time ({names}) is not a whole number of at most 19 digits"
+        raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, text)
+    longest_s = broker.config.max_timer_delay_s
+    if asked_ms - now_ms > longest_s * 1000:
+        text = f"delivery in {(asked_ms - now_ms) / 1000:.0f} s, at most {longest_s:.0f} s allowed"
+        raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, text)
+    is_recall = TIMER_DELETE_UNIQUE_KEY in fields
+    if asked_ms <= now_ms:
+        if is_recall:
+            text = "a message whose time is over cannot be taken back"
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, text)
+        return Placement(put)
+    out_ms = slot_ms(asked_ms)
+    aside = put_aside(put, fields, TIMER_TOPIC, 0, {TIMER_OUT_MS: str(out_ms)})
+    return Placement(aside, out_ms if is_recall else asked_ms, is_recall)
+
+
 def half(
     broker: Broker, put: PutMessage, fields: Mapping[str, str], now_ms: int, producer_group: str
 ) -> Placement:
     """Into the queue of half messages. A delay counts from the commit on."""
-    delay_level(fields)  # refused now rather than when its transaction is committed
+    # What cannot be delayed is refused now rather than when its transaction is committed.
+    if delay_level(fields) <= 0 and not TIMES.isdisjoint(fields):
+        timed(broker, put, fields, now_ms)
     values = {TRANSACTION_ID: put.uniq_key}
     if not fields.get(PRODUCER_GROUP):
         values[PRODUCER_GROUP] = producer_group

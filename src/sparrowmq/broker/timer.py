@@ -1,0 +1,166 @@
+"""Delivering messages at the time they ask for."""
+
+import asyncio
+from contextlib import suppress
+
+from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.delay import read
+from sparrowmq.broker.delay_delivery import deliver, records_of
+from sparrowmq.broker.placement import fields_of
+from sparrowmq.broker.timer_index import TimerIndex, is_recall, offset_of, time_of
+from sparrowmq.broker.timer_recovery import entry_of_record
+from sparrowmq.protocol.names import TIMER_TOPIC
+from sparrowmq.protocol.properties import (
+    REAL_TOPIC,
+    TIMER_DELETE_UNIQUE_KEY,
+    TIMER_DEQUEUE_MS,
+    TIMER_ENQUEUE_MS,
+    UNIQUE_KEY,
+)
+from sparrowmq.protocol.record import Record, RecordError
+from sparrowmq.store.errors import DiskFull, StoreStopped
+
+_BATCH = 64
+_TRY_AGAIN_MS = 1_000
+_SPILL_AGAIN_MS = 200
+_RECALL_KEPT_MS = 2_000
+
+
+async def deliver_timers(broker: Broker) -> None:
+    """Deliver for ever."""
+    timers = broker.delivery.timers
+    while True:
+        try:
+            due_ms = await deliver_round(broker)
+            await spill(broker)
+            if timers.wants_to_spill:
+                soon_ms = broker.clock() + _SPILL_AGAIN_MS
+                due_ms = soon_ms if due_ms is None else min(due_ms, soon_ms)
+        except DiskFull as error:
+            broker.log.warning("messages with a delivery time wait: %s", error)
+            due_ms = broker.clock() + _TRY_AGAIN_MS
+        except StoreStopped:
+            return  # the broker is about to end
+        await timers.alarm.wait(due_ms, broker.clock())
+
+
+async def deliver_round(broker: Broker) -> int | None:
+    """Deliver everything that is due; when the next message is, None if none waits.
+
+    Raises DiskFull, StoreStopped; what was delivered before is not delivered again.
+    """
+    timers, store = broker.delivery.timers, broker.store
+    has_delivered = False
+    while True:
+        now_ms, queue_end = broker.clock(), store.max_offset(TIMER_TOPIC, 0)
+        batch = timers.take_due(now_ms, _BATCH)
+        if not batch:
+            if has_delivered:
+                timers.reached(now_ms, queue_end)
+            return timers.next_due_ms
+        has_delivered = True
+        await _deliver_batch(broker, batch)
+        timers.reached(time_of(batch[-1]) - 1, queue_end)
+        await asyncio.sleep(0)
+
+
+async def _deliver_batch(broker: Broker, batch: list[int]) -> None:
+    timers = broker.delivery.timers
+    found = await _read_all(broker, sorted(map(offset_of, batch)))
+    for position, entry in enumerate(batch):
+        record = found.get(offset_of(entry))
+        if record is None:
+            broker.log.error("the message of timer %d is gone or damaged", offset_of(entry))
+            continue
+        try:
+            _fire(broker, entry, record)
+        except (DiskFull, StoreStopped):
+            for left in batch[position:]:
+                timers.add_again(left)
+            raise
+    _forget_old_recalls(timers, time_of(batch[-1]))
+
+
+async def _read_all(broker: Broker, offsets: list[int]) -> dict[int, Record]:
+    """The records at these offsets; neighbours are read together."""
+    found: dict[int, Record] = {}
+    position = 0
+    while position < len(offsets):
+        end = position + 1
+        while end < len(offsets) and offsets[end] == offsets[end - 1] + 1:
+            end += 1
+        at = offsets[position]
+        while at <= offsets[end - 1]:
+            part = await read(broker, TIMER_TOPIC, 0, at, offsets[end - 1] + 1 - at)
+            with suppress(RecordError):  # it will be missed, and reported, by its offset
+                found.update((record.queue_offset, record) for record in records_of(part))
+            at = max(at + 1, part.next_offset)
+        position = end
+    return found
+
+
+def _fire(broker: Broker, entry: int, record: Record) -> None:
+    timers, now_ms = broker.delivery.timers, broker.clock()
+    true_entry = entry_of_record(record)
+    if true_entry is None:
+        broker.log.error("the message at %d names no delivery time", record.log_offset)
+        return
+    if time_of(true_entry) > now_ms:
+        timers.add_again(true_entry)  # an entry that is wrong must not make a message early
+        return
+    fields = fields_of(record)
+    if is_recall(entry):
+        timers.recalled[fields[TIMER_DELETE_UNIQUE_KEY]] = time_of(entry)
+        return
+    if timers.recalled and _is_recalled(timers, fields):
+        broker.log.info("message %s was recalled", fields.get(UNIQUE_KEY))
+        return
+    times = {TIMER_ENQUEUE_MS: str(record.store_timestamp), TIMER_DEQUEUE_MS: str(now_ms)}
+    room = broker.config.max_properties_bytes - len(record.properties)
+    deliver(broker, record, times if room > sum(map(len, times)) + 40 else None)
+
+
+def _is_recalled(timers: TimerIndex, fields: dict[str, str]) -> bool:
+    key = recall_key(fields.get(REAL_TOPIC, ""), fields.get(UNIQUE_KEY, ""))
+    return timers.recalled.pop(key, None) is not None
+
+
+def recall_key(topic: str, msg_id: str) -> str:
+    """How a recall names its message, as Apache's TimerMessageStore.buildDeleteKey."""
+    return f"{topic}+{msg_id}"
+
+
+def _forget_old_recalls(timers: TimerIndex, time_ms: int) -> None:
+    """Recalls whose message never came."""
+    old = [key for key, at in timers.recalled.items() if at + _RECALL_KEPT_MS < time_ms]
+    for key in old:
+        del timers.recalled[key]
+
+
+async def spill(broker: Broker) -> None:
+    """Write a run when there is enough in memory. Raises DiskFull."""
+    store = broker.store
+    await broker.delivery.timers.spill(
+        store.max_offset(TIMER_TOPIC, 0),
+        store.max_log_offset,
+        store.durable_log_offset,
+        broker.workers,
+    )
+
+
+async def save_progress(broker: Broker) -> None:
+    """Save how far delivery has come, as soon as what was delivered is durable."""
+    while True:
+        await asyncio.sleep(broker.config.offsets_journal_s / 2)
+        try:
+            await save_mark(broker)
+        except DiskFull as error:
+            broker.log.warning("the progress of delivery times is not saved: %s", error)
+
+
+async def save_mark(broker: Broker) -> None:
+    """Save what is durable by now. Raises DiskFull."""
+    store = broker.store
+    await broker.delivery.timers.save(
+        store.max_log_offset, store.durable_log_offset, broker.workers
+    )

@@ -1,0 +1,81 @@
+"""How far delivery times have been delivered: config/timercheck, one page, written in place.
+
+```
+ 0  last read time 8        Apache's: slots before it have been delivered
+ 8  timer log position 8    0: there is no timer log of ours
+16  queue offset 8, again at 24   where Apache goes on reading the timer queue
+64  magic 4, time 8, queue offset 8, CRC 4      ours
+```
+
+A mark (time, queue offset) says that every message due by that time is delivered, as far as it lies
+before that offset: what comes later may be due earlier when the clock is set back.
+"""
+
+import struct
+from typing import NamedTuple
+from zlib import crc32
+
+from sparrowmq.store.disk import Disk
+from sparrowmq.store.layout import CONFIG_DIR
+
+_PATH = f"{CONFIG_DIR}/timercheck"
+_SIZE = 4096
+_APACHE = struct.Struct(">qqqq")
+_OWN = struct.Struct(">4sqq")
+_OWN_AT = 64
+_MAGIC = b"SPT1"
+
+
+class TimerMark(NamedTuple):
+    """Everything due by `time_ms` that lies before `queue_offset` has been delivered."""
+
+    time_ms: int
+    queue_offset: int
+
+    def covers(self, time_ms: int, queue_offset: int) -> bool:
+        """Whether a message has been delivered."""
+        return time_ms <= self.time_ms and queue_offset < self.queue_offset
+
+
+class TimerCheck:
+    """The file. Everything in it fits one sector, so that it is written whole or not at all."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+
+    def load(self) -> list[TimerMark]:
+        """Ours and Apache's mark, as far as there are any; both are true."""
+        try:
+            file = self._disk.open(_PATH, write=False)
+        except FileNotFoundError:
+            return []
+        data = file.read(0, _SIZE)
+        file.close()
+        marks = []
+        own = data[_OWN_AT : _OWN_AT + _OWN.size]
+        end = _OWN_AT + _OWN.size
+        if own[:4] == _MAGIC and data[end : end + 4] == crc32(own).to_bytes(4, "big"):
+            marks.append(TimerMark(*_OWN.unpack(own)[1:]))
+        if len(data) >= _APACHE.size:
+            read_ms, _, queue_offset, _ = _APACHE.unpack_from(data)
+            marks.append(TimerMark(read_ms, queue_offset))
+        return marks
+
+    def save(self, mark: TimerMark, first_pending: int) -> None:
+        """Durable when it returns. Raises DiskFull, or OSError."""
+        is_new = not self._disk.exists(_PATH)
+        if is_new:
+            self._disk.mkdir(CONFIG_DIR)
+        file = self._disk.open(_PATH, create=True)
+        try:
+            if is_new:
+                file.truncate(_SIZE)
+            own = _OWN.pack(_MAGIC, *mark)
+            read_ms = mark.time_ms // 1000 * 1000
+            page = _APACHE.pack(read_ms, 0, first_pending, first_pending).ljust(_OWN_AT, b"\0")
+            file.write(0, page + own + crc32(own).to_bytes(4, "big"))
+            file.sync()
+        finally:
+            file.close()
+        if is_new:
+            self._disk.sync_dir(CONFIG_DIR)

@@ -1,0 +1,166 @@
+"""Pending timers on disk: sorted runs, and the list of them that counts.
+
+```
+sparrowmq/timer/<first queue offset>   magic 8, CRC of the entries 4, then entries of 16 bytes:
+                                       time in ms 8, queue offset 8 (highest bit: a recall), sorted
+sparrowmq/timer/runs.json              which runs there are, and how far the queue is in them
+```
+
+All of it is derived from the timer queue: what is missing or damaged is read from there again.
+"""
+
+from collections.abc import Sequence
+from zlib import crc32
+
+import msgspec
+
+from sparrowmq.store.disk import Disk, DiskFile
+from sparrowmq.store.errors import StoreError
+from sparrowmq.store.layout import OWN_DIR, file_name
+
+TIMER_DIR = f"{OWN_DIR}/timer"
+ENTRY = 16
+_MAGIC = b"SPTIMER1"
+_HEAD = len(_MAGIC) + 4
+_BLOCK = 256
+"""Entries read at once: 4 KiB."""
+_LIST = f"{TIMER_DIR}/runs.json"
+
+
+class RunRange(msgspec.Struct, array_like=True, frozen=True):
+    """Queue offsets that one run stands for."""
+
+    first: int
+    end: int
+
+
+class RunList(msgspec.Struct):
+    """What runs.json says: offsets before `covered` are in a run, or done."""
+
+    covered: int = 0
+    runs: list[RunRange] = msgspec.field(default_factory=list)
+
+
+class Run:
+    """A sorted run, read from its beginning to its end. Entries are whole numbers:
+    time in the upper, offset in the lower 64 bits."""
+
+    __slots__ = ("_at", "_block", "_count", "_file", "range")
+
+    def __init__(self, file: DiskFile, span: RunRange) -> None:
+        self.range = span
+        self._file = file
+        self._count = (file.size() - _HEAD) // ENTRY
+        self._at = 0
+        self._block: list[int] = []
+
+    def seek(self, entry: int) -> None:
+        """Go on with the first entry at or behind this one."""
+        low, high = 0, self._count
+        while low < high:
+            middle = (low + high) // 2
+            if self._read(middle, 1)[0] < entry:
+                low = middle + 1
+            else:
+                high = middle
+        self._at = low
+        self._block = []
+
+    def next(self) -> int | None:
+        """The next entry; None at the end."""
+        if not self._block:
+            self._block = self._read(self._at, _BLOCK)
+            self._block.reverse()
+            self._at += len(self._block)
+        return self._block.pop() if self._block else None
+
+    @property
+    def left(self) -> int:
+        """Entries that `next` has yet to return."""
+        return self._count - self._at + len(self._block)
+
+    def _read(self, index: int, count: int) -> list[int]:
+        count = min(count, self._count - index)
+        data = self._file.read(_HEAD + index * ENTRY, count * ENTRY)
+        return [int.from_bytes(data[at : at + ENTRY], "big") for at in range(0, len(data), ENTRY)]
+
+    def close(self) -> None:
+        """Give the file back."""
+        self._file.close()
+
+
+class RunFiles:
+    """The directory of runs."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+
+    def load_list(self) -> RunList:
+        """The list as last saved; an empty one if there is none that can be read."""
+        try:
+            file = self._disk.open(_LIST, write=False)
+        except FileNotFoundError:
+            return RunList()
+        data = file.read(0, file.size())
+        file.close()
+        try:
+            return msgspec.json.decode(data, type=RunList)
+        except msgspec.MsgspecError:
+            return RunList()
+
+    def save_list(self, runs: RunList) -> None:
+        """Durable when it returns. Raises DiskFull, or OSError."""
+        self._replace(_LIST, msgspec.json.encode(runs))
+
+    def write(self, span: RunRange, entries: Sequence[int]) -> None:
+        """Make a run of sorted entries, durably; it counts when a list names it."""
+        body = b"".join([entry.to_bytes(ENTRY, "big") for entry in entries])
+        self._replace(_path(span), _MAGIC + crc32(body).to_bytes(4, "big") + body)
+
+    def open(self, span: RunRange, *, check: bool) -> Run | None:
+        """A run; None if it is missing or damaged."""
+        try:
+            file = self._disk.open(_path(span), write=False)
+        except FileNotFoundError:
+            return None
+        head, size = file.read(0, _HEAD), file.size()
+        is_whole = head[: len(_MAGIC)] == _MAGIC and (size - _HEAD) % ENTRY == 0
+        if is_whole and check:
+            is_whole = crc32(file.read(_HEAD, size)) == int.from_bytes(head[-4:], "big")
+        if not is_whole:
+            file.close()
+            return None
+        return Run(file, span)
+
+    def remove(self, span: RunRange) -> None:
+        """Delete a run that no list names any more."""
+        self._disk.unlink(_path(span))
+
+    def remove_strangers(self, runs: RunList) -> None:
+        """Delete what the list does not name."""
+        named = {_path(span) for span in runs.runs} | {_LIST}
+        for name in self._disk.listdir(TIMER_DIR):
+            if f"{TIMER_DIR}/{name}" not in named:
+                self._disk.unlink(f"{TIMER_DIR}/{name}")
+
+    def _replace(self, path: str, data: bytes) -> None:
+        if not self._disk.exists(TIMER_DIR):
+            self._disk.mkdir(TIMER_DIR)
+            self._disk.sync_dir(OWN_DIR)
+        temporary = f"{path}.tmp"
+        self._disk.unlink(temporary)
+        file = self._disk.open(temporary, create=True)
+        try:
+            file.write(0, data)
+            file.sync()
+        except (OSError, StoreError):
+            file.close()
+            self._disk.unlink(temporary)
+            raise
+        file.close()
+        self._disk.replace(temporary, path)
+        self._disk.sync_dir(TIMER_DIR)
+
+
+def _path(span: RunRange) -> str:
+    return f"{TIMER_DIR}/{file_name(span.first)}"

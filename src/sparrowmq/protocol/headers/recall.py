@@ -1,0 +1,53 @@
+"""Recalling a message that waits for its delivery time, by the handle its send was answered."""
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import ClassVar, NamedTuple, Self
+
+from sparrowmq.protocol.codes import RequestCode
+from sparrowmq.protocol.header import RequestHeader, ResponseHeader
+
+_VERSION = "v1"
+
+
+class RecallMessage(RequestHeader, frozen=True, kw_only=True):
+    """Take a message back before it is delivered."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.RECALL_MESSAGE
+
+    topic: str
+    recall_handle: str
+    producer_group: str | None = None
+
+
+class MessageRecalled(ResponseHeader, frozen=True, kw_only=True):
+    """The unique id of the message that will not be delivered."""
+
+    msg_id: str
+
+
+class RecallHandle(NamedTuple):
+    """What a handle says: `v1 topic broker time id` in URL-safe base64."""
+
+    topic: str
+    broker_name: str
+    time_ms: int
+    msg_id: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read a handle. Raises ValueError if it is none."""
+        try:
+            parts = urlsafe_b64decode(text.encode("ascii")).decode().split(" ")
+        except (ValueError, UnicodeError):
+            parts = []
+        if len(parts) < 5 or parts[0] != _VERSION or not _is_number(parts[3]):
+            raise ValueError(f"{text[:80]!r} is no recall handle")
+        return cls(parts[1], parts[2], int(parts[3]), parts[4])
+
+    def __str__(self) -> str:
+        text = f"{_VERSION} {self.topic} {self.broker_name} {self.time_ms} {self.msg_id}"
+        return urlsafe_b64encode(text.encode()).decode()
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 19
