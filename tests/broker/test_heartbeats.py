@@ -3,6 +3,7 @@
 import logging
 from typing import Any
 
+import msgspec
 import pytest
 
 from sparrowmq.broker.handlers.connections import CheckedConsumerConnection
@@ -219,6 +220,15 @@ def test_members_that_subscribe_differently_are_reported_and_served(
         b.beat(subscribes("billing", expression="paid", version=2))
         assert connections(world).unequal_subscriptions == {}
         assert caplog.text.count("agree again") == 1
+
+
+def test_a_retry_topic_that_only_one_member_names_is_no_difference(world: World) -> None:
+    plain = subscribes("billing")
+    retry = subscribes("billing", "%RETRY%billing").subscription_data_set
+    both = msgspec.structs.replace(plain, subscription_data_set=plain.subscription_data_set + retry)
+    world.client("a").beat(plain)
+    world.client("b").beat(both)
+    assert connections(world).unequal_subscriptions == {}
 
 
 def test_a_client_id_that_is_used_twice_is_reported_and_served(

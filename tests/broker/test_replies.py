@@ -70,6 +70,7 @@ def test_a_client_that_left_is_not_found_any_more(world: World) -> None:
     asking = world.client("asking")
     asking.beat(producers=("shop",))
     asking.disconnect()
+    assert world.broker.producers.find("asking") is None
     assert reply(world, REPLY_TO_CLIENT="asking").code == ResponseCode.SYSTEM_ERROR
 
 
