@@ -59,10 +59,21 @@ async def group_members(client: Client, topic: str, group: str) -> list[str]:
     return list(_ConsumerIds.from_json(response.body).consumer_id_list)
 
 
-async def committed_offset(client: Client, group: str, queue: MessageQueue) -> int | None:
-    """The group's stored offset; None when there is none. Any other failure is raised."""
+async def committed_offset(
+    client: Client, group: str, queue: MessageQueue, *, young_is_0: bool = False
+) -> int | None:
+    """The group's stored offset; None when there is none. Any other failure is raised.
+
+    With `young_is_0` brokers answer 0 for a queue whose first message is still at hand, so that
+    what was sent just before a group or a queue came into being is not skipped.
+    """
     address = await address_of(client, queue.topic, queue.broker_name)
-    header = QueryConsumerOffset(consumer_group=group, topic=queue.topic, queue_id=queue.queue_id)
+    header = QueryConsumerOffset(
+        consumer_group=group,
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        set_zero_if_not_found=young_is_0,
+    )
     timeout_s = client.config.call_timeout_s
     response = await client.peers.call(address, header, timeout_s=timeout_s)
     if response.code == ResponseCode.QUERY_NOT_FOUND:

@@ -95,11 +95,13 @@ class Membership:
         self.settings = settings
         self.subscriptions = subscriptions
         self.started_ms = client.clock()
+        # Who names a time means it, also where the queue is young.
+        has_time = settings.from_where is ConsumeFromWhere.TIMESTAMP
         home = settings.offsets_dir or Path.home() / ".sparrowmq" / "offsets"
         self.offsets: Offsets = (
             LocalOffsets(home, client.client_id, group, log)
             if settings.is_broadcasting
-            else RemoteOffsets(client, group, log)
+            else RemoteOffsets(client, group, log, young_is_0=not has_time)
         )
         has_leases = settings.has_leases and not settings.is_broadcasting
         self.leases = Leases(client, group, log) if has_leases else None

@@ -38,7 +38,11 @@ class Offsets(Protocol):
 class RemoteOffsets:
     """Clustering: the group's progress lives on the broker."""
 
-    def __init__(self, client: Client, group: str, log: logging.Logger) -> None:
+    def __init__(
+        self, client: Client, group: str, log: logging.Logger, *, young_is_0: bool = True
+    ) -> None:
+        """`young_is_0`: see `committed_offset`."""
+        self._young_is_0 = young_is_0
         self._client = client
         self._group = group
         self._log = log
@@ -56,7 +60,7 @@ class RemoteOffsets:
 
     async def load(self, queue: MessageQueue) -> int | None:
         """The stored offset; None when there is none, an error when it cannot be known."""
-        return await committed_offset(self._client, self._group, queue)
+        return await committed_offset(self._client, self._group, queue, young_is_0=self._young_is_0)
 
     async def persist(self, queues: Iterable[MessageQueue]) -> None:
         """Store what changed; what fails is tried again with the next round."""

@@ -1,9 +1,11 @@
 """What a consumer tells operators about itself; the property names are those of Java's clients."""
 
 import asyncio
-import io
+import inspect
 import sys
 import traceback
+from collections.abc import Iterator
+from typing import Any
 
 from sparrowmq.client.consume_rates import ConsumeRates
 from sparrowmq.client.held_queue import HeldQueue
@@ -74,10 +76,22 @@ def _queue_info(member: Membership, held: HeldQueue) -> ProcessQueueInfo:
 
 def _stacks() -> str:
     """Where every task and thread of the process is: the equivalent of Java's thread dump."""
-    out = io.StringIO()
+    lines = []
     for task in sorted(asyncio.all_tasks(), key=lambda task: task.get_name()):
-        out.write(f"task {task.get_name()}\n")
-        task.print_stack(file=out)
+        lines.append(f"task {task.get_name()}")
+        lines += [f"  {place}" for place in _awaits(task.get_coro())]
     for number, frame in sys._current_frames().items():
-        out.write(f"thread {number}\n{''.join(traceback.format_stack(frame))}")
-    return out.getvalue()
+        lines.append(f"thread {number}")
+        lines += [line.rstrip() for line in traceback.format_stack(frame)]
+    return "\n".join(lines)
+
+
+def _awaits(waiting: Any) -> Iterator[str]:
+    """What a task waits for, from the outside in; a suspended task knows its outermost frame only,
+    the rest hangs together by what each coroutine awaits."""
+    while inspect.iscoroutine(waiting):
+        frame = waiting.cr_frame
+        if frame is not None:
+            code = frame.f_code
+            yield f"{code.co_qualname} ({code.co_filename}:{frame.f_lineno})"
+        waiting = waiting.cr_await

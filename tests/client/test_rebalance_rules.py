@@ -1,0 +1,209 @@
+"""Rules of a rebalance that transcripts do not show: plans, starts, limits, failing topics."""
+
+from collections.abc import Sequence
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from sparrowmq.client.flow_control import FlowLimits, shared_out
+from sparrowmq.client.rebalance import plan_rebalance
+from sparrowmq.client.start_offset import start_offset
+from sparrowmq.client.strategies import AVG, Strategy
+from sparrowmq.protocol.headers.offsets import UpdateConsumerOffset
+from sparrowmq.protocol.heartbeat import ConsumeFromWhere
+from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.protocol.names import retry_topic
+from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
+from tests.client.members import GROUP, TOPIC, Member, create_topic, send
+
+QUEUES = [MessageQueue("t", "b", number) for number in range(6)]
+some_queues = st.frozensets(st.sampled_from(QUEUES))
+
+
+@given(some_queues, some_queues, some_queues)
+def test_after_a_plan_exactly_the_assigned_queues_are_held(
+    held: frozenset[MessageQueue],
+    assigned: frozenset[MessageQueue],
+    silent: frozenset[MessageQueue],
+) -> None:
+    plan = plan_rebalance(held, assigned, silent)
+    assert plan.drop <= held
+    assert not plan.take & (held - plan.drop)
+    assert (held - plan.drop) | plan.take == assigned
+    assert silent & held <= plan.drop
+
+
+@pytest.mark.parametrize(
+    ("limit", "queues", "each"), [(-1, 4, 1000), (100, 4, 25), (3, 4, 1), (100, 0, 100)]
+)
+def test_a_topic_s_limit_is_shared_out_over_all_queues_held(
+    limit: int, queues: int, each: int
+) -> None:
+    assert shared_out(FlowLimits(topic_messages=limit), queues).messages == each
+
+
+def test_a_topic_s_mebibytes_are_shared_out_too() -> None:
+    assert shared_out(FlowLimits(topic_mib=10), 4).size_bytes == 2 * 1024 * 1024
+    assert shared_out(FlowLimits(), 4).size_bytes == 100 * 1024 * 1024
+
+
+def test_limits_follow_the_number_of_queues_held() -> None:
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim, queues=4)
+        member = Member(sim, limits=FlowLimits(topic_messages=50))
+        sim.advance(3)
+        held = len(member.consumer.assignment())
+        assert held == 5  # the retry topic's queue counts
+        assert member.consumer._shared_limits.messages == 10
+
+
+def commit(sim: RunningCluster, offset: int) -> None:
+    header = UpdateConsumerOffset(
+        consumer_group=GROUP, topic=TOPIC, queue_id=0, commit_offset=offset
+    )
+    sim.wait(sim.client.call(header))
+
+
+@pytest.mark.parametrize(
+    ("stored", "where", "got"),
+    [
+        # Its first message is at hand, so nothing that was just sent is skipped
+        (None, ConsumeFromWhere.LAST_OFFSET, [b"0", b"1", b"2"]),
+        (None, ConsumeFromWhere.FIRST_OFFSET, [b"0", b"1", b"2"]),
+        (0, ConsumeFromWhere.LAST_OFFSET, [b"0", b"1", b"2"]),
+        (2, ConsumeFromWhere.FIRST_OFFSET, [b"2"]),
+    ],
+)
+def test_a_stored_offset_wins_and_0_counts(
+    stored: int | None, where: ConsumeFromWhere, got: list[bytes]
+) -> None:
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        # The group exists, so that an offset can be stored before the queue is full
+        Member(sim, name="before", from_where=ConsumeFromWhere.LAST_OFFSET).host.kill()
+        sim.advance(1)
+        send(sim, b"0", b"1", b"2")
+        if stored is not None:
+            commit(sim, stored)
+        member = Member(sim, from_where=where)
+        sim.advance(3)
+        assert member.got == got
+
+
+@pytest.mark.parametrize(
+    ("topic", "where", "offset"),
+    [
+        (TOPIC, ConsumeFromWhere.LAST_OFFSET, 3),
+        (TOPIC, ConsumeFromWhere.FIRST_OFFSET, 0),
+        (TOPIC, ConsumeFromWhere.TIMESTAMP, 2),
+        (retry_topic(GROUP), ConsumeFromWhere.LAST_OFFSET, 0),
+        (retry_topic(GROUP), ConsumeFromWhere.FIRST_OFFSET, 0),
+        (retry_topic(GROUP), ConsumeFromWhere.TIMESTAMP, 3),
+    ],
+)
+def test_without_a_stored_offset_the_rule_decides_and_retries_are_special(
+    topic: str, where: ConsumeFromWhere, offset: int
+) -> None:
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim, topic=topic)
+        for body in (b"0", b"1"):
+            sim.wait(sim.client.send(topic, body))
+        sim.advance(60)
+        at_ms = sim.clock()
+        sim.wait(sim.client.send(topic, b"2"))
+
+        async def start() -> int:
+            client = sim.client_on("asker")
+            await client.start()
+            queue = MessageQueue(topic, "broker-a", 0)
+            found = await start_offset(client, queue, None, where, at_ms)
+            await client.stop()
+            return found
+
+        assert sim.run(start(), on=sim.host("asker")) == offset
+
+
+def test_from_a_time_on() -> None:
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        send(sim, b"early")
+        sim.advance(60)
+        now_ms = sim.clock()
+        send(sim, b"late")
+        member = Member(sim, from_where=ConsumeFromWhere.TIMESTAMP, from_timestamp_ms=now_ms)
+        sim.advance(3)
+        assert member.got == [b"late"]
+
+
+def test_by_default_a_time_means_half_an_hour_before_the_start() -> None:
+    with SimCluster(seed=1, limit_s=7200).run() as sim:
+        create_topic(sim)
+        send(sim, b"40 minutes old")
+        sim.advance(1200)
+        send(sim, b"20 minutes old")
+        sim.advance(1200)
+        member = Member(sim, from_where=ConsumeFromWhere.TIMESTAMP)
+        sim.advance(3)
+        assert member.got == [b"20 minutes old"]
+
+
+def test_a_queue_whose_offset_cannot_be_read_is_not_started_and_tried_again() -> None:
+    with SimCluster(seed=1, brokers=2).run() as sim:
+        create_topic(sim)
+        send(sim, b"a")
+        # The member knows the route, but one of the brokers is out of its reach.
+        sim.paths.partition([sim.host("member")], [sim.host("broker-a")])
+        member = Member(sim)
+        sim.advance(10)
+        held = {queue.broker_name for queue in member.consumer.assignment()}
+        assert held <= {"broker-b"}
+        assert member.got == []
+        sim.paths.heal()
+        sim.advance(40)
+        assert member.got == [b"a"]
+
+
+def test_one_topic_s_failure_never_stops_the_others() -> None:
+    def picky(
+        group: str, client_id: str, queues: Sequence[MessageQueue], members: Sequence[str]
+    ) -> list[MessageQueue]:
+        if queues[0].topic == "invoices":
+            raise KeyError("no idea about invoices")
+        return AVG(group, client_id, queues, members)
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        create_topic(sim, topic="invoices")
+        member = Member(
+            sim,
+            subscriptions={"invoices": "*", TOPIC: "*"},
+            strategy=Strategy("PICKY", picky),
+        )
+        send(sim, b"a")
+        sim.advance(3)
+        assert member.got == [b"a"]
+        assert "invoices" not in {queue.topic for queue in member.consumer.assignment()}
+
+
+def test_a_strategy_that_gives_queues_which_are_not_there_changes_nothing() -> None:
+    def wild(*_: object) -> list[MessageQueue]:
+        return [MessageQueue(TOPIC, "broker-z", 99)]
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        member = Member(sim, strategy=Strategy("WILD", wild))
+        sim.advance(5)
+        assert member.consumer.assignment() == []
+
+
+def test_two_consumers_of_one_group_in_one_client_are_refused() -> None:
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        member = Member(sim)
+
+        async def again() -> None:
+            with pytest.raises(ValueError, match="already"):
+                await member.consumer.start(lambda messages: None)
+
+        sim.run(again(), on=member.host)
