@@ -16,9 +16,9 @@ from sparrowmq.net.reply import Reply, Request
 from sparrowmq.net.routes import Routes
 from sparrowmq.net.server import Server
 from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.protocol.headers.clients import Heartbeat, UnregisterClient
 from sparrowmq.protocol.headers.nameserver import GetTopicRoute
+from sparrowmq.protocol.headers.reply import SendReplyV2
 from sparrowmq.protocol.headers.send import MessageSent, SendBatchMessage, SendMessageV2
 from sparrowmq.protocol.headers.transactions import EndTransaction
 from sparrowmq.protocol.heartbeat import HeartbeatData
@@ -84,7 +84,7 @@ class ScriptedBroker:
 broker_routes: Routes[ScriptedBroker] = Routes()
 
 
-@broker_routes.on(SendMessageV2, SendBatchMessage)
+@broker_routes.on(SendMessageV2, SendBatchMessage, SendReplyV2)
 def send(broker: ScriptedBroker, request: Request[SendMessageV2]) -> Any:
     return broker.answer(request)
 
@@ -191,15 +191,6 @@ class World:
             return result
 
         return self.sim.run(on_the_host(), on=self.sim.host("producer"))
-
-    def call_clients(
-        self, broker: str, header: RequestHeader, body: bytes
-    ) -> list["asyncio.Future[Any]"]:
-        """Let a broker call everybody who sent it a heartbeat."""
-        return [
-            connection.call(header, body, timeout_s=3)
-            for connection in self.brokers[broker].connections
-        ]
 
 
 class _FromZero(random.Random):

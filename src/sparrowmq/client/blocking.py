@@ -18,8 +18,8 @@ from sparrowmq.client.background_loop import BackgroundLoop, LoopOfProcess
 from sparrowmq.client.errors import NotStarted
 from sparrowmq.client.handling import Handler
 from sparrowmq.client.producer import Producer as AsyncProducer
-from sparrowmq.client.producer import Selector
 from sparrowmq.client.push_consumer import PushConsumer as AsyncPushConsumer
+from sparrowmq.client.queue_choice import Selector
 from sparrowmq.client.send_result import SendResult
 from sparrowmq.protocol.message import Message, MessageQueue
 

@@ -6,7 +6,7 @@ import logging
 import os
 import random
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -21,6 +21,7 @@ from sparrowmq.net.routes import Routes
 from sparrowmq.net.task_owner import TaskOwner
 from sparrowmq.protocol.connections import ConsumeDirectlyResult, ConsumerRunningInfo
 from sparrowmq.protocol.headers.clients import Heartbeat, UnregisterClient
+from sparrowmq.protocol.headers.transactions import CheckTransactionState, EndTransaction
 from sparrowmq.protocol.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from sparrowmq.protocol.ids import UniqueIds
 from sparrowmq.protocol.message import MessageQueue
@@ -44,6 +45,20 @@ class Member(Protocol):
 
     def consumer_data(self) -> ConsumerData | None:
         """What heartbeats say of it; None for a producer."""
+        ...
+
+
+class ProducerMember(Member, Protocol):
+    """A producer: brokers bring it replies and ask about its transactions."""
+
+    async def check_transaction(
+        self, message: MessageExt, question: CheckTransactionState
+    ) -> EndTransaction | None:
+        """How a transaction ended; None where there are no transactions."""
+        ...
+
+    def take_reply(self, correlation_id: str, reply: MessageExt) -> bool:
+        """Whether it waited for this reply."""
         ...
 
 
@@ -75,7 +90,7 @@ class Client:
     """One client id. Started once, shared by any number of producers and consumers.
 
     Calls that brokers make (rebalance notices, transaction checks, …) go to `routes` with this
-    client as the context; `members` are found there by group.
+    client as the context, where members are found by group. Left out, all of them are served.
     """
 
     def __init__(
@@ -94,14 +109,14 @@ class Client:
         self.log = log if log is not None else logging.getLogger("sparrowmq.client")
         self.pid = os.getpid() if pid is None else pid
         self.client_id = ""
-        self.producers: dict[str, Member] = {}
+        self.producers: dict[str, ProducerMember] = {}
         self.consumers: dict[str, ConsumerMember] = {}
         self.unique_ids: UniqueIds
         self.peers: Peers
         self.name_servers: NameServers
         self.route_table: RouteTable
         self._owner = TaskOwner()
-        self._routes: Routes[Client] = routes if routes is not None else Routes()
+        self._routes: Routes[Client] = routes if routes is not None else _all_routes()
         self._closed_listeners: list[Callable[[str], None]] = []
 
     @property
@@ -151,13 +166,17 @@ class Client:
 
     async def heartbeat_everywhere(self) -> None:
         """Tell every known broker who lives here; one that cannot be reached is skipped."""
-        body = self._heartbeat().to_json()
         addresses = [
             address
             for _, broker_id, address in self.route_table.all_addresses()
             if self.consumers or broker_id == 0
         ]
-        await asyncio.gather(*(self._heartbeat_to(address, body) for address in set(addresses)))
+        await self.heartbeat_to(sorted(set(addresses)))
+
+    async def heartbeat_to(self, addresses: Iterable[str]) -> None:
+        """Tell these brokers who lives here."""
+        body = self._heartbeat().to_json()
+        await asyncio.gather(*(self._heartbeat_to(address, body) for address in addresses))
 
     def _heartbeat(self) -> HeartbeatData:
         datas = (member.consumer_data() for member in self.consumers.values())
@@ -217,6 +236,15 @@ class Client:
     def _peer_closed(self, address: str) -> None:
         for listener in self._closed_listeners:
             listener(address)
+
+
+def _all_routes() -> Routes[Client]:
+    """What producers and consumers answer: a client that is shared may get either."""
+    from sparrowmq.client import consumer_calls, producer_calls  # they need this module
+
+    routes: Routes[Client] = Routes()
+    routes.include(consumer_calls.routes, producer_calls.routes)
+    return routes
 
 
 def _own_address(name_server: str) -> str:

@@ -1,24 +1,43 @@
 """The producer: finds a queue, sends, tries again elsewhere, tells how safe the message is."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Self, TypedDict
 
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import ClientConfig, parse_name_servers
 from sparrowmq.client.errors import NotStarted
 from sparrowmq.client.fault_avoidance import FaultAvoidance
-from sparrowmq.client.outgoing import Packing, pack, pack_batches
-from sparrowmq.client.queue_choice import queue_for_key
-from sparrowmq.client.send_attempts import Chooser, RetryRules, SendAttempts
+from sparrowmq.client.introductions import Introductions
+from sparrowmq.client.outgoing import Outgoing, Packing, pack, pack_batches
+from sparrowmq.client.producer_calls import routes
+from sparrowmq.client.queue_choice import Chooser, Selector, chooser, queue_on
+from sparrowmq.client.request_reply import Requests, reply_to
+from sparrowmq.client.send_attempts import RetryRules, SendAttempts
 from sparrowmq.client.send_queues import SendQueues
 from sparrowmq.client.send_result import SendResult
 from sparrowmq.protocol.compression import CompressionType
+from sparrowmq.protocol.headers.transactions import CheckTransactionState, EndTransaction
 from sparrowmq.protocol.heartbeat import ConsumerData
 from sparrowmq.protocol.message import MAX_BODY_BYTES, Message, MessageQueue
+from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import check_group
 
-Selector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
+
+class ProducerSettings(TypedDict, total=False):
+    """The settings of a Producer, for those that pass them on."""
+
+    name_servers: str | Sequence[str]
+    client: Client | None
+    timeout_s: float
+    retries: int
+    default_queues: int
+    max_body_bytes: int
+    compress_from_bytes: int
+    compression: CompressionType
+    retry_unless_ok: bool
+    avoid_faults: bool
 
 
 class Producer:
@@ -59,7 +78,7 @@ class Producer:
         servers = (
             parse_name_servers(name_servers) if isinstance(name_servers, str) else name_servers
         )
-        self.client = client or Client(ClientConfig(name_servers=tuple(servers)))
+        self.client = client or Client(ClientConfig(name_servers=tuple(servers)), routes=routes)
         self._timeout_s = timeout_s
         self._packing = Packing(
             group=group,
@@ -75,6 +94,8 @@ class Producer:
             RetryRules(retries=retries, unless_ok=retry_unless_ok),
             FaultAvoidance() if avoid_faults else None,
         )
+        self._introductions = Introductions(self.client)
+        self._requests = Requests(self.client)
         self._is_started = False
 
     # ---- life
@@ -144,12 +165,80 @@ class Producer:
         Raises ValueError (nothing was sent), NoRoute, SendFailed, BrokerRefused.
         """
         self._check_started()
-        choose = _chooser(message, queue, key, selector)
+        choose = chooser(message, queue, key, selector)
         out = pack(message, self._packing, self.client.unique_ids, self.client.clock())
         limit_s = self._timeout_s if timeout_s is None else timeout_s
+        return await self._send_out(message.topic, choose, out, limit_s)
+
+    async def _send_named(
+        self,
+        message: Message,
+        choose: Chooser | None,
+        limit_s: float,
+        system: Mapping[str, str],
+    ) -> SendResult:
+        """Send with properties of RocketMQ's own, to brokers that know this producer by then."""
+        found = await self._attempts.find(message.topic, limit_s)
+        await self._introductions.introduce(found.queues)
+        client = self.client
+        out = pack(message, self._packing, client.unique_ids, client.clock(), system)
+        return await self._send_out(message.topic, choose, out, limit_s)
+
+    async def _send_out(
+        self, topic: str, choose: Chooser | None, out: Outgoing, limit_s: float
+    ) -> SendResult:
         if choose is None:
-            return await self._attempts.send(message.topic, out, limit_s)
+            return await self._attempts.send(topic, out, limit_s)
+        return await self._attempts.send_to(topic, choose, out, limit_s)
+
+    # ---- request and reply
+
+    async def request(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        key: str | None = None,
+        selector: Selector | None = None,
+        timeout_s: float | None = None,
+    ) -> MessageExt:
+        """Send a message and wait for the reply of whoever consumes it.
+
+        Raises RequestTimedOut when none came in time, and what `send` raises.
+        """
+        self._check_started()
+        choose = chooser(message, queue, key, selector)
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        send = partial(self._send_named, message, choose, limit_s)
+        return await self._requests.ask(message.topic, limit_s, send)
+
+    async def reply(
+        self, request: MessageExt, body: bytes, *, timeout_s: float | None = None
+    ) -> SendResult:
+        """Answer a consumed message that was sent with `request`.
+
+        Raises ValueError when it is no request, and what `send` raises; BrokerRefused also when
+        who asked has gone.
+        """
+        self._check_started()
+        message, system = reply_to(request, body)
+        out = pack(message, self._packing, self.client.unique_ids, self.client.clock(), system)
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        # Who asked is connected to the broker that had the request, perhaps to no other
+        choose = partial(queue_on, request.broker_name)
         return await self._attempts.send_to(message.topic, choose, out, limit_s)
+
+    async def check_transaction(
+        self, message: MessageExt, question: CheckTransactionState
+    ) -> EndTransaction | None:
+        """None: this producer has no transactions."""
+        return None
+
+    def take_reply(self, correlation_id: str, reply: MessageExt) -> bool:
+        """A broker brings a reply; whether it was waited for here."""
+        return self._requests.take(correlation_id, reply)
+
+    # ---- many and unanswered
 
     async def send_batch(
         self, messages: Sequence[Message], *, timeout_s: float | None = None
@@ -173,7 +262,7 @@ class Producer:
         Raises ValueError, NoRoute, or SendFailed when the broker cannot be reached.
         """
         self._check_started()
-        choose = _chooser(message, queue, key, selector)
+        choose = chooser(message, queue, key, selector)
         out = pack(message, self._packing, self.client.unique_ids, self.client.clock())
         await self._attempts.send_oneway(message.topic, choose, out, self._timeout_s)
 
@@ -198,24 +287,3 @@ def _check_settings(
         raise ValueError(f"default_queues is {default_queues}, must be 1 or more")
     if max_body_bytes < 1:
         raise ValueError(f"max_body_bytes is {max_body_bytes}, must be 1 or more")
-
-
-def _chooser(
-    message: Message, queue: MessageQueue | None, key: str | None, selector: Selector | None
-) -> Chooser | None:
-    """How the queue is chosen; None: in turn."""
-    if (queue is not None) + (key is not None) + (selector is not None) > 1:
-        raise ValueError("queue, key and selector exclude each other, give one")
-    if queue is not None:
-        _check_queue(queue, message.topic)
-        return lambda _: queue
-    if selector is not None:
-        return lambda queues: _check_queue(selector(queues, message), message.topic)
-    key = message.sharding_key if key is None else key
-    return None if key is None else lambda queues: queue_for_key(queues, key)
-
-
-def _check_queue(queue: MessageQueue, topic: str) -> MessageQueue:
-    if queue.topic != topic:
-        raise ValueError(f"the queue belongs to topic {queue.topic}, the message to {topic}")
-    return queue

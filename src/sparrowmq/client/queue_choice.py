@@ -3,7 +3,12 @@
 from collections.abc import Callable, Sequence
 
 from sparrowmq.protocol.java_hash import java_hash
-from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.protocol.message import Message, MessageQueue
+
+Selector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
+"""The user's choice among a topic's queues."""
+Chooser = Callable[[Sequence[MessageQueue]], MessageQueue]
+"""Picks the queue of one message that is not sent in turn."""
 
 
 class RoundRobin:
@@ -45,3 +50,32 @@ def queue_for_key(queues: Sequence[MessageQueue], key: str) -> MessageQueue:
     keep one order.
     """
     return queues[abs(java_hash(key)) % len(queues)]
+
+
+def chooser(
+    message: Message, queue: MessageQueue | None, key: str | None, selector: Selector | None
+) -> Chooser | None:
+    """How a message's queue is chosen; None: in turn.
+
+    Raises ValueError for more than one wish, or a queue of another topic.
+    """
+    if (queue is not None) + (key is not None) + (selector is not None) > 1:
+        raise ValueError("queue, key and selector exclude each other, give one")
+    if queue is not None:
+        _check_queue(queue, message.topic)
+        return lambda _: queue
+    if selector is not None:
+        return lambda queues: _check_queue(selector(queues, message), message.topic)
+    key = message.sharding_key if key is None else key
+    return None if key is None else lambda queues: queue_for_key(queues, key)
+
+
+def queue_on(broker_name: str, queues: Sequence[MessageQueue]) -> MessageQueue:
+    """A queue of that broker, or any when it has none."""
+    return next((queue for queue in queues if queue.broker_name == broker_name), queues[0])
+
+
+def _check_queue(queue: MessageQueue, topic: str) -> MessageQueue:
+    if queue.topic != topic:
+        raise ValueError(f"the queue belongs to topic {queue.topic}, the message to {topic}")
+    return queue

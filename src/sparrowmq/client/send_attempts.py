@@ -1,7 +1,6 @@
 """Attempts: one send to one queue, and the loop that tries again on another broker."""
 
 import asyncio
-from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -9,6 +8,7 @@ from sparrowmq.client.client import Client
 from sparrowmq.client.errors import BrokerRefused, NoRoute, SendFailed
 from sparrowmq.client.fault_avoidance import FaultAvoidance
 from sparrowmq.client.outgoing import Outgoing
+from sparrowmq.client.queue_choice import Chooser
 from sparrowmq.client.send_queues import SendQueues, TopicQueues
 from sparrowmq.client.send_result import STATUS_OF_CODE, SendResult
 from sparrowmq.net.calls import Response
@@ -30,10 +30,6 @@ RETRIED = frozenset(
     }
 )
 """Answers that another broker may not give; all others are raised at once."""
-
-
-Chooser = Callable[[Sequence[MessageQueue]], MessageQueue]
-"""Picks the queue of a message that is not sent in turn."""
 
 
 class RetryRules(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,169 @@
+"""Request and reply: the asking side, the answering side, and the broker between them."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sparrowmq.client.errors import BrokerRefused, SendFailed
+from sparrowmq.client.producer import Producer
+from sparrowmq.client.request_reply import RequestTimedOut
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.message import Message
+from sparrowmq.protocol.message_ext import MessageExt
+from sparrowmq.protocol.properties import parse_properties
+from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
+from tests.client.scripted import world
+
+
+def on_host(sim: RunningCluster, name: str, work: Callable[[Producer], Any]) -> Any:
+    """Run the work with a producer of its own on a host of its own."""
+
+    async def run() -> Any:
+        client = sim.client_on(name)
+        await client.start()
+        async with Producer(f"{name}-svc", client=client) as producer:
+            result = await work(producer)
+        await client.stop()
+        return result
+
+    return sim.host(name).start(run())
+
+
+def consumed(sim: RunningCluster) -> MessageExt:
+    """Wait for the first message of the topic and take it as a consumer would."""
+
+    def holders() -> list[str]:
+        return [name for name, n in sim.brokers.items() if "questions" in n.broker.topics]
+
+    sim.until(lambda: bool(holders()))
+    (name,) = holders()
+    address = sim.brokers[name].address
+    found: list[MessageExt] = []
+    for queue_id in range(4):
+        pull = sim.client.pull("questions", queue_id=queue_id, offset=0, wait_s=0, address=address)
+        found += sim.wait(pull).messages
+    (message,) = found
+    message.broker_name = name
+    return message
+
+
+def ask(body: bytes, timeout_s: float = 3.0) -> Callable[[Producer], Any]:
+    async def asking(producer: Producer) -> MessageExt:
+        return await producer.request(Message("questions", body), timeout_s=timeout_s)
+
+    return asking
+
+
+def answer(question: MessageExt, body: bytes) -> Callable[[Producer], Any]:
+    async def answering(producer: Producer) -> Any:
+        return await producer.reply(question, body)
+
+    return answering
+
+
+@pytest.mark.parametrize("brokers", [1, 2])
+def test_a_request_is_answered_by_whoever_consumes_it(brokers: int) -> None:
+    with SimCluster(seed=1, brokers=brokers).run() as sim:
+        asking = on_host(sim, "asking", ask(b"how many?"))
+        question = consumed(sim)
+        assert question.body == b"how many?"
+        sim.wait(on_host(sim, "answering", answer(question, b"42")))
+        reply = sim.wait(asking)
+        assert reply.body == b"42"
+        assert reply.topic == "DefaultCluster_REPLY_TOPIC"
+        assert reply.properties["MSG_TYPE"] == "reply"
+        assert reply.properties["TTL"] == "3000"
+
+
+def test_a_large_reply_is_compressed_on_its_way_and_arrives_as_it_was() -> None:
+    with SimCluster(seed=1).run() as sim:
+        asking = on_host(sim, "asking", ask(b"all of it"))
+        sim.wait(on_host(sim, "answering", answer(consumed(sim), b"x" * 100_000)))
+        assert sim.wait(asking).body == b"x" * 100_000
+
+
+def test_without_a_reply_a_request_ends_when_its_time_is_over() -> None:
+    async def ask_in_vain(producer: Producer) -> None:
+        with pytest.raises(RequestTimedOut, match="nobody replied") as raised:
+            await producer.request(Message("questions", b"?"), timeout_s=2)
+        assert (raised.value.is_stored, raised.value.topic) == (True, "questions")
+
+    with SimCluster(seed=1).run() as sim:
+        began_s = sim.now_s
+        sim.wait(on_host(sim, "asking", ask_in_vain))
+        assert 2 <= sim.now_s - began_s < 3
+
+
+def test_a_reply_that_comes_too_late_is_dropped() -> None:
+    async def ask_twice(producer: Producer) -> bytes:
+        with pytest.raises(RequestTimedOut):
+            await producer.request(Message("questions", b"first"), timeout_s=1)
+        await asyncio.sleep(2)
+        return b"alive"
+
+    with SimCluster(seed=1).run() as sim:
+        asking = on_host(sim, "asking", ask_twice)
+        question = consumed(sim)
+        sim.advance(1.5)
+        sim.wait(on_host(sim, "answering", answer(question, b"late")))
+        assert sim.wait(asking) == b"alive"
+
+
+def test_who_answers_somebody_that_has_gone_is_told_so() -> None:
+    with SimCluster(seed=1).run() as sim:
+        on_host(sim, "asking", ask(b"?"))
+        question = consumed(sim)
+        sim.host("asking").kill()
+        sim.advance(1)
+        with pytest.raises(BrokerRefused, match="is not connected to this broker"):
+            sim.wait(on_host(sim, "answering", answer(question, b"42")))
+
+
+def test_only_a_request_can_be_replied_to() -> None:
+    async def send_plain(producer: Producer) -> Any:
+        return await producer.send(Message("questions", b"plain"))
+
+    with SimCluster(seed=1).run() as sim:
+        sim.wait(on_host(sim, "asking", send_plain))
+        with pytest.raises(ValueError, match=r"is no request: it has no CORRELATION_ID"):
+            sim.wait(on_host(sim, "answering", answer(consumed(sim), b"42")))
+
+
+def test_a_request_no_broker_takes_fails_like_any_send() -> None:
+    async def ask_busy(producer: Producer) -> None:
+        with pytest.raises(SendFailed):
+            await producer.request(Message("orders", b"?"))
+
+    with world("a") as w:
+        w.brokers["a"].script = [ResponseCode.SYSTEM_BUSY] * 3
+        w.produce(ask_busy)
+
+
+def test_a_request_that_is_not_even_stored_in_time_says_so() -> None:
+    async def ask_silent(producer: Producer) -> None:
+        with pytest.raises((RequestTimedOut, SendFailed)) as raised:
+            await producer.request(Message("orders", b"?"), timeout_s=1)
+        assert "not confirmed" in str(raised.value) or "did not answer" in str(raised.value)
+
+    with world("a") as w:
+        w.brokers["a"].script = ["silent"]
+        w.produce(ask_silent)
+
+
+def test_a_reply_goes_to_the_broker_that_had_the_request() -> None:
+    async def reply(producer: Producer) -> None:
+        await producer.reply(question, b"42")
+
+    with SimCluster(seed=1).run() as sim:
+        asking = on_host(sim, "asking", ask(b"?"))
+        question = consumed(sim)
+        with pytest.raises(RequestTimedOut):
+            sim.wait(asking)
+    with world() as w:
+        w.routes["DefaultCluster_REPLY_TOPIC"] = w.route(2)
+        question.broker_name = "broker-b"
+        w.produce(reply)
+        assert w.attempts == ["B1"]
+        assert parse_properties(w.brokers["b"].sent[0].properties)["MSG_TYPE"] == "reply"

@@ -1,0 +1,292 @@
+"""The transactional producer: half messages, local transactions, and brokers that ask."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from sparrowmq.client.errors import SendFailed
+from sparrowmq.client.producer import Producer
+from sparrowmq.client.transaction import HalfMessage, TransactionResult, TransactionState
+from sparrowmq.client.transactional_producer import TransactionalProducer
+from sparrowmq.net.workers import InlineWorkers
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.headers.transactions import CheckTransactionState, EndTransaction
+from sparrowmq.protocol.ids import OffsetId
+from sparrowmq.protocol.message import Message
+from sparrowmq.protocol.message_ext import MessageExt, decode_messages
+from sparrowmq.protocol.properties import parse_properties
+from sparrowmq.protocol.sys_flag import TRANSACTION_PREPARED
+from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
+from tests.client.scripted import World, world
+
+COMMIT, ROLLBACK, UNKNOWN = TransactionState
+
+
+class Bookings:
+    """A listener that answers as it is told and remembers what it was asked."""
+
+    def __init__(self, executed: Any = COMMIT, checked: Any = COMMIT) -> None:
+        self.executed = executed
+        self.checked = checked
+        self.halves: list[HalfMessage] = []
+        self.questions: list[MessageExt] = []
+
+    def execute(self, half: HalfMessage) -> TransactionState:
+        self.halves.append(half)
+        return _told(self.executed)
+
+    def check(self, message: MessageExt) -> TransactionState:
+        self.questions.append(message)
+        return _told(self.checked)
+
+
+def _told(answer: Any) -> TransactionState:
+    if isinstance(answer, Exception):
+        raise answer
+    state: TransactionState = answer
+    return state
+
+
+def in_transaction(w: World, listener: Any, **message: Any) -> TransactionResult:
+    async def on_the_host() -> TransactionResult:
+        client = w.client()
+        await client.start()
+        threads = InlineWorkers()
+        settings: Any = {"client": client, "threads": threads}
+        async with TransactionalProducer("orders-svc", listener, **settings) as producer:
+            result = await producer.send_in_transaction(
+                Message("orders", b"x", **message), argument="the argument"
+            )
+        await client.stop()
+        return result
+
+    return w.sim.run(on_the_host(), on=w.sim.host("producer"))
+
+
+def ended(w: World) -> list[int]:
+    return [header.commit_or_rollback for b in w.brokers.values() for header in b.ended]
+
+
+@pytest.mark.parametrize("state", TransactionState)
+def test_a_half_message_is_stored_and_its_broker_told_how_the_transaction_ended(
+    state: TransactionState,
+) -> None:
+    listener = Bookings(executed=state)
+    with world() as w:
+        result = in_transaction(w, listener)
+        broker = w.brokers["a"]
+        (half,), (end,) = broker.sent, broker.ended
+    assert (result.state, result.status) == (state, "SEND_OK")
+    assert half.sys_flag & TRANSACTION_PREPARED
+    properties = parse_properties(half.properties)
+    assert (properties["TRAN_MSG"], properties["PGROUP"]) == ("true", "orders-svc")
+    assert end.commit_or_rollback == state.value
+    assert (end.tran_state_table_offset, end.commit_log_offset) == (result.queue_offset, 1)
+    assert (end.msg_id, end.producer_group) == (result.msg_id, "orders-svc")
+    assert not end.from_transaction_check
+    (executed,) = listener.halves
+    assert executed.argument == "the argument"
+    assert executed.transaction_id == result.msg_id == result.transaction_id
+
+
+def test_brokers_know_the_producer_before_its_half_message_arrives() -> None:
+    with world() as w:
+        in_transaction(w, Bookings())
+        assert [broker.producer_groups[:1] for broker in w.brokers.values()] == [
+            [["orders-svc"]]
+        ] * 3
+
+
+def test_a_listener_may_be_async() -> None:
+    class Slow(Bookings):
+        async def execute(self, half: HalfMessage) -> TransactionState:  # type: ignore[override]
+            await asyncio.sleep(5)
+            return COMMIT
+
+    with world() as w:
+        assert in_transaction(w, Slow()).state is COMMIT
+        assert ended(w) == [COMMIT.value]
+
+
+@pytest.mark.parametrize("answer", [RuntimeError("database gone"), None])
+def test_a_listener_that_fails_leaves_the_end_open_for_the_broker_to_ask(answer: Any) -> None:
+    with world() as w:
+        assert in_transaction(w, Bookings(executed=answer)).state is UNKNOWN
+        assert ended(w) == [UNKNOWN.value]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ResponseCode.FLUSH_DISK_TIMEOUT,
+        ResponseCode.FLUSH_SLAVE_TIMEOUT,
+        ResponseCode.SLAVE_NOT_AVAILABLE,
+    ],
+)
+def test_a_half_message_that_is_not_safe_is_rolled_back_and_nothing_executed(
+    code: ResponseCode,
+) -> None:
+    listener = Bookings()
+    with world() as w:
+        w.brokers["a"].script = [code]
+        assert in_transaction(w, listener).state is ROLLBACK
+        assert ended(w) == [ROLLBACK.value]
+    assert listener.halves == []
+
+
+def test_nothing_is_executed_when_no_broker_takes_the_half_message() -> None:
+    listener = Bookings()
+    with world("a") as w:
+        w.brokers["a"].script = [ResponseCode.SYSTEM_BUSY] * 3
+        with pytest.raises(SendFailed):
+            in_transaction(w, listener)
+        assert ended(w) == []
+    assert listener.halves == []
+
+
+def test_a_delayed_message_cannot_be_in_a_transaction() -> None:
+    with world() as w:
+        with pytest.raises(ValueError, match="delayed and in a transaction"):
+            in_transaction(w, Bookings(), delay_level=3)
+        assert w.attempts == []
+
+
+def test_the_answer_to_a_question_repeats_what_the_broker_asked_about() -> None:
+    question = CheckTransactionState(
+        topic="orders",
+        tran_state_table_offset=7,
+        commit_log_offset=1234,
+        transaction_id="t-1",
+    )
+
+    async def ask() -> Any:
+        producer = TransactionalProducer("orders-svc", listener, threads=InlineWorkers())
+        return await producer.check_transaction(half, question)
+
+    with SimCluster(seed=1).run() as sim:
+        half = sim.wait(stored(sim))
+        listener = Bookings(checked=ROLLBACK)
+        answer = sim.run(ask())
+    assert answer == EndTransaction(
+        producer_group="orders-svc",
+        tran_state_table_offset=7,
+        commit_log_offset=1234,
+        commit_or_rollback=ROLLBACK.value,
+        from_transaction_check=True,
+        msg_id=half.msg_id,
+        transaction_id="t-1",
+        topic="orders",
+    )
+
+
+def stored(sim: RunningCluster) -> "asyncio.Future[MessageExt]":
+    async def send_and_read() -> MessageExt:
+        client = sim.client_on("sender")
+        await client.start()
+        async with Producer("sender", client=client) as producer:
+            sent = await producer.send(Message("orders", b"x"))
+        await client.stop()
+        record = sim.broker.store.read_message(OffsetId.parse(sent.offset_msg_id).log_offset)
+        assert record is not None
+        return decode_messages(record)[0]
+
+    return sim.host("sender").start(send_and_read())
+
+
+def test_a_broker_that_was_restarted_is_told_of_the_producer_again() -> None:
+    async def send_two() -> None:
+        client = w.client()
+        await client.start()
+        settings: Any = {"client": client, "threads": InlineWorkers()}
+        async with TransactionalProducer("orders-svc", Bookings(), **settings) as producer:
+            await producer.send_in_transaction(Message("orders", b"x"))
+            await asyncio.sleep(1)
+            for connection in w.brokers["a"].connections:
+                connection.abort()
+            await asyncio.sleep(1)
+            assert len(w.brokers["a"].producer_groups) == 1
+            await producer.send_in_transaction(Message("orders", b"x"))
+            await asyncio.sleep(1)
+            assert len(w.brokers["a"].producer_groups) == 2
+        await client.stop()
+
+    with world("a") as w:
+        w.sim.run(send_two(), on=w.sim.host("producer"))
+
+
+# ---- against the broker: it asks
+
+
+def with_producer(
+    sim: RunningCluster, listener: Bookings, then_wait_s: float
+) -> "asyncio.Future[TransactionResult]":
+    async def on_the_host() -> TransactionResult:
+        client = sim.client_on("producer")
+        await client.start()
+        settings: Any = {"client": client, "threads": InlineWorkers()}
+        async with TransactionalProducer("orders-svc", listener, **settings) as producer:
+            message = Message("orders", b"x" * 5000, keys="o-1")
+            result = await producer.send_in_transaction(message)
+            await asyncio.sleep(then_wait_s)
+        await client.stop()
+        return result
+
+    return sim.host("producer").start(on_the_host())
+
+
+def bodies(sim: RunningCluster) -> list[bytes]:
+    found = []
+    for queue_id in range(4):
+        found += sim.wait(sim.client.pull("orders", queue_id=queue_id, offset=0, wait_s=0)).bodies
+    return found
+
+
+@pytest.mark.parametrize(
+    ("executed", "checked", "visible"),
+    [
+        (COMMIT, None, True),
+        (ROLLBACK, None, False),
+        (UNKNOWN, COMMIT, True),
+        (UNKNOWN, ROLLBACK, False),
+        (RuntimeError("crash"), COMMIT, True),
+    ],
+)
+def test_a_message_is_visible_if_and_only_if_its_transaction_ended_well(
+    executed: Any, checked: Any, visible: bool
+) -> None:
+    listener = Bookings(executed, checked)
+    with SimCluster(seed=1).run() as sim:
+        result = sim.wait(with_producer(sim, listener, then_wait_s=90))
+        assert len(bodies(sim)) == visible
+    if checked is None:
+        assert listener.questions == []
+    else:
+        (question,) = listener.questions
+        assert question.transaction_id == question.msg_id == result.msg_id
+        assert (question.topic, question.body, question.keys) == ("orders", b"x" * 5000, ("o-1",))
+
+
+def test_another_producer_of_the_group_answers_for_one_that_died() -> None:
+    class Dies(Bookings):
+        def execute(self, half: HalfMessage) -> TransactionState:
+            sim.host("producer").kill()
+            return COMMIT
+
+    survivor = Bookings(checked=COMMIT)
+
+    async def live_on() -> None:
+        client = sim.client_on("survivor")
+        await client.start()
+        settings: Any = {"client": client, "threads": InlineWorkers()}
+        async with TransactionalProducer("orders-svc", survivor, **settings) as producer:
+            await producer.send(Message("orders", b"other"))
+            await asyncio.sleep(120)
+        await client.stop()
+
+    with SimCluster(seed=1).run() as sim:
+        living = sim.host("survivor").start(live_on())
+        with_producer(sim, Dies(), then_wait_s=0)
+        sim.wait(living)
+        assert len(survivor.questions) == 1
+        assert len(bodies(sim)) == 2
