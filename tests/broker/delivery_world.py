@@ -23,7 +23,8 @@ from sparrowmq.net.reply import Reply, Request
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.header import RequestHeader
-from sparrowmq.protocol.headers.send import MessageSent, SendMessageV2, SpecialMessageSent
+from sparrowmq.protocol.headers.recall import RecallableSent
+from sparrowmq.protocol.headers.send import MessageSent, SendMessageV2
 from sparrowmq.protocol.headers.send_back import SendBack
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import AUTO_CREATE_TOPIC
@@ -37,7 +38,7 @@ T = TypeVar("T")
 
 EPOCH_MS = 1_700_000_000_000
 PORT = 10911
-Sent = MessageSent | SpecialMessageSent
+Sent = MessageSent | RecallableSent
 
 
 class Peer:

@@ -15,7 +15,7 @@ from sparrowmq.protocol.group_config import (
     SubscriptionGroupConfig,
 )
 from sparrowmq.protocol.headers.clients import Heartbeat
-from sparrowmq.protocol.headers.send import SpecialMessageSent
+from sparrowmq.protocol.headers.send import MessageSent
 from sparrowmq.protocol.heartbeat import ConsumerData, HeartbeatData
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
@@ -215,7 +215,7 @@ def test_a_client_may_send_to_the_retry_topic_until_the_limit(world: DeliveryWor
     world.broker.groups.find("billing")
     for times in (1, 16):
         reply = world.try_again(RETRY, b"again", times, DELAY=str(3 + times))
-        assert isinstance(reply.header, SpecialMessageSent)
+        assert isinstance(reply.header, MessageSent)
     world.pass_time(2 * 3600)
     assert [message.reconsume_times for message in world.messages(RETRY)] == [1, 16]
     world.try_again(RETRY, b"dead", 17, DELAY="20", RETRY_TOPIC="orders")

@@ -16,8 +16,12 @@ from sparrowmq.protocol.group_config import (
     RetryPolicyType,
     SubscriptionGroupConfig,
 )
-from sparrowmq.protocol.headers.recall import MessageRecalled, RecallHandle, RecallMessage
-from sparrowmq.protocol.headers.send import SpecialMessageSent
+from sparrowmq.protocol.headers.recall import (
+    MessageRecalled,
+    RecallableSent,
+    RecallHandle,
+    RecallMessage,
+)
 from sparrowmq.protocol.headers.transactions import EndTransaction
 from sparrowmq.protocol.ids import OffsetId
 from sparrowmq.protocol.names import TIMER_TOPIC
@@ -52,8 +56,7 @@ def send_at(world: DeliveryWorld, time_ms: int, body: bytes = b"body", **more: s
 
 
 def recall(world: DeliveryWorld, sent: Sent, topic: str = "orders") -> int:
-    assert isinstance(sent, SpecialMessageSent)
-    assert sent.recall_handle is not None
+    assert isinstance(sent, RecallableSent)
     header = RecallMessage(topic=topic, recall_handle=sent.recall_handle, producer_group="g")
     return world.call(header).code
 
@@ -215,8 +218,7 @@ def test_a_recall_survives_a_kill(world: DeliveryWorld, killed_at_s: float) -> N
 
 def test_a_recall_answers_with_the_messages_id(world: DeliveryWorld) -> None:
     sent = send_at(world, EPOCH_MS + 5_700, UNIQ_KEY="U1")
-    assert isinstance(sent, SpecialMessageSent)
-    assert sent.recall_handle is not None
+    assert isinstance(sent, RecallableSent)
     handle = RecallHandle.parse(sent.recall_handle)
     assert handle == ("orders", "broker-a", EPOCH_MS + 5_001, "U1")
     reply = world.call(RecallMessage(topic="orders", recall_handle=sent.recall_handle))
@@ -225,7 +227,7 @@ def test_a_recall_answers_with_the_messages_id(world: DeliveryWorld) -> None:
 
 def test_recalls_of_messages_that_never_come_are_forgotten(world: DeliveryWorld) -> None:
     sent = send_at(world, EPOCH_MS + 5_700)
-    assert isinstance(sent, SpecialMessageSent)
+    assert isinstance(sent, RecallableSent)
     handle = RecallHandle("orders", "broker-a", EPOCH_MS + 5_001, "nobody")
     world.call(RecallMessage(topic="orders", recall_handle=str(handle)))
     send_at(world, EPOCH_MS + 60_000)

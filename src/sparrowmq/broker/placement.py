@@ -73,7 +73,10 @@ def place(
     *,
     producer_group: str = "",
 ) -> Placement:
-    """Decide where a message goes. `fields` are its properties. Raises RequestRefused."""
+    """Decide where a message goes, and change it to lie there. `fields` are its properties.
+
+    Raises RequestRefused, and then the message is as it was.
+    """
     if fields.get(TRANSACTION_PREPARED, "").lower() == "true" and not is_retry_topic(put.topic):
         return half(broker, put, fields, now_ms, producer_group)
     level = delay_level(fields)
@@ -116,16 +119,29 @@ def delayed(
     levels_ms = broker.config.store.delay_levels_ms
     level = min(level, len(levels_ms))
     due_ms = now_ms + levels_ms[level - 1]
-    aside = put_aside(
-        put, fields, SCHEDULE_TOPIC, level - 1, {DELAY_LEVEL: str(level)}, without=TIMES
-    )
+    text = str(level)
+    values = {} if fields.get(DELAY_LEVEL) == text else {DELAY_LEVEL: text}
+    put_aside(put, fields, SCHEDULE_TOPIC, level - 1, values, without=TIMES)
     # The unit of a delayed message holds its delivery time in place of the tag.
-    aside.tags_code = due_ms
-    return Placement(aside, due_ms)
+    put.tags_code = due_ms
+    return Placement(put, due_ms)
 
 
 def timed(broker: Broker, put: PutMessage, fields: Mapping[str, str], now_ms: int) -> Placement:
     """Into the timer queue, unless the time is over already."""
+    asked_ms = _asked_ms(broker, fields, now_ms)
+    is_recall = TIMER_DELETE_UNIQUE_KEY in fields
+    if asked_ms <= now_ms:
+        if is_recall:
+            text = "a message whose time is over cannot be taken back"
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, text)
+        return Placement(put)
+    out_ms = slot_ms(asked_ms)
+    put_aside(put, fields, TIMER_TOPIC, 0, {TIMER_OUT_MS: str(out_ms)})
+    return Placement(put, out_ms if is_recall else asked_ms, is_recall)
+
+
+def _asked_ms(broker: Broker, fields: Mapping[str, str], now_ms: int) -> int:
     asked_ms = asked_time_ms(fields, now_ms)
     if asked_ms is None:
         names = ", ".join(sorted(TIMES & fields.keys()))
@@ -135,15 +151,7 @@ def timed(broker: Broker, put: PutMessage, fields: Mapping[str, str], now_ms: in
     if asked_ms - now_ms > longest_s * 1000:
         text = f"delivery in {(asked_ms - now_ms) / 1000:.0f} s, at most {longest_s:.0f} s allowed"
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, text)
-    is_recall = TIMER_DELETE_UNIQUE_KEY in fields
-    if asked_ms <= now_ms:
-        if is_recall:
-            text = "a message whose time is over cannot be taken back"
-            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, text)
-        return Placement(put)
-    out_ms = slot_ms(asked_ms)
-    aside = put_aside(put, fields, TIMER_TOPIC, 0, {TIMER_OUT_MS: str(out_ms)})
-    return Placement(aside, out_ms if is_recall else asked_ms, is_recall)
+    return asked_ms
 
 
 def half(
@@ -152,14 +160,14 @@ def half(
     """Into the queue of half messages. A delay counts from the commit on."""
     # What cannot be delayed is refused now rather than when its transaction is committed.
     if delay_level(fields) <= 0 and not TIMES.isdisjoint(fields):
-        timed(broker, put, fields, now_ms)
+        _asked_ms(broker, fields, now_ms)
     values = {TRANSACTION_ID: put.uniq_key}
     if not fields.get(PRODUCER_GROUP):
         values[PRODUCER_GROUP] = producer_group
-    aside = put_aside(put, fields, TRANS_HALF_TOPIC, 0, values, without=_BROKERS_OWN)
-    aside.sys_flag = with_transaction_type(put.sys_flag, TRANSACTION_NONE)
+    put_aside(put, fields, TRANS_HALF_TOPIC, 0, values, without=_BROKERS_OWN)
+    put.sys_flag = with_transaction_type(put.sys_flag, TRANSACTION_NONE)
     timeout_ms = int(broker.config.transaction_timeout_s * 1000)
-    return Placement(aside, now_ms + immunity_ms(fields, timeout_ms))
+    return Placement(put, now_ms + immunity_ms(fields, timeout_ms))
 
 
 def number(fields: Mapping[str, str], name: str) -> int:
@@ -181,18 +189,15 @@ def put_aside(
     fields: Mapping[str, str],
     topic: str,
     queue_id: int,
-    values: Mapping[str, str],
+    values: dict[str, str],
     *,
     without: Collection[str] = (),
-) -> PutMessage:
-    """The message as it waits in a queue of the broker's, with these properties set."""
-    values = {**values, REAL_TOPIC: put.topic, REAL_QUEUE_ID: str(put.queue_id)}
-    return msgspec.structs.replace(
-        put,
-        topic=topic,
-        queue_id=queue_id,
-        properties=with_properties(put.properties, fields, values, without=without),
-    )
+) -> None:
+    """Let a message wait in a queue of the broker's, with these properties set."""
+    values[REAL_TOPIC] = put.topic
+    values[REAL_QUEUE_ID] = str(put.queue_id)
+    put.properties = with_properties(put.properties, fields, values, without=without)
+    put.topic, put.queue_id = topic, queue_id
 
 
 def with_properties(
@@ -203,7 +208,8 @@ def with_properties(
     without: Collection[str] = (),
 ) -> bytes:
     """Encoded properties with some set and some left out; `fields` tells what is in there."""
-    if fields.keys().isdisjoint(values) and fields.keys().isdisjoint(without):
+    names = fields.keys()
+    if names.isdisjoint(values) and (not without or names.isdisjoint(without)):
         # Nearly always; and much cheaper than taking all of them apart.
         return properties + encoded(values)
     kept = decode_properties(properties)

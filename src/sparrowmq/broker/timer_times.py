@@ -39,16 +39,24 @@ def entry_ms(fields: Mapping[str, str], store_timestamp: int) -> int | None:
 
 
 def asked_time_ms(fields: Mapping[str, str], now_ms: int) -> int | None:
-    """The delivery time a message asks for at `now_ms`; the first of these properties counts."""
-    for name, unit_ms in ((TIMER_DELAY_S, 1000), (TIMER_DELAY_MS, 1)):
-        if name in fields:
-            number = _number(fields[name])
-            return None if number is None else now_ms + number * unit_ms
-    return _number(fields.get(TIMER_DELIVER_MS))
+    """The delivery time a message asks for at `now_ms`; None if it is no number.
+
+    Of several, seconds to wait count before milliseconds, and those before a time.
+    """
+    unit_ms = 1000
+    text = fields.get(TIMER_DELAY_S)
+    if text is None:
+        unit_ms = 1
+        text = fields.get(TIMER_DELAY_MS)
+    if text is None:
+        return _number(fields.get(TIMER_DELIVER_MS))
+    number = _number(text)
+    return None if number is None else now_ms + number * unit_ms
 
 
 def _number(text: str | None) -> int | None:
     if text is None or not text.isascii() or len(text) > 19:
         return None
-    digits = text[1:] if text[:1] == "-" else text
-    return int(text) if digits.isdigit() else None
+    if text.isdigit():
+        return int(text)
+    return int(text) if text[:1] == "-" and text[1:].isdigit() else None

@@ -14,7 +14,8 @@ from sparrowmq.net.routes import Routes
 from sparrowmq.protocol.batch import iter_batch
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import BodyError
-from sparrowmq.protocol.headers.recall import RecallHandle
+from sparrowmq.protocol.header import ResponseHeader
+from sparrowmq.protocol.headers.recall import RecallableSent, format_handle
 from sparrowmq.protocol.headers.send import (
     AnySend,
     MessageSent,
@@ -28,7 +29,7 @@ from sparrowmq.protocol.properties import KEYS, TAGS, UNIQUE_KEY, WAIT_STORE_OK,
 from sparrowmq.protocol.tags import tag_code
 from sparrowmq.protocol.topic_config import TopicConfig
 from sparrowmq.store.errors import DiskFull, MessageTooLarge, StoreStopped
-from sparrowmq.store.messages import PutMessage
+from sparrowmq.store.messages import PutMessage, Stored
 
 routes: Routes[Broker] = Routes()
 
@@ -103,8 +104,9 @@ def _send_special(
 ) -> Reply | None:
     """Store a message that is delayed, half of a transaction, or a failed one of its group."""
     now_ms = broker.clock()
+    topic, queue_id = put.topic, put.queue_id
     limit = request.header.max_reconsume_times
-    dead = sent_back(broker, put, fields, limit) if is_retry_topic(put.topic) else None
+    dead = sent_back(broker, put, fields, limit) if is_retry_topic(topic) else None
     if dead is not None:
         placement = Placement(dead)
     else:
@@ -115,27 +117,34 @@ def _send_special(
         stored = append(broker, placement, now_ms)
     except (DiskFull, StoreStopped, MessageTooLarge) as error:
         raise refusal(error) from error
-    reply = Reply(
-        SpecialMessageSent(
-            msg_id=f"{broker.id_prefix}{stored.log_offset:016X}",
-            queue_id=put.queue_id,
-            queue_offset=stored.queue_offset,
-            transaction_id=put.uniq_key,
-            recall_handle=_recall_handle(broker, put, placement),
-        )
-    )
+    reply = Reply(_sent(broker, topic, queue_id, placement, stored))
     must_wait = fields.get(WAIT_STORE_OK) != "false"
     end = stored.log_offset + stored.size
     return broker.durability.reply_when_safe(request, reply, end, must_wait=must_wait)
 
 
-def _recall_handle(broker: Broker, put: PutMessage, placement: Placement) -> str | None:
-    """What a message with a delivery time can be taken back with."""
-    if placement.put.topic != TIMER_TOPIC or placement.is_recall or is_retry_topic(put.topic):
-        return None
+def _sent(
+    broker: Broker, topic: str, queue_id: int, placement: Placement, stored: Stored
+) -> ResponseHeader:
+    """The answer names the queue that was asked for; a timer can be taken back with its handle."""
+    put = placement.put
+    msg_id = f"{broker.id_prefix}{stored.log_offset:016X}"
+    if put.topic != TIMER_TOPIC or placement.is_recall or is_retry_topic(topic):
+        return MessageSent(
+            msg_id=msg_id,
+            queue_id=queue_id,
+            queue_offset=stored.queue_offset,
+            transaction_id=put.uniq_key,
+        )
     # One behind the slot's beginning, as Apache has it: the slot is found again from there.
     time_ms = slot_ms(placement.due_ms) + 1
-    return str(RecallHandle(put.topic, broker.config.broker_name, time_ms, put.uniq_key))
+    return RecallableSent(
+        msg_id=msg_id,
+        queue_id=queue_id,
+        queue_offset=stored.queue_offset,
+        transaction_id=put.uniq_key,
+        recall_handle=format_handle(topic, broker.config.broker_name, time_ms, put.uniq_key),
+    )
 
 
 @routes.on(SendBatchMessage)

@@ -19,6 +19,16 @@ class RecallMessage(RequestHeader, frozen=True, kw_only=True):
     producer_group: str | None = None
 
 
+class RecallableSent(ResponseHeader, frozen=True, kw_only=True):
+    """Where a message with a delivery time waits, and what takes it back."""
+
+    msg_id: str
+    queue_id: int
+    queue_offset: int
+    transaction_id: str
+    recall_handle: str
+
+
 class MessageRecalled(ResponseHeader, frozen=True, kw_only=True):
     """The unique id of the message that will not be delivered."""
 
@@ -45,8 +55,12 @@ class RecallHandle(NamedTuple):
         return cls(parts[1], parts[2], int(parts[3]), parts[4])
 
     def __str__(self) -> str:
-        text = f"{_VERSION} {self.topic} {self.broker_name} {self.time_ms} {self.msg_id}"
-        return urlsafe_b64encode(text.encode()).decode()
+        return format_handle(self.topic, self.broker_name, self.time_ms, self.msg_id)
+
+
+def format_handle(topic: str, broker_name: str, time_ms: int, msg_id: str) -> str:
+    """A handle as text."""
+    return urlsafe_b64encode(f"v1 {topic} {broker_name} {time_ms} {msg_id}".encode()).decode()
 
 
 def _is_number(text: str) -> bool:
