@@ -91,11 +91,13 @@ def commit(broker: Broker, half: Half, record: Record, now_ms: int) -> None:
 
 def _placed(broker: Broker, put: PutMessage, fields: dict[str, str], now_ms: int) -> Placement:
     bare = dict(fields)
-    for name in (REAL_TOPIC, REAL_QUEUE_ID, TRANSACTION_PREPARED):
+    for name in (REAL_TOPIC, REAL_QUEUE_ID):
         bare.pop(name, None)
+    # Apache leaves TRAN_MSG in one that is delivered at once, as consumers of 5.5.0 see it.
+    at_once = msgspec.structs.replace(put, properties=encoded(bare))
+    bare.pop(TRANSACTION_PREPARED, None)
     placement = place(broker, msgspec.structs.replace(put, properties=encoded(bare)), bare, now_ms)
-    # Apache leaves all properties of the half message in one that is delivered at once.
-    return placement if placement.due_ms else Placement(put)
+    return placement if placement.due_ms else Placement(at_once)
 
 
 def end(broker: Broker, half: Half) -> None:
