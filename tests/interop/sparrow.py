@@ -8,7 +8,10 @@ from tests.interop.cluster import Cluster, Server, Settings
 
 NAME = "sparrow"
 # What the broker can do by now. A scenario that needs more is counted as "not yet".
-CAPABILITIES = frozenset({"core", "admin", "restart", "cross", "exchange"})
+CAPABILITIES = frozenset(
+    {"core", "admin", "retry", "delay", "transactions", "sql92", "request-reply", "statistics"}
+    | {"reset", "restart", "cross", "exchange"}
+)
 
 
 def start(folder: Path, settings: Settings, name_server: str | None = None) -> Cluster:
