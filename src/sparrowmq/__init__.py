@@ -12,6 +12,13 @@ if TYPE_CHECKING:
     from sparrowmq.client.producer import Producer
     from sparrowmq.client.push_consumer import PushConsumer
     from sparrowmq.client.send_result import SendResult, SendStatus
+    from sparrowmq.client.transaction import (
+        HalfMessage,
+        TransactionListener,
+        TransactionResult,
+        TransactionState,
+    )
+    from sparrowmq.client.transactional_producer import TransactionalProducer
     from sparrowmq.protocol.heartbeat import ConsumeFromWhere
     from sparrowmq.protocol.message import Message, MessageQueue
     from sparrowmq.protocol.message_ext import MessageExt
@@ -20,6 +27,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ConsumeFromWhere",
+    "HalfMessage",
     "Message",
     "MessageExt",
     "MessageQueue",
@@ -27,11 +35,16 @@ __all__ = [
     "PushConsumer",
     "SendResult",
     "SendStatus",
+    "TransactionListener",
+    "TransactionResult",
+    "TransactionState",
+    "TransactionalProducer",
     "__version__",
 ]
 
 _HOMES = {
     "ConsumeFromWhere": "protocol.heartbeat",
+    "HalfMessage": "client.transaction",
     "Message": "protocol.message",
     "MessageExt": "protocol.message_ext",
     "MessageQueue": "protocol.message",
@@ -39,6 +52,10 @@ _HOMES = {
     "PushConsumer": "client.push_consumer",
     "SendResult": "client.send_result",
     "SendStatus": "client.send_result",
+    "TransactionListener": "client.transaction",
+    "TransactionResult": "client.transaction",
+    "TransactionState": "client.transaction",
+    "TransactionalProducer": "client.transactional_producer",
 }
 
 

@@ -9,8 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from sparrowmq import ConsumeFromWhere, MessageExt
-from sparrowmq.blocking import Message, Producer, PushConsumer
+from sparrowmq.blocking import Message, Producer, PushConsumer, TransactionalProducer
 from sparrowmq.client.errors import NotStarted
+from sparrowmq.client.transaction import HalfMessage, TransactionState
 from sparrowmq.testing import Cluster
 
 
@@ -85,3 +86,65 @@ def test_wrong_settings_are_refused_when_the_object_is_made() -> None:
 def test_a_producer_that_is_not_started_says_how_to_start_it() -> None:
     with pytest.raises(NotStarted, match="use `with`"):
         Producer("p").send(Message("t", b"x"))
+
+
+def test_a_request_is_answered_from_a_handler_without_asyncio(sparrowmq_cluster: Cluster) -> None:
+    servers = sparrowmq_cluster.name_server
+    with Producer("p", name_servers=servers) as producer:
+        producer.send(Message("questions", b"so that the topic is there"))
+
+        def handle(messages: Sequence[MessageExt]) -> None:
+            for message in messages:
+                if message.properties.get("CORRELATION_ID"):
+                    producer.reply(message, message.body.upper())
+
+        consumer = PushConsumer(
+            "g", {"questions": "*"}, name_servers=servers, from_where=ConsumeFromWhere.FIRST_OFFSET
+        )
+        with consumer:
+            consumer.start(handle)
+            reply = producer.request(Message("questions", b"how many?"), timeout_s=30)
+        assert reply.body == b"HOW MANY?"
+
+
+def test_transactions_run_in_threads_that_may_block(sparrowmq_cluster: Cluster) -> None:
+    main = threading.current_thread()
+
+    class Bookings:
+        def execute(self, half: HalfMessage) -> TransactionState:
+            assert threading.current_thread() is not main
+            # Blocking calls are allowed here: the loop is another thread's
+            with Producer("other", name_servers=sparrowmq_cluster.name_server) as other:
+                other.send(Message("bookings", half.message.body))
+            return half.argument  # type: ignore[no-any-return]
+
+        def check(self, message: MessageExt) -> TransactionState:
+            raise AssertionError("nothing is open")
+
+    servers = sparrowmq_cluster.name_server
+    with TransactionalProducer("p", Bookings(), name_servers=servers) as producer:
+        for state in (TransactionState.COMMIT, TransactionState.ROLLBACK):
+            result = producer.send_in_transaction(Message("orders", b"x"), state)
+            assert (result.state, result.is_ok) == (state, True)
+
+
+def test_threads_of_a_forked_child_that_send_together_start_one_producer(
+    sparrowmq_cluster: Cluster,
+) -> None:
+    with Producer("p", name_servers=sparrowmq_cluster.name_server) as producer:
+        producer.send(Message("orders", b"parent"))
+        child = os.fork()
+        if child == 0:
+            try:
+                with ThreadPoolExecutor(8) as threads:
+                    clients = set(threads.map(lambda _: client_id(producer), range(64)))
+                os._exit(0 if len(clients) == 1 else 1)
+            except BaseException:
+                os._exit(2)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+
+
+def client_id(producer: Producer) -> str:
+    producer.send(Message("orders", b"child"))
+    return producer._running()[1].client.client_id

@@ -47,19 +47,24 @@ class LoopOfProcess:
     """The process's one background loop, made anew after a fork."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self.lock = threading.RLock()
+        """Held while something is started: threads that come together must not start it twice."""
         self._loop: BackgroundLoop | None = None
         # A lock that some thread held while another forked would stay locked in the child for ever
         if hasattr(os, "register_at_fork"):  # not on Windows, which cannot fork
             os.register_at_fork(after_in_child=self._reset)
 
     def _reset(self) -> None:
-        self._lock = threading.Lock()
+        self.lock = threading.RLock()
         self._loop = None
 
     def get(self) -> BackgroundLoop:
         """The loop of this process."""
-        with self._lock:
+        with self.lock:
             if self._loop is None:
                 self._loop = BackgroundLoop()
             return self._loop
+
+
+loop_of_process = LoopOfProcess()
+"""There is one process, so there is one of these; everybody else gets it from here."""

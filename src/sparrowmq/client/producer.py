@@ -25,11 +25,10 @@ from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import check_group
 
 
-class ProducerSettings(TypedDict, total=False):
-    """The settings of a Producer, for those that pass them on."""
+class SendSettings(TypedDict, total=False):
+    """The settings of a Producer, for those that pass them on; see there."""
 
     name_servers: str | Sequence[str]
-    client: Client | None
     timeout_s: float
     retries: int
     default_queues: int
@@ -38,6 +37,12 @@ class ProducerSettings(TypedDict, total=False):
     compression: CompressionType
     retry_unless_ok: bool
     avoid_faults: bool
+
+
+class ProducerSettings(SendSettings, total=False):
+    """The same with the client that producers and consumers may share."""
+
+    client: Client | None
 
 
 class Producer:
