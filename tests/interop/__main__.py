@@ -27,7 +27,7 @@ def main() -> int:
         return 0
     brokers = ["apache"] if args.record_apache else args.brokers.split(",")
     tally = Tally()
-    missing = toolchain.missing_tools(clients, apache="apache" in brokers)
+    missing = _missing(clients, apache="apache" in brokers)
     if missing:
         for tool in missing:
             print(f"missing: {tool}", file=sys.stderr)
@@ -36,6 +36,17 @@ def main() -> int:
         _run(brokers, chosen, clients, tally, record=args.record_apache, keep=args.keep)
     print(tally.line())
     return 1 if tally.failed or (tally.skipped and not args.allow_skip) else 0
+
+
+def _missing(clients: list[str], *, apache: bool) -> list[str]:
+    """What keeps us from running, registries that cannot be reached included."""
+    missing = toolchain.missing_tools(clients, apache=apache)
+    if not missing:
+        try:
+            toolchain.prepare(clients, apache=apache)
+        except toolchain.ToolMissing as reason:
+            missing.append(str(reason))
+    return missing
 
 
 def _parser() -> argparse.ArgumentParser:

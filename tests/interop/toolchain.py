@@ -47,6 +47,17 @@ def missing_tools(clients: Iterable[str], *, apache: bool) -> list[str]:
     return missing
 
 
+def prepare(clients: Iterable[str], *, apache: bool) -> None:
+    """Build everything that these clients need, before anything is timed; raises ToolMissing."""
+    for client in clients:
+        if client.startswith("java"):
+            java_classpath(client)
+        elif client == "go":
+            go_driver()
+    if apache:
+        jars("java5")
+
+
 def jars(profile: str) -> Path:
     """The directory with one profile's jars; raises ToolMissing where Maven cannot get them."""
     pom = HERE / "java" / "pom.xml"
