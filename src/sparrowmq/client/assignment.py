@@ -76,6 +76,10 @@ class Assignment:
         """Queues that should be pulled and were not since then."""
         return {held.queue for held in self.held.values() if held.last_pull_s < since_s}
 
+    def do_without_leases(self) -> None:
+        """Take queues whoever holds them."""
+        self._leases = None
+
     # ---- giving up
 
     async def give_up(

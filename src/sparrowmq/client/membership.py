@@ -160,7 +160,7 @@ class Membership:
         client.route_table.changed.append(self._route_changed)
         loops = [self.rebalancing.run(), self._persist_offsets()]
         if self.leases is not None:
-            loops.append(self._renew_leases(self.leases))
+            loops.append(self._renew_leases())
         self._loops = [client.tasks.create_task(loop) for loop in loops]
 
     async def leave(self, within_s: float) -> None:
@@ -196,6 +196,12 @@ class Membership:
         self.client.log.info("offsets of %s reset: %s", self.settings.group, moved)
         self.wake()
 
+    def assign_by_hand(self) -> None:
+        """From now on somebody else decides which queues are held, and nobody is waited for."""
+        self.rebalancing.is_by_hand = True
+        self.leases = None
+        self.assignment.do_without_leases()
+
     async def has_lock(self, held: HeldQueue) -> bool:
         """Whether an ordered queue is certainly ours, asking its broker when that was long ago."""
         if self.leases is None or self._is_fresh(held):
@@ -210,10 +216,11 @@ class Membership:
             await asyncio.sleep(self.settings.persist_s)
             await self.offsets.persist(list(self.held))
 
-    async def _renew_leases(self, leases: Leases) -> None:
-        while True:
+    async def _renew_leases(self) -> None:
+        while self.leases is not None:
             await asyncio.sleep(RENEW_S)
-            await self._renew(leases, list(self.held.values()))
+            if self.leases is not None:
+                await self._renew(self.leases, list(self.held.values()))
 
     async def _renew(self, leases: Leases, queues: Sequence[HeldQueue]) -> None:
         asked_s = asyncio.get_running_loop().time()

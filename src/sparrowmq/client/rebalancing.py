@@ -57,6 +57,8 @@ class Rebalancing:
         self._wake_up = asyncio.Event()
         self._idle_reason: str | None = None
         self._missing: Counter[str] = Counter()
+        self.is_by_hand = False
+        """Whether queues are chosen by the application: then rounds change nothing."""
 
     def wake(self) -> None:
         """Something changed: look again soon."""
@@ -81,6 +83,8 @@ class Rebalancing:
     async def round(self) -> float:
         """One round over all topics; when to try again what missed its target."""
         again_s = NEVER
+        if self.is_by_hand:
+            return again_s
         topics = set(self._topics())
         for topic in sorted(topics):
             try:
@@ -102,7 +106,7 @@ class Rebalancing:
             # A group's retry topic is made by its first heartbeat and is known a moment later;
             # a topic that nobody makes is asked for less and less often.
             self._missing[topic] += 1
-            return MISSED_S * 2 ** (self._missing[topic] - 1)
+            return MISSED_S * 2.0 ** (self._missing[topic] - 1)
         self._missing.pop(topic, None)
         queues = sorted(subscribe_queues(topic, route))
         assigned = await self._allocate(topic, queues)
