@@ -8,6 +8,7 @@ from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.placement import (
     Placement,
     append,
+    bare_properties,
     encoded,
     fields_of,
     real_queue_id,
@@ -51,7 +52,8 @@ def deliver(broker: Broker, record: Record, added: Mapping[str, str] | None = No
     topic, queue_id = fields.get(REAL_TOPIC, ""), real_queue_id(fields)
     fault = undeliverable(broker, topic, queue_id)
     if fault is None:
-        put = stored_again(record, topic, queue_id, fields)
+        properties = None if added else bare_properties(record)
+        put = stored_again(record, topic, queue_id, fields, properties)
         fault = store_or_fault(broker, put)
     if fault is not None:
         bury(broker, stored_again(record, topic, queue_id, fields), record, fault)

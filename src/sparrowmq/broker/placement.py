@@ -41,14 +41,16 @@ from sparrowmq.protocol.properties import (
     UNIQUE_KEY,
     decode_properties,
 )
-from sparrowmq.protocol.record import Record
+from sparrowmq.protocol.record import CRC_PROPERTY, CRC_PROPERTY_SIZE, Record
 from sparrowmq.protocol.sys_flag import TRANSACTION_NONE, with_transaction_type
 from sparrowmq.protocol.tags import tag_code
 from sparrowmq.store.messages import PutMessage, Stored
 
 TIMES = frozenset({TIMER_DELAY_S, TIMER_DELAY_MS, TIMER_DELIVER_MS})
 """Each of them asks for a delivery time."""
-SPECIAL = TIMES | {DELAY_LEVEL, TRANSACTION_PREPARED}
+DELAYS = TIMES | {DELAY_LEVEL}
+"""A message without any of these is never delayed."""
+SPECIAL = DELAYS | {TRANSACTION_PREPARED}
 """A message without any of these goes straight to its queue."""
 
 
@@ -231,6 +233,15 @@ def fields_of(record: Record) -> dict[str, str]:
     return fields
 
 
+def bare_properties(record: Record) -> bytes:
+    """`fields_of`, encoded, without taking them apart."""
+    properties = record.properties
+    at = len(properties) - CRC_PROPERTY_SIZE
+    if at >= 0 and properties.startswith(CRC_PROPERTY, at):
+        return properties[:at]
+    return encoded(fields_of(record)) if CRC_PROPERTY in properties else properties
+
+
 def real_queue_id(fields: Mapping[str, str]) -> int:
     """The queue a message that lies aside belongs to, -1 if it does not say."""
     text = fields.get(REAL_QUEUE_ID, "")
@@ -238,9 +249,16 @@ def real_queue_id(fields: Mapping[str, str]) -> int:
 
 
 def stored_again(
-    record: Record, topic: str, queue_id: int, fields: Mapping[str, str]
+    record: Record,
+    topic: str,
+    queue_id: int,
+    fields: Mapping[str, str],
+    properties: bytes | None = None,
 ) -> PutMessage:
-    """A stored message on its way to another queue: the same but for its properties."""
+    """A stored message on its way to another queue: the same but for its properties.
+
+    `properties` are the fields encoded, where the caller has them already.
+    """
     return PutMessage(
         topic,
         queue_id,
@@ -250,7 +268,7 @@ def stored_again(
         record.born_host,
         record.reconsume_times,
         record.body,
-        encoded(fields),
+        encoded(fields) if properties is None else properties,
         tag_code(fields.get(TAGS)),
         fields.get(UNIQUE_KEY, ""),
         fields.get(KEYS, ""),

@@ -18,8 +18,10 @@ import msgspec
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.delay_delivery import bury, undeliverable
 from sparrowmq.broker.placement import (
+    DELAYS,
     Placement,
     append,
+    bare_properties,
     encoded,
     fields_of,
     place,
@@ -63,15 +65,14 @@ _NOBODY_THERE_MS = 3_000
 """How soon a group without a live producer is looked at again; that counts as no question."""
 
 
-def commit(broker: Broker, half: Half, record: Record, now_ms: int) -> None:
+def commit(broker: Broker, half: Half, record: Record, fields: dict[str, str], now_ms: int) -> None:
     """Deliver a half message; delayed if it asks for that.
 
     Raises RequestRefused if it cannot be delivered, which ends it as a dead letter; DiskFull and
     StoreStopped, having done nothing.
     """
-    fields = fields_of(record)
     topic, queue_id = fields.get(REAL_TOPIC, ""), real_queue_id(fields)
-    put = stored_again(record, topic, queue_id, fields)
+    put = stored_again(record, topic, queue_id, fields, bare_properties(record))
     put.sys_flag = with_transaction_type(put.sys_flag, TRANSACTION_COMMIT)
     put.prepared_transaction_offset = record.log_offset
     fault = undeliverable(broker, topic, queue_id)
@@ -90,6 +91,8 @@ def commit(broker: Broker, half: Half, record: Record, now_ms: int) -> None:
 
 
 def _placed(broker: Broker, put: PutMessage, fields: dict[str, str], now_ms: int) -> Placement:
+    if DELAYS.isdisjoint(fields):
+        return Placement(put)
     bare = dict(fields)
     for name in (REAL_TOPIC, REAL_QUEUE_ID):
         bare.pop(name, None)

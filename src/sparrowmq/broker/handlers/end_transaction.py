@@ -3,6 +3,7 @@
 from sparrowmq.broker import transactions
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.handlers.send import refusal
+from sparrowmq.broker.placement import fields_of
 from sparrowmq.broker.transactions_recovery import immunity_ms
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.reply import Reply, Request
@@ -10,7 +11,7 @@ from sparrowmq.net.routes import Routes
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.transactions import EndTransaction
 from sparrowmq.protocol.names import TRANS_HALF_TOPIC
-from sparrowmq.protocol.properties import CHECK_IMMUNITY_TIME_S, PRODUCER_GROUP, decode_properties
+from sparrowmq.protocol.properties import CHECK_IMMUNITY_TIME_S, PRODUCER_GROUP
 from sparrowmq.protocol.record import Record, decode_record
 from sparrowmq.protocol.sys_flag import TRANSACTION_COMMIT, TRANSACTION_NONE, TRANSACTION_ROLLBACK
 from sparrowmq.store.errors import DiskFull, StoreStopped
@@ -28,15 +29,15 @@ def end_transaction(broker: Broker, request: Request[EndTransaction]) -> Reply |
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, text)
     if kind == TRANSACTION_NONE:
         return Reply()  # it will be asked again
-    record = _half_record(broker, header)
+    record, fields = _half_record(broker, header)
     half = broker.delivery.halves.get(record.queue_offset)
     if half is None:
         return Reply(remark="this transaction has ended before")
     if not header.from_transaction_check:
-        _refuse_late(broker, record, half.checks)
+        _refuse_late(broker, record, fields, half.checks)
     try:
         if kind == TRANSACTION_COMMIT:
-            transactions.commit(broker, half, record, broker.clock())
+            transactions.commit(broker, half, record, fields, broker.clock())
         else:
             transactions.end(broker, half)
     except (DiskFull, StoreStopped) as error:
@@ -45,16 +46,16 @@ def end_transaction(broker: Broker, request: Request[EndTransaction]) -> Reply |
     return broker.durability.reply_when_safe(request, Reply(), end, must_wait=True)
 
 
-def _half_record(broker: Broker, header: EndTransaction) -> Record:
-    """The half message that is meant; Apache checks the same three things."""
+def _half_record(broker: Broker, header: EndTransaction) -> tuple[Record, dict[str, str]]:
+    """The half message that is meant and its properties; Apache checks the same three things."""
     log_offset = header.commit_log_offset
     data = broker.store.read_message(log_offset)
     record = decode_record(data, check_crc=False) if data is not None else None
     if record is None or record.topic != TRANS_HALF_TOPIC:
         text = f"no half message at log offset {log_offset} of {broker.config.broker_name}"
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, text)
-    group = decode_properties(record.properties).get(PRODUCER_GROUP)
-    if group != header.producer_group:
+    fields = fields_of(record)
+    if fields.get(PRODUCER_GROUP) != header.producer_group:
         text = f"the half message at {log_offset} is not one of group {header.producer_group[:200]}"
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, text)
     if record.queue_offset != header.tran_state_table_offset:
@@ -63,12 +64,11 @@ def _half_record(broker: Broker, header: EndTransaction) -> Record:
             f" not {header.tran_state_table_offset}"
         )
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, text)
-    return record
+    return record, fields
 
 
-def _refuse_late(broker: Broker, record: Record, checks: int) -> None:
+def _refuse_late(broker: Broker, record: Record, fields: dict[str, str], checks: int) -> None:
     """A producer that chose its own time has to wait to be asked when that is over."""
-    fields = decode_properties(record.properties)
     if not fields.get(CHECK_IMMUNITY_TIME_S):
         return
     limit_ms = immunity_ms(fields, int(broker.config.transaction_timeout_s * 1000))
