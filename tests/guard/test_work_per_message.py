@@ -105,7 +105,7 @@ CASES = {
         pulls, REQUESTS * frames.BATCHED, REQUESTS, Budget(calls=4.6, instructions=156)
     ),
     "a send that a parked pull waits for": Case(
-        parked_pulls, REQUESTS, 2 * REQUESTS, Budget(calls=201, instructions=3110)
+        parked_pulls, REQUESTS, 2 * REQUESTS, Budget(calls=190, instructions=3050)
     ),
 }
 

@@ -72,7 +72,8 @@ async def wired(folder: Path) -> AsyncIterator[Wired]:
     disk = RealDisk(folder)
     log = logging.getLogger("guard")
     server = BrokerServer(
-        BrokerConfig(data_dir=folder, port=0),
+        # The loop gets few turns here, which is not being busy.
+        BrokerConfig(data_dir=folder, port=0, busy_lag_s=3600.0),
         disk=disk,
         clock=lambda: _NOW_MS,
         rng=random.Random(1),

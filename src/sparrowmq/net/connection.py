@@ -173,17 +173,7 @@ class Connection(asyncio.Protocol):
         try:
             handled = endpoint.handlers[type(typed)](endpoint.context, request)
             if type(handled) is Reply:
-                if flag & ONEWAY_FLAG:
-                    return None
-                if handled.code or handled.remark or binary:
-                    return encode_reply(request, handled)
-                return encode_success(
-                    envelope.opaque,
-                    handled.header,
-                    handled.body,
-                    handled.chunks,
-                    handled.body_bytes,
-                )
+                return None if flag & ONEWAY_FLAG else encode_reply(request, handled)
         except Exception as error:
             reply = self._reply_to_error(error, request)
             return None if flag & ONEWAY_FLAG else encode_reply(request, reply)
@@ -287,6 +277,10 @@ def _packed(host: str, port: int) -> bytes:
 
 def encode_reply(request: Request[Any], reply: Reply) -> bytes:
     """The frame that answers `request`, in the serialisation it came in."""
+    if not (reply.code or reply.remark or request.binary):
+        return encode_success(
+            request.opaque, reply.header, reply.body, reply.chunks, reply.body_bytes
+        )
     return encode_response(
         request.opaque,
         code=reply.code,

@@ -88,14 +88,20 @@ def _readable_group(broker: Broker, request: Request[PullMessage]) -> Subscripti
 def _read(
     broker: Broker, header: PullMessage, offset: int, accepts: PullFilter
 ) -> QueueRead | ColdRead:
+    # Comparisons, not min and max: this runs twice for every message that a parked pull gets.
     config = broker.config
-    asked = header.max_msg_bytes
-    max_bytes = min(asked, config.max_asked_pull_bytes) if asked else config.max_pull_bytes
+    max_count, max_bytes = header.max_msg_nums, header.max_msg_bytes
+    if not 1 <= max_count <= config.max_pull_count:
+        max_count = 1 if max_count < 1 else config.max_pull_count
+    if not max_bytes:
+        max_bytes = config.max_pull_bytes
+    elif max_bytes > config.max_asked_pull_bytes:
+        max_bytes = config.max_asked_pull_bytes
     return broker.store.read_queue(
         header.topic,
         header.queue_id,
         offset,
-        max_count=max(1, min(header.max_msg_nums, config.max_pull_count)),
+        max_count=max_count,
         max_bytes=max_bytes,
         accepts_tag=accepts.tag_codes,
         accepts_record=accepts.record,
@@ -116,8 +122,9 @@ def _answer(
     header = request.header
     if found.status is ReadStatus.FOUND:
         return _reply(header, found)
+    code = _code(found.status, header.queue_offset)
     may_wait = header.sys_flag & PULL_SUSPEND and not broker.arrivals.is_full
-    if may_wait and _code(found.status, header.queue_offset) == ResponseCode.PULL_NOT_FOUND:
+    if may_wait and code is ResponseCode.PULL_NOT_FOUND:
         wait_s = header.suspend_timeout_millis / 1000 or _SHORT_POLL_S
         broker.arrivals.park(
             request,
@@ -127,7 +134,7 @@ def _answer(
             accepts,
         )
         return None
-    if _code(found.status, header.queue_offset) == ResponseCode.PULL_OFFSET_MOVED:
+    if code is ResponseCode.PULL_OFFSET_MOVED:
         broker.log.warning(
             "group %s asked for offset %d of %s queue %d, which has %d to %d; told to go to %d",
             header.consumer_group,
@@ -151,6 +158,9 @@ def retry_parked(broker: Broker, pull: ParkedPull) -> bool:
     if isinstance(found, ColdRead):
         later: Awaitable[Reply] = _answer_cold(broker, request, found, pull.accepts)
         request.connection.answer_later(request, later)
+        return True
+    if found.status is ReadStatus.FOUND:
+        request.answer(_reply(request.header, found))
         return True
     if found.status is ReadStatus.NO_MATCHED_MESSAGE:
         pull.offset = found.next_offset
