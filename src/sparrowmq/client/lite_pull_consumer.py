@@ -16,22 +16,15 @@ from typing import Self
 
 from sparrowmq.client.broker_calls import committed_offset, max_offset, min_offset, offset_at
 from sparrowmq.client.client import Client
-from sparrowmq.client.config import ClientConfig, parse_name_servers
-from sparrowmq.client.consume_rates import ConsumeRates
-from sparrowmq.client.consumer_calls import routes
-from sparrowmq.client.errors import NoRoute, NotStarted
 from sparrowmq.client.flow_control import FlowLimits, reason_to_wait
+from sparrowmq.client.group_consumer import GroupConsumer
 from sparrowmq.client.harvest import Harvest, next_offset_of
 from sparrowmq.client.held_queue import HeldQueue
 from sparrowmq.client.membership import MemberSettings, Membership, QueueListener
 from sparrowmq.client.pulling import PullLoop
-from sparrowmq.client.route_table import subscribe_queues
-from sparrowmq.client.running_info import offsets_of, running_info
 from sparrowmq.client.strategies import AVG, Strategy
-from sparrowmq.client.subscription_check import check_subscriptions
 from sparrowmq.client.subscriptions import Filter, Only, Subscriptions
-from sparrowmq.protocol.connections import ConsumeDirectlyResult, ConsumerRunningInfo
-from sparrowmq.protocol.heartbeat import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel
+from sparrowmq.protocol.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.subscription import SubscriptionData
@@ -41,7 +34,7 @@ _SUSPEND_S = 20.0
 _POLL_S = 5.0
 
 
-class LitePullConsumer:
+class LitePullConsumer(GroupConsumer):
     """What `poll` returned counts as consumed with the next `poll`, or when it is committed."""
 
     def __init__(
@@ -69,7 +62,7 @@ class LitePullConsumer:
         """
         if batch < 1:
             raise ValueError(f"batch is {batch}, must be 1 or more")
-        self._settings = MemberSettings(
+        settings = MemberSettings(
             group=group,
             consume_type=ConsumeType.ACTIVELY,
             model=model,
@@ -81,58 +74,15 @@ class LitePullConsumer:
             drops_silent=False,
             listener=listener,
         )
-        self._owns_client = client is None
-        servers = (
-            parse_name_servers(name_servers) if isinstance(name_servers, str) else name_servers
-        )
-        self.client = client or Client(ClientConfig(name_servers=tuple(servers)), routes=routes)
-        self.subscriptions = Subscriptions(_checked(subscriptions or {}))
+        chosen = Subscriptions(_checked(subscriptions or {}))
+        super().__init__(settings, chosen, name_servers, client)
         self._batch = batch
         self._limits = limits or FlowLimits()
         self._limit_all = limit_all
         self._auto_commit = auto_commit
-        self._rates = ConsumeRates()
         self._harvest = Harvest()
-        self._is_started = False
         self._is_by_hand = False
         self._pulls: PullLoop
-        self.member: Membership
-
-    # ---- what the client asks its members
-
-    @property
-    def group(self) -> str:
-        """The consumer group."""
-        return self._settings.group
-
-    def topics(self) -> set[str]:
-        """Topics whose routes are kept fresh."""
-        return self.subscriptions.topics | {queue.topic for queue in self.member.held}
-
-    def consumer_data(self) -> ConsumerData:
-        """What heartbeats say."""
-        return self.member.consumer_data()
-
-    def members_changed(self) -> None:
-        """A broker says that somebody came or went."""
-        if self._is_started:
-            self.member.wake()
-
-    async def reset_offsets(self, offsets: dict[MessageQueue, int]) -> None:
-        """An operator moved the group. Raises ValueError in a broadcasting group."""
-        await self.member.move(offsets)
-
-    def offsets_of(self, topic: str) -> dict[MessageQueue, int]:
-        """Progress in the queues of a topic that are ours."""
-        return offsets_of(self.member, topic)
-
-    def running_info(self, *, with_stacks: bool = False) -> ConsumerRunningInfo:
-        """What this member is doing."""
-        return running_info(self.member, self._rates, workers=0, with_stacks=with_stacks)
-
-    async def consume_directly(self, message: MessageExt) -> ConsumeDirectlyResult:
-        """Raises ValueError: there is no handler."""
-        raise ValueError(f"group {self.group} polls: it has no handler to give a message to")
 
     # ---- life
 
@@ -152,9 +102,8 @@ class LitePullConsumer:
         """Join the group and begin to pull. Raises BrokerRefused for a refused subscription."""
         if self._owns_client:
             await self.client.start()
+        self._check_alone()
         client = self.client
-        if self.group in client.consumers:
-            raise ValueError(f"this client has a consumer of group {self.group} already")
         self._pulls = PullLoop(
             client,
             self.group,
@@ -167,21 +116,18 @@ class LitePullConsumer:
             paused=lambda held: "the queue is paused" if held.queue in self._harvest.paused else "",
             arrived=self._harvest.put,
             moved=self._moved,
-            rates=self._rates,
+            rates=self.rates,
             log=client.log,
             is_lite=True,
         )
-        self.member = Membership(
+        member = Membership(
             client,
             self._settings,
             self.subscriptions,
             begin=self._pulls.run,
             released=self._released,
         )
-        await check_subscriptions(client, self.group, self.subscriptions.all())
-        client.consumers[self.group] = self
-        self._is_started = True
-        await self.member.join()
+        await self._join(member)
 
     async def stop(self, *, is_consumed: bool = True) -> None:
         """Commit what was polled (with auto commit), unlock, leave the group.
@@ -207,17 +153,12 @@ class LitePullConsumer:
             )
         _checked({topic: choice})
         self.subscriptions.add(topic, choice, self.client.clock())
-        if self._is_started:
-            await check_subscriptions(self.client, self.group, self.subscriptions.all())
-            await self.client.heartbeat_everywhere()
-            self.member.wake()
+        await self._subscriptions_changed()
 
     async def unsubscribe(self, topic: str) -> None:
         """Read a topic no more; its queues are handed over."""
         self.subscriptions.remove(topic)
-        if self._is_started:
-            await self.client.heartbeat_everywhere()
-            self.member.wake()
+        await self._subscriptions_changed()
 
     async def assign(self, queues: Iterable[MessageQueue]) -> None:
         """Read exactly these queues, whoever else reads them. Raises ValueError after `subscribe`.
@@ -234,20 +175,8 @@ class LitePullConsumer:
         assignment = self.member.assignment
         await assignment.give_up(set(self.member.held) - wanted, "not assigned any more")
         for topic in sorted({queue.topic for queue in wanted}):
-            await self.client.route_table.fetch(topic)
-        await self.client.heartbeat_everywhere()
+            await self.queues(topic)
         await assignment.take(wanted)
-
-    async def queues(self, topic: str) -> list[MessageQueue]:
-        """All queues of a topic. Raises NoRoute."""
-        route = await self.client.route_table.fetch(topic)
-        if route is None:
-            raise NoRoute(topic, "it does not exist; create it or send to it first")
-        return sorted(subscribe_queues(topic, route))
-
-    def assignment(self) -> list[MessageQueue]:
-        """The queues that are read now."""
-        return sorted(self._running().held)
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
         """Neither pull nor poll these queues until `resume`."""
@@ -375,11 +304,6 @@ class LitePullConsumer:
             "offset %d of %s is out of range, going on at %d", held.next_offset, held.queue, offset
         )
         self._harvest.move(held, offset)
-
-    def _running(self) -> Membership:
-        if not self._is_started:
-            raise NotStarted("the consumer is not running: use `async with`, or start() it")
-        return self.member
 
     def _held(self, queue: MessageQueue) -> HeldQueue:
         held = self._running().held.get(queue)

@@ -7,25 +7,20 @@ from types import TracebackType
 from typing import Any, Self
 
 from sparrowmq.client.client import Client
-from sparrowmq.client.config import ClientConfig, parse_name_servers
-from sparrowmq.client.consume_rates import ConsumeRates
-from sparrowmq.client.consumer_calls import routes
 from sparrowmq.client.consuming import Consuming
-from sparrowmq.client.errors import NotStarted
 from sparrowmq.client.flow_control import FlowLimits, reason_to_wait, shared_out
 from sparrowmq.client.giving_back import GivingBack
+from sparrowmq.client.group_consumer import GroupConsumer
 from sparrowmq.client.handling import Handler, Handling
 from sparrowmq.client.held_queue import HeldQueue
 from sparrowmq.client.membership import MemberSettings, Membership, QueueListener
 from sparrowmq.client.orderly import SUSPEND_S, UNLIMITED, OrderlyConsuming
 from sparrowmq.client.pulling import PullLoop
-from sparrowmq.client.running_info import offsets_of, running_info
 from sparrowmq.client.strategies import AVG, Strategy
-from sparrowmq.client.subscription_check import check_subscriptions
 from sparrowmq.client.subscriptions import Filter, Subscriptions
 from sparrowmq.net.workers import ThreadWorkers, Workers
-from sparrowmq.protocol.connections import ConsumeDirectlyResult, ConsumerRunningInfo
-from sparrowmq.protocol.heartbeat import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel
+from sparrowmq.protocol.connections import ConsumeDirectlyResult
+from sparrowmq.protocol.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
 
@@ -35,7 +30,7 @@ _CONSUME_TIMEOUT_S = 15 * 60.0
 _MAX_RECONSUME_TIMES = 16
 
 
-class PushConsumer:
+class PushConsumer(GroupConsumer):
     """Consumes for a group.
 
         async with PushConsumer("billing", {"orders": "created || paid"}) as consumer:
@@ -82,7 +77,7 @@ class PushConsumer:
         if not subscriptions:
             raise ValueError("no subscription given, at least one topic is needed")
         _check_positive(batch=batch, workers=workers, pull_batch=pull_batch)
-        self._settings = MemberSettings(
+        settings = MemberSettings(
             group=group,
             consume_type=ConsumeType.PASSIVELY,
             model=model,
@@ -93,12 +88,7 @@ class PushConsumer:
             listener=listener,
             offsets_dir=offsets_dir,
         )
-        self._owns_client = client is None
-        servers = (
-            parse_name_servers(name_servers) if isinstance(name_servers, str) else name_servers
-        )
-        self.client = client or Client(ClientConfig(name_servers=tuple(servers)), routes=routes)
-        self.subscriptions = Subscriptions(subscriptions)
+        super().__init__(settings, Subscriptions(subscriptions), name_servers, client)
         self._batch = batch
         self.worker_count = workers
         self._pull_batch = pull_batch
@@ -111,51 +101,14 @@ class PushConsumer:
         self._threads = threads
         self._own_threads: ThreadWorkers | None = None
         self._is_paused = False
-        self._is_started = False
         self._workers: list[asyncio.Task[None]] = []
-        self.rates = ConsumeRates()
-        self.member: Membership
         self.handling: Handling
         self._consuming: Consuming | OrderlyConsuming
-
-    # ---- what the client asks its members
-
-    @property
-    def group(self) -> str:
-        """The consumer group."""
-        return self._settings.group
 
     @property
     def is_orderly(self) -> bool:
         """Whether messages of a queue are handed out one batch after the other."""
         return self._settings.is_orderly
-
-    def topics(self) -> set[str]:
-        """Topics whose routes are kept fresh."""
-        return self.subscriptions.topics
-
-    def consumer_data(self) -> ConsumerData:
-        """What heartbeats say."""
-        return self.member.consumer_data()
-
-    def members_changed(self) -> None:
-        """A broker says that somebody came or went."""
-        if self._is_started:
-            self.member.wake()
-
-    async def reset_offsets(self, offsets: dict[MessageQueue, int]) -> None:
-        """An operator moved the group. Raises ValueError in a broadcasting group."""
-        await self.member.move(offsets)
-
-    def offsets_of(self, topic: str) -> dict[MessageQueue, int]:
-        """Progress in the queues of a topic that are ours."""
-        return offsets_of(self.member, topic)
-
-    def running_info(self, *, with_stacks: bool = False) -> ConsumerRunningInfo:
-        """What this member is doing."""
-        return running_info(
-            self.member, self.rates, workers=self.worker_count, with_stacks=with_stacks
-        )
 
     async def consume_directly(self, message: MessageExt) -> ConsumeDirectlyResult:
         """Hand one message to the handler now; progress does not change."""
@@ -190,22 +143,16 @@ class PushConsumer:
     async def start(self, handler: Handler) -> None:
         """Begin to consume in the background. Raises BrokerRefused when a broker does not accept a
         subscription."""
-        client = self.client
-        if self.group in client.consumers:
-            raise ValueError(f"this client has a consumer of group {self.group} already")
-        self._make_parts(handler)
-        await check_subscriptions(client, self.group, self.subscriptions.all())
-        client.consumers[self.group] = self
-        self._is_started = True
+        self._check_alone()
+        await self._join(self._make_parts(handler))
         loops: list[Coroutine[Any, Any, None]] = [
             self._consuming.work() for _ in range(self.worker_count)
         ]
         if isinstance(self._consuming, Consuming):
             loops.append(self._consuming.watch())
-        self._workers = [client.tasks.create_task(loop) for loop in loops]
-        await self.member.join()
+        self._workers = [self.client.tasks.create_task(loop) for loop in loops]
 
-    def _make_parts(self, handler: Handler) -> None:
+    def _make_parts(self, handler: Handler) -> Membership:
         client, log = self.client, self.client.log
         threads = self._threads
         if threads is None:
@@ -226,16 +173,17 @@ class PushConsumer:
             rates=self.rates,
             log=log,
         )
-        self.member = Membership(
+        member = Membership(
             client,
             self._settings,
             self.subscriptions,
             begin=self._pulls.run,
             assigned=self._share_limits,
         )
-        self._consuming = self._orderly() if self.is_orderly else self._concurrent()
+        self._consuming = self._orderly(member) if self.is_orderly else self._concurrent(member)
+        return member
 
-    def _concurrent(self) -> Consuming:
+    def _concurrent(self, member: Membership) -> Consuming:
         most = self._max_reconsume_times
         times = _MAX_RECONSUME_TIMES if most == UNLIMITED else most
         broadcasting = self._settings.is_broadcasting
@@ -244,12 +192,12 @@ class PushConsumer:
             None if broadcasting else GivingBack(self.client, self.group, times, self.client.log),
             batch=self._batch,
             timeout_s=self._consume_timeout_s,
-            held=self.member.held.values,
+            held=member.held.values,
             progressed=self._progressed,
             log=self.client.log,
         )
 
-    def _orderly(self) -> OrderlyConsuming:
+    def _orderly(self, member: Membership) -> OrderlyConsuming:
         most = self._max_reconsume_times
         return OrderlyConsuming(
             self.handling,
@@ -257,7 +205,7 @@ class PushConsumer:
             batch=self._batch,
             max_reconsume_times=most,
             suspend_s=self._retry_after_s,
-            has_lock=self.member.has_lock,
+            has_lock=member.has_lock,
             progressed=self._progressed,
             log=self.client.log,
         )
@@ -295,18 +243,6 @@ class PushConsumer:
         """Consume a topic no more; its queues are handed over."""
         self.subscriptions.remove(topic)
         await self._subscriptions_changed()
-
-    async def _subscriptions_changed(self) -> None:
-        if self._is_started:
-            await check_subscriptions(self.client, self.group, self.subscriptions.all())
-            await self.client.heartbeat_everywhere()
-            self.member.wake()
-
-    def assignment(self) -> list[MessageQueue]:
-        """The queues this member holds now. Raises NotStarted."""
-        if not self._is_started:
-            raise NotStarted("the consumer is not running: call run() or start()")
-        return sorted(self.member.held)
 
     def waits(self) -> dict[MessageQueue, str]:
         """Queues that are not pulled now, with the reason."""
