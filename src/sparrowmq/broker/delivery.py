@@ -49,4 +49,3 @@ class Delivery:
     def close(self) -> None:
         """Give files back."""
         self.levels.progress.close()
-        self.timers.close()

@@ -96,7 +96,6 @@ class TimerIndex:
         if entry is not None:
             heapq.heappush(self._runs, (entry, run.range.first, run))
         else:
-            run.close()
             self._finished.append(run.range)
             self._has_moved = True
 
@@ -216,9 +215,3 @@ class TimerIndex:
         """Entries that have not been taken."""
         on_disk = sum(run.left + 1 for _, _, run in self._runs)  # the first of each is read
         return len(self._fresh) + len(self._again) + on_disk
-
-    def close(self) -> None:
-        """Give files back."""
-        for _, _, run in self._runs:
-            run.close()
-        self._runs.clear()

@@ -45,31 +45,36 @@ class Run:
     """A sorted run, read from its beginning to its end. Entries are whole numbers:
     time in the upper, offset in the lower 64 bits."""
 
-    __slots__ = ("_at", "_block", "_count", "_file", "range")
+    __slots__ = ("_at", "_block", "_count", "_disk", "range")
 
-    def __init__(self, file: DiskFile, span: RunRange) -> None:
+    def __init__(self, disk: Disk, span: RunRange, size_bytes: int) -> None:
         self.range = span
-        self._file = file
-        self._count = (file.size() - _HEAD) // ENTRY
+        self._disk = disk
+        self._count = (size_bytes - _HEAD) // ENTRY
         self._at = 0
         self._block: list[int] = []
 
     def seek(self, entry: int) -> None:
         """Go on with the first entry at or behind this one."""
         low, high = 0, self._count
+        file = self._disk.open(_path(self.range), write=False)
         while low < high:
             middle = (low + high) // 2
-            if self._read(middle, 1)[0] < entry:
+            if self._read(file, middle, 1)[0] < entry:
                 low = middle + 1
             else:
                 high = middle
+        file.close()
         self._at = low
         self._block = []
 
     def next(self) -> int | None:
         """The next entry; None at the end."""
-        if not self._block:
-            self._block = self._read(self._at, _BLOCK)
+        if not self._block and self._at < self._count:
+            # Opened for each block: hundreds of runs would hold as many descriptors.
+            file = self._disk.open(_path(self.range), write=False)
+            self._block = self._read(file, self._at, _BLOCK)
+            file.close()
             self._block.reverse()
             self._at += len(self._block)
         return self._block.pop() if self._block else None
@@ -79,14 +84,10 @@ class Run:
         """Entries that `next` has yet to return."""
         return self._count - self._at + len(self._block)
 
-    def _read(self, index: int, count: int) -> list[int]:
+    def _read(self, file: DiskFile, index: int, count: int) -> list[int]:
         count = min(count, self._count - index)
-        data = self._file.read(_HEAD + index * ENTRY, count * ENTRY)
+        data = file.read(_HEAD + index * ENTRY, count * ENTRY)
         return [int.from_bytes(data[at : at + ENTRY], "big") for at in range(0, len(data), ENTRY)]
-
-    def close(self) -> None:
-        """Give the file back."""
-        self._file.close()
 
 
 class RunFiles:
@@ -127,10 +128,8 @@ class RunFiles:
         is_whole = head[: len(_MAGIC)] == _MAGIC and (size - _HEAD) % ENTRY == 0
         if is_whole and check:
             is_whole = crc32(file.read(_HEAD, size)) == int.from_bytes(head[-4:], "big")
-        if not is_whole:
-            file.close()
-            return None
-        return Run(file, span)
+        file.close()
+        return Run(self._disk, span, size) if is_whole else None
 
     def remove(self, span: RunRange) -> None:
         """Delete a run that no list names any more."""
