@@ -17,6 +17,7 @@ from sparrowmq.client.request_reply import Requests, reply_to
 from sparrowmq.client.send_attempts import RetryRules, SendAttempts
 from sparrowmq.client.send_queues import SendQueues
 from sparrowmq.client.send_result import SendResult
+from sparrowmq.client.trace import TraceLog
 from sparrowmq.protocol.compression import CompressionType
 from sparrowmq.protocol.headers.transactions import CheckTransactionState, EndTransaction
 from sparrowmq.protocol.heartbeat import ConsumerData
@@ -37,6 +38,7 @@ class SendSettings(TypedDict, total=False):
     compression: CompressionType
     retry_unless_ok: bool
     avoid_faults: bool
+    trace: bool
 
 
 class ProducerSettings(SendSettings, total=False):
@@ -68,12 +70,14 @@ class Producer:
         compression: CompressionType = CompressionType.ZLIB,
         retry_unless_ok: bool = False,
         avoid_faults: bool = False,
+        trace: bool = False,
     ) -> None:
         """`timeout_s` is the time of all attempts together; `retries` come after the first one.
 
         `retry_unless_ok` also tries again when a message is stored but less safe than asked for,
         which may store it twice. `avoid_faults` stays away from slow and failing brokers for a
         while. A topic that is created by sending to it gets `default_queues` on each broker.
+        `trace` records every stored message in RMQ_SYS_TRACE_TOPIC, for RocketMQ's tools.
 
         Raises ValueError for an illegal group or setting.
         """
@@ -93,11 +97,13 @@ class Producer:
             default_queues=default_queues,
         )
         self._send_queues = SendQueues(self.client, default_queues)
+        self._trace = TraceLog(self.client, group, self._send_queues) if trace else None
         self._attempts = SendAttempts(
             self.client,
             self._send_queues,
             RetryRules(retries=retries, unless_ok=retry_unless_ok),
             FaultAvoidance() if avoid_faults else None,
+            self._trace,
         )
         self._introductions = Introductions(self.client)
         self._requests = Requests(self.client)
@@ -126,12 +132,16 @@ class Producer:
             await self.client.start()
         self.client.producers[self._group] = self
         self._is_started = True
+        if self._trace is not None:
+            await self._trace.start()
 
     async def stop(self) -> None:
         """Say goodbye to the brokers and end the connections."""
         if not self._is_started:
             return
         self._is_started = False
+        if self._trace is not None:
+            await self._trace.stop()
         self.client.producers.pop(self._group, None)
         await self.client.unregister(producer_group=self._group)
         if self._owns_client:

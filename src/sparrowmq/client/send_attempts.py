@@ -1,6 +1,7 @@
 """Attempts: one send to one queue, and the loop that tries again on another broker."""
 
 import asyncio
+from typing import Protocol
 
 import msgspec
 
@@ -16,6 +17,7 @@ from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.send import SpecialMessageSent
 from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.protocol.properties import MSG_REGION, TRACE_SWITCH
 
 RETRIED = frozenset(
     {
@@ -40,6 +42,16 @@ class RetryRules(msgspec.Struct, frozen=True, kw_only=True):
     """Also when the message is stored, but less safely than asked for."""
 
 
+class SentWatcher(Protocol):
+    """Told of every message that a broker took, unless that broker wants none of it."""
+
+    def sent(
+        self, out: Outgoing, address: str, cost_ms: int, result: SendResult, region: str
+    ) -> None:
+        """It is stored at `address` and took `cost_ms`."""
+        ...
+
+
 class SendAttempts:
     """Sends what is packed: once to a given queue, or until a broker takes it."""
 
@@ -49,11 +61,13 @@ class SendAttempts:
         queues: SendQueues,
         rules: RetryRules,
         faults: FaultAvoidance | None,
+        watcher: SentWatcher | None = None,
     ) -> None:
         self._client = client
         self._queues = queues
         self._rules = rules
         self._faults = faults
+        self._watcher = watcher
 
     async def send(self, topic: str, out: Outgoing, limit_s: float) -> SendResult:
         """Try until a broker takes it. Raises NoRoute, SendFailed, BrokerRefused."""
@@ -145,8 +159,16 @@ class SendAttempts:
     async def _call(self, queue: MessageQueue, out: Outgoing, limit_s: float) -> SendResult:
         address = self.address(queue)
         header = out.for_queue(queue)
+        watcher = self._watcher
+        start_ms = self._client.clock() if watcher is not None else 0
         response = await self._client.peers.call(address, header, out.body, timeout_s=limit_s)
-        return _result(address, queue, out, response)
+        result = _result(address, queue, out, response)
+        if watcher is not None:
+            fields = response.ext_fields or {}
+            if fields.get(TRACE_SWITCH) != "false":
+                region = fields.get(MSG_REGION, "")
+                watcher.sent(out, address, self._client.clock() - start_ms, result, region)
+        return result
 
     def address(self, queue: MessageQueue) -> str:
         """The master that holds a queue. Raises NoRoute."""

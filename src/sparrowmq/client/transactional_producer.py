@@ -27,8 +27,14 @@ from sparrowmq.protocol.headers.transactions import CheckTransactionState, EndTr
 from sparrowmq.protocol.ids import OffsetId
 from sparrowmq.protocol.message import Message
 from sparrowmq.protocol.message_ext import MessageExt
+from sparrowmq.protocol.trace import TracedMessage
 
 _THREADS = 8
+_JAVA_STATES = {
+    TransactionState.COMMIT: "COMMIT_MESSAGE",
+    TransactionState.ROLLBACK: "ROLLBACK_MESSAGE",
+    TransactionState.UNKNOWN: "UNKNOW",
+}
 
 
 class TransactionalProducer(Producer):
@@ -85,7 +91,7 @@ class TransactionalProducer(Producer):
         if sent.is_ok:
             half = HalfMessage(message=message, transaction_id=sent.msg_id, argument=argument)
             state = await self._ask_listener("execute", half, sent.msg_id)
-        await self._end(message.topic, sent, state)
+        await self._end(message, sent, state)
         fields = msgspec.structs.asdict(sent) | {"transaction_id": sent.msg_id}
         return TransactionResult(**fields, state=state)
 
@@ -94,6 +100,8 @@ class TransactionalProducer(Producer):
     ) -> EndTransaction:
         """The answer to a broker that asks how a transaction ended."""
         state = await self._ask_listener("check", message, message.msg_id)
+        host, port = message.store_host
+        self._trace_end(message, message.msg_id, f"{host}:{port}", state, is_answer=True)
         return EndTransaction(
             producer_group=self.group,
             tran_state_table_offset=question.tran_state_table_offset,
@@ -117,7 +125,7 @@ class TransactionalProducer(Producer):
             self.client.log.warning("%s of %s failed: %s", what, msg_id, error, exc_info=error)
             return TransactionState.UNKNOWN
 
-    async def _end(self, topic: str, sent: SendResult, state: TransactionState) -> None:
+    async def _end(self, message: Message, sent: SendResult, state: TransactionState) -> None:
         header = EndTransaction(
             producer_group=self.group,
             tran_state_table_offset=sent.queue_offset,
@@ -125,14 +133,37 @@ class TransactionalProducer(Producer):
             commit_or_rollback=state.value,
             msg_id=sent.msg_id,
             transaction_id=sent.transaction_id or None,
-            topic=topic,
+            topic=message.topic,
         )
         address = self.client.route_table.master(sent.queue.broker_name)
         if address is None:
             self.client.log.warning("no master of %s to end %s", sent.queue.broker_name, header)
             return
+        self._trace_end(message, sent.msg_id, address, state, is_answer=False)
         try:
             await self.client.peers.send_oneway(address, header)
         except NetError as error:
             # Not raised: the local transaction stands, and the broker will ask
             self.client.log.warning("end of transaction %s not told: %s", sent.msg_id, error)
+
+    def _trace_end(
+        self,
+        message: Message | MessageExt,
+        msg_id: str,
+        address: str,
+        state: TransactionState,
+        *,
+        is_answer: bool,
+    ) -> None:
+        if self._trace is None:
+            return
+        traced = TracedMessage(
+            time_ms=self.client.clock(),
+            group=self.group,
+            topic=message.topic,
+            msg_id=msg_id,
+            tags=message.tags,
+            keys=" ".join(message.keys),
+            store_host=address,
+        )
+        self._trace.ended(traced, _JAVA_STATES[state], is_answer=is_answer)

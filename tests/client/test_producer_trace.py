@@ -1,0 +1,174 @@
+"""Message trace: what RocketMQ's tools find out about a message afterwards."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from sparrowmq.client.producer import Producer
+from sparrowmq.client.transaction import HalfMessage, TransactionState
+from sparrowmq.client.transactional_producer import TransactionalProducer
+from sparrowmq.net.workers import InlineWorkers
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.compression import CompressionType, decompress
+from sparrowmq.protocol.message import Message
+from sparrowmq.protocol.properties import parse_properties
+from sparrowmq.protocol.sys_flag import COMPRESSED
+from sparrowmq.testing.simulation import EPOCH_MS
+from tests.client.scripted import World, world
+
+TRACE = "RMQ_SYS_TRACE_TOPIC"
+
+
+def traced(w: World) -> list[list[str]]:
+    """The fields of every line that reached the trace topic."""
+    lines = []
+    for broker in w.brokers.values():
+        for header, body in zip(broker.sent, broker.bodies, strict=True):
+            if header.topic == TRACE:
+                packed = header.sys_flag & COMPRESSED
+                text = decompress(body, CompressionType.ZLIB) if packed else body
+                lines += text.decode().split("\x02")[:-1]
+    return [line.split("\x01") for line in lines]
+
+
+def trace_keys(w: World) -> set[str]:
+    found = [
+        parse_properties(header.properties)["KEYS"].split()
+        for broker in w.brokers.values()
+        for header in broker.sent
+        if header.topic == TRACE
+    ]
+    return {key for keys in found for key in keys}
+
+
+def test_a_stored_message_leaves_a_line_in_javas_format() -> None:
+    async def send(producer: Producer) -> Any:
+        return await producer.send(Message("orders", b"12345", tags="created", keys="o-1"))
+
+    with world("a") as w:
+        w.routes[TRACE] = w.route(1)
+        w.brokers["a"].script = [0.25]
+        result = w.produce(send, trace=True)
+        (line,) = traced(w)
+        assert line == [
+            *("Pub", str(EPOCH_MS), "DefaultRegion", "orders-svc", "orders", result.msg_id),
+            *("created", "o-1", w.brokers["a"].address, "5", "250", "0", result.offset_msg_id),
+            "true",
+        ]
+        assert trace_keys(w) == {result.msg_id, "o-1"}
+
+
+def test_what_a_message_does_not_have_is_the_word_null_as_in_java() -> None:
+    async def send(producer: Producer) -> Any:
+        return await producer.send(Message("orders", b"x"))
+
+    with world("a") as w:
+        w.routes[TRACE] = w.route(1)
+        w.produce(send, trace=True)
+        assert traced(w)[0][6:8] == ["null", "null"]
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"), [({}, "0"), ({"delay_level": 3}, "3"), ({"delay_ms": 10}, "3")]
+)
+def test_a_line_tells_delayed_messages_from_plain_ones(message: Any, kind: str) -> None:
+    async def send(producer: Producer) -> Any:
+        return await producer.send(Message("orders", b"x", **message))
+
+    with world("a") as w:
+        w.routes[TRACE] = w.route(1)
+        w.produce(send, trace=True)
+        assert traced(w)[0][11] == kind
+
+
+def test_a_message_that_is_stored_less_safely_is_traced_as_no_success() -> None:
+    async def send(producer: Producer) -> Any:
+        return await producer.send(Message("orders", b"x"))
+
+    with world("a") as w:
+        w.routes[TRACE] = w.route(1)
+        w.brokers["a"].script = [ResponseCode.FLUSH_DISK_TIMEOUT]
+        w.produce(send, trace=True)
+        assert traced(w)[0][13] == "false"
+
+
+def test_lines_wait_for_twenty_of_them_or_for_five_seconds() -> None:
+    async def send(producer: Producer) -> None:
+        for _ in range(19):
+            await producer.send(Message("orders", b"x"))
+        await asyncio.sleep(1)
+        assert traced(w) == []
+        await producer.send(Message("orders", b"x"))
+        await asyncio.sleep(0.1)
+        assert len(traced(w)) == 20
+        await producer.send(Message("orders", b"x"))
+        await asyncio.sleep(4.5)
+        assert len(traced(w)) == 20
+        await asyncio.sleep(1)
+        assert len(traced(w)) == 21
+
+    with world("a") as w:
+        w.routes[TRACE] = w.route(1)
+        w.produce(send, trace=True)
+
+
+def test_a_producer_that_is_not_told_to_traces_nothing() -> None:
+    async def send(producer: Producer) -> None:
+        for _ in range(30):
+            await producer.send(Message("orders", b"x"))
+
+    with world("a") as w:
+        w.routes[TRACE] = w.route(1)
+        w.produce(send)
+        assert traced(w) == []
+
+
+def test_sends_do_not_suffer_where_there_is_no_trace_topic() -> None:
+    async def send(producer: Producer) -> None:
+        for _ in range(30):
+            assert (await producer.send(Message("orders", b"x"))).is_ok
+
+    with world("a") as w:
+        w.produce(send, trace=True)
+        assert traced(w) == []
+
+
+def test_a_large_batch_is_traced_with_keys_that_fit_a_message() -> None:
+    async def send(producer: Producer) -> None:
+        await producer.send_batch([Message("orders", b"x") for _ in range(2000)])
+
+    with world("a") as w:
+        w.routes[TRACE] = w.route(1)
+        w.produce(send, trace=True)
+        (line,) = traced(w)
+        assert len(line[5].split(",")) == 2000
+
+
+def test_the_end_of_a_transaction_is_traced_behind_its_half_message() -> None:
+    class Bookings:
+        def execute(self, half: HalfMessage) -> TransactionState:
+            return TransactionState.COMMIT
+
+        def check(self, message: Any) -> TransactionState:
+            return TransactionState.ROLLBACK
+
+    async def run() -> Any:
+        client = w.client()
+        await client.start()
+        settings: Any = {"client": client, "threads": InlineWorkers(), "trace": True}
+        async with TransactionalProducer("orders-svc", Bookings(), **settings) as producer:
+            result = await producer.send_in_transaction(Message("orders", b"x", keys="o-1"))
+        await client.stop()
+        return result
+
+    with world("a") as w:
+        w.routes[TRACE] = w.route(1)
+        result = w.sim.run(run(), on=w.sim.host("producer"))
+        half, end = traced(w)
+        assert half[11] == "1"
+        assert end == [
+            *("EndTransaction", str(EPOCH_MS), "DefaultRegion", "orders-svc", "orders"),
+            *(result.msg_id, "null", "o-1", w.brokers["a"].address, "2", result.msg_id),
+            *("COMMIT_MESSAGE", "false"),
+        ]
