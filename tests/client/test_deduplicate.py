@@ -1,0 +1,184 @@
+"""Handling once what is delivered twice."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from sparrowmq.client.deduplicate import Deduplicate, MemorySeen, Seen, SqliteSeen
+from sparrowmq.client.handling import RetryLater
+from sparrowmq.protocol.message_ext import MessageExt
+from sparrowmq.protocol.record import decode_record, encode_record, topic_part
+from sparrowmq.testing.sim_cluster import SimCluster
+from tests.client.members import Member, create_topic, send
+
+HOST = bytes((127, 0, 0, 1, 0, 0, 0, 1))
+
+
+class Time:
+    def __init__(self) -> None:
+        self.now_ms = 1_000_000
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+def message(body: bytes) -> MessageExt:
+    record = encode_record(topic_part("t"), 0, 0, 0, 0, 0, 1, HOST, 2, HOST, 0, 0, body, b"")
+    return MessageExt(decode_record(record), "broker-a")
+
+
+def by_body(found: MessageExt) -> str:
+    return found.body.decode()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def seen(request: pytest.FixtureRequest, tmp_path: Path) -> Seen:
+    if request.param == "memory":
+        return MemorySeen()
+    store = SqliteSeen(tmp_path / "seen.db")
+    request.addfinalizer(store.close)
+    return store
+
+
+class Handled:
+    """A plain handler that notes what it gets, and fails as told."""
+
+    def __init__(self, fails: Callable[[Sequence[MessageExt]], None] | None = None) -> None:
+        self.bodies: list[bytes] = []
+        self._fails = fails
+
+    def __call__(self, messages: Sequence[MessageExt]) -> None:
+        self.bodies += [found.body for found in messages]
+        if self._fails is not None:
+            self._fails(messages)
+
+
+def test_a_known_key_is_passed_over(seen: Seen) -> None:
+    handled = Handled()
+    handle = Deduplicate(seen, by_body, clock=Time())(handled)
+    handle([message(b"a"), message(b"b")])
+    handle([message(b"b"), message(b"c"), message(b"c")])
+    assert handled.bodies == [b"a", b"b", b"c"]
+
+
+def test_a_key_is_recorded_after_success_only(seen: Seen) -> None:
+    def fail_first(messages: Sequence[MessageExt]) -> None:
+        if len(handled.bodies) == 1:
+            raise ValueError("not today")
+
+    handled = Handled(fail_first)
+    handle = Deduplicate(seen, by_body, clock=Time())(handled)
+    with pytest.raises(ValueError, match="not today"):
+        handle([message(b"a")])
+    handle([message(b"a")])
+    assert handled.bodies == [b"a", b"a"]
+
+
+def test_a_key_is_forgotten_after_its_time(seen: Seen) -> None:
+    time = Time()
+    handled = Handled()
+    handle = Deduplicate(seen, by_body, ttl_s=60, clock=time)(handled)
+    handle([message(b"a")])
+    time.now_ms += 59_000
+    handle([message(b"a")])
+    assert handled.bodies == [b"a"]
+    time.now_ms += 1_000
+    handle([message(b"a")])
+    assert handled.bodies == [b"a", b"a"]
+
+
+def test_an_acknowledged_front_is_recorded_and_counted_in_the_whole_batch(seen: Seen) -> None:
+    def only_two(messages: Sequence[MessageExt]) -> None:
+        if len(messages) > 2:
+            raise RetryLater(done=2)
+
+    handled = Handled(only_two)
+    handle = Deduplicate(seen, by_body, clock=Time())(handled)
+    handle([message(b"known")])
+    with pytest.raises(RetryLater) as raised:
+        handle([message(body) for body in (b"a", b"known", b"b", b"c", b"d")])
+    assert raised.value.done == 3
+    handle([message(body) for body in (b"a", b"b", b"c", b"d")])
+    assert handled.bodies == [b"known", b"a", b"b", b"c", b"d", b"c", b"d"]
+
+
+def test_a_twin_that_is_being_handled_comes_again_later(seen: Seen) -> None:
+    may_end = asyncio.Event()
+    handled: list[bytes] = []
+
+    async def slow(messages: Sequence[MessageExt]) -> None:
+        handled.extend(found.body for found in messages)
+        await may_end.wait()
+
+    async def both() -> None:
+        handle = Deduplicate(seen, by_body, clock=Time())(slow)
+        async with asyncio.TaskGroup() as tasks:
+            first = handle([message(b"a")])
+            assert first is not None
+            tasks.create_task(first)  # type: ignore[arg-type]  # a coroutine, as the handler is one
+            await asyncio.sleep(0)
+            second = handle([message(b"a")])
+            assert second is not None
+            with pytest.raises(RetryLater, match="same key"):
+                await second
+            may_end.set()
+        third = handle([message(b"a")])
+        assert third is not None
+        await third
+
+    asyncio.run(both())
+    assert handled == [b"a"]
+
+
+def test_a_file_is_remembered_by_the_next_process(tmp_path: Path) -> None:
+    first = SqliteSeen(tmp_path / "seen.db")
+    first.record(["a"], 0, 1000)
+    first.close()
+    second = SqliteSeen(tmp_path / "seen.db")
+    assert second.known([*map(str, range(2000)), "a"], 0) == {"a"}
+    second.close()
+
+
+def test_memory_is_bounded() -> None:
+    seen = MemorySeen(max_keys=3)
+    for number in range(10):
+        seen.record([str(number)], 0, 1000)
+    assert len(seen) == 3
+    assert seen.known(["6", "7", "9"], 0) == {"7", "9"}
+
+
+def test_a_time_to_live_must_be_positive() -> None:
+    with pytest.raises(ValueError, match="more than 0"):
+        Deduplicate(MemorySeen(), ttl_s=0)
+
+
+def test_a_consumer_that_was_killed_handles_nothing_twice_with_it() -> None:
+    handled: list[bytes] = []
+    store = MemorySeen()
+
+    async def handle(messages: Sequence[MessageExt]) -> None:
+        handled.extend(found.body for found in messages)
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        once = Deduplicate(store, clock=sim.clock)(handle)
+        delivered: list[bytes] = []
+
+        async def handler(messages: Sequence[MessageExt]) -> None:
+            delivered.extend(found.body for found in messages)
+            answer = once(messages)
+            assert answer is not None
+            await answer
+
+        first = Member(sim, name="a", handler=handler)
+        sim.advance(3)
+        for number in range(5):
+            send(sim, b"%d" % number, UNIQ_KEY=f"id-{number}")
+        sim.until(lambda: len(handled) == 5)
+        first.host.kill()  # before its progress was stored
+        Member(sim, name="b", handler=handler)
+        sim.advance(5)
+        assert len(delivered) > 5
+        assert handled == [b"%d" % number for number in range(5)]
