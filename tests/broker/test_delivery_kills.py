@@ -1,0 +1,131 @@
+"""Delayed messages and transactions of a running broker that is killed over and over."""
+
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from sparrowmq.broker import delivery
+from sparrowmq.broker.delay_levels import DelayLevels
+from sparrowmq.broker.timer_check import TimerCheck
+from sparrowmq.broker.timer_index import TimerIndex
+from sparrowmq.broker.timer_runs import RunFiles, RunList
+from sparrowmq.broker.transactions_recovery import records
+from sparrowmq.net.errors import ConnectionLost
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.delay import RETRY_DELAYS_MS
+from sparrowmq.protocol.headers.transactions import EndTransaction
+from sparrowmq.protocol.ids import OffsetId
+from sparrowmq.protocol.sys_flag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
+from sparrowmq.store.disk import Disk
+from sparrowmq.store.store import Store
+from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
+
+REPEATED_MS = 1_600
+"""Progress is saved twice a second, when the log has been flushed, which is as often."""
+
+
+@dataclass
+class Promises:
+    """What the broker acknowledged."""
+
+    due_ms: dict[bytes, int] = field(default_factory=dict)
+    ended: dict[bytes, int] = field(default_factory=dict)
+    kills_ms: list[int] = field(default_factory=list)
+
+
+def send_some(sim: RunningCluster, rng: random.Random, said: Promises, cycle: int) -> None:
+    for number in range(4):
+        body = b"%d level %d" % (cycle, number)
+        level = rng.randint(1, 2)
+        sent_ms = sim.clock()
+        sim.wait(sim.client.send("orders", body, DELAY=str(level)))
+        said.due_ms[body] = sent_ms + RETRY_DELAYS_MS[level - 1]
+        body = b"%d timer %d" % (cycle, number)
+        due_ms = sim.clock() + rng.randint(10, 6_000)
+        sim.wait(sim.client.send("orders", body, TIMER_DELIVER_MS=str(due_ms)))
+        said.due_ms[body] = due_ms
+        body = b"%d transaction %d" % (cycle, number)
+        end_one(sim, said, body, TRANSACTION_COMMIT if number % 2 else TRANSACTION_ROLLBACK)
+
+
+def end_one(sim: RunningCluster, said: Promises, body: bytes, kind: int) -> None:
+    sent = sim.wait(sim.client.send("orders", body, TRAN_MSG="true", PGROUP="test"))
+    header = EndTransaction(
+        producer_group="test",
+        tran_state_table_offset=sent.queue_offset,
+        commit_log_offset=OffsetId.parse(sent.msg_id).log_offset,
+        commit_or_rollback=kind,
+    )
+    try:
+        code = sim.wait(sim.client.call(header)).code
+    except ConnectionLost:
+        return
+    assert code == ResponseCode.SUCCESS
+    said.ended[body] = kind
+
+
+def run_with_kills(seed: int, kills: int) -> tuple[Promises, list[tuple[bytes, int]]]:
+    """What was promised, and every delivery: body and time."""
+    rng = random.Random(seed)
+    said = Promises()
+    with SimCluster(seed=seed).run() as sim:
+        for cycle in range(kills):
+            send_some(sim, rng, said, cycle)
+            sim.advance(rng.random() * 2)
+            said.kills_ms.append(sim.clock())
+            sim.brokers["broker-a"].kill()
+            sim.advance(rng.random())
+            sim.brokers["broker-a"].start()
+        sim.advance(15)
+        found = records(sim.broker.store, "orders", 0)
+        return said, [(record.body, record.store_timestamp) for record in found]
+
+
+def faults_of(said: Promises, delivered: list[tuple[bytes, int]]) -> list[str]:
+    times: dict[bytes, list[int]] = {}
+    for body, time_ms in delivered:
+        times.setdefault(body, []).append(time_ms)
+    faults = [f"lost: {body!r}" for body in said.due_ms if body not in times]
+    faults += [
+        f"early: {body!r}"
+        for body, due_ms in said.due_ms.items()
+        if min(times.get(body, [due_ms])) < due_ms
+    ]
+    for body, kind in said.ended.items():
+        if (kind == TRANSACTION_COMMIT) != (body in times):
+            faults.append(f"ended otherwise: {body!r}")
+    for body, found in times.items():
+        killed = any(0 <= kill_ms - found[0] <= REPEATED_MS for kill_ms in said.kills_ms)
+        if len(found) > 1 and not killed:
+            faults.append(f"repeated without need: {body!r}")
+    return faults
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_kills_lose_nothing_bring_nothing_early_and_repeat_little(seed: int) -> None:
+    said, delivered = run_with_kills(seed, kills=8)
+    assert len(said.due_ms) == 64
+    assert len(said.ended) == 32
+    assert faults_of(said, delivered) == []
+
+
+def test_the_check_notices_messages_that_come_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DelayLevels, "due_ms", lambda *_: 0)
+    assert any(fault.startswith("early") for fault in faults_of(*run_with_kills(0, kills=2)))
+
+
+def test_the_check_notices_timers_that_are_forgotten_at_a_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def forget(disk: Disk, store: Store) -> TimerIndex:
+        return TimerIndex(RunFiles(disk), TimerCheck(disk), (), RunList())
+
+    monkeypatch.setattr(delivery, "recover_timers", forget)
+    assert any(fault.startswith("lost") for fault in faults_of(*run_with_kills(0, kills=2)))
+
+
+def test_the_check_notices_rolled_back_messages_that_are_delivered() -> None:
+    said, delivered = run_with_kills(0, kills=1)
+    rolled_back = next(body for body, kind in said.ended.items() if kind == TRANSACTION_ROLLBACK)
+    assert faults_of(said, [*delivered, (rolled_back, 0)]) == [f"ended otherwise: {rolled_back!r}"]
