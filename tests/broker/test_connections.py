@@ -11,14 +11,9 @@ from sparrowmq.protocol.headers.connections import (
     GetSubscription,
     GetTopicsOfConsumer,
 )
-from sparrowmq.protocol.headers.offsets import UpdateConsumerOffset
 from sparrowmq.protocol.route import TopicList
 from sparrowmq.protocol.tables import GroupList
 from tests.broker.world import World, broadcasts, subscribes
-
-
-def commit(world: World, group: str, topic: str) -> None:
-    world.done(UpdateConsumerOffset(consumer_group=group, topic=topic, queue_id=0, commit_offset=0))
 
 
 def test_a_consumer_group_lists_its_members_and_subscriptions(world: World) -> None:
@@ -59,7 +54,7 @@ def test_producers_are_listed_by_group_until_they_go(world: World) -> None:
 
 def test_groups_of_a_topic_are_those_that_subscribe_and_those_that_consumed(world: World) -> None:
     world.topic("orders")
-    commit(world, "old", "orders")
+    world.commit("old", "orders", 0, 0)
     world.client("a").beat(subscribes("live"))
     groups = world.read(GetConsumersOfTopic(topic="orders"), GroupList).group_list
     assert groups == {"old", "live"}
@@ -68,7 +63,7 @@ def test_groups_of_a_topic_are_those_that_subscribe_and_those_that_consumed(worl
 def test_topics_of_a_group_are_those_it_consumed(world: World) -> None:
     for topic in ("orders", "refunds"):
         world.topic(topic)
-        commit(world, "billing", topic)
+        world.commit("billing", topic, 0, 0)
     found = world.read(GetTopicsOfConsumer(group="billing"), TopicList)
     assert found.topic_list == {"orders", "refunds"}
     assert found.broker_addr == world.broker.address

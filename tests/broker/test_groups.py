@@ -15,7 +15,6 @@ from sparrowmq.protocol.headers.groups import (
     GetAllGroupConfig,
     GetGroupConfig,
 )
-from sparrowmq.protocol.headers.offsets import UpdateConsumerOffset
 from tests.broker.world import World
 
 
@@ -75,11 +74,7 @@ def test_attributes_come_as_changes(world: World) -> None:
 
 def test_a_deleted_group_keeps_its_progress_unless_asked_otherwise(world: World) -> None:
     world.topic("orders")
-    world.group("billing")
-    commit = UpdateConsumerOffset(
-        consumer_group="billing", topic="orders", queue_id=0, commit_offset=5
-    )
-    world.done(commit)
+    world.commit("billing", "orders", 0, 5)
     world.done(DeleteGroup(group_name="billing"))
     assert "billing" not in world.broker.groups
     assert world.broker.offsets.get("billing", "orders", 0) == 5

@@ -2,7 +2,6 @@
 
 from sparrowmq.protocol.broker_stats import ConsumeQueueUnits, CorrectionOffsets
 from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.protocol.headers.offsets import UpdateConsumerOffset
 from sparrowmq.protocol.headers.statistics import (
     CloneGroupOffset,
     GetAllConsumerOffsets,
@@ -17,10 +16,7 @@ from tests.broker.world import World, subscribes
 
 def commit(world: World, group: str, topic: str, *offsets: int) -> None:
     for queue_id, offset in enumerate(offsets):
-        header = UpdateConsumerOffset(
-            consumer_group=group, topic=topic, queue_id=queue_id, commit_offset=offset
-        )
-        world.done(header)
+        world.commit(group, topic, queue_id, offset)
 
 
 def test_all_offsets_are_told_as_they_are_saved(world: World) -> None:

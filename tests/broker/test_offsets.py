@@ -22,6 +22,12 @@ def offset(world: World, header: RequestHeader) -> int:
 
 
 def commit(world: World, at: int, queue_id: int = 0, topic: str = "orders") -> int:
+    if "billing" not in world.broker.groups:
+        world.group("billing")
+    return ask_to_commit(world, at, queue_id, topic)
+
+
+def ask_to_commit(world: World, at: int, queue_id: int = 0, topic: str = "orders") -> int:
     header = UpdateConsumerOffset(
         consumer_group="billing", topic=topic, queue_id=queue_id, commit_offset=at
     )
@@ -98,12 +104,10 @@ def test_a_commit_for_a_queue_that_no_topic_can_have_is_refused(world: World) ->
     assert commit(world, 1, 4_095) == ResponseCode.SUCCESS, "the topic may have been larger"
 
 
-def test_a_commit_of_a_group_that_may_not_be_created_is_refused() -> None:
-    with world_with(auto_create_group=False) as world:
-        world.send("orders", b"1")
-        assert commit(world, 1) == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
-        world.group("billing")
-        assert commit(world, 1) == ResponseCode.SUCCESS
+def test_a_commit_of_a_group_that_does_not_exist_is_refused(world: World) -> None:
+    world.send("orders", b"1")
+    assert ask_to_commit(world, 1) == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    assert "billing" not in world.broker.groups
 
 
 def test_a_new_group_starts_at_0_in_a_young_queue_when_it_asks_so(world: World) -> None:

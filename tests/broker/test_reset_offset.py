@@ -11,7 +11,6 @@ from sparrowmq.protocol.headers.groups import DeleteGroup
 from sparrowmq.protocol.headers.offsets import (
     OffsetFound,
     QueryConsumerOffset,
-    UpdateConsumerOffset,
 )
 from sparrowmq.protocol.headers.pull import Pulled
 from sparrowmq.protocol.offsets_body import ResetOffset
@@ -33,10 +32,7 @@ def consumed(world: World) -> World:
 
 
 def commit(world: World, queue_id: int, at: int) -> None:
-    header = UpdateConsumerOffset(
-        consumer_group="billing", topic="orders", queue_id=queue_id, commit_offset=at
-    )
-    world.done(header)
+    world.commit("billing", "orders", queue_id, at)
 
 
 def reset(world: World, **changes: Any) -> Response:

@@ -5,7 +5,7 @@ import pytest
 from sparrowmq.broker.statistics import BROKER_PUT, GROUP_GET, TOPIC_PUT, Statistics
 from sparrowmq.protocol.broker_stats import BrokerStatsData
 from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.protocol.headers.offsets import QueryConsumerOffset, UpdateConsumerOffset
+from sparrowmq.protocol.headers.offsets import QueryConsumerOffset
 from sparrowmq.protocol.headers.statistics import (
     GetBrokerConsumeStats,
     GetConsumeStats,
@@ -26,9 +26,7 @@ MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 
 
 def commit(world: World, at: int, group: str = "billing", topic: str = "orders") -> None:
-    world.done(
-        UpdateConsumerOffset(consumer_group=group, topic=topic, queue_id=0, commit_offset=at)
-    )
+    world.commit(group, topic, 0, at)
 
 
 # ---- counting

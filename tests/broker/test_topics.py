@@ -6,7 +6,6 @@ import pytest
 
 from sparrowmq.net.calls import Response
 from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.protocol.headers.offsets import UpdateConsumerOffset
 from sparrowmq.protocol.headers.topics import (
     AllTopicConfig,
     CreateTopic,
@@ -89,10 +88,7 @@ def test_several_topics_are_created_all_or_none(world: World) -> None:
 
 def test_a_deleted_topic_takes_its_messages_and_all_progress_with_it(world: World) -> None:
     world.send("orders", b"1", b"2")
-    commit = UpdateConsumerOffset(
-        consumer_group="billing", topic="orders", queue_id=0, commit_offset=2
-    )
-    world.done(commit)
+    world.commit("billing", "orders", 0, 2)
     world.done(DeleteTopic(topic="orders"))
     assert world.ask(GetTopicConfig(topic="orders")).code == ResponseCode.TOPIC_NOT_EXIST
     assert world.broker.offsets.get("billing", "orders", 0) == -1

@@ -25,6 +25,7 @@ from sparrowmq.protocol.headers.consumer_calls import (
     ResetConsumerOffset,
 )
 from sparrowmq.protocol.headers.groups import CreateGroup
+from sparrowmq.protocol.headers.offsets import UpdateConsumerOffset
 from sparrowmq.protocol.headers.pull import PullMessage
 from sparrowmq.protocol.headers.reply import PushReply
 from sparrowmq.protocol.headers.topics import CreateTopic
@@ -149,6 +150,16 @@ class World:
 
     def group(self, name: str, **settings: Any) -> None:
         self.done(CreateGroup(), SubscriptionGroupConfig(group_name=name, **settings).to_json())
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Progress of a group, which is made if it does not exist."""
+        if group not in self.broker.groups:
+            self.group(group)
+        self.done(
+            UpdateConsumerOffset(
+                consumer_group=group, topic=topic, queue_id=queue_id, commit_offset=offset
+            )
+        )
 
     def send(self, topic: str, *bodies: bytes, queue_id: int = 0, **properties: str) -> None:
         for body in bodies:

@@ -1,6 +1,8 @@
 """Progress that outlived the messages it counted."""
 
 from sparrowmq.broker.consumer_offsets import ConsumerOffsets
+from sparrowmq.protocol.group_config import SubscriptionGroupConfig
+from sparrowmq.protocol.headers.groups import CreateGroup
 from sparrowmq.protocol.headers.offsets import (
     OffsetFound,
     QueryConsumerOffset,
@@ -24,6 +26,8 @@ def test_a_group_sees_what_is_sent_after_a_power_cut_that_cost_consumed_messages
         commit = UpdateConsumerOffset(
             consumer_group="g", topic="orders", queue_id=0, commit_offset=10
         )
+        group = SubscriptionGroupConfig(group_name="g")
+        sim.wait(sim.client.call(CreateGroup(), group.to_json()))
         sim.wait(sim.client.call(commit))
         sim.advance(10)  # the progress is saved, the messages are not
         sim.brokers["broker-a"].lose_power()

@@ -60,8 +60,8 @@ def _check_commit(broker: Broker, header: UpdateConsumerOffset) -> None:
     if header.topic not in broker.topics:
         text = f"topic {header.topic} does not exist on broker {broker.config.broker_name}"
         raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, text)
-    if broker.groups.find(header.consumer_group) is None:
-        text = f"group {header.consumer_group} does not exist and cannot be created"
+    if header.consumer_group not in broker.groups:
+        text = f"group {header.consumer_group} does not exist here: it never sent a heartbeat"
         raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, text)
     # Not the topic's own number of queues: one that was made smaller may grow again
     most = broker.config.max_queues_per_topic
