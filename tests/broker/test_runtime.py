@@ -45,6 +45,13 @@ def test_rates_tell_the_last_ten_seconds_minute_and_ten_minutes(world: World) ->
     assert 0.02 <= ten_min <= 0.1
 
 
+def test_the_delay_levels_tell_how_far_they_are_delivered(world: World) -> None:
+    world.send("orders", b"later", DELAY="2")
+    assert runtime(world)["scheduleMessageOffset_2"] == "0,1"
+    world.sim.advance(6)
+    assert runtime(world)["scheduleMessageOffset_2"] == "1,1"
+
+
 def test_sizes_are_written_for_people() -> None:
     assert [human_bytes(size) for size in (0, 1023, 1536, 3 * 1024**3)] == [
         "0 B",

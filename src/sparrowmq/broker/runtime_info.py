@@ -2,6 +2,8 @@
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.store_times import log_time
+from sparrowmq.protocol.delay import schedule_queue_id
+from sparrowmq.protocol.names import SCHEDULE_TOPIC
 
 VERSION_TEXT = "V5_3_3"
 """What MQ_VERSION stands for."""
@@ -22,7 +24,8 @@ def runtime_info(broker: Broker) -> dict[str, str]:
         **_counts(broker, now_ms),
         **_log(broker),
         **_waiting(broker),
-        # Filled in by nobody yet, but clusterList reads them as numbers
+        **_delay_levels(broker),
+        # There is no second queue before the timers; clusterList reads these as numbers
         **dict.fromkeys(("timerReadBehind", "timerOffsetBehind", "timerCongestNum"), 0),
         **dict.fromkeys(("timerEnqueueTps", "timerDequeueTps"), 0.0),
     }
@@ -81,6 +84,15 @@ def _waiting(broker: Broker) -> dict[str, object]:
     values["waitingPulls"] = broker.arrivals.waiting
     values["waitingPullsMax"] = broker.config.max_waiting_pulls
     values["busyReason"] = broker.busy_reason
+    return values
+
+
+def _delay_levels(broker: Broker) -> dict[str, object]:
+    """Per level how far it is delivered, and how far it could be."""
+    values: dict[str, object] = {}
+    for level, offset in broker.delivery.levels.offsets.items():
+        end = broker.store.max_offset(SCHEDULE_TOPIC, schedule_queue_id(level))
+        values[f"scheduleMessageOffset_{level}"] = f"{offset},{end}"
     return values
 
 
