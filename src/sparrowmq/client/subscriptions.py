@@ -40,11 +40,15 @@ Filter = str | Sql | Only
 
 
 class Subscriptions:
-    """Topics with their filters. The version of a subscription is the time it last changed."""
+    """Topics with their filters. The version of a subscription is the time it last changed.
+
+    Versions only grow, also when the clock is set back: brokers ignore what is not newer.
+    """
 
     def __init__(self, filters: Mapping[str, Filter]) -> None:
         self._filters: dict[str, Filter] = {}
         self._datas: dict[str, SubscriptionData] = {}
+        self._versions: dict[str, int] = {}
         for topic, choice in filters.items():
             self.add(topic, choice, 0)
 
@@ -70,9 +74,9 @@ class Subscriptions:
     def add(self, topic: str, choice: Filter, now_ms: int) -> None:
         """Subscribe, or subscribe otherwise. Raises ValueError for an illegal topic or filter."""
         check_topic(topic)
-        data = _data(topic, choice, now_ms)
+        data = _data(topic, choice, self._next_version(topic, now_ms))
         self._filters[topic] = choice
-        self._datas[topic] = data
+        self._keep(data)
 
     def remove(self, topic: str) -> None:
         """Unsubscribe; its queues go with the next rebalance."""
@@ -83,7 +87,15 @@ class Subscriptions:
         """The assignment changed: a new version tells brokers which subscription is newest."""
         for topic in topics:
             if topic in self._filters:
-                self._datas[topic] = _data(topic, self._filters[topic], now_ms)
+                version = self._next_version(topic, now_ms)
+                self._keep(_data(topic, self._filters[topic], version))
+
+    def _next_version(self, topic: str, now_ms: int) -> int:
+        return max(now_ms, self._versions.get(topic, -1) + 1)
+
+    def _keep(self, data: SubscriptionData) -> None:
+        self._datas[data.topic] = data
+        self._versions[data.topic] = data.sub_version
 
     def function(self, topic: str) -> Accepts | None:
         """The function that chooses among the messages of a topic."""
