@@ -92,7 +92,11 @@ def _classpath() -> str:
         print("bench: compiling the load", file=sys.stderr, flush=True)
         classes.mkdir(parents=True, exist_ok=True)
         command = ["javac", "-nowarn", "-encoding", "UTF-8", "-d", str(classes), "-cp", f"{lib}/*"]
-        subprocess.run([*command, *map(str, sources)], check=True)
+        done = subprocess.run(
+            [*command, *map(str, sources)], capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            raise DriverFailed(f"the load does not compile\n{done.stderr.strip()}")
         (classes / ".complete").touch()
     return f"{classes}:{lib}/*"
 

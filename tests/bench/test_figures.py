@@ -1,0 +1,47 @@
+"""What the benchmark calls met, missed and unknown."""
+
+import pytest
+
+from bench.figures import Figure, Target, at_least, at_most, times_less, times_more
+from bench.report import cells, summary
+
+
+def figure(ours: float, apache: float | None, target: Target | None) -> Figure:
+    return Figure("send", "throughput", "msg/s", ours, apache, target)
+
+
+@pytest.mark.parametrize(
+    ("ours", "apache", "target", "is_met"),
+    [
+        (200, 100, times_more(2), True),
+        (199, 100, times_more(2), False),
+        (10, 30, times_less(3), True),
+        (11, 30, times_less(3), False),
+        (120, 1500, at_most(120), True),
+        (121, 1500, at_most(120), False),
+        (50_000, None, at_least(50_000), True),
+        (49_999, None, at_least(50_000), False),
+        (200, 100, None, None),
+        (200, None, times_more(2), None),
+        (200, 0, times_more(2), None),
+    ],
+)
+def test_a_target_is_met_missed_or_cannot_be_judged(
+    ours: float, apache: float | None, target: Target | None, is_met: bool | None
+) -> None:
+    assert figure(ours, apache, target).is_met is is_met
+
+
+def test_a_ratio_above_one_is_better_whatever_is_measured() -> None:
+    assert figure(200, 100, times_more(2)).ratio == 2
+    assert figure(10, 30, times_less(3)).ratio == 3
+
+
+def test_only_figures_with_a_target_are_counted() -> None:
+    figures = [
+        figure(200, 100, times_more(2)),
+        figure(1, 100, times_more(2)),
+        figure(1, 100, None),
+    ]
+    assert summary(figures) == "1 of 2 targets met"
+    assert [cells(one)[-1] for one in figures] == ["met", "MISSED", ""]
