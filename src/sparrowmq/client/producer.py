@@ -1,6 +1,6 @@
 """The producer: finds a queue, sends, tries again elsewhere, tells how safe the message is."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Self, TypedDict
@@ -199,12 +199,12 @@ class Producer:
         out = pack(message, self._packing, client.unique_ids, client.clock(), system)
         return await self._send_out(message.topic, choose, out, limit_s)
 
-    async def _send_out(
+    def _send_out(
         self, topic: str, choose: Chooser | None, out: Outgoing, limit_s: float
-    ) -> SendResult:
+    ) -> Awaitable[SendResult]:
         if choose is None:
-            return await self._attempts.send(topic, out, limit_s)
-        return await self._attempts.send_to(topic, choose, out, limit_s)
+            return self._attempts.send(topic, out, limit_s)
+        return self._attempts.send_to(topic, choose, out, limit_s)
 
     # ---- request and reply
 
