@@ -69,6 +69,8 @@ BLANK = struct.Struct(">II")
 _SYS_FLAG = struct.Struct(">i")
 _SYS_FLAG_AT = 36
 _CRC_HEAD = CRC_PROPERTY + b"\x01"
+_CRC_BACKWARDS = b"\x02%010d" + _CRC_HEAD[::-1]
+"""The digits come lowest first: the whole property is formatted backwards and turned round."""
 
 
 class RecordError(BodyError):
@@ -186,8 +188,7 @@ def encode_record(
         )
     )
     if record_crc:
-        digits = b"%010d" % (crc32(record) & 0x7FFFFFFF)
-        return b"%b%b%b\x02" % (record, _CRC_HEAD, digits[::-1])
+        return record + (_CRC_BACKWARDS % (crc32(record) & 0x7FFFFFFF))[::-1]
     return record
 
 

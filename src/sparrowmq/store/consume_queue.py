@@ -16,6 +16,7 @@ missing because their log records are gone hold Apache's blank: log offset 0, si
 """
 
 import struct
+from sys import intern
 from zlib import crc32
 
 import msgspec
@@ -119,7 +120,8 @@ class ConsumeQueue:
     )
 
     def __init__(self, topic: str, queue_id: int, files: QueueFiles) -> None:
-        self.topic = topic
+        # One object for all queues of a topic: the index tells topics apart by identity first
+        self.topic = intern(topic)
         self.queue_id = queue_id
         self.topic_part = topic_part(topic)
         self.directory = queue_dir(topic, queue_id)
