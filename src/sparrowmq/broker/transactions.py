@@ -91,13 +91,13 @@ def commit(broker: Broker, half: Half, record: Record, fields: dict[str, str], n
 
 
 def _placed(broker: Broker, put: PutMessage, fields: dict[str, str], now_ms: int) -> Placement:
-    if DELAYS.isdisjoint(fields):
-        return Placement(put)
     bare = dict(fields)
     for name in (REAL_TOPIC, REAL_QUEUE_ID):
         bare.pop(name, None)
     # Apache leaves TRAN_MSG in one that is delivered at once, as consumers of 5.5.0 see it.
     at_once = msgspec.structs.replace(put, properties=encoded(bare))
+    if DELAYS.isdisjoint(fields):
+        return Placement(at_once)
     bare.pop(TRANSACTION_PREPARED, None)
     placement = place(broker, msgspec.structs.replace(put, properties=encoded(bare)), bare, now_ms)
     return placement if placement.due_ms else Placement(at_once)
