@@ -1,5 +1,6 @@
 """Store exchange: one broker opens what the other left, and the other way round."""
 
+import re
 import shutil
 import signal
 from types import ModuleType
@@ -12,9 +13,7 @@ from tests.interop.registry import Outcome, check, scenario
 from tests.interop.scene import Scene
 
 QUEUES = 4
-# consumerOffset.json is written every 5 s, by Apache for the first time after 10 s. A kill before
-# that loses it, and SparrowMQ then rightly refuses to start without a word from the operator.
-OFFSETS_ARE_SAVED_S = {"apache": 16.0, "sparrow": 6.0}
+LEFT, BATCH = 40, 10
 
 
 @scenario(clients=("java5",), needs="exchange", lane="apart", compared=False)
@@ -52,7 +51,8 @@ def _there_and_back(
         here = scene.on(target.start(folder, Settings()))
         everything += _use(here, step, everything)
         if sign == signal.SIGKILL:
-            here.pause(OFFSETS_ARE_SAVED_S[target.NAME])
+            consumed = len(everything) - LEFT - BATCH
+            here.wait_until(lambda: _saved(here) == consumed, "offsets are saved", 60)  # noqa: B023
         here.cluster.stop_broker(sign)
         last = here.cluster
         read.append(len(everything))
@@ -73,10 +73,23 @@ def _use(here: Scene, step: int, before: list[str]) -> list[str]:
     group.stop()
     check(step > 0 or dense(sent), f"offsets have gaps at step {step}")
     check(step > 0 or got == set(consumed), "not all were consumed")
-    left = [f"{step}-left-{n}" for n in range(40)]
+    left = [f"{step}-left-{n}" for n in range(LEFT)]
     producer.send(topic, _messages(left))
-    producer.send_batch(topic, _messages([f"{step}-batch-{n}" for n in range(10)]))
-    return [*consumed, *left, *(f"{step}-batch-{n}" for n in range(10))]
+    batch = [f"{step}-batch-{n}" for n in range(BATCH)]
+    producer.send_batch(topic, _messages(batch))
+    return [*consumed, *left, *batch]
+
+
+def _saved(here: Scene) -> int:
+    """How many messages the group has consumed by what consumerOffset.json says.
+
+    It is written every 5 s, by Apache for the first time 10 s after its start. A kill before that
+    loses it, and SparrowMQ then rightly refuses to start without a word from the operator.
+    """
+    file = here.cluster.store / "config" / "consumerOffset.json"
+    key = re.escape(f"{here.name('orders')}@{here.name('billing')}")
+    row = re.search(rf'"offsetTable".*?"{key}"\s*:\s*{{(.*?)}}', file.read_text(), re.DOTALL)
+    return sum(map(int, re.findall(r":\s*(\d+)", row[1]))) if row else 0
 
 
 def _messages(bodies: list[str]) -> list[Message]:
