@@ -71,4 +71,5 @@ def test_report_9737_members_that_come_and_go_are_forgotten() -> None:
             client.disconnect()
         assert list(world.broker.consumers) == []
         assert world.broker.consumers._groups_of == {}
-        assert world.broker.producers._groups == world.broker.producers._by_client_id == {}
+        assert world.broker.producers._groups == {}
+        assert world.broker.producers._by_client_id == {}

@@ -35,7 +35,11 @@ class DelayLevels:
             store.max_offset(SCHEDULE_TOPIC, queue_id) == 0 for queue_id in range(len(delays_ms))
         )
         offsets = progress.load(store_is_used=store.max_log_offset > 0, may_be_missing=never_used)
-        return DelayLevels(delays_ms, offsets, progress)
+        levels = DelayLevels(delays_ms, offsets, progress)
+        for level in levels.offsets:
+            # Now: the next message may take the very offset that was noted as delivered.
+            levels.clamp(level, store)
+        return levels
 
     def clamp(self, level: int, store: Store) -> tuple[int, int]:
         """The next offset of a level, moved into what its queue holds, and the queue's end."""
