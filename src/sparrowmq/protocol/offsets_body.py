@@ -17,7 +17,7 @@ class ConsumerOffsetTable(Body, frozen=True, kw_only=True):
 
     offset_table: dict[str, dict[int, int]] = field(default_factory=dict)
     data_version: DataVersion | None = None
-    written_by: str = ""
+    written_by: str | None = None
     """Ours in files that SparrowMQ wrote; Apache ignores it and leaves it out when it writes."""
 
 
