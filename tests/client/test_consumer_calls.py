@@ -41,6 +41,19 @@ def test_a_reset_delivers_again_from_there() -> None:
         assert stored_offset(sim) == 3
 
 
+def test_a_member_stores_the_offset_it_was_told_itself() -> None:
+    """Brokers of Apache's leave that to the members."""
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        member = Member(sim)
+        send(sim, b"0", b"1", b"2")
+        sim.advance(7)
+        sim.run(member.consumer.reset_offsets({QUEUE: 2}), on=member.host)
+        assert stored_offset(sim) == 2
+        sim.advance(3)
+        assert member.got == [b"0", b"1", b"2", b"2"]
+
+
 def test_a_reset_of_a_broadcasting_member_is_refused(tmp_path: Path) -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)

@@ -156,3 +156,54 @@ def test_stopping_lets_handlers_finish_and_leaves_the_rest_to_the_next_owner() -
         second = Member(sim, name="second")
         sim.advance(2)
         assert second.got == [b"%d" % number for number in range(4, 10)]
+
+
+def test_a_handler_whose_own_task_was_cancelled_has_failed_and_the_workers_live_on() -> None:
+    async def await_something_cancelled(message: MessageExt) -> None:
+        if not message.reconsume_times:
+            lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            lost.cancel()
+            await lost
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        member = Member(sim, await_something_cancelled, workers=1)
+        send(sim, b"a", b"b")
+        sim.advance(15)
+        assert sorted(member.got) == [b"a", b"a", b"b", b"b"]
+
+
+def test_a_member_that_cannot_write_its_offsets_goes_on(tmp_path: Path) -> None:
+    directory = tmp_path / "offsets"
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        member = Member(sim, model=MessageModel.BROADCASTING, offsets_dir=directory)
+        directory.write_text("not a directory")
+        send(sim, b"a")
+        sim.advance(12)
+        send(sim, b"b")
+        sim.advance(12)
+        assert member.got == [b"a", b"b"]
+
+
+def test_a_handler_that_overruns_the_stop_is_ended_before_its_queue_is_free() -> None:
+    ended: list[float] = []
+
+    async def hang(message: MessageExt) -> None:
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            ended.append(sim.now_s)
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        first = Member(sim, hang, name="a", orderly=True, stop_within_s=2)
+        send(sim, b"a")
+        sim.advance(3)
+        began_s = sim.now_s
+        first.leave()
+        assert 2 <= sim.now_s - began_s < 3
+        second = Member(sim, name="b", orderly=True)
+        sim.until(lambda: second.got == [b"a"])
+        assert ended
+        assert ended[0] < sim.now_s

@@ -163,6 +163,19 @@ def test_seek_goes_to_an_offset_the_beginning_the_end_or_a_time() -> None:
         run(sim, read)
 
 
+def test_what_was_polled_before_a_seek_has_no_say_after_it() -> None:
+    async def read(consumer: LitePullConsumer) -> int:
+        await consumer.poll()
+        await consumer.seek_to_begin(QUEUE)
+        await asyncio.sleep(1)  # the same messages are pulled again
+        await consumer.poll()
+        return consumer.position(QUEUE)
+
+    with SimCluster(seed=1).run() as sim:
+        with_25_messages(sim)
+        assert run(sim, read) == 0
+
+
 def test_a_seek_back_is_committed_although_it_is_smaller() -> None:
     async def read(consumer: LitePullConsumer) -> None:
         for _ in range(3):
@@ -247,6 +260,25 @@ def test_two_readers_share_the_queues_and_nothing_comes_twice() -> None:
         assert sorted(got, key=int) == numbers(0, 100)
         assert told[0] == (TOPIC, 4)
         assert (TOPIC, 2) in told
+
+
+def test_a_queue_is_handed_over_when_its_reader_polls_again() -> None:
+    async def read_slowly(consumer: LitePullConsumer) -> list[bytes]:
+        got = []
+        for _ in range(8):
+            got += bodies(await consumer.poll(timeout_s=1))
+            await asyncio.sleep(3)
+        return got
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim, queues=2)
+        for queue_id in range(2):
+            send(sim, *numbers(10 * queue_id, 10 * queue_id + 6), queue_id=queue_id)
+        first = sim.host("a").start(using(sim, "a", read_slowly, batch=2))
+        sim.advance(4)
+        second = sim.host("b").start(using(sim, "b", read_slowly, batch=2))
+        got = sim.wait(first) + sim.wait(second)
+        assert sorted(got, key=int) == numbers(0, 6) + numbers(10, 16)
 
 
 def test_a_topic_can_be_subscribed_and_left_while_it_runs() -> None:

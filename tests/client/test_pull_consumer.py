@@ -193,7 +193,7 @@ def reading(got: Counter[bytes]) -> PullCallback:
     async def read(queue: MessageQueue, turn: Turn) -> None:
         at = await turn.consumer.committed(queue) or 0
         found = await turn.consumer.pull(queue, at, count=2)
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.4)
         got.update(message.body for message in found.messages)
         turn.consumer.update_offset(queue, found.next_offset)
         await turn.consumer.commit([queue])
@@ -213,7 +213,7 @@ def test_members_share_the_queues_and_hand_them_over_between_turns() -> None:
             sim.advance(0.05)
             if number == 30:
                 second = Scheduled(sim, "b", {TOPIC: reading(got)})
-        sim.advance(10)
+        sim.advance(20)
         assert second is not None
         assert len(second.pull.consumer.assignment()) == 2
         first.leave()

@@ -1,6 +1,7 @@
 """Rules of a rebalance that transcripts do not show: plans, starts, limits, failing topics."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import hypothesis.strategies as st
 import pytest
@@ -11,7 +12,7 @@ from sparrowmq.client.rebalance import plan_rebalance
 from sparrowmq.client.start_offset import start_offset
 from sparrowmq.client.strategies import AVG, Strategy
 from sparrowmq.protocol.headers.offsets import UpdateConsumerOffset
-from sparrowmq.protocol.heartbeat import ConsumeFromWhere
+from sparrowmq.protocol.heartbeat import ConsumeFromWhere, MessageModel
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.names import retry_topic
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
@@ -164,6 +165,26 @@ def test_a_queue_whose_offset_cannot_be_read_is_not_started_and_tried_again() ->
         assert member.got == [b"a"]
 
 
+def test_a_start_that_is_not_known_is_never_taken_for_0(tmp_path: Path) -> None:
+    with SimCluster(seed=1, brokers=2).run() as sim:
+        create_topic(sim)
+        send(sim, b"old")
+        sim.paths.partition([sim.host("member")], [sim.host("broker-a")])
+        member = Member(
+            sim,
+            model=MessageModel.BROADCASTING,
+            offsets_dir=tmp_path,
+            from_where=ConsumeFromWhere.LAST_OFFSET,
+        )
+        sim.advance(10)
+        assert {queue.broker_name for queue in member.consumer.assignment()} == {"broker-b"}
+        sim.paths.heal()
+        sim.advance(10)
+        send(sim, b"new")
+        sim.advance(1)
+        assert member.got == [b"new"]
+
+
 def test_one_topic_s_failure_never_stops_the_others() -> None:
     def picky(
         group: str, client_id: str, queues: Sequence[MessageQueue], members: Sequence[str]
@@ -188,7 +209,7 @@ def test_one_topic_s_failure_never_stops_the_others() -> None:
 
 def test_a_strategy_that_gives_queues_which_are_not_there_changes_nothing() -> None:
     def wild(*_: object) -> list[MessageQueue]:
-        return [MessageQueue(TOPIC, "broker-z", 99)]
+        return [MessageQueue(TOPIC, "broker-a", 99)]
 
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)

@@ -126,6 +126,8 @@ class Assignment:
 
     async def _drop(self, held: HeldQueue, number: int) -> None:
         queue = held.queue
+        if held.is_dropped:
+            return  # by a reset or a lost lock meanwhile, which say what its progress is
         self._released(held)
         held.drop()
         self._step(number, queue, "dropped")
@@ -138,8 +140,9 @@ class Assignment:
             await self._leases.give_back([queue])
             self._step(number, queue, "unlocked")
 
-    async def give_up_all(self, within_s: float) -> None:
-        """The consumer stops: let handlers finish, persist, unlock."""
+    async def give_up_all(self, within_s: float, overdue: Callable[[], None]) -> None:
+        """The consumer stops: let handlers finish, persist, unlock. Handlers that run after their
+        time are ended by `overdue`, before their queues are free for others."""
         leaving = [self.held[queue] for queue in sorted(self.held)]
         now_s = asyncio.get_running_loop().time()
         for held in leaving:
@@ -148,6 +151,9 @@ class Assignment:
         for held in leaving:
             self._released(held)
             held.drop()
+        if any(map(self._is_running, leaving)):
+            overdue()
+            await asyncio.sleep(0)  # a cancelled handler ends in the next turn of the loop
         await self._offsets.persist([held.queue for held in leaving])
         self._steps.debug("%s: stop: %d queues persisted", self._group, len(leaving))
         if self._leases is not None:
@@ -164,6 +170,7 @@ class Assignment:
         for held in moved:
             held.leave(now_s)
         await asyncio.gather(*(self._wait_for_handlers(held, HAND_OVER_S) for held in moved))
+        moved = [held for held in moved if not held.is_dropped]
         for held in moved:
             held.drop()
             self._offsets.update(held.queue, offsets[held.queue], may_lower=True)

@@ -1,5 +1,6 @@
 """Calling the user's handler: async or plain, after the functions that filter."""
 
+import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
@@ -60,16 +61,6 @@ class Handling:
         self._subscriptions = subscriptions
         self._rates = rates
         self._log = log
-        self.running = 0
-        """Batches that are with the handler."""
-
-    async def handle(self, messages: list[MessageExt]) -> Result:
-        """Hand a batch over."""
-        self.running += 1
-        try:
-            return await self._handle(messages)
-        finally:
-            self.running -= 1
 
     async def try_out(self, message: MessageExt, *, is_orderly: bool) -> ConsumeDirectlyResult:
         """Hand over one message of an operator's choice and tell how it fared."""
@@ -85,7 +76,8 @@ class Handling:
             spent_time_mills=round((self._rates.now_s() - started_s) * 1000),
         )
 
-    async def _handle(self, messages: list[MessageExt]) -> Result:
+    async def handle(self, messages: list[MessageExt]) -> Result:
+        """Hand a batch over."""
         topic = messages[0].topic
         started_s = self._rates.now_s()
         chosen, unclear = messages, list[MessageExt]()
@@ -119,17 +111,26 @@ class Handling:
                 answer = await self._workers.run(self._handler, messages)
             if inspect.isawaitable(answer):
                 await answer
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Something the handler awaited was cancelled, not this consumer
+            return self._failure(messages, RuntimeError(f"the handler was cancelled: {error}"))
         except RetryLater as later:
             return Result(messages[later.done :], later.delay_level, later.suspend_s, later)
         except Exception as error:  # the user's code
-            first = messages[0]
-            self._log.warning(
-                "handler failed for %d messages of %s from offset %d: %s",
-                len(messages),
-                first.queue,
-                first.queue_offset,
-                error,
-                exc_info=error,
-            )
-            return Result(messages, error=error)
+            return self._failure(messages, error)
         return Result([])
+
+    def _failure(self, messages: list[MessageExt], error: Exception) -> Result:
+        first = messages[0]
+        self._log.warning(
+            "handler failed for %d messages of %s from offset %d: %s",
+            len(messages),
+            first.queue,
+            first.queue_offset,
+            error,
+            exc_info=error,
+        )
+        return Result(messages, error=error)

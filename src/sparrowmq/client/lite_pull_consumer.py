@@ -255,9 +255,10 @@ class LitePullConsumer(GroupConsumer):
         return next_offset_of(self._held(queue))
 
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Store progress now: of everything polled, or as given."""
+        """Store progress now: of everything polled, or as given. Raises what keeps it from being
+        stored: NoRoute, BrokerRefused, NetError, OSError."""
         chosen = self._note(offsets)
-        await self.member.offsets.persist(list(chosen))
+        await self.member.offsets.persist(list(chosen), raises=True)
 
     def commit_later(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
         """The same without waiting: it is stored in the background within 5 s."""

@@ -38,11 +38,21 @@ class LocalOffsets:
         """The stored offset; None when there is none."""
         return self._offsets.get(queue)
 
-    async def persist(self, queues: Iterable[MessageQueue]) -> None:
-        """Write the file when something changed. Raises OSError, and then the old one is there."""
+    async def persist(self, queues: Iterable[MessageQueue], *, raises: bool = False) -> None:
+        """Write the file when something changed. What fails is logged, or raised as OSError, and
+        tried again the next time; the old file is there then."""
         if not self._is_dirty:
             return
-        self._is_dirty = False
+        try:
+            self._write()
+        except OSError as error:
+            if raises:
+                raise
+            self._log.warning("offsets not written to %s: %s", self.path, error)
+        else:
+            self._is_dirty = False
+
+    def _write(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         fresh = self.path.with_name("offsets.json.tmp")
         with fresh.open("wb") as file:

@@ -163,15 +163,16 @@ class Membership:
             loops.append(self._renew_leases())
         self._loops = [client.tasks.create_task(loop) for loop in loops]
 
-    async def leave(self, within_s: float) -> None:
-        """Let handlers finish within a time, persist, unlock, unregister."""
+    async def leave(self, within_s: float, overdue: Callable[[], None] = lambda: None) -> None:
+        """Let handlers finish within a time (`overdue` ends the others), persist, unlock,
+        unregister."""
         for task in self._loops:
             task.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
         self._loops = []
         with contextlib.suppress(ValueError):
             self.client.route_table.changed.remove(self._route_changed)
-        await self.assignment.give_up_all(within_s)
+        await self.assignment.give_up_all(within_s, overdue)
         self.client.consumers.pop(self.settings.group, None)
         await self.client.unregister(consumer_group=self.settings.group)
         self._steps.debug("%s: stop: unregistered", self.settings.group)

@@ -26,8 +26,8 @@ class Offsets(Protocol):
         """The stored offset; None when there is none, an error when it cannot be known."""
         ...
 
-    async def persist(self, queues: Iterable[MessageQueue]) -> None:
-        """Store what changed; what fails is tried again with the next round."""
+    async def persist(self, queues: Iterable[MessageQueue], *, raises: bool = False) -> None:
+        """Store what changed; what fails is logged, or raised, and tried again the next time."""
         ...
 
     def forget(self, queue: MessageQueue) -> None:
@@ -62,8 +62,8 @@ class RemoteOffsets:
         """The stored offset; None when there is none, an error when it cannot be known."""
         return await committed_offset(self._client, self._group, queue, young_is_0=self._young_is_0)
 
-    async def persist(self, queues: Iterable[MessageQueue]) -> None:
-        """Store what changed; what fails is tried again with the next round."""
+    async def persist(self, queues: Iterable[MessageQueue], *, raises: bool = False) -> None:
+        """Store what changed; what fails is logged, or raised, and tried again the next time."""
         for queue in queues:
             offset = self._offsets.get(queue, -1)
             if offset < 0 or self._persisted.get(queue) == offset:
@@ -71,6 +71,8 @@ class RemoteOffsets:
             try:
                 await commit_offset(self._client, self._group, queue, offset)
             except (ClientError, NetError) as error:
+                if raises:
+                    raise
                 self._log.info("offset %d of %s not stored: %s", offset, queue, error)
             else:
                 self._persisted[queue] = offset

@@ -101,6 +101,7 @@ class PushConsumer(GroupConsumer):
         self._threads = threads
         self._own_threads: ThreadWorkers | None = None
         self._is_paused = False
+        self._is_overdue = False
         self._workers: list[asyncio.Task[None]] = []
         self.handling: Handling
         self._consuming: Consuming | OrderlyConsuming
@@ -214,14 +215,21 @@ class PushConsumer(GroupConsumer):
         """Finish what is in work (within a deadline), commit, unregister: nothing comes twice."""
         if self._is_started:
             self._is_started = False
-            await self.member.leave(self._stop_within_s)
-            for task in self._workers:
-                task.cancel()
-            if self._own_threads is not None and not self.handling.running:
+            await self.member.leave(self._stop_within_s, self._abandon)
+            self._end_workers()
+            if self._own_threads is not None and not self._is_overdue:
                 # A handler that overran the deadline keeps its thread: waiting stops the loop.
                 self._own_threads.close()
         if self._owns_client:
             await self.client.stop()
+
+    def _abandon(self) -> None:
+        self._is_overdue = True
+        self._end_workers()
+
+    def _end_workers(self) -> None:
+        for task in self._workers:
+            task.cancel()
 
     # ---- while it runs
 

@@ -133,20 +133,20 @@ class Rebalancing:
         members = sorted(await group_members(self._client, topic, self._group))
         try:
             assigned = self._strategy(self._group, self._client.client_id, queues, members)
+            why_idle = self._strategy.why_idle(self._group, members)
         except Exception as error:  # a strategy may be the user's own
             raise StrategyFailed(self._strategy.name, str(error)) from error
         strange = set(assigned) - set(queues)
         if strange:
             text = f"it gave queues that topic {topic} does not have: {min(strange)}"
             raise StrategyFailed(self._strategy.name, text)
-        self._tell_why_idle(members)
+        self._tell_why_idle(why_idle)
         self._step(
             topic, "%d queues, %d members: %d for us", len(queues), len(members), len(assigned)
         )
         return set(assigned)
 
-    def _tell_why_idle(self, members: list[str]) -> None:
-        reason = self._strategy.why_idle(self._group, members)
+    def _tell_why_idle(self, reason: str | None) -> None:
         if reason is not None and reason != self._idle_reason:
             self._log.warning("nobody consumes for %s: %s", self._group, reason)
         self._idle_reason = reason
