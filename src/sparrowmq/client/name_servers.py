@@ -1,5 +1,6 @@
 """Asking name servers: one at a time, the next when it fails."""
 
+import asyncio
 from collections.abc import Sequence
 
 from sparrowmq.client.errors import BrokerRefused, NoRoute
@@ -22,6 +23,7 @@ class NameServers:
         self._addresses = list(addresses)
         self._current = first % len(self._addresses)
         self._timeout_s = timeout_s
+        """For all of them together."""
 
     @property
     def addresses(self) -> list[str]:
@@ -29,17 +31,35 @@ class NameServers:
         return list(self._addresses)
 
     async def call(self, header: RequestHeader, body: bytes = b"") -> Response:
-        """The answer of the first that answers. Raises the last NetError when none does."""
+        """The answer of the first that answers. Raises the last NetError when none does.
+
+        A silent one leaves the others half of the time that is left.
+        """
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + self._timeout_s
         failure: NetError | None = None
-        for _ in self._addresses:
-            address = self._addresses[self._current]
+        count = len(self._addresses)
+        first = self._current
+        for step in range(count):
+            index = (first + step) % count
+            left_s = max(0.0, end_s - loop.time())
+            limit_s = left_s if step == count - 1 else left_s / 2
             try:
-                return await self._peers.call(address, header, body, timeout_s=self._timeout_s)
+                address = self._addresses[index]
+                return await self._peers.call(address, header, body, timeout_s=limit_s)
             except NetError as error:
                 failure = error
-                self._current = (self._current + 1) % len(self._addresses)
+                self._leave(index)
+            except asyncio.CancelledError:
+                self._leave(index)  # nearly always: whoever asked had no more time to wait
+                raise
         assert failure is not None
         raise failure
+
+    def _leave(self, index: int) -> None:
+        """Go to the next, once: calls that fail together must not go around in a circle."""
+        if self._current == index:
+            self._current = (index + 1) % len(self._addresses)
 
     async def route(self, topic: str) -> TopicRoute | None:
         """The route of a topic, None when the name server says that there is none.

@@ -1,0 +1,144 @@
+"""A list of name servers: which one is asked, and what happens when some do not answer."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from sparrowmq.client.errors import NoRoute
+from sparrowmq.client.name_servers import NameServers
+from sparrowmq.net.peers import Peers
+from sparrowmq.net.reply import Reply, Request
+from sparrowmq.net.routes import Routes
+from sparrowmq.net.server import Server
+from sparrowmq.protocol.headers.nameserver import GetTopicRoute
+from sparrowmq.protocol.route import TopicRoute
+from sparrowmq.testing.paths import Conditions
+from sparrowmq.testing.simulation import Simulation
+
+log = logging.getLogger("tests.client")
+routes: Routes["Asked"] = Routes()
+
+
+class Asked:
+    """One name server: whether it answers, and what it was asked."""
+
+    def __init__(self) -> None:
+        self.is_mute = False
+        self.topics: list[str] = []
+
+
+@routes.on(GetTopicRoute)
+def topic_route(server: Asked, request: Request[GetTopicRoute]) -> Any:
+    server.topics.append(request.header.topic)
+    return None if server.is_mute else Reply(body=TopicRoute().to_json())
+
+
+class World:
+    """Name servers a, b and c and somebody who asks them, beginning with a."""
+
+    def __init__(self, sim: Simulation) -> None:
+        self.sim = sim
+        self.servers = {name: Asked() for name in "abc"}
+        for name, server in self.servers.items():
+            sim.host(name).start(self._serve(server))
+        sim.until_idle()
+
+    async def _serve(self, context: Asked) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            server = Server(context, routes, tasks, log=log)
+            await server.listen("0.0.0.0", 9876)
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await server.close()
+
+    def ask(self, work: Callable[[NameServers], Awaitable[Any]]) -> Any:
+        async def run() -> Any:
+            async with asyncio.TaskGroup() as tasks:
+                peers = Peers(tasks, log=log)
+                addresses = [f"{self.sim.host(name).ip}:9876" for name in self.servers]
+                try:
+                    return await work(NameServers(peers, addresses))
+                finally:
+                    await peers.close()
+
+        return self.sim.run(run(), on=self.sim.host("client"))
+
+    def asked(self) -> dict[str, int]:
+        return {name: len(server.topics) for name, server in self.servers.items()}
+
+
+@contextmanager
+def world() -> Iterator[World]:
+    with Simulation(1, conditions=Conditions(latency_s=(0.0, 0.0))) as sim:
+        yield World(sim)
+
+
+def test_the_one_that_answers_is_kept() -> None:
+    async def ask_thrice(servers: NameServers) -> None:
+        for _ in range(3):
+            await servers.route("orders")
+
+    with world() as w:
+        w.ask(ask_thrice)
+        assert w.asked() == {"a": 3, "b": 0, "c": 0}
+
+
+def test_a_dead_one_is_left_for_the_next_which_is_kept() -> None:
+    async def ask_thrice(servers: NameServers) -> None:
+        for _ in range(3):
+            await servers.route("orders")
+
+    with world() as w:
+        w.sim.host("a").kill()
+        w.ask(ask_thrice)
+        assert w.asked() == {"a": 0, "b": 3, "c": 0}
+
+
+def test_questions_that_fail_together_do_not_go_around_in_a_circle() -> None:
+    async def ask_together(servers: NameServers) -> None:
+        await asyncio.gather(*(servers.route(f"t{n}") for n in range(3)))
+        await servers.route("after")
+
+    with world() as w:
+        w.sim.host("a").kill()
+        w.ask(ask_together)
+        assert w.asked() == {"a": 0, "b": 4, "c": 0}
+
+
+def test_a_silent_one_leaves_the_others_half_of_the_time_that_is_left() -> None:
+    with world() as w:
+        w.servers["a"].is_mute = True
+        w.servers["b"].is_mute = True
+        began_s = w.sim.now_s
+        w.ask(lambda servers: servers.route("orders"))
+        assert w.sim.now_s - began_s == pytest.approx(1.5 + 0.75)
+
+
+def test_one_that_kept_somebody_waiting_until_he_gave_up_is_not_asked_first_again() -> None:
+    async def give_up(servers: NameServers) -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await servers.route("orders")
+        await servers.route("orders")
+
+    with world() as w:
+        w.servers["a"].is_mute = True
+        w.ask(give_up)
+        assert w.asked() == {"a": 1, "b": 1, "c": 0}
+
+
+def test_when_none_answers_the_error_names_them_all() -> None:
+    async def ask(servers: NameServers) -> None:
+        with pytest.raises(NoRoute, match="no name server answers") as raised:
+            await servers.route("orders")
+        assert all(address in str(raised.value) for address in servers.addresses)
+
+    with world() as w:
+        for name in "abc":
+            w.sim.host(name).kill()
+        w.ask(ask)
