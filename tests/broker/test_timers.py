@@ -8,6 +8,7 @@ import pytest
 
 from sparrowmq.broker import timer
 from sparrowmq.broker.timer_check import TimerCheck, TimerMark
+from sparrowmq.broker.timer_runs import RunFiles, RunList, RunRange
 from sparrowmq.broker.topics import plain_topic
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.group_config import (
@@ -206,14 +207,18 @@ def test_a_recalled_message_is_not_delivered_and_others_are(world: DeliveryWorld
 
 
 @pytest.mark.parametrize("killed_at_s", [0.0, 5.2, 5.6])
-def test_a_recall_survives_a_kill(world: DeliveryWorld, killed_at_s: float) -> None:
+@pytest.mark.parametrize("in_a_run", [False, True])
+def test_a_recall_survives_a_kill(world: DeliveryWorld, killed_at_s: float, in_a_run: bool) -> None:
+    send_at(world, EPOCH_MS + 5_150, b"fine")
     assert recall(world, send_at(world, EPOCH_MS + 5_700)) == ResponseCode.SUCCESS
+    if in_a_run:
+        spill(world)
     world.pass_time(killed_at_s)
     world.deliver()
     world.save()
     world.kill()
     world.pass_time(60)
-    assert bodies(world) == []
+    assert bodies(world) == [b"fine"]
 
 
 def test_a_recall_answers_with_the_messages_id(world: DeliveryWorld) -> None:
@@ -323,7 +328,7 @@ def test_runs_are_read_from_the_queue_again_when_they_are_lost(
     (run,) = runs(world)
     if harm == "damaged":
         data = bytearray(world.disk.files()[run])
-        data[40] ^= 1
+        data[12 + 16 * 45 + 12] ^= 1  # the offset of an entry that is pending
         world.disk.poke(run, bytes(data))
     for path in world.disk.files():
         if (harm == "missing" and path == run) or (
@@ -351,6 +356,36 @@ def test_a_clock_that_is_set_back_loses_no_timer(world: DeliveryWorld) -> None:
     world.now_ms += 1
     world.deliver()
     assert bodies(world) == [b"before", b"after"]
+    world.save()
+    world.kill()
+    world.deliver()
+    assert bodies(world).count(b"before") == 1
+
+
+def test_progress_and_runs_are_not_saved_before_what_they_stand_for_is_durable() -> None:
+    for seed in range(20):
+        with new_world() as world:
+            send_at(world, EPOCH_MS + 1_000, b"flushed")
+            world.flush()
+            world.now_ms += 1_000
+            world.deliver()
+            for _ in range(2):
+                world.run(timer.save_mark(world.broker))
+            world.broker.delivery.timers.run_entries = 1
+            send_at(world, EPOCH_MS + 9_000, b"not flushed")
+            world.run(timer.spill(world.broker))
+            world.lose_power(random.Random(seed))
+            assert world.broker.delivery.timers.list.runs == []
+            world.deliver()
+            assert set(bodies(world)) == {b"flushed"}, seed
+
+
+def test_runs_of_a_queue_that_was_cut_are_thrown_away(world: DeliveryWorld) -> None:
+    send_at(world, EPOCH_MS + 1_000)
+    RunFiles(world.disk).save_list(RunList(999, [RunRange(0, 999)]))
+    world.kill()
+    world.pass_time(2)
+    assert bodies(world) == [b"body"]
 
 
 def test_a_stale_entry_makes_no_message_early(world: DeliveryWorld) -> None:

@@ -8,7 +8,9 @@ import pytest
 
 from sparrowmq.broker.consumers import Member
 from sparrowmq.broker.topics import plain_topic
+from sparrowmq.broker.transactions import commit_progress
 from sparrowmq.net.reply import Reply
+from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.transactions import CheckTransactionState, EndTransaction
 from sparrowmq.protocol.ids import OffsetId
@@ -22,6 +24,7 @@ from sparrowmq.protocol.names import (
 from sparrowmq.protocol.sys_flag import (
     TRANSACTION_COMMIT,
     TRANSACTION_NONE,
+    TRANSACTION_PREPARED,
     TRANSACTION_ROLLBACK,
 )
 from sparrowmq.store.messages import PutMessage, Stored
@@ -119,6 +122,14 @@ def test_half_messages_and_operations_lie_as_in_apaches_store(world: DeliveryWor
     (operation,) = world.messages(TRANS_OP_HALF_TOPIC)
     assert operation.body == b"0,"
     assert operation.tags == "d"
+
+
+def test_the_flag_that_java_clients_set_is_taken_off_a_half_message(world: DeliveryWorld) -> None:
+    header = world.send_header("orders", 1, {"TRAN_MSG": "true", "PGROUP": GROUP})
+    reply = world.call(msgspec.structs.replace(header, sys_flag=TRANSACTION_PREPARED), b"x")
+    assert reply.code == ResponseCode.SUCCESS
+    (waiting,) = world.messages(TRANS_HALF_TOPIC)
+    assert waiting.sys_flag & 0xC == TRANSACTION_NONE
 
 
 def test_a_rolled_back_message_is_never_delivered(world: DeliveryWorld) -> None:
@@ -391,6 +402,21 @@ def test_a_kill_between_the_new_copy_and_its_operation_leaves_one_transaction(
         world.deliver()
     world.kill()
     assert [one.checks for one in world.broker.delivery.halves] == [1]
+
+
+def test_offsets_are_not_committed_before_what_they_stand_for_is_durable() -> None:
+    for seed in range(20):
+        with new_world() as world:
+            producer(world)
+            half(world)
+            world.flush()
+            world.now_ms += 6_000
+            world.deliver()
+            for _ in range(2):
+                commit_progress(world.broker)
+            world.run(world.tables.offsets.journal(world.broker.offsets, InlineWorkers()))
+            world.lose_power(random.Random(seed))
+            assert len(world.broker.delivery.halves) == 1, seed
 
 
 def test_ended_transactions_are_not_read_again_at_every_start(world: DeliveryWorld) -> None:
