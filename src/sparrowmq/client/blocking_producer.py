@@ -121,6 +121,11 @@ class _Blocking(Generic[P]):
         loop, producer = self._running()
         return loop.run(producer.reply(request, body, timeout_s=timeout_s))
 
+    def recall(self, recall_handle: str, *, timeout_s: float | None = None) -> str:
+        """As `sparrowmq.Producer.recall`."""
+        loop, producer = self._running()
+        return loop.run(producer.recall(recall_handle, timeout_s=timeout_s))
+
     def queues(self, topic: str) -> list[MessageQueue]:
         """As `sparrowmq.Producer.queues`."""
         loop, producer = self._running()

@@ -19,6 +19,7 @@ from sparrowmq.client.send_queues import SendQueues
 from sparrowmq.client.send_result import SendResult
 from sparrowmq.client.trace import TraceLog
 from sparrowmq.protocol.compression import CompressionType
+from sparrowmq.protocol.headers.recall import MessageRecalled, RecallHandle, RecallMessage
 from sparrowmq.protocol.headers.transactions import CheckTransactionState, EndTransaction
 from sparrowmq.protocol.heartbeat import ConsumerData
 from sparrowmq.protocol.message import MAX_BODY_BYTES, Message, MessageQueue
@@ -280,6 +281,22 @@ class Producer:
         choose = chooser(message, queue, key, selector)
         out = pack(message, self._packing, self.client.unique_ids, self.client.clock())
         await self._attempts.send_oneway(message.topic, choose, out, self._timeout_s)
+
+    async def recall(self, recall_handle: str, *, timeout_s: float | None = None) -> str:
+        """Take back a message with a delivery time before it is delivered; its unique id.
+
+        `recall_handle` comes with the result of its send. Raises ValueError when it is none,
+        NoRoute, SendFailed, and BrokerRefused when it is too late.
+        """
+        self._check_started()
+        handle = RecallHandle.parse(recall_handle)
+        header = RecallMessage(
+            topic=handle.topic, recall_handle=recall_handle, producer_group=self._group
+        )
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        queue = MessageQueue(handle.topic, handle.broker_name, 0)
+        response = await self._attempts.ask(queue, header, limit_s)
+        return response.header(MessageRecalled).msg_id
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """The queues that messages of a topic are sent to. Raises NoRoute."""

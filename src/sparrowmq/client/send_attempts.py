@@ -15,6 +15,7 @@ from sparrowmq.client.send_result import STATUS_OF_CODE, SendResult
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.protocol.headers.send import SpecialMessageSent
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.properties import MSG_REGION, TRACE_SWITCH
@@ -141,6 +142,23 @@ class SendAttempts:
         except NetError as error:
             attempts = [(queue.broker_name, str(error))]
             raise SendFailed(topic, attempts, loop.time() - start_s) from error
+
+    async def ask(self, queue: MessageQueue, header: RequestHeader, limit_s: float) -> Response:
+        """Ask the broker of a queue something else, once. Raises NoRoute, SendFailed,
+        BrokerRefused."""
+        loop = asyncio.get_running_loop()
+        start_s = loop.time()
+        await self.find(queue.topic, limit_s)
+        address = self.address(queue)
+        left_s = limit_s - (loop.time() - start_s)
+        try:
+            response = await self._client.peers.call(address, header, timeout_s=left_s)
+        except NetError as error:
+            attempts = [(queue.broker_name, str(error))]
+            raise SendFailed(queue.topic, attempts, loop.time() - start_s) from error
+        if response.code != ResponseCode.SUCCESS:
+            raise BrokerRefused(address, response.code, response.remark)
+        return response
 
     async def _call_timed(self, queue: MessageQueue, out: Outgoing, limit_s: float) -> SendResult:
         """`_call` that keeps count of slow and failing brokers."""
