@@ -9,6 +9,7 @@ from sparrowmq.client.handling import RetryLater
 from sparrowmq.client.held_queue import HeldQueue
 from sparrowmq.client.membership import Membership
 from sparrowmq.client.orderly import OrderlyConsuming
+from sparrowmq.protocol.headers.offsets import UpdateConsumerOffset
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import dlq_topic
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
@@ -234,3 +235,22 @@ def test_a_member_cut_off_for_30_s_stops_by_itself() -> None:
         sim.advance(20)
         assert len(watch.order) > seen
         assert watch.order == numbers(len(watch.order))
+
+
+def test_a_lock_that_had_a_gap_is_lost_and_the_queue_begins_where_others_ended() -> None:
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        send(sim, *numbers(10))
+        member = Member(sim, Watch(5).handle, orderly=True)
+        sim.until(lambda: len(member.got) == 2)
+        member.host.pause()
+        sim.advance(75)
+        # Somebody had the queue meanwhile, and is gone again
+        commit = UpdateConsumerOffset(
+            consumer_group=GROUP, topic=TOPIC, queue_id=0, commit_offset=9
+        )
+        sim.wait(sim.client.call(commit))
+        member.host.resume()
+        sim.advance(30)
+        assert member.got[2:] == [b"9"]
+        assert stored_offset(sim) == 10

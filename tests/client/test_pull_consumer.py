@@ -193,8 +193,8 @@ def reading(got: Counter[bytes]) -> PullCallback:
     async def read(queue: MessageQueue, turn: Turn) -> None:
         at = await turn.consumer.committed(queue) or 0
         found = await turn.consumer.pull(queue, at, count=2)
-        await asyncio.sleep(0.4)
         got.update(message.body for message in found.messages)
+        await asyncio.sleep(0.4)
         turn.consumer.update_offset(queue, found.next_offset)
         await turn.consumer.commit([queue])
 

@@ -55,10 +55,12 @@ class Assignment:
         start_at: Callable[[MessageQueue, int | None], Awaitable[int]],
         begin: Callable[[HeldQueue], Coroutine[Any, Any, None]] | None,
         released: Callable[[HeldQueue], None],
+        is_ours: Callable[[HeldQueue], bool],
         log: logging.Logger,
     ) -> None:
         """`begin` is the pull loop of a queue. `released` is told when a queue's handlers are done,
-        just before its progress is persisted."""
+        just before its progress is persisted. A queue that is not certainly ours (`is_ours`) is
+        given up without that: somebody else may have gone on."""
         self._client = client
         self._group = group
         self._offsets = offsets
@@ -67,6 +69,7 @@ class Assignment:
         self._start_at = start_at
         self._begin = begin
         self._released = released
+        self._is_ours = is_ours
         self._log = log
         self._steps = log.getChild("rebalance")
         self._asked_s: dict[MessageQueue, float] = {}
@@ -128,6 +131,9 @@ class Assignment:
         queue = held.queue
         if held.is_dropped:
             return  # by a reset or a lost lock meanwhile, which say what its progress is
+        if not self._is_ours(held):
+            self.lose(queue)
+            return
         self._released(held)
         held.drop()
         self._step(number, queue, "dropped")
@@ -154,8 +160,9 @@ class Assignment:
         if any(map(self._is_running, leaving)):
             overdue()
             await asyncio.sleep(0)  # a cancelled handler ends in the next turn of the loop
-        await self._offsets.persist([held.queue for held in leaving])
-        self._steps.debug("%s: stop: %d queues persisted", self._group, len(leaving))
+        ours = [held.queue for held in leaving if self._is_ours(held)]
+        await self._offsets.persist(ours)
+        self._steps.debug("%s: stop: %d queues persisted", self._group, len(ours))
         if self._leases is not None:
             # An ordered queue whose handler still runs is freed by our goodbye or by time.
             done = [held.queue for held in leaving if not self._is_running(held)]
@@ -181,7 +188,7 @@ class Assignment:
         return [held.queue for held in moved]
 
     def lose(self, queue: MessageQueue) -> None:
-        """Another member has our lock: its progress counts now, ours does not."""
+        """Another member has our lock, or may have had it: its progress counts, not ours."""
         held = self.held.pop(queue, None)
         if held is not None:
             held.drop()

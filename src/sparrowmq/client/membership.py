@@ -114,6 +114,7 @@ class Membership:
             start_at=self._start_at,
             begin=begin,
             released=released,
+            is_ours=self.is_ours,
             log=log,
         )
         self.rebalancing = Rebalancing(
@@ -203,6 +204,10 @@ class Membership:
         self.leases = None
         self.assignment.do_without_leases()
 
+    def is_ours(self, held: HeldQueue) -> bool:
+        """Whether our progress in a queue counts: an ordered one needs a lock that is fresh."""
+        return not self.settings.is_orderly or self._is_fresh(held)
+
     async def has_lock(self, held: HeldQueue) -> bool:
         """Whether an ordered queue is certainly ours, asking its broker when that was long ago."""
         if self.leases is None or self._is_fresh(held):
@@ -215,7 +220,8 @@ class Membership:
     async def _persist_offsets(self) -> None:
         while True:
             await asyncio.sleep(self.settings.persist_s)
-            await self.offsets.persist(list(self.held))
+            ours = [held.queue for held in self.held.values() if self.is_ours(held)]
+            await self.offsets.persist(ours)
 
     async def _renew_leases(self) -> None:
         while self.leases is not None:

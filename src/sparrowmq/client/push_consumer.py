@@ -266,7 +266,9 @@ class PushConsumer(GroupConsumer):
         return reason_to_wait(held.process_queue, self._shared_limits, is_orderly=self.is_orderly)
 
     def _committed(self, held: HeldQueue) -> int:
-        return -1 if self._settings.is_broadcasting else self.member.offsets.get(held.queue)
+        if self._settings.is_broadcasting or not self.member.is_ours(held):
+            return -1
+        return self.member.offsets.get(held.queue)
 
     def _arrived(self, held: HeldQueue, messages: list[MessageExt]) -> None:
         held.process_queue.put(messages)
