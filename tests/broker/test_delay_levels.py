@@ -111,6 +111,15 @@ def test_messages_of_one_level_keep_their_order(world: DeliveryWorld) -> None:
     assert bodies(world) == [b"%d" % number for number in range(300)]
 
 
+def test_more_than_one_read_brings_is_delivered_all_the_same(world: DeliveryWorld) -> None:
+    for number in range(40):
+        world.send("orders", b"%d" % number + bytes(40_000), DELAY="1")
+        world.flush()
+    world.pass_time(1)
+    world.deliver()
+    assert [int(body.rstrip(b"\0")) for body in bodies(world)] == list(range(40))
+
+
 def test_delivery_stops_at_the_first_message_that_is_not_due(world: DeliveryWorld) -> None:
     for number in range(100):
         world.send("orders", b"%d" % number, DELAY="1")
