@@ -1,0 +1,77 @@
+"""Where progress is kept: at the broker, or in a file with a copy of the one before."""
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+
+from sparrowmq.client.local_offsets import LocalOffsets
+from sparrowmq.protocol.message import MessageQueue
+
+QUEUES = [MessageQueue("orders", "broker-a", number) for number in range(3)]
+LOG = logging.getLogger("test")
+
+
+def opened(directory: Path) -> LocalOffsets:
+    return LocalOffsets(directory, "10.0.0.1@1#2", "billing", LOG)
+
+
+def written(directory: Path, *steps: dict[MessageQueue, int]) -> LocalOffsets:
+    """Offsets after each step was written."""
+    offsets = opened(directory)
+    for step in steps:
+        for queue, offset in step.items():
+            offsets.update(queue, offset)
+        asyncio.run(offsets.persist(QUEUES))
+    return offsets
+
+
+def test_a_file_of_its_own_for_each_member_and_group(tmp_path: Path) -> None:
+    offsets = written(tmp_path, {QUEUES[0]: 5})
+    assert offsets.path == tmp_path / "10.0.0.1@1#2" / "billing" / "offsets.json"
+    assert opened(tmp_path).get(QUEUES[0]) == 5
+    assert opened(tmp_path).get(QUEUES[1]) == -1
+
+
+def test_a_broken_file_gives_way_to_the_one_before(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    offsets = written(tmp_path, {QUEUES[0]: 5}, {QUEUES[0]: 9})
+    offsets.path.write_bytes(b'{"offsetTable":{')
+    assert opened(tmp_path).get(QUEUES[0]) == 5
+    assert "cannot be read" in caplog.text
+
+
+def test_a_missing_file_gives_way_too(tmp_path: Path) -> None:
+    offsets = written(tmp_path, {QUEUES[0]: 5}, {QUEUES[0]: 9})
+    offsets.path.unlink()
+    assert opened(tmp_path).get(QUEUES[0]) == 5
+
+
+def test_nothing_is_written_when_nothing_changed(tmp_path: Path) -> None:
+    offsets = written(tmp_path, {QUEUES[0]: 5})
+    offsets.path.unlink()
+    offsets.update(QUEUES[0], 5)
+    asyncio.run(offsets.persist(QUEUES))
+    assert not offsets.path.exists()
+
+
+def test_progress_goes_back_only_when_it_is_sought(tmp_path: Path) -> None:
+    offsets = written(tmp_path, {QUEUES[0]: 5})
+    offsets.update(QUEUES[0], 3)
+    assert offsets.get(QUEUES[0]) == 5
+    offsets.update(QUEUES[0], 3, may_lower=True)
+    assert offsets.get(QUEUES[0]) == 3
+
+
+def test_what_could_not_be_written_is_written_the_next_time(tmp_path: Path) -> None:
+    offsets = opened(tmp_path / "offsets")
+    (tmp_path / "offsets").write_text("in the way")
+    offsets.update(QUEUES[0], 5)
+    asyncio.run(offsets.persist(QUEUES))
+    with pytest.raises(OSError, match="offsets"):
+        asyncio.run(offsets.persist(QUEUES, raises=True))
+    (tmp_path / "offsets").unlink()
+    asyncio.run(offsets.persist(QUEUES))
+    assert opened(tmp_path / "offsets").get(QUEUES[0]) == 5
