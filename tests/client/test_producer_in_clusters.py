@@ -8,6 +8,7 @@ import pytest
 
 from sparrowmq.client.errors import NoRoute
 from sparrowmq.client.producer import Producer
+from sparrowmq.client.send_result import SendResult
 from sparrowmq.protocol.message import Message
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 
@@ -39,6 +40,31 @@ def test_a_new_topic_gets_what_the_producer_asks_and_the_broker_allows(
         made = [node.broker.topics.get("new") for node in sim.brokers.values()]
         assert [topic.write_queue_nums for topic in made if topic] == [per_broker, per_broker]
         assert [topic.perm for topic in made if topic] == [6, 6]
+
+
+def test_a_new_topic_reaches_every_broker_although_its_first_messages_are_far_apart() -> None:
+    async def send_slowly(producer: Producer) -> None:
+        for _ in range(8):
+            await producer.send(Message("new", b"x"))
+            await asyncio.sleep(3)
+
+    with SimCluster(seed=1, brokers=2).run() as sim:
+        produce(sim, send_slowly)
+        assert all("new" in node.broker.topics for node in sim.brokers.values())
+
+
+def test_a_new_topics_own_route_is_used_when_every_broker_has_had_time_to_create_it() -> None:
+    async def send_for_two_minutes(producer: Producer) -> None:
+        for _ in range(24):
+            await producer.send(Message("new", b"x"))
+            await asyncio.sleep(5)
+        route = producer.client.route_table.get("new")
+        assert route is not None
+        assert [data.write_queue_nums for data in route.queue_datas] == [4, 4]
+        assert not producer.client.route_table.is_lent("new", asyncio.get_running_loop().time())
+
+    with SimCluster(seed=1, brokers=2).run() as sim:
+        produce(sim, send_for_two_minutes)
 
 
 def test_without_auto_creation_a_new_topic_is_refused_with_the_remedy() -> None:
@@ -79,3 +105,21 @@ def test_a_body_of_4096_bytes_is_compressed_and_one_of_4095_and_a_batch_are_not(
     assert sizes[4095] > 4095
     assert sizes[4096] < 1000
     assert sizes[-1] > 4096
+
+
+def test_no_send_fails_while_one_of_two_brokers_hangs() -> None:
+    sent: list[SendResult] = []
+
+    async def send_for_20_seconds(producer: Producer) -> None:
+        for _ in range(12):  # both brokers create the topic
+            await producer.send(Message("orders", b"first"))
+        sim.host("broker-a").pause()
+        for number in range(20):
+            sent.append(await producer.send(Message("orders", b"%d" % number)))
+            await asyncio.sleep(1)
+        sim.host("broker-a").resume()
+
+    with SimCluster(seed=1, brokers=2).run() as sim:
+        produce(sim, send_for_20_seconds)
+        assert {result.queue.broker_name for result in sent} == {"broker-b"}
+        assert all(result.is_ok for result in sent)

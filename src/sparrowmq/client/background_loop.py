@@ -18,7 +18,7 @@ class BackgroundLoop:
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self._loop = asyncio.new_event_loop()
+        self._loop = _new_loop()
         self._thread = threading.Thread(target=self._serve, name="sparrowmq", daemon=True)
         self._thread.start()
 
@@ -41,6 +41,14 @@ class BackgroundLoop:
     def call(self, function: Callable[[], None]) -> None:
         """Run a plain function there, soon."""
         self._loop.call_soon_threadsafe(function)
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:  # Windows
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
 
 
 class LoopOfProcess:

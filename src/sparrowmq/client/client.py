@@ -220,7 +220,10 @@ class Client:
     async def refresh_routes(self) -> None:
         """Ask for the route of every topic a member needs; failures leave what is cached."""
         members: list[Member] = [*self.producers.values(), *self.consumers.values()]
+        now_s = asyncio.get_running_loop().time()
         for topic in sorted(set[str]().union(*(member.topics() for member in members))):
+            if self.route_table.is_lent(topic, now_s):
+                continue
             try:
                 await self.route_table.refresh(topic)
             except NoRoute as error:

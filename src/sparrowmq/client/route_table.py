@@ -66,6 +66,7 @@ class RouteTable:
         self._name_servers = name_servers
         self._routes: dict[str, TopicRoute] = {}
         self._addresses: dict[str, dict[int, str]] = {}
+        self._lent_until_s: dict[str, float] = {}
         self._asked: dict[str, asyncio.Future[TopicRoute | None]] = {}
         self.changed: list[Callable[[str], None]] = []
         """Told the topic whose route is new or different."""
@@ -116,6 +117,23 @@ class RouteTable:
             self._routes[topic] = route
             for listener in self.changed:
                 listener(topic)
+
+    def lend(self, topic: str, route: TopicRoute, until_s: float) -> None:
+        """Use another topic's route for one that is about to be created.
+
+        Polls leave it until then: the first of them would find the topic on the broker that got
+        its first message, and no other broker would ever get one.
+        """
+        self._lent_until_s[topic] = until_s
+        self.put(topic, route)
+
+    def is_lent(self, topic: str, now_s: float) -> bool:
+        """Whether the topic's route is another's, and shall stay it for now."""
+        until_s = self._lent_until_s.get(topic)
+        if until_s is not None and until_s <= now_s:
+            del self._lent_until_s[topic]
+            return False
+        return until_s is not None
 
     def forget(self, topics: Iterable[str]) -> None:
         """Drop routes nobody uses."""

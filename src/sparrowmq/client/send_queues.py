@@ -1,5 +1,7 @@
 """The queues each topic is sent to, worked out once per route, and whose turn it is."""
 
+import asyncio
+
 import msgspec
 
 from sparrowmq.client.client import Client
@@ -74,8 +76,7 @@ class SendQueues:
     async def _borrow_route(self, topic: str) -> TopicRoute:
         """A topic nobody has yet is sent along the route of TBW102, where brokers create it.
 
-        The borrowed route stays until the next poll: asked again at once, the name server would
-        know the topic on the first broker only, and the others would never get it.
+        For the time between two polls, so that every broker gets a message and creates it.
         """
         table = self._client.route_table
         default = await table.refresh(AUTO_CREATE_TOPIC)
@@ -90,5 +91,6 @@ class SendQueues:
         if known is not None:
             return known
         borrowed = cut_route(default, self._default_queues)
-        table.put(topic, borrowed)
+        now_s = asyncio.get_running_loop().time()
+        table.lend(topic, borrowed, now_s + self._client.config.route_poll_s)
         return borrowed
