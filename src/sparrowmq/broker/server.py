@@ -46,6 +46,7 @@ from sparrowmq.broker.tables import BrokerTables
 from sparrowmq.broker.topic_routes import TopicRoutes
 from sparrowmq.broker.topics import Topics, system_topics
 from sparrowmq.clock import Clock
+from sparrowmq.net.connection import Connection
 from sparrowmq.net.peers import Peers
 from sparrowmq.net.routes import Routes
 from sparrowmq.net.server import Server
@@ -91,6 +92,7 @@ class BrokerServer:
         self._syncer = syncer
         self._pid = pid
         self._log = log
+        self._is_open = False
 
     @property
     def address(self) -> str:
@@ -107,7 +109,7 @@ class BrokerServer:
                 tasks,
                 log=self._log,
                 limits=self.config.limits,
-                closed=lambda connection: self.broker.connection_closed(connection),
+                closed=self._closed,
             )
             self.port = await server.listen(self.config.listen_host, self.config.port)
             # No await from here on until the broker exists: nobody is served half-made parts.
@@ -115,6 +117,7 @@ class BrokerServer:
             peers = Peers(tasks, log=self._log)
             self.broker = broker = self._open(tables, peers)
             server.endpoint.context = broker
+            self._is_open = True
             if self.config.vip_alias and self.config.port:
                 await server.listen(self.config.listen_host, self.config.port - 2)
             registration = Registration(
@@ -139,6 +142,10 @@ class BrokerServer:
                 await asyncio.gather(*loops, return_exceptions=True)
                 await peers.close()
                 await self._close(broker, tables)
+
+    def _closed(self, connection: Connection) -> None:
+        if self._is_open:  # somebody may connect while the store is being opened, and leave again
+            self.broker.connection_closed(connection)
 
     def _loops(
         self, broker: Broker, tables: BrokerTables, registration: Registration
