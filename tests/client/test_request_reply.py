@@ -1,12 +1,12 @@
 """Request and reply: the asking side, the answering side, and the broker between them."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
-from sparrowmq.client.errors import BrokerRefused, SendFailed
+from sparrowmq.client.errors import BrokerRefused, NotStarted, SendFailed
 from sparrowmq.client.producer import Producer
 from sparrowmq.client.request_reply import RequestTimedOut
 from sparrowmq.protocol.codes import ResponseCode
@@ -167,3 +167,24 @@ def test_a_reply_goes_to_the_broker_that_had_the_request() -> None:
         w.produce(reply)
         assert w.attempts == ["B1"]
         assert parse_properties(w.brokers["b"].sent[0].properties)["MSG_TYPE"] == "reply"
+
+
+def test_a_producer_that_stops_does_not_let_requests_wait_for_their_time() -> None:
+    async def ask_and_stop(producer: Producer) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            asking = tasks.create_task(failure_of(producer.request(Message("orders", b"?"))))
+            await asyncio.sleep(1)
+            await producer.stop()
+            assert isinstance(await asking, NotStarted)
+
+    with world("a") as w:
+        w.produce(ask_and_stop)
+        assert w.sim.now_s - w.start_s < 2
+
+
+async def failure_of(work: Coroutine[Any, Any, Any]) -> Exception | None:
+    try:
+        await work
+    except Exception as error:
+        return error
+    return None

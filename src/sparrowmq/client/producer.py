@@ -141,6 +141,7 @@ class Producer:
         if not self._is_started:
             return
         self._is_started = False
+        self._requests.close()
         if self._trace is not None:
             await self._trace.stop()
         self.client.producers.pop(self._group, None)

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
 from sparrowmq.client.client import Client
-from sparrowmq.client.errors import ClientError
+from sparrowmq.client.errors import ClientError, NotStarted
 from sparrowmq.client.send_result import SendResult
 from sparrowmq.protocol import properties as names
 from sparrowmq.protocol.message import Message
@@ -67,6 +67,12 @@ class Requests:
             raise RequestTimedOut(topic, limit_s, is_stored=is_stored) from None
         finally:
             del self._waiting[correlation_id]
+
+    def close(self) -> None:
+        """The producer stops: nobody will be answered."""
+        for reply in self._waiting.values():
+            if not reply.done():
+                reply.set_exception(NotStarted("the producer was stopped before a reply came"))
 
     def take(self, correlation_id: str, reply: MessageExt) -> bool:
         """Whether somebody waited for this reply."""
