@@ -2,11 +2,14 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
+from sparrowmq.client.consumer_calls import routes
+from sparrowmq.client.lite_pull_consumer import LitePullConsumer
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere, MessageModel
 from sparrowmq.protocol.message_ext import MessageExt
-from sparrowmq.testing.sim_cluster import SimCluster
-from tests.client.members import Member, create_topic, send, stored_offset
+from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
+from tests.client.members import GROUP, TOPIC, Member, create_topic, send, stored_offset
 
 
 def test_report_1918_a_consumer_without_network_for_minutes_goes_on_by_itself() -> None:
@@ -133,3 +136,31 @@ def test_report_2085_a_consumer_that_stops_finishes_what_it_has_begun() -> None:
         member.leave()
         assert sorted(finished) == sorted(member.got)
         assert stored_offset(sim) == len(finished)
+
+
+def test_report_2732_lite_pull_readers_that_come_and_go_while_pulling_leave_nothing_out() -> None:
+    got: list[bytes] = []
+
+    async def read(sim: RunningCluster, name: str, seconds: float) -> None:
+        client = sim.client_on(name, routes)
+        await client.start()
+        options: dict[str, Any] = {"batch": 2, "from_where": ConsumeFromWhere.FIRST_OFFSET}
+        async with LitePullConsumer(GROUP, {TOPIC: "*"}, client=client, **options) as reader:
+            end_s = sim.now_s + seconds
+            while sim.now_s < end_s:
+                got.extend(message.body for message in await reader.poll(timeout_s=0.2))
+                await asyncio.sleep(0.2)  # slower than messages come: some wait to be polled
+        await client.stop()
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim, queues=2)
+        readers = [sim.host("stays").start(read(sim, "stays", 120))]
+        for number in range(300):
+            if number % 30 == 0:  # queues are taken away and given back again and again
+                name = f"guest-{number}"
+                readers.append(sim.host(name).start(read(sim, name, 1.5)))
+            send(sim, b"%d" % number, queue_id=number % 2)
+            sim.advance(0.1)
+        for reader in readers:
+            sim.wait(reader)
+        assert set(got) == {b"%d" % number for number in range(300)}
