@@ -36,7 +36,7 @@ def test_a_slow_handler_stops_the_pulls_and_the_reason_can_be_read() -> None:
 def test_flow_control_looks_again_after_50_ms() -> None:
     async def take_long(message: MessageExt) -> None:
         starts.append(sim.now_s)
-        await asyncio.sleep(1)
+        await asyncio.sleep(1.2)
 
     starts: list[float] = []
     with SimCluster(seed=1).run() as sim:
@@ -45,7 +45,7 @@ def test_flow_control_looks_again_after_50_ms() -> None:
         Member(sim, take_long, limits=FlowLimits(messages=1), pull_batch=2, workers=2)
         sim.advance(5)
         assert starts[1] - starts[0] < 0.01
-        assert 1 <= starts[2] - starts[0] < 1.06
+        assert 1.2 <= starts[2] - starts[0] < 1.27
 
 
 def test_a_paused_consumer_pulls_nothing_and_says_so() -> None:
