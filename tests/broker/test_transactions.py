@@ -27,6 +27,7 @@ from sparrowmq.protocol.sys_flag import (
     TRANSACTION_PREPARED,
     TRANSACTION_ROLLBACK,
 )
+from sparrowmq.store.errors import DiskFull
 from sparrowmq.store.messages import PutMessage, Stored
 from sparrowmq.store.recording_disk import PowerCut
 from tests.broker.delivery_world import DeliveryWorld, Peer, Sent
@@ -382,6 +383,30 @@ def test_counts_survive_a_kill(world: DeliveryWorld) -> None:
     assert len(peer.calls) == 5
     (aside,) = world.messages(TRANS_CHECK_MAX_TIME_TOPIC)
     assert aside.properties["TRANSACTION_CHECK_TIMES"] == "15"
+
+
+def test_an_operation_that_finds_no_space_is_written_later(world: DeliveryWorld) -> None:
+    sent = half(world)
+    original_append = world.broker.store.append
+    halves = world.broker.delivery.halves
+
+    def append_or_full(put: PutMessage, now_ms: int) -> Stored:
+        if put.topic == TRANS_OP_HALF_TOPIC:
+            raise DiskFull("", 0, "no space")
+        return original_append(put, now_ms)
+
+    world.broker.store.append = append_or_full  # type: ignore[method-assign]
+    assert end(world, sent, TRANSACTION_COMMIT).code == ResponseCode.SUCCESS
+    assert end(world, sent, TRANSACTION_COMMIT).code == ResponseCode.SUCCESS
+    assert bodies(world) == [b"an order"]
+    assert halves.progress(9, 9)[0] == 0, "a restart would have to look at it"
+    with pytest.raises(DiskFull):
+        world.deliver()
+    world.broker.store.append = original_append  # type: ignore[method-assign]
+    world.deliver()
+    assert [message.body for message in world.messages(TRANS_OP_HALF_TOPIC)] == [b"0,"]
+    world.kill()
+    assert len(world.broker.delivery.halves) == 0
 
 
 def test_a_kill_between_the_new_copy_and_its_operation_leaves_one_transaction(
