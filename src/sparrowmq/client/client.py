@@ -158,7 +158,9 @@ class Client:
 
     def _make_client_id(self, ip: str) -> str:
         # pid#number as Java's changeInstanceNameToPID, so that two clients never share an id
-        name = self.config.instance_name or f"{self.pid}#{self.clock()}{next(_numbers)}"
+        # The random part tells containers apart that share an address, a pid and a start time.
+        own = f"{self.clock()}{next(_numbers)}{self.rng.getrandbits(32)}"
+        name = self.config.instance_name or f"{self.pid}#{own}"
         unit = f"@{self.config.unit_name}" if self.config.unit_name else ""
         return f"{ip}@{name}{unit}"
 
