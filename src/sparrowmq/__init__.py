@@ -9,9 +9,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from sparrowmq.client.deduplicate import Deduplicate, MemorySeen, SqliteSeen
+    from sparrowmq.client.handling import RetryLater
+    from sparrowmq.client.lite_pull_consumer import LitePullConsumer
     from sparrowmq.client.producer import Producer
+    from sparrowmq.client.pull_consumer import PullConsumer
     from sparrowmq.client.push_consumer import PushConsumer
+    from sparrowmq.client.scheduled_pull import ScheduledPull
     from sparrowmq.client.send_result import SendResult, SendStatus
+    from sparrowmq.client.subscriptions import Only, Sql
     from sparrowmq.client.transaction import (
         HalfMessage,
         TransactionListener,
@@ -27,14 +33,23 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ConsumeFromWhere",
+    "Deduplicate",
     "HalfMessage",
+    "LitePullConsumer",
+    "MemorySeen",
     "Message",
     "MessageExt",
     "MessageQueue",
+    "Only",
     "Producer",
+    "PullConsumer",
     "PushConsumer",
+    "RetryLater",
+    "ScheduledPull",
     "SendResult",
     "SendStatus",
+    "Sql",
+    "SqliteSeen",
     "TransactionListener",
     "TransactionResult",
     "TransactionState",
@@ -44,14 +59,23 @@ __all__ = [
 
 _HOMES = {
     "ConsumeFromWhere": "protocol.heartbeat",
+    "Deduplicate": "client.deduplicate",
     "HalfMessage": "client.transaction",
+    "LitePullConsumer": "client.lite_pull_consumer",
+    "MemorySeen": "client.deduplicate",
     "Message": "protocol.message",
     "MessageExt": "protocol.message_ext",
     "MessageQueue": "protocol.message",
+    "Only": "client.subscriptions",
     "Producer": "client.producer",
+    "PullConsumer": "client.pull_consumer",
     "PushConsumer": "client.push_consumer",
+    "RetryLater": "client.handling",
+    "ScheduledPull": "client.scheduled_pull",
     "SendResult": "client.send_result",
     "SendStatus": "client.send_result",
+    "Sql": "client.subscriptions",
+    "SqliteSeen": "client.deduplicate",
     "TransactionListener": "client.transaction",
     "TransactionResult": "client.transaction",
     "TransactionState": "client.transaction",
