@@ -104,7 +104,13 @@ def test_a_bad_topic_name_is_refused(world: World, topic: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "topic", ["SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "OFFSET_MOVED_EVENT"]
+    "topic",
+    [
+        "SCHEDULE_TOPIC_XXXX",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "OFFSET_MOVED_EVENT",
+        "rmq_sys_wheel_timer",
+    ],
 )
 def test_the_brokers_own_topics_take_no_messages(world: World, topic: str) -> None:
     assert send(world, topic).code == ResponseCode.NO_PERMISSION

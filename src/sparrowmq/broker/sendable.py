@@ -5,7 +5,7 @@ from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.reply import Request
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.send import AnySend
-from sparrowmq.protocol.names import UNSENDABLE_TOPICS, is_retry_topic, topic_fault
+from sparrowmq.protocol.names import TIMER_TOPIC, UNSENDABLE_TOPICS, is_retry_topic, topic_fault
 from sparrowmq.protocol.topic_config import TopicConfig
 
 
@@ -18,7 +18,8 @@ def topic_for_send(broker: Broker, request: Request[AnySend]) -> TopicConfig:
     fault = topic_fault(header.topic)
     if fault is not None:
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
-    if header.topic in UNSENDABLE_TOPICS:
+    # Timers are the broker's as well; Apache would take them and never deliver them
+    if header.topic in UNSENDABLE_TOPICS or header.topic == TIMER_TOPIC:
         text = f"topic {header.topic} belongs to the broker, clients cannot send to it"
         raise RequestRefused(ResponseCode.NO_PERMISSION, text)
     topic = broker.topics.get(header.topic) or _create(broker, header)
