@@ -16,7 +16,7 @@ rounds, one sync each:
 
 ```
 begin_round   what was appended so far will be covered by this sync
-end_round     entries durable: the header counts them, their slots may be written (place_slots)
+end_round     entries durable: header and slots may name them (place_slots)
 next round    the slots are durable too: the entries are settled
 ```
 
@@ -195,10 +195,6 @@ class IndexFile:
         """The sync that `begin_round` announced has succeeded."""
         self.durable_header = self._written
         self.durable = self._syncing
-        if self.durable.count > self._written.count:
-            # RocketMQ, starting after a crash, destroys a file whose end time is ahead of the
-            # checkpoint. So the end time written here is the one settled a round ago.
-            self._write_header(replace(self.durable, end_time=self.settled.end_time))
         self.settled = self._covering
 
     def place_slots(self, limit: int | None) -> int:
@@ -208,11 +204,31 @@ class IndexFile:
             stop = min(stop, first + limit)
         write, slot_count = self.file.write, self.layout.slots
         for start in range(first, stop, _PLACE_BATCH):
-            entries = self.read_entries(start, min(start + _PLACE_BATCH, stop))
-            for number, entry in enumerate(ENTRY.iter_unpack(entries), start):
+            end = min(start + _PLACE_BATCH, stop)
+            entries = list(ENTRY.iter_unpack(self.read_entries(start, end)))
+            # Both together, so that a killed process leaves RocketMQ a file that counts what can
+            # be found; the header first, because it takes a slot beyond the count for empty.
+            self._count_entries(entries, end)
+            for number, entry in enumerate(entries, start):
                 write(HEADER_SIZE + entry[0] % slot_count * SLOT_SIZE, number.to_bytes(4, "big"))
-        self._placed = stop
+            self._placed = end
         return stop - first
+
+    def _count_entries(self, entries: list[tuple[int, int, int, int]], end: int) -> None:
+        """Let the file's header count entries that are durable, up to number `end` - 1."""
+        used_slots = self._written.used_slots + sum(not entry[3] for entry in entries)
+        self._write_header(
+            IndexHeader(
+                self.durable.begin_time,
+                # RocketMQ, starting after a crash, destroys a file whose end time is ahead of the
+                # checkpoint. So the end time written here is the one settled a round ago.
+                self.settled.end_time,
+                self.durable.begin_log_offset,
+                entries[-1][1],
+                used_slots,
+                end,
+            )
+        )
 
     def settle(self) -> None:
         """Run rounds until everything is on the disk."""

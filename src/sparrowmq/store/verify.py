@@ -92,7 +92,7 @@ class Verification:
         mark = IndexMarkFile(self._disk, INDEX_MARK).read() if not is_stopped else None
         index_sure = None if is_stopped else (mark.safe_log_offset if mark is not None else 0)
         begin = starts[0] if starts else 0
-        index = IndexCheck(self._disk, self._index_layout, self._found, index_sure, begin)
+        index = IndexCheck(self._disk, self._index_layout, self._found, index_sure, begin, mark)
         self.found.skipped += index.skipped
         if starts:
             self._walk(starts, file_size, queues, index, is_stopped=is_stopped)

@@ -10,6 +10,7 @@ from sparrowmq.protocol.record import Record
 from sparrowmq.store.disk import Disk
 from sparrowmq.store.index_file import ENTRY, IndexFile, IndexLayout
 from sparrowmq.store.index_load import IndexDamaged, index_names, open_index_file
+from sparrowmq.store.index_mark import IndexMark
 from sparrowmq.store.layout import INDEX_DIR
 from sparrowmq.store.verify_queues import FoundDamage
 
@@ -38,8 +39,10 @@ class IndexCheck:
         found: FoundDamage,
         sure: int | None,
         log_begin: int,
+        mark: IndexMark | None = None,
     ) -> None:
         self._found = found
+        self._mark = mark
         self._sure = sure
         self._log_begin = log_begin
         self.files = self.entries = 0
@@ -64,10 +67,16 @@ class IndexCheck:
             self._is_complete = False
             return
         try:
-            self._opened.append(open_index_file(disk, path, layout, write=False))
+            file = open_index_file(disk, path, layout, write=False)
         except IndexDamaged as error:
             self._found(path, 0, error.reason, self._sure is None)
             self._is_complete = False
+        else:
+            self._opened.append(file)
+            mark = self._mark
+            # After a crash the mark knows of durable entries that the file does not count yet.
+            if mark is not None and mark.name == file.name:
+                file.header = max(mark.header, file.header, key=lambda header: header.count)
         self.files += 1
 
     def _all_entries(self) -> Iterator[_Entry]:

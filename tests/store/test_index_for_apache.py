@@ -1,0 +1,43 @@
+"""What a killed process leaves in an index file, for a broker that knows nothing of our mark."""
+
+from sparrowmq.store.index_file import (
+    ENTRY,
+    ENTRY_SIZE,
+    HEADER_SIZE,
+    SLOT_SIZE,
+    IndexFile,
+    IndexHeader,
+    IndexLayout,
+)
+from sparrowmq.store.recording_disk import RecordingDisk
+
+LAYOUT = IndexLayout(slots=40, entries=500)
+PATH = "index/20231114221320355"
+
+
+def reachable(data: bytes, count: int) -> set[int]:
+    """The entries that the file's own slots lead to, as RocketMQ follows them."""
+    found: set[int] = set()
+    for slot in range(LAYOUT.slots):
+        at = HEADER_SIZE + slot * SLOT_SIZE
+        number = int.from_bytes(data[at : at + SLOT_SIZE], "big")
+        assert number < count, "RocketMQ takes such a slot for empty and loses its chain"
+        while number:
+            found.add(number)
+            entry = LAYOUT.entries_at + number * ENTRY_SIZE
+            number = ENTRY.unpack(data[entry : entry + ENTRY_SIZE])[3]
+    return found
+
+
+def test_a_file_counts_exactly_the_entries_that_its_slots_lead_to() -> None:
+    disk = RecordingDisk()
+    file = IndexFile.create(disk, PATH, LAYOUT)
+    for number in range(8):
+        offset = number * 30
+        file.append([(offset + each * 7, 1 + offset + each, 1_000) for each in range(30)])
+        for step in (file.begin_round, file.file.sync, file.end_round, lambda: file.place_slots(9)):
+            step()
+            data = disk.files()[PATH]
+            count = IndexHeader.decode(data[:HEADER_SIZE]).count
+            assert reachable(data, count) == set(range(1, count))
+    assert count > 1
