@@ -11,7 +11,7 @@ from tests.faults.derived_files import KINDS, delete_derived
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_deleted_files_come_back_identical(kind: str) -> None:
-    results = [delete_derived(seed, kind) for seed in range(5)]
+    results = [delete_derived(seed, kind) for seed in range(40)]
     assert [str(result) for result in results if not result] == []
     assert any(result.deleted for result in results) or kind == "abort"
 

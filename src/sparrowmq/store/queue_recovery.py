@@ -1,6 +1,7 @@
 """Bringing the consume queues back: from a snapshot, from their files, or from the log alone."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from zlib import crc32
 
 from sparrowmq.protocol.names import topic_fault
@@ -75,6 +76,11 @@ class QueueRecovery:
     def _adopt_queue(self, log: CommitLog, queue: ConsumeQueue, begin: int) -> bool:
         reached = self._end_in_files(queue)
         starts = queue.file_starts()
+        per_file = self._dispatch.files.units_per_file
+        if any(after - before != per_file for before, after in pairwise(starts)):
+            return False
+        if starts and starts[0] > 0 and log.min_offset == 0:
+            return False  # the log has lost nothing yet, so this queue has lost a file
         queue.min_offset = starts[0] if starts else 0
         queue.max_offset = queue.written_to = queue.tail_from = reached
         end = queue.first_at_or_behind(begin)
