@@ -1,0 +1,1 @@
+"""Topics as DataFrames: source, sink and pipelines on PySpark."""

@@ -1,0 +1,61 @@
+"""Errors of the Spark package.
+
+    RocketMQError
+    ├── OptionError      an option is unknown, wrong or contradicts another: the user changes it
+    ├── TopicMissing     no name server knows the topic
+    ├── Unreachable      a server cannot be reached or does not answer: worth another try
+    ├── Refused          a server answered, and the answer is no; `code` is RocketMQ's
+    └── DataLoss         messages that were wanted are not there any more
+
+Spark shows the text of an error and little else, so each text names the thing and the remedy.
+"""
+
+
+class RocketMQError(Exception):
+    """Something between Spark and RocketMQ went wrong."""
+
+
+class OptionError(RocketMQError, ValueError):
+    """The option `option` cannot be used as given."""
+
+    def __init__(self, option: str, problem: str) -> None:
+        super().__init__(f"option {option}: {problem}")
+        self.option = option
+
+
+class TopicMissing(RocketMQError):
+    """The name servers do not know `topic`."""
+
+    def __init__(self, topic: str, name_servers: str) -> None:
+        super().__init__(
+            f"topic {topic} does not exist at name server {name_servers};"
+            f" create it (sparrowmq topic create {topic}) or correct the option subscribe"
+        )
+        self.topic = topic
+
+
+class Unreachable(RocketMQError):
+    """No answer from `address`."""
+
+    def __init__(self, address: str, request: str, reason: str) -> None:
+        super().__init__(
+            f"{request} at {address}: {reason}; check that the server runs there and that this"
+            " machine reaches it (an executor uses the address that the broker advertises)"
+        )
+        self.address = address
+        self.request = request
+
+
+class Refused(RocketMQError):
+    """`address` answered with another code than success."""
+
+    def __init__(self, address: str, request: str, code: int, remark: str) -> None:
+        super().__init__(f"{request} at {address} was refused with code {code}: {remark}")
+        self.address = address
+        self.request = request
+        self.code = code
+        self.remark = remark
+
+
+class DataLoss(RocketMQError):
+    """Messages of a queue were deleted before they were read."""

@@ -1,0 +1,208 @@
+"""Where topics lie, and what their queues hold, asked over blocking sockets.
+
+    with Cluster("127.0.0.1:9876") as cluster:
+        for queue in cluster.queues("orders"):
+            print(queue, cluster.min_offset(queue), cluster.max_offset(queue))
+
+Runs on drivers and executors: standard library only.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, NamedTuple, Self, TypeVar
+
+from sparrowmq.protocol.codes import RequestCode, ResponseCode
+from sparrowmq.protocol.hosts import parse_address
+from sparrowmq.protocol.json_reader import parse_json
+from sparrowmq.protocol.perm import PERM_READ_WRITE, is_readable
+from sparrowmq.spark.errors import Refused, RocketMQError, TopicMissing, Unreachable
+from sparrowmq.spark.remoting import Answer, Remoting
+
+T = TypeVar("T")
+
+
+class Queue(NamedTuple):
+    """One queue of a topic on the brokers of one name. Sorted by topic, broker and id."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+    def __str__(self) -> str:
+        return f"{self.topic} queue {self.queue_id} of {self.broker_name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a topic lies."""
+
+    queues: tuple[Queue, ...]
+    """Those that can be read."""
+    addresses: dict[str, str]
+    """`host:port` by broker name; the master's, a slave's while there is no master."""
+
+
+def split_name_servers(text: str) -> tuple[str, ...]:
+    """`a:9876;b:9876` (or commas) taken apart. Raises ValueError for what is no address."""
+    servers = tuple(part.strip() for part in text.replace(",", ";").split(";") if part.strip())
+    if not servers:
+        raise ValueError("no name server is given, write host:port")
+    for server in servers:
+        parse_address(server)
+    return servers
+
+
+class Cluster:
+    """A cluster as its name servers describe it. Connections are kept until it is closed.
+
+    Raises Unreachable when a server does not answer, Refused when it answers no.
+    """
+
+    def __init__(self, name_servers: str, timeout_s: float = 3.0) -> None:
+        self.name_servers = split_name_servers(name_servers)
+        self._timeout_s = timeout_s
+        self._connections: dict[str, Remoting] = {}
+        self._routes: dict[str, Route] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections; a later call opens them again."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def route(self, topic: str, *, fresh: bool = True) -> Route:
+        """Where the topic lies; with `fresh` false as last seen. Raises TopicMissing."""
+        if not fresh and topic in self._routes:
+            return self._routes[topic]
+        fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
+        answer = self._from_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, fields)
+        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+            raise TopicMissing(topic, ";".join(self.name_servers))
+        _check(answer, ";".join(self.name_servers), "GET_ROUTEINFO_BY_TOPIC")
+        route = self._routes[topic] = _route(topic, parse_json(answer.body))
+        return route
+
+    def topics(self) -> list[str]:
+        """The names of all topics."""
+        answer = self._from_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {})
+        _check(answer, ";".join(self.name_servers), "GET_ALL_TOPIC_LIST_FROM_NAMESERVER")
+        return sorted(map(str, parse_json(answer.body).get("topicList") or ()))
+
+    def queues(self, topic: str) -> list[Queue]:
+        """All queues of a topic that can be read, on all brokers. Raises TopicMissing."""
+        return list(self.route(topic).queues)
+
+    def address(self, topic: str, broker_name: str) -> str:
+        """Where that broker serves the topic. Raises RocketMQError when it does not."""
+        route = self.route(topic, fresh=False)
+        if broker_name not in route.addresses:
+            route = self.route(topic)
+        if broker_name not in route.addresses:
+            raise RocketMQError(
+                f"broker {broker_name} does not serve topic {topic} at present, known are"
+                f" {', '.join(sorted(route.addresses)) or 'none'}; start it again"
+            )
+        return route.addresses[broker_name]
+
+    def broker(self, topic: str, broker_name: str) -> Remoting:
+        """The connection to that broker."""
+        return self._connection(self.address(topic, broker_name))
+
+    def min_offset(self, queue: Queue) -> int:
+        """The oldest offset that a queue still has."""
+        answer = self._ask(queue, RequestCode.GET_MIN_OFFSET, {})
+        return int(answer.fields["offset"])
+
+    def max_offset(self, queue: Queue) -> int:
+        """The offset that the queue's next message will get."""
+        answer = self._ask(queue, RequestCode.GET_MAX_OFFSET, {"committed": "true"})
+        return int(answer.fields["offset"])
+
+    def offset_at(self, queue: Queue, timestamp_ms: int) -> int:
+        """The offset of the first message that was stored at that time or later."""
+        fields = {"timestamp": str(timestamp_ms), "boundaryType": "LOWER"}
+        answer = self._ask(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, fields)
+        return int(answer.fields["offset"])
+
+    def consumer_offset(self, group: str, queue: Queue) -> int | None:
+        """Where a group stands in a queue, None where it has never been."""
+        fields = {"consumerGroup": group, "setZeroIfNotFound": "false"}
+        try:
+            answer = self._ask(queue, RequestCode.QUERY_CONSUMER_OFFSET, fields)
+        except Refused as refused:
+            if refused.code == ResponseCode.QUERY_NOT_FOUND:
+                return None
+            raise
+        return int(answer.fields["offset"])
+
+    def update_consumer_offset(self, group: str, queue: Queue, offset: int) -> None:
+        """Store where a group goes on. The group has to exist on that broker."""
+        fields = {"consumerGroup": group, "commitOffset": str(offset)}
+        self._ask(queue, RequestCode.UPDATE_CONSUMER_OFFSET, fields)
+
+    def _ask(self, queue: Queue, code: RequestCode, fields: dict[str, str]) -> Answer:
+        of_queue = {"topic": queue.topic, "queueId": str(queue.queue_id)}
+        try:
+            broker = self.broker(queue.topic, queue.broker_name)
+            return broker.ask(code, {**of_queue, **fields})
+        except Unreachable:
+            # It may have come back elsewhere, or a slave may serve it now: look once.
+            old = self.address(queue.topic, queue.broker_name)
+            self.route(queue.topic)
+            if self.address(queue.topic, queue.broker_name) == old:
+                raise
+        return self.broker(queue.topic, queue.broker_name).ask(code, {**of_queue, **fields})
+
+    def _from_name_server(self, code: RequestCode, fields: dict[str, str]) -> Answer:
+        return self._first_that_answers(lambda server: server.call(code, fields))
+
+    def _first_that_answers(self, call: Callable[[Remoting], T]) -> T:
+        failure: Unreachable | None = None
+        for address in self.name_servers:
+            try:
+                return call(self._connection(address))
+            except Unreachable as error:
+                failure = error
+        assert failure is not None
+        raise failure
+
+    def _connection(self, address: str) -> Remoting:
+        if address not in self._connections:
+            self._connections[address] = Remoting(address, self._timeout_s)
+        return self._connections[address]
+
+
+def _check(answer: Answer, address: str, request: str) -> None:
+    if answer.code != ResponseCode.SUCCESS:
+        raise Refused(address, request, answer.code, answer.remark)
+
+
+def _route(topic: str, data: dict[str, Any]) -> Route:
+    queues = [
+        Queue(topic, str(part["brokerName"]), queue_id)
+        for part in data.get("queueDatas") or ()
+        if is_readable(int(part.get("perm", PERM_READ_WRITE)))
+        for queue_id in range(int(part["readQueueNums"]))
+    ]
+    addresses = {
+        str(part["brokerName"]): _best_address(part["brokerAddrs"])
+        for part in data.get("brokerDatas") or ()
+        if part.get("brokerAddrs")
+    }
+    return Route(tuple(sorted(queues)), addresses)
+
+
+def _best_address(by_id: dict[str, str]) -> str:
+    return str(by_id[min(by_id, key=int)])  # 0 is the master

@@ -1,0 +1,117 @@
+"""The columns of a topic, declared once; Spark's and Arrow's schema both follow from here.
+
+pyspark and pyarrow are imported by the functions that need them: a driver without Arrow, or an
+executor without pyspark's SQL types, can still load this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+STRINGS = "array<string>"
+STRING_MAP = "map<string,string>"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its name, its type in Spark's SQL, and what it holds."""
+
+    name: str
+    sql_type: str
+    meaning: str
+
+
+READ_COLUMNS = (
+    Column("topic", "string", "the topic the message lies in"),
+    Column("brokerName", "string", "the broker it was read from"),
+    Column("queueId", "int", "its queue"),
+    Column("queueOffset", "bigint", "its place in the queue"),
+    Column("msgId", "string", "the sender's unique id, the offset id where it has none"),
+    Column("tags", "string", "its tag, null without one"),
+    Column("keys", STRINGS, "what it can be found by; empty without keys"),
+    Column("body", "binary", "the body, decompressed"),
+    Column("properties", STRING_MAP, "all properties, RocketMQ's own among them"),
+    Column("bornTimestamp", "timestamp", "when it was sent, by the sender's clock"),
+    Column("storeTimestamp", "timestamp", "when it was stored, by the broker's clock"),
+    Column("bornHost", "string", "host:port of the sender"),
+    Column("reconsumeTimes", "int", "how often a group has failed on it"),
+    Column("sysFlag", "int", "RocketMQ's bits: compression, transaction, IPv6"),
+)
+"""What the sources give, in this order."""
+
+WRITE_COLUMNS = (
+    Column("body", "binary", "required; a string is taken as UTF-8"),
+    Column("topic", "string", "where to; the option topic overrides it"),
+    Column("tags", "string", "one tag"),
+    Column("keys", STRINGS, "what the message can be found by; a string is one key"),
+    Column("properties", STRING_MAP, "the application's own properties"),
+    Column("shardingKey", "string", "same key, same queue, in order"),
+    Column("delayLevel", "int", "deliver after the delay of this level"),
+    Column("deliverTime", "timestamp", "deliver at this time"),
+)
+"""What the sink takes; all but `body` may be missing."""
+
+READ_NAMES = tuple(column.name for column in READ_COLUMNS)
+_BY_NAME = {column.name: column for column in READ_COLUMNS}
+
+
+def read_columns(names: Iterable[str] | None = None) -> tuple[Column, ...]:
+    """The columns of these names in their declared order, all for None.
+
+    Raises ValueError that names the unknown one and what there is.
+    """
+    if names is None:
+        return READ_COLUMNS
+    wanted = set(names)
+    for name in sorted(wanted - set(READ_NAMES)):
+        raise ValueError(f"there is no column {name!r}, allowed are {', '.join(READ_NAMES)}")
+    return tuple(column for column in READ_COLUMNS if column.name in wanted)
+
+
+def struct_type(columns: Iterable[Column] = READ_COLUMNS) -> StructType:
+    """The columns as Spark's schema, every one nullable as in DataFrames read from files."""
+    from pyspark.sql.types import (
+        ArrayType,
+        BinaryType,
+        DataType,
+        IntegerType,
+        LongType,
+        MapType,
+        StringType,
+        StructField,
+        StructType,
+        TimestampType,
+    )
+
+    types: dict[str, DataType] = {
+        "string": StringType(),
+        "int": IntegerType(),
+        "bigint": LongType(),
+        "binary": BinaryType(),
+        "timestamp": TimestampType(),
+        STRINGS: ArrayType(StringType()),
+        STRING_MAP: MapType(StringType(), StringType()),
+    }
+    return StructType([StructField(column.name, types[column.sql_type]) for column in columns])
+
+
+def arrow_schema(columns: Iterable[Column] = READ_COLUMNS) -> pa.Schema:
+    """The columns as Arrow's schema, exactly what Spark derives from `struct_type`."""
+    import pyarrow as pa
+
+    types = {
+        "string": pa.string(),
+        "int": pa.int32(),
+        "bigint": pa.int64(),
+        "binary": pa.binary(),
+        "timestamp": pa.timestamp("us", tz="UTC"),
+        STRINGS: pa.list_(pa.field("element", pa.string())),
+        STRING_MAP: pa.map_(pa.string(), pa.field("value", pa.string())),
+    }
+    return pa.schema([pa.field(column.name, types[column.sql_type]) for column in columns])
