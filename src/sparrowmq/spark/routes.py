@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 from sparrowmq.protocol.codes import RequestCode, ResponseCode
 from sparrowmq.protocol.hosts import parse_address
 from sparrowmq.protocol.json_reader import parse_json
-from sparrowmq.protocol.perm import PERM_READ_WRITE, is_readable
+from sparrowmq.protocol.perm import PERM_READ_WRITE, is_readable, is_writable
 from sparrowmq.spark.errors import Refused, RocketMQError, TopicMissing, Unreachable
 from sparrowmq.spark.remoting import Answer, Remoting
 
@@ -41,6 +41,8 @@ class Route:
     """Those that can be read."""
     addresses: dict[str, str]
     """`host:port` by broker name; the master's, a slave's while there is no master."""
+    write_queues: tuple[Queue, ...] = ()
+    """Those that can be written to, in the order in which producers number them."""
 
 
 def split_name_servers(text: str) -> tuple[str, ...]:
@@ -201,7 +203,29 @@ def _route(topic: str, data: dict[str, Any]) -> Route:
         for part in data.get("brokerDatas") or ()
         if part.get("brokerAddrs")
     }
-    return Route(tuple(sorted(queues)), addresses)
+    return Route(tuple(sorted(queues)), addresses, _write_queues(topic, data))
+
+
+def _write_queues(topic: str, data: dict[str, Any]) -> tuple[Queue, ...]:
+    """Writable queues of brokers that have a master; an order configuration replaces them.
+
+    As in the client's `publish_queues`, so that a key leads to the same queue from everywhere.
+    """
+    if order := data.get("orderTopicConf"):
+        counts = [part.split(":") for part in str(order).split(";") if part]
+        return tuple(Queue(topic, name, at) for name, count in counts for at in range(int(count)))
+    masters = {
+        str(part["brokerName"])
+        for part in data.get("brokerDatas") or ()
+        if "0" in map(str, part.get("brokerAddrs") or ())
+    }
+    return tuple(
+        Queue(topic, str(part["brokerName"]), queue_id)
+        for part in sorted(data.get("queueDatas") or (), key=lambda part: str(part["brokerName"]))
+        if str(part["brokerName"]) in masters
+        and is_writable(int(part.get("perm", PERM_READ_WRITE)))
+        for queue_id in range(int(part["writeQueueNums"]))
+    )
 
 
 def _best_address(by_id: dict[str, str]) -> str:
