@@ -1,0 +1,87 @@
+"""The zip that gives executors the package: pure Python, for pyspark, numpy and pyarrow alone.
+
+Built from the files that are installed here, the same bytes for the same files, so that its name
+can carry a digest and a cached one is known to be the right one.
+"""
+
+import hashlib
+import io
+import os
+import shlex
+import zipfile
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+from sparrowmq import __version__
+from sparrowmq.spark.java_home import cache_directory
+
+SOURCES = ("pyspark_rocketmq", "pyspark_rocketmq_log")
+"""What Spark finds sources by."""
+CARRIED = ("__init__.py", "clock.py", "protocol", "spark", "store/__init__.py", "store/layout.py")
+"""Of `sparrowmq`: all that runs on executors, and what that imports."""
+
+_OLDEST_DATE = (1980, 1, 1, 0, 0, 0)
+
+
+def write_package(out: Path) -> Path:
+    """Write the zip to `out`, or into it under its own name if it is a directory."""
+    data = package_bytes()
+    path = out / package_name(data) if out.is_dir() else out
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Whole or not at all: another process may take it at any moment.
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}")
+    unfinished.write_bytes(data)
+    unfinished.replace(path)
+    return path
+
+
+def cached_package(environ: Mapping[str, str]) -> Path:
+    """The zip of what is installed now, in the cache directory."""
+    data = package_bytes()
+    path = cache_directory(environ) / package_name(data)
+    return path if path.is_file() else write_package(path)
+
+
+def package_name(data: bytes) -> str:
+    """Version and digest: two different packages never share a name."""
+    return f"sparrowmq-{__version__}-{hashlib.sha256(data).hexdigest()[:12]}.zip"
+
+
+def package_bytes() -> bytes:
+    """The zip itself."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, path in sorted(_files()):
+            archive.writestr(zipfile.ZipInfo(name, _OLDEST_DATE), path.read_bytes())
+    return buffer.getvalue()
+
+
+def submit_line(package: Path) -> str:
+    """How a job is handed to a cluster with it."""
+    return (
+        "spark-submit --master spark://HOST:7077"
+        f" --py-files {shlex.quote(str(package.resolve()))} YOUR_JOB.py"
+    )
+
+
+def _files() -> Iterator[tuple[str, Path]]:
+    for name in SOURCES:
+        yield from _modules(_home(name), "")
+    home = _home("sparrowmq")
+    for part in CARRIED:
+        yield from _modules(home / part, "sparrowmq")
+
+
+def _modules(path: Path, inside: str) -> Iterator[tuple[str, Path]]:
+    """Names in the zip and files of one module, or of a package with all that is in it."""
+    base = _home(inside).parent if inside else path.parent
+    found = [path] if path.is_file() else path.rglob("*.py")
+    return ((file.relative_to(base).as_posix(), file) for file in found)
+
+
+def _home(package: str) -> Path:
+    spec = find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise FileNotFoundError(f"package {package} is not installed; run: pip install sparrowmq")
+    return Path(spec.submodule_search_locations[0])
