@@ -11,6 +11,9 @@ from typing import TypeAlias, TypeVar
 from sparrowmq.store.recording_disk import RecordingDisk
 from tests.faults import crash_points
 from tests.faults.byte_damage import DamageResult, cut, flip, small_store
+from tests.faults.churn import judge
+from tests.faults.churn_processes import churn_in_processes
+from tests.faults.churn_sim import churn_in_simulation
 from tests.faults.derived_files import KINDS as DERIVED_KINDS
 from tests.faults.derived_files import delete_derived
 from tests.faults.full_disk import FullResult, on_recording_disk, on_tmpfs, under_size_limit
@@ -203,6 +206,22 @@ def full_disk(seed: int, small: bool) -> Scored:
     return scored
 
 
+def churn(seed: int, small: bool) -> Scored:
+    """Row 9."""
+    scored = Scored(9, "members join, leave, crash")
+    results = [judge(seed, churn_in_simulation(seed, 60 if small else 1000))]
+    if not small:
+        results.append(judge(seed, churn_in_processes(seed, 1000)))
+    scored.failures = [str(result) for result in results if not result]
+    changes = ["simulated", "processes"]
+    scored.counts = "; ".join(
+        f"{kind}: {result.changes.total()} changes, {result.messages} messages,"
+        f" {result.redelivered} redelivered after crashes, settled ≤ {result.settled_s:.1f} s"
+        for kind, result in zip(changes, results, strict=False)
+    )
+    return scored
+
+
 def hostile_input(seed: int, small: bool) -> Scored:
     """Row 13."""
     scored = Scored(13, "hostile input")
@@ -242,5 +261,6 @@ ROWS: dict[int, Row] = {
     4: byte_damage,
     5: derived_files,
     6: full_disk,
+    9: churn,
     13: hostile_input,
 }

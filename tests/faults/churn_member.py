@@ -1,0 +1,116 @@
+"""A member of a group in a process of its own, which tells over a pipe what it does.
+
+Lines are written before anything else happens, so that a killed member has told everything:
+
+    b 17.25 3 100 101     a handler begins, at 17.25 s, with offsets 100 and 101 of queue 3
+    e 17.31 3             it is done with queue 3, whose first call that does not end yet it was
+    a 17.40 0 1 2 3       it holds these queues now
+
+The parent's answers go the other way: a closed pipe means leave.
+"""
+
+import asyncio
+import os
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+
+from sparrowmq.client.client import Client
+from sparrowmq.client.config import ClientConfig
+from sparrowmq.client.consumer_calls import routes
+from sparrowmq.client.push_consumer import PushConsumer
+from sparrowmq.protocol.heartbeat import ConsumeFromWhere
+from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.protocol.message_ext import MessageExt
+
+TOPIC, GROUP = "churn", "churners"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberOptions:
+    """How a member consumes."""
+
+    name_server: str
+    orderly: bool = False
+    batch: int = 1
+    longest_call_s: float = 0.05
+    planted: str = ""
+    """A bug to plant: `early` commits what was only pulled, `unlocked` needs no locks."""
+
+
+class ToldMember:
+    """Consumes, and tells."""
+
+    def __init__(self, name: str, options: MemberOptions, told: Connection) -> None:
+        self._options = options
+        self._told = told.fileno()
+        self._rng = random.Random(name)
+        config = ClientConfig(name_servers=(options.name_server,), instance_name=name)
+        self._client = Client(config, routes=routes)
+        self._consumer = PushConsumer(
+            GROUP,
+            {TOPIC: "*"},
+            client=self._client,
+            from_where=ConsumeFromWhere.FIRST_OFFSET,
+            orderly=options.orderly,
+            batch=options.batch,
+            listener=self._assigned,
+        )
+
+    async def live(self, leave: Connection) -> None:
+        """Until the parent closes its pipe."""
+        leaving = asyncio.Event()
+        asyncio.get_running_loop().add_reader(leave.fileno(), leaving.set)
+        await self._client.start()
+        async with self._consumer:
+            await self._consumer.start(self._handle)
+            await leaving.wait()
+        await self._client.stop()
+
+    async def _handle(self, messages: Sequence[MessageExt]) -> None:
+        if messages[0].topic != TOPIC:
+            return
+        queue_id = messages[0].queue_id
+        offsets = " ".join(str(message.queue_offset) for message in messages)
+        self._tell(f"b {time.monotonic():.6f} {queue_id} {offsets}")
+        if self._options.longest_call_s:
+            await asyncio.sleep(self._rng.random() * self._options.longest_call_s)
+        self._tell(f"e {time.monotonic():.6f} {queue_id} {offsets}")
+
+    def _assigned(
+        self, topic: str, queues: Sequence[MessageQueue], mine: Sequence[MessageQueue]
+    ) -> None:
+        held = " ".join(str(queue.queue_id) for queue in mine)
+        self._tell(f"a {time.monotonic():.6f} {held}")
+
+    def _tell(self, line: str) -> None:
+        # One write below PIPE_BUF: whole or not at all, whenever the process is killed
+        os.write(self._told, line.encode() + b"\n")
+
+
+def run(name: str, options: MemberOptions, told: Connection, leave: Connection) -> None:
+    """The process."""
+    if options.planted:
+        plant(options.planted)
+    member = ToldMember(name, options, told)
+    asyncio.run(member.live(leave))
+
+
+def plant(bug: str) -> None:
+    """Break the client of this process."""
+    from sparrowmq.client.assignment import Assignment
+    from sparrowmq.client.held_queue import HeldQueue
+
+    async def take_all(assignment: Assignment, queues: list[MessageQueue]) -> list[MessageQueue]:
+        return queues
+
+    def commit_early(consumer: PushConsumer, held: HeldQueue) -> None:
+        if not held.is_dropped:
+            consumer.member.offsets.update(held.queue, held.next_offset)
+
+    if bug == "early":
+        setattr(PushConsumer, "_progressed", commit_early)  # noqa: B010 - mypy forbids assigning
+    elif bug == "unlocked":
+        setattr(Assignment, "_lock", take_all)  # noqa: B010 - mypy forbids assigning

@@ -1,0 +1,160 @@
+"""Row 9 with real processes: a name server, a broker, and members that come, go and crash."""
+
+import asyncio
+import contextlib
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from sparrowmq.client.broker_calls import call, committed_offset, max_offset
+from sparrowmq.client.client import Client
+from sparrowmq.client.config import ClientConfig
+from sparrowmq.client.producer import Producer
+from sparrowmq.protocol.headers.topics import CreateTopic
+from sparrowmq.protocol.message import Message, MessageQueue
+from tests.faults.broker_process import BrokerProcess
+from tests.faults.churn import JOIN, KILL, LEAVE, QUEUES, History
+from tests.faults.churn_group import ProcessGroup
+from tests.faults.churn_member import GROUP, TOPIC, MemberOptions
+from tests.faults.nameserver_outage_servers import NameServerProcess
+
+_FEWEST, _MOST = 2, 10
+_BURST = 8
+_PAUSE_S = 0.01
+_PATIENCE_S = 60.0
+
+
+@dataclass
+class Servers:
+    """A cluster in processes, and a client that looks at it."""
+
+    name_server: str
+    client: Client
+    producer: Producer
+    queues: list[MessageQueue]
+
+    async def progress(self) -> dict[int, int]:
+        """What the broker knows of the group."""
+        found = await asyncio.gather(
+            *(committed_offset(self.client, GROUP, queue) for queue in self.queues)
+        )
+        return {
+            queue.queue_id: offset or 0 for queue, offset in zip(self.queues, found, strict=True)
+        }
+
+    async def stored(self) -> dict[int, int]:
+        """How many messages each queue holds."""
+        found = await asyncio.gather(*(max_offset(self.client, queue) for queue in self.queues))
+        return {queue.queue_id: offset for queue, offset in zip(self.queues, found, strict=True)}
+
+
+@contextlib.asynccontextmanager
+async def servers(queues: int = QUEUES) -> AsyncIterator[Servers]:
+    """One name server and one broker with the topic."""
+    with tempfile.TemporaryDirectory(prefix="sparrowmq-churn-") as directory:
+        root = Path(directory)
+        name_server = NameServerProcess(root)
+        broker = BrokerProcess(root / "data", "--name-servers", name_server.address)
+        try:
+            config = ClientConfig(name_servers=(name_server.address,))
+            client = Client(config)
+            await client.start()
+            create = CreateTopic(
+                topic=TOPIC, read_queue_nums=queues, write_queue_nums=queues, perm=6
+            )
+            await call(client, f"127.0.0.1:{broker.port}", create)
+            async with Producer("feeder", client=client) as producer:
+                found = await producer.queues(TOPIC)
+                yield Servers(name_server.address, client, producer, found)
+            await client.stop()
+        finally:
+            broker.kill()
+            name_server.kill()
+
+
+async def feed(running: Servers, stopping: asyncio.Event) -> None:
+    """Send to all queues in turn until told to stop; every send has to succeed."""
+    number = 0
+    while not stopping.is_set():
+        count = len(running.queues)
+        burst = [running.queues[(number + more) % count] for more in range(_BURST)]
+        number += _BURST
+        await asyncio.gather(
+            *(running.producer.send(Message(TOPIC, b"%d" % number), queue=one) for one in burst)
+        )
+        await asyncio.sleep(_PAUSE_S)
+
+
+class Churn:
+    """Changes of a group, one after the other."""
+
+    def __init__(self, running: Servers, group: ProcessGroup, rng: Random) -> None:
+        self.history = History()
+        self._running = running
+        self._group = group
+        self._rng = rng
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    async def change(self, tasks: asyncio.TaskGroup) -> None:
+        """Join, leave or crash."""
+        live = self._group.live
+        if len(live) < _FEWEST or (len(live) < _MOST and self._rng.random() < 0.5):
+            self._group.join()
+            self.history.changes[JOIN] += 1
+            return
+        name = self._rng.choice(sorted(live))
+        if self._rng.random() < 0.4:
+            self.history.killed[name] = await self._running.progress()
+            self.history.changes[KILL] += 1
+            tasks.create_task(live.pop(name).kill())
+        else:
+            self.history.changes[LEAVE] += 1
+            tasks.create_task(live.pop(name).leave())
+
+
+async def _churn(seed: int, changes: int, planted: str) -> History:
+    rng = Random(seed)
+    async with servers() as running:
+        options = MemberOptions(name_server=running.name_server, planted=planted)
+        group = ProcessGroup(options, QUEUES)
+        churn = Churn(running, group, rng)
+        stopping = asyncio.Event()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                feeding = tasks.create_task(feed(running, stopping))
+                for _ in range(changes):
+                    await asyncio.sleep(rng.random() * 0.6)
+                    await churn.change(tasks)
+                changed_s = time.monotonic()
+                await group.until(group.is_settled, _PATIENCE_S)
+                churn.history.settled_s = time.monotonic() - changed_s
+                stopping.set()
+                await feeding
+                churn.history.stored = await running.stored()
+                await _drain(group, churn.history)
+        finally:
+            await group.end()
+        group.into(churn.history)
+        return churn.history
+
+
+async def _drain(group: ProcessGroup, history: History) -> None:
+    """Until every message is handled; a lost one is the judge's business."""
+    wanted = {(queue, at) for queue, count in history.stored.items() for at in range(count)}
+
+    def is_drained() -> bool:
+        if group.done() < len(wanted):
+            return False
+        calls = (call for member in group.all for call in member.calls if call.ended_s)
+        return wanted <= {(call.queue_id, at) for call in calls for at in call.offsets}
+
+    with contextlib.suppress(TimeoutError):
+        await group.until(is_drained, _PATIENCE_S / 2)
+
+
+def churn_in_processes(seed: int, changes: int, planted: str = "") -> History:
+    """A group of processes under load whose members come and go."""
+    return asyncio.run(_churn(seed, changes, planted))

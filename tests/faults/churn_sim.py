@@ -1,0 +1,141 @@
+"""Row 9 in virtual time: the same group on simulated hosts, for every test run."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from sparrowmq.client.producer import Producer
+from sparrowmq.protocol.message import Message, MessageQueue
+from sparrowmq.protocol.message_ext import MessageExt
+from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
+from tests.client.members import GROUP, TOPIC, Member, create_topic
+from tests.faults.churn import JOIN, KILL, LEAVE, QUEUES, Call, History, is_shared_out
+
+_MOST = 8
+_LONGEST_CALL_S = 0.2
+
+
+class SimGroup:
+    """The members that live now, and the history of all of them."""
+
+    def __init__(self, sim: RunningCluster, *, queues: int = QUEUES, **options: Any) -> None:
+        """`options` go to every member."""
+        create_topic(sim, queues)
+        self.sim = sim
+        self.queues = queues
+        self.history = History()
+        self.members: dict[str, Member] = {}
+        self._options = options
+        self._rng = sim.rng("churn")
+        self._number = 0
+
+    def join(self) -> str:
+        """Another member; its name."""
+        self._number += 1
+        name = f"member-{self._number}"
+        handler = self._handler_of(name)
+        self.members[name] = Member(self.sim, name=name, handler=handler, **self._options)
+        self.history.changes[JOIN] += 1
+        return name
+
+    def _handler_of(self, name: str) -> Callable[[Sequence[MessageExt]], Awaitable[None]]:
+        async def handle(messages: Sequence[MessageExt]) -> None:
+            offsets = tuple(message.queue_offset for message in messages)
+            call = Call(name, messages[0].queue_id, offsets, self.sim.now_s)
+            self.history.calls.append(call)
+            await asyncio.sleep(self._rng.random() * _LONGEST_CALL_S)
+            call.ended_s = self.sim.now_s
+
+        return handle
+
+    def leave(self, name: str) -> None:
+        """Stop a member in order."""
+        self.members.pop(name).leave()
+        self.history.changes[LEAVE] += 1
+
+    def kill(self, name: str) -> None:
+        """kill -9."""
+        member = self.members.pop(name)
+        self.history.killed[name] = self.progress()
+        member.host.kill()
+        self.history.changes[KILL] += 1
+
+    def change(self) -> None:
+        """Any of the three."""
+        count = len(self.members)
+        if count < 2 or (count < _MOST and self._rng.random() < 0.5):
+            self.join()
+            return
+        name = self._rng.choice(sorted(self.members))
+        if self._rng.random() < 0.4:
+            self.kill(name)
+        else:
+            self.leave(name)
+
+    def progress(self) -> dict[int, int]:
+        """What the broker knows."""
+        offsets = self.sim.broker.offsets
+        return {queue: offsets.get(GROUP, TOPIC, queue) for queue in range(self.queues)}
+
+    def held(self) -> list[list[int]]:
+        """Which queues each member holds."""
+        return [
+            [queue.queue_id for queue in member.consumer.assignment() if queue.topic == TOPIC]
+            for member in self.members.values()
+        ]
+
+    def settle(self) -> None:
+        """Let time pass until every queue has one owner."""
+        began_s = self.sim.now_s
+        self.sim.until(lambda: is_shared_out(self.held(), self.queues))
+        self.history.settled_s = self.sim.now_s - began_s
+
+    def drain(self) -> None:
+        """Let everything be handled."""
+        store = self.sim.broker.store
+        stored = {queue: store.max_offset(TOPIC, queue) for queue in range(self.queues)}
+        self.history.stored = stored
+        self.sim.advance(10)
+
+
+class SimFeeder:
+    """Sends to all queues in turn until told to stop."""
+
+    def __init__(self, sim: RunningCluster, queues: int, *, pause_s: float) -> None:
+        self.sent = 0
+        self._sim = sim
+        self._queues = queues
+        self._pause_s = pause_s
+        self._stopping = asyncio.Event()
+        self._task = sim.host("feeder").start(self._feed(), name="feeder")
+
+    async def _feed(self) -> None:
+        client = self._sim.client_on("feeder")
+        await client.start()
+        async with Producer("feeder", client=client) as producer:
+            while not self._stopping.is_set():
+                queue = MessageQueue(TOPIC, "broker-a", self.sent % self._queues)
+                await producer.send(Message(TOPIC, b"%d" % self.sent), queue=queue)
+                self.sent += 1
+                await asyncio.sleep(self._pause_s)
+        await client.stop()
+
+    def stop(self) -> None:
+        """Finish the last send."""
+        self._stopping.set()
+        self._sim.wait(self._task)
+
+
+def churn_in_simulation(seed: int, changes: int, *, queues: int = QUEUES) -> History:
+    """A group under load whose members come and go."""
+    with SimCluster(seed, limit_s=24 * 3600.0).run() as sim:
+        group = SimGroup(sim, queues=queues)
+        feeder = SimFeeder(sim, queues, pause_s=0.01)
+        rng = sim.rng("when")
+        for _ in range(changes):
+            sim.advance(rng.random() * 1.5)
+            group.change()
+        group.settle()
+        feeder.stop()
+        group.drain()
+        return group.history

@@ -1,0 +1,59 @@
+"""Name servers in processes of their own, to be killed and started again on the same port."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+_READY = re.compile(rb"ready: name server 127\.0\.0\.1:(\d+)")
+_ROOT = Path(__file__).parents[2]
+
+
+class NameServerProcess:
+    """Started when made; `port` 0 takes a free one."""
+
+    def __init__(self, root: Path, port: int = 0, module: str = "sparrowmq") -> None:
+        self._root = root
+        self._module = module
+        self.port = port
+        self.start()
+
+    @property
+    def address(self) -> str:
+        """host:port."""
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Ready when this returns. Raises RuntimeError."""
+        command = [sys.executable, "-m", self._module, "nameserver", "--port", str(self.port)]
+        log = self._root / "name-server.log"
+        with log.open("ab") as errors:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                cwd=_ROOT,
+                start_new_session=True,
+            )
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if found := _READY.search(line):
+                self.port = int(found[1])
+                return
+        tail = log.read_bytes()[-2000:].decode(errors="replace")
+        raise RuntimeError(f"no name server: exit {self._process.wait()}: {tail}")
+
+    def kill(self) -> None:
+        """SIGKILL, and gone when this returns."""
+        if self._process.poll() is None:
+            self._process.kill()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self._process.wait()
+
+    def memory_bytes(self) -> int:
+        """The most it ever had resident."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        found = re.search(r"VmHWM:\s+(\d+) kB", status)
+        return int(found[1]) * 1024 if found else 0

@@ -1,0 +1,91 @@
+"""Members of a group come, go and crash: nothing is lost, and little is delivered twice."""
+
+from collections.abc import Callable
+
+import pytest
+
+from sparrowmq.client.assignment import Assignment
+from sparrowmq.client.held_queue import HeldQueue
+from sparrowmq.client.push_consumer import PushConsumer
+from sparrowmq.protocol.message import MessageQueue
+from tests.faults.churn import Call, History, is_shared_out, judge
+from tests.faults.churn_processes import churn_in_processes
+from tests.faults.churn_sim import churn_in_simulation
+from tests.faults.scorecard import churn
+
+
+def test_members_that_come_go_and_crash_lose_nothing_and_hand_over_without_repeating() -> None:
+    scored = churn(seed=0, small=True)
+    print(scored.counts)
+    assert scored.failures == []
+
+
+def test_members_that_are_processes_lose_nothing_and_hand_over_without_repeating() -> None:
+    history = churn_in_processes(seed=1, changes=10)
+    history.settled_s = 0.0  # how busy this machine is decides, the simulation measures it
+    result = judge(1, history)
+    assert result, str(result)
+
+
+def plant_no_draining(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def at_once(assignment: Assignment, held: HeldQueue, within_s: float) -> None:
+        """Handlers are not waited for."""
+
+    monkeypatch.setattr(Assignment, "_wait_for_handlers", at_once)
+    monkeypatch.setattr(Assignment, "_may_go", lambda assignment, held: True)
+
+
+def plant_early_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+    def commit_early(consumer: PushConsumer, held: HeldQueue) -> None:
+        if not held.is_dropped:
+            consumer.member.offsets.update(held.queue, held.next_offset)
+
+    monkeypatch.setattr(PushConsumer, "_progressed", commit_early)
+
+
+def plant_no_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def take_all(assignment: Assignment, queues: list[MessageQueue]) -> list[MessageQueue]:
+        return queues
+
+    monkeypatch.setattr(Assignment, "_lock", take_all)
+
+
+@pytest.mark.parametrize(
+    ("plant", "noticed"),
+    [
+        (plant_no_draining, "handled twice"),
+        (plant_early_commits, "lost"),
+        (plant_no_leases, "handled twice"),
+    ],
+)
+def test_planted_bugs_of_the_hand_over_are_noticed(
+    plant: Callable[[pytest.MonkeyPatch], None], noticed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    result = judge(0, churn_in_simulation(0, changes=20))
+    assert any(noticed in problem for problem in result.problems), str(result)
+
+
+def test_only_a_death_explains_a_second_delivery_of_what_was_not_committed() -> None:
+    first, again = Call("a", 0, (4, 5), 1.0, 1.1), Call("b", 0, (4, 5), 2.0, 2.1)
+    history = History(calls=[again, first], stored={0: 0})
+    assert judge(0, history).problems == [
+        "2 handled twice: queue 0 offset 4 by a and again, queue 0 offset 5 by a and again"
+    ]
+    history.killed = {"a": {0: 5}}
+    result = judge(0, history)
+    assert result.redelivered == 1
+    assert result.problems == ["1 handled twice: queue 0 offset 4 by a and again"]
+
+
+def test_a_message_whose_handler_never_returned_counts_as_lost() -> None:
+    history = History(calls=[Call("a", 0, (0,), 1.0)], stored={0: 1})
+    assert judge(0, history).problems == ["1 lost: (0, 0)"]
+
+
+def test_queues_are_shared_out_when_each_has_one_owner_and_loads_are_even() -> None:
+    assert is_shared_out([[0, 1], [2]], 3)
+    assert not is_shared_out([[0, 1], [1, 2]], 3)
+    assert not is_shared_out([[0, 1], []], 2)
+    assert not is_shared_out([[0], [1]], 3)
+    assert not is_shared_out([], 3)
