@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from sparrowmq.broker import timer
+from sparrowmq.broker import timer, timer_index
 from sparrowmq.broker.timer_check import TimerCheck, TimerMark
-from sparrowmq.broker.timer_runs import RunFiles, RunList
+from sparrowmq.broker.timer_runs import RunFiles, RunList, RunRange
 from sparrowmq.broker.topics import plain_topic
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.group_config import (
@@ -340,6 +340,58 @@ def test_runs_are_read_from_the_queue_again_when_they_are_lost(
     world.kill()
     world.pass_time(20)
     assert bodies(world) == [b"%d" % number for number in range(1, 101)]
+
+
+def test_a_lost_run_is_written_again_and_apache_is_told_where_its_messages_begin(
+    world: DeliveryWorld,
+) -> None:
+    for number in range(1, 101):
+        send_at(world, EPOCH_MS + number * 1_000, b"%d" % number)
+        if number % 40 == 0:
+            spill(world)
+    first, second = runs(world)
+    world.disk.unlink(first)
+    world.kill()
+    world.pass_time(1)
+    world.deliver()
+    world.save()
+    assert TimerCheck(world.disk).load()[1].queue_offset == 0
+    spill(world)
+    assert runs(world) == [first, second]
+    world.kill()
+    world.pass_time(100)
+    assert bodies(world) == [b"%d" % number for number in range(1, 101)]
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_a_long_queue_without_runs_is_read_in_little_memory(
+    world: DeliveryWorld, monkeypatch: pytest.MonkeyPatch, is_full: bool
+) -> None:
+    monkeypatch.setattr(timer_index, "RUN_ENTRIES", 50)
+    times = list(range(1, 301))
+    random.Random(5).shuffle(times)
+    for number in times:
+        send_at(world, EPOCH_MS + number * 100, b"%d" % number)
+    world.pass_time(2)
+    world.deliver()
+    world.save()
+    send_at(world, EPOCH_MS + 301 * 100, b"301")  # not durable at the start
+
+    def refuse(files: RunFiles, span: RunRange, entries: list[int]) -> None:
+        raise DiskFull("run", 0, "no space")
+
+    if is_full:
+        monkeypatch.setattr(RunFiles, "write", refuse)
+    world.kill()
+    index = world.broker.delivery.timers
+    assert len(index) == 281
+    assert len(index._fresh) == (281 if is_full else 31)
+    assert len(runs(world)) == (0 if is_full else 5)
+    assert world.broker.store.durable_log_offset == world.broker.store.max_log_offset
+    world.kill()
+    assert len(world.broker.delivery.timers) == 281
+    world.pass_time(31)
+    assert bodies(world) == [b"%d" % number for number in range(1, 302)]
 
 
 def test_a_clock_that_is_set_back_loses_no_timer(world: DeliveryWorld) -> None:

@@ -33,6 +33,7 @@ from sparrowmq.protocol.properties import (
     UNIQUE_KEY,
 )
 from sparrowmq.protocol.record import Record, decode_record
+from sparrowmq.protocol.topic_config import TopicConfig
 from sparrowmq.store.errors import MessageTooLarge
 from sparrowmq.store.messages import PutMessage, QueueRead
 
@@ -73,19 +74,27 @@ def store_or_fault(broker: Broker, put: PutMessage) -> str | None:
 
 def undeliverable(broker: Broker, topic: str, queue_id: int) -> str | None:
     """Why a message cannot go to this queue, None if it can."""
-    if topic_fault(topic) is not None or topic in UNSENDABLE_TOPICS or topic == TIMER_TOPIC:
-        return f"{topic[:200]!r} is no topic to deliver to"
-    config = broker.topics.get(topic)
-    if config is None and is_retry_topic(topic):
-        group = broker.groups.get(topic.removeprefix(RETRY_PREFIX))
-        if group is not None and group.retry_queue_nums > 0:
-            config = broker.topics.set_read_write(topic, group.retry_queue_nums)
+    if topic in UNSENDABLE_TOPICS or topic == TIMER_TOPIC:
+        return f"{topic!r} is no topic to deliver to"
+    config = broker.topics.get(topic) or _retry_topic(broker, topic)
     if config is None:
+        if topic_fault(topic) is not None:
+            return f"{topic[:200]!r} is no topic to deliver to"
         return f"topic {topic} does not exist any more"
     queues = max(config.write_queue_nums, config.read_queue_nums)
     if not 0 <= queue_id < queues:
         return f"topic {topic} has {queues} queues, queue {queue_id} is not among them"
     return None
+
+
+def _retry_topic(broker: Broker, topic: str) -> TopicConfig | None:
+    """Made again when its group is still there."""
+    if not is_retry_topic(topic) or topic_fault(topic) is not None:
+        return None
+    group = broker.groups.get(topic.removeprefix(RETRY_PREFIX))
+    if group is None or group.retry_queue_nums <= 0:
+        return None
+    return broker.topics.set_read_write(topic, group.retry_queue_nums)
 
 
 def bury(broker: Broker, put: PutMessage, record: Record, fault: str) -> None:

@@ -11,6 +11,7 @@ runs are taken up where the mark says, and only what is behind `covered` is read
 """
 
 import heapq
+import sys
 from collections.abc import Iterable
 
 from sparrowmq.broker.delay_alarm import Alarm
@@ -62,6 +63,8 @@ class TimerIndex:
         self._marks = tuple(marks)
         self.mark = max(self._marks, default=TimerMark(0, 0))
         self.list = runs
+        self.lost_from = sys.maxsize
+        """Where the first run began that could not be read: its entries are in memory again."""
         self._fresh: list[int] = []
         self._again: list[int] = []
         self._runs: list[tuple[int, int, Run]] = []
@@ -72,10 +75,11 @@ class TimerIndex:
 
     # ---- what is pending
 
-    def add(self, entry: int) -> None:
+    def add(self, time_ms: int, queue_offset: int, is_recall: bool) -> None:
         """A message was stored in the timer queue."""
-        heapq.heappush(self._fresh, entry)
-        self.alarm.due_at(time_of(entry))
+        entry = time_ms << 64 | queue_offset
+        heapq.heappush(self._fresh, entry | _RECALL if is_recall else entry)
+        self.alarm.due_at(time_ms)
 
     def add_again(self, entry: int) -> None:
         """An entry that was taken has to be looked at again."""
@@ -160,7 +164,7 @@ class TimerIndex:
 
     def _first_pending(self, finished: list[RunRange]) -> int:
         firsts = [span.first for span in self.list.runs if span not in finished]
-        return min([self.list.covered, *firsts])
+        return min([self.list.covered, self.lost_from, *firsts])
 
     async def _forget(self, finished: list[RunRange], workers: Workers) -> None:
         left = [span for span in self.list.runs if span not in finished]
@@ -197,7 +201,7 @@ class TimerIndex:
         self._fresh = [entry for entry in self._fresh if offset_of(entry) >= end]
         heapq.heapify(self._fresh)
         self._plan = None
-        span = RunRange(self.list.covered, end)
+        span = RunRange(min(self.list.covered, self.lost_from), end)
         runs = RunList(end, [*self.list.runs, span])
         try:
             await workers.run(self._files.write, span, entries)
@@ -207,6 +211,7 @@ class TimerIndex:
             heapq.heapify(self._fresh)
             raise
         self.list = runs
+        self.lost_from = sys.maxsize
         run = self._files.open(span, check=False)
         assert run is not None, "just written"
         self._push(run)

@@ -1,7 +1,9 @@
 """Knowing the pending timers again when a broker starts."""
 
+from collections.abc import Iterator
+
 from sparrowmq.broker.timer_check import TimerCheck
-from sparrowmq.broker.timer_index import TimerIndex, entry_of
+from sparrowmq.broker.timer_index import TimerIndex, entry_of, is_recall, offset_of, time_of
 from sparrowmq.broker.timer_runs import RunFiles, RunList, RunRange
 from sparrowmq.broker.timer_times import entry_ms
 from sparrowmq.broker.transactions_recovery import records
@@ -9,11 +11,13 @@ from sparrowmq.protocol.names import TIMER_TOPIC
 from sparrowmq.protocol.properties import TIMER_DELETE_UNIQUE_KEY, decode_properties
 from sparrowmq.protocol.record import Record
 from sparrowmq.store.disk import Disk
+from sparrowmq.store.errors import DiskFull
+from sparrowmq.store.flushing import sync_plan
 from sparrowmq.store.store import Store
 
 
 def recover_timers(disk: Disk, store: Store) -> TimerIndex:
-    """The runs, and from the queue what is in none of them."""
+    """The runs, and from the queue what is in none of them. Raises StoreStopped, or OSError."""
     files, check = RunFiles(disk), TimerCheck(disk)
     low, high = store.queue_range(TIMER_TOPIC, 0)
     runs = files.load_list()
@@ -27,18 +31,55 @@ def recover_timers(disk: Disk, store: Store) -> TimerIndex:
             index.list.runs.append(span)
             index.add_run(run)
         else:
-            _read_queue(store, index, span)
-    _read_queue(store, index, RunRange(index.list.covered, high))
+            index.lost_from = min(index.lost_from, span.first)
+            _add_all(index, _pending(store, index, span))
+    if high - index.list.covered > 2 * index.run_entries:
+        _write_runs(disk, store, files, index, high)
+    _add_all(index, _pending(store, index, RunRange(index.list.covered, high)))
     return index
 
 
-def _read_queue(store: Store, index: TimerIndex, span: RunRange) -> None:
+def _write_runs(disk: Disk, store: Store, files: RunFiles, index: TimerIndex, high: int) -> None:
+    """Read a long queue without runs, such as Apache's, in no more memory than a short one."""
+    # As for every run: what it stands for must be durable before it is.
+    plan = store.begin_flush(urgent=True)
+    if plan is not None:
+        sync_plan(disk, plan)
+        store.finish_flush(plan)
+    first = index.list.covered
+    entries: list[int] = []
+    written: list[RunRange] = []
+    try:
+        for entry in _pending(store, index, RunRange(first, high)):
+            entries.append(entry)
+            if len(entries) == index.run_entries:
+                span = RunRange(first, offset_of(entry) + 1)
+                files.write(span, sorted(entries))
+                written.append(span)
+                first, entries = span.end, []
+        files.save_list(RunList(first, [*index.list.runs, *written]))
+    except DiskFull:
+        return  # then they stay in memory
+    index.list.covered = first
+    for span in written:
+        run = files.open(span, check=False)
+        assert run is not None, "just written"
+        index.list.runs.append(span)
+        index.add_run(run)
+
+
+def _add_all(index: TimerIndex, entries: Iterator[int]) -> None:
+    for entry in entries:
+        index.add(time_of(entry), offset_of(entry), is_recall(entry))
+
+
+def _pending(store: Store, index: TimerIndex, span: RunRange) -> Iterator[int]:
     for record in records(store, TIMER_TOPIC, max(span.first, store.min_offset(TIMER_TOPIC, 0))):
         if record.queue_offset >= span.end:
             return
         entry = entry_of_record(record)
         if entry is not None and not index.is_done(entry):
-            index.add(entry)
+            yield entry
 
 
 def entry_of_record(record: Record) -> int | None:

@@ -25,6 +25,7 @@ from sparrowmq.broker.placement import (
     encoded,
     fields_of,
     place,
+    real_queue,
     real_queue_id,
     stored_again,
 )
@@ -49,13 +50,14 @@ from sparrowmq.protocol.properties import (
     UNIQUE_KEY,
     WAIT_STORE_OK,
 )
-from sparrowmq.protocol.record import Record, RecordError, decode_record, encode_record, topic_part
+from sparrowmq.protocol.record import Record, encode_record, topic_part
 from sparrowmq.protocol.sys_flag import TRANSACTION_COMMIT, with_transaction_type
 from sparrowmq.protocol.tags import tag_code
 from sparrowmq.store.errors import DiskFull, MessageTooLarge, StoreStopped
 from sparrowmq.store.messages import PutMessage
 
 _ENDED_TAG = "d"
+_ENDED_CODE = tag_code(_ENDED_TAG)
 _OPERATION_PROPERTIES = encoded({TAGS: _ENDED_TAG, WAIT_STORE_OK: "true"})
 _MOST_NAMED = 200
 """Offsets in one operation message; Apache stops at 4,096 bytes."""
@@ -72,18 +74,17 @@ def commit(broker: Broker, half: Half, record: Record, fields: dict[str, str], n
     StoreStopped, having done nothing.
     """
     topic, queue_id = fields.get(REAL_TOPIC, ""), real_queue_id(fields)
-    put = stored_again(record, topic, queue_id, fields, bare_properties(record))
-    put.sys_flag = with_transaction_type(put.sys_flag, TRANSACTION_COMMIT)
-    put.prepared_transaction_offset = record.log_offset
     fault = undeliverable(broker, topic, queue_id)
     if fault is None:
         try:
+            put = _committed(record, topic, queue_id, fields, _without_aside(record, fields))
             append(broker, _placed(broker, put, fields, now_ms), now_ms)
         except MessageTooLarge as error:
             fault = str(error)
         except RequestRefused as error:
             fault = error.text
     if fault is not None:
+        put = _committed(record, topic, queue_id, fields, bare_properties(record))
         bury(broker, put, record, fault)
     end(broker, half)
     if fault is not None:
@@ -91,16 +92,34 @@ def commit(broker: Broker, half: Half, record: Record, fields: dict[str, str], n
 
 
 def _placed(broker: Broker, put: PutMessage, fields: dict[str, str], now_ms: int) -> Placement:
-    bare = dict(fields)
-    for name in (REAL_TOPIC, REAL_QUEUE_ID):
-        bare.pop(name, None)
     # Apache leaves TRAN_MSG in one that is delivered at once, as consumers of 5.5.0 see it.
-    at_once = msgspec.structs.replace(put, properties=encoded(bare))
     if DELAYS.isdisjoint(fields):
-        return Placement(at_once)
-    bare.pop(TRANSACTION_PREPARED, None)
+        return Placement(put)
+    bare = _without(fields, {REAL_TOPIC, REAL_QUEUE_ID, TRANSACTION_PREPARED})
     placement = place(broker, msgspec.structs.replace(put, properties=encoded(bare)), bare, now_ms)
-    return placement if placement.due_ms else Placement(at_once)
+    return placement if placement.due_ms else Placement(put)
+
+
+def _committed(
+    record: Record, topic: str, queue_id: int, fields: dict[str, str], properties: bytes
+) -> PutMessage:
+    put = stored_again(record, topic, queue_id, fields, properties)
+    put.sys_flag = with_transaction_type(put.sys_flag, TRANSACTION_COMMIT)
+    put.prepared_transaction_offset = record.log_offset
+    return put
+
+
+def _without_aside(record: Record, fields: dict[str, str]) -> bytes:
+    """The properties of a half message without its real queue, which nearly always come last."""
+    properties = bare_properties(record)
+    last = real_queue(fields[REAL_TOPIC], real_queue_id(fields)).encode()
+    if properties.endswith(last):
+        return properties[: -len(last)]
+    return encoded(_without(fields, {REAL_TOPIC, REAL_QUEUE_ID}))
+
+
+def _without(fields: dict[str, str], names: set[str]) -> dict[str, str]:
+    return {name: value for name, value in fields.items() if name not in names}
 
 
 def end(broker: Broker, half: Half) -> None:
@@ -127,9 +146,9 @@ def write_operations(broker: Broker) -> None:
             now_ms,
             broker.store_host,
             0,
-            b"".join(b"%d," % offset for offset in ended),
+            b"".join([b"%d," % offset for offset in ended]),
             _OPERATION_PROPERTIES,
-            tag_code(_ENDED_TAG),
+            _ENDED_CODE,
         )
         stored = broker.store.append(put, now_ms)
         halves.noted(stored.queue_offset, ended)
@@ -172,11 +191,7 @@ async def check_round(broker: Broker) -> None:
 
 def _check(broker: Broker, half: Half) -> None:
     now_ms = broker.clock()
-    data = broker.store.read_message(half.log_offset)
-    try:
-        record = decode_record(data, check_crc=False) if data is not None else None
-    except RecordError:
-        record = None
+    record = broker.store.read_record(half.log_offset)
     if record is None:
         broker.log.error("the half message at %d is gone or damaged", half.log_offset)
         end(broker, half)

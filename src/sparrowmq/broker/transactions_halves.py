@@ -28,8 +28,8 @@ class Half(msgspec.Struct, eq=False):
     """When its producers are asked."""
     checks: int = 0
     """How often they have been."""
-    known_as: list[int] = msgspec.field(default_factory=list)
-    """All its queue offsets, the newest last."""
+    once_at: tuple[int, ...] = ()
+    """Queue offsets that it had before it was stored again."""
 
 
 class Halves:
@@ -40,16 +40,17 @@ class Halves:
         self.owed: list[int] = []
         """Offsets that have ended without an operation message saying so yet."""
         self._by_offset: dict[int, Half] = {}
-        self._pending: set[int] = set()
-        self._in_order: list[int] = []
+        self._in_order: deque[int] = deque()
         self._due: list[tuple[int, int]] = []
         self._operations: deque[tuple[int, int]] = deque()
 
     def __len__(self) -> int:
-        return len(self._pending)
+        return sum(1 for _ in self)
 
     def __iter__(self) -> Iterator[Half]:
-        return iter([self._by_offset[offset] for offset in sorted(self._pending)])
+        """In the order of their offsets."""
+        known = [(offset, half) for offset, half in self._by_offset.items()]
+        return (half for offset, half in known if half.queue_offset == offset)
 
     def get(self, queue_offset: int) -> Half | None:
         """The half message that has or had this offset; None when its transaction has ended."""
@@ -57,23 +58,22 @@ class Halves:
 
     def add(self, queue_offset: int, log_offset: int, due_ms: int, checks: int = 0) -> None:
         """A half message was stored."""
-        half = Half(queue_offset, log_offset, due_ms, checks, [queue_offset])
-        self._know(half)
+        self._know(Half(queue_offset, log_offset, due_ms, checks))
 
     def move(self, half: Half, queue_offset: int, log_offset: int, due_ms: int) -> None:
         """It was stored again, with one more check counted; the old offset is owed."""
         self.owed.append(half.queue_offset)
-        self._pending.discard(half.queue_offset)
+        half.once_at += (half.queue_offset,)
         half.queue_offset, half.log_offset, half.due_ms = queue_offset, log_offset, due_ms
         half.checks += 1
-        half.known_as.append(queue_offset)
         self._know(half)
 
     def _know(self, half: Half) -> None:
-        self._by_offset[half.queue_offset] = half
-        self._pending.add(half.queue_offset)
-        heapq.heappush(self._in_order, half.queue_offset)
-        self.postpone(half, half.due_ms)
+        offset, due_ms = half.queue_offset, half.due_ms
+        self._by_offset[offset] = half
+        self._in_order.append(offset)  # queue offsets only grow
+        heapq.heappush(self._due, (due_ms, offset))
+        self.alarm.due_at(due_ms)
 
     def postpone(self, half: Half, due_ms: int) -> None:
         """Look at it again then."""
@@ -83,9 +83,9 @@ class Halves:
 
     def end(self, half: Half) -> None:
         """Its transaction has ended."""
-        for offset in half.known_as:
+        for offset in half.once_at:
             self._by_offset.pop(offset, None)
-        self._pending.discard(half.queue_offset)
+        self._by_offset.pop(half.queue_offset, None)
         self.owed.append(half.queue_offset)
 
     def take_due(self, now_ms: int) -> Half | None:
@@ -106,10 +106,14 @@ class Halves:
         """An operation message at this offset says that these have ended."""
         self._operations.append((operation_offset, max(ended, default=-1)))
 
+    def _is_pending(self, offset: int) -> bool:
+        half = self._by_offset.get(offset)
+        return half is not None and half.queue_offset == offset
+
     def progress(self, half_end: int, operation_end: int) -> tuple[int, int]:
         """The first half message and the first operation that still matter."""
-        while self._in_order and self._in_order[0] not in self._pending:
-            heapq.heappop(self._in_order)
+        while self._in_order and not self._is_pending(self._in_order[0]):
+            self._in_order.popleft()
         first = self._in_order[0] if self._in_order else half_end
         first = min([first, *self.owed])
         while self._operations and self._operations[0][1] < first:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Container, Iterator
 
+from sparrowmq.protocol.record import Record
 from sparrowmq.store.commit_log import CommitLog
 from sparrowmq.store.consume_queue import UNIT, ConsumeQueue
 from sparrowmq.store.layout import log_path
@@ -112,6 +113,11 @@ class Reads(StoreParts):
         """The record at a log offset, None if none starts there; may wait for the device."""
         found = read_record(self._log, log_offset, check_crc=log_offset < self._own_from)
         return None if found is None else found[1]
+
+    def read_record(self, log_offset: int) -> Record | None:
+        """`read_message`, decoded: it has to be for the check whether it is there."""
+        found = read_record(self._log, log_offset, check_crc=log_offset < self._own_from)
+        return None if found is None else found[0]
 
     def read_log(self, log_offset: int, max_bytes: int) -> bytes:
         """Raw bytes from `log_offset` on, of one file, for a slave; empty at the end of the log."""

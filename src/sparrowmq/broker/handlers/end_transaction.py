@@ -12,7 +12,7 @@ from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.transactions import EndTransaction
 from sparrowmq.protocol.names import TRANS_HALF_TOPIC
 from sparrowmq.protocol.properties import CHECK_IMMUNITY_TIME_S, PRODUCER_GROUP
-from sparrowmq.protocol.record import Record, decode_record
+from sparrowmq.protocol.record import Record
 from sparrowmq.protocol.sys_flag import TRANSACTION_COMMIT, TRANSACTION_NONE, TRANSACTION_ROLLBACK
 from sparrowmq.store.errors import DiskFull, StoreStopped
 
@@ -49,8 +49,7 @@ def end_transaction(broker: Broker, request: Request[EndTransaction]) -> Reply |
 def _half_record(broker: Broker, header: EndTransaction) -> tuple[Record, dict[str, str]]:
     """The half message that is meant and its properties; Apache checks the same three things."""
     log_offset = header.commit_log_offset
-    data = broker.store.read_message(log_offset)
-    record = decode_record(data, check_crc=False) if data is not None else None
+    record = broker.store.read_record(log_offset)
     if record is None or record.topic != TRANS_HALF_TOPIC:
         text = f"no half message at log offset {log_offset} of {broker.config.broker_name}"
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, text)
