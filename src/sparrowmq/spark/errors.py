@@ -5,7 +5,8 @@
     ├── TopicMissing     no name server knows the topic
     ├── Unreachable      a server cannot be reached or does not answer: worth another try
     ├── Refused          a server answered, and the answer is no; `code` is RocketMQ's
-    └── DataLoss         messages that were wanted are not there any more
+    ├── DataLoss         messages that were wanted are not there any more
+    └── Damaged          bytes that are no valid message record
 
 Spark shows the text of an error and little else, so each text names the thing and the remedy.
 """
@@ -59,3 +60,12 @@ class Refused(RocketMQError):
 
 class DataLoss(RocketMQError):
     """Messages of a queue were deleted before they were read."""
+
+
+class Damaged(RocketMQError):
+    """Bytes that are no valid record. `position` is where it starts, `reason` says why."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(f"no valid record at {position}: {reason}")
+        self.position = position
+        self.reason = reason
