@@ -1,0 +1,201 @@
+"""Sends from an executor: each goes on until a broker has stored it, or the time is up.
+
+    send ──▶ stored
+      │ no answer, or a broker that is busy or stopping
+      ▼
+    wait a little, ask for the route again ──▶ the same queue for rows with a sharding key,
+                                                another broker's, where there is one, for the rest
+
+At-least-once: a broker that stored a send and died before it answered gets it again.
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from sparrowmq.clock import Clock, system_clock
+from sparrowmq.protocol.codes import RequestCode, ResponseCode
+from sparrowmq.protocol.names import AUTO_CREATE_TOPIC
+from sparrowmq.spark.errors import Refused, RocketMQError, TopicMissing, Unreachable
+from sparrowmq.spark.routes import Cluster, Queue
+from sparrowmq.spark.sink_plan import Send
+
+STORED = frozenset(
+    {
+        ResponseCode.SUCCESS,
+        ResponseCode.FLUSH_DISK_TIMEOUT,
+        ResponseCode.FLUSH_SLAVE_TIMEOUT,
+        ResponseCode.SLAVE_NOT_AVAILABLE,
+    }
+)
+"""The rows are there, if perhaps on fewer disks than the broker was set up for."""
+
+PASSING = frozenset(
+    {
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.GO_AWAY,
+    }
+)
+"""Refusals that may be over soon; all others fail the task at once."""
+
+FIRST_PAUSE_S = 0.05
+LONGEST_PAUSE_S = 2.0
+
+
+class UnknownTopic(RocketMQError):
+    """Rows are for a topic that does not exist."""
+
+    def __init__(self, topic: str, name_servers: str) -> None:
+        super().__init__(
+            f"topic {topic} does not exist at name server {name_servers}; create it (sparrowmq"
+            f" topic create {topic}), or correct the option topic or the column topic"
+        )
+        self.topic = topic
+
+
+class NoWriteQueue(RocketMQError):
+    """The topic exists, and nobody takes messages for it now."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"no broker takes messages for topic {topic} now: each has no master, or the topic is"
+            f" not writable there; look at: sparrowmq topic route {topic}"
+        )
+
+
+class RetryTimeout(RocketMQError):
+    """It did not work out within the option retryTimeout; the cause is the last failure."""
+
+    def __init__(self, what: str, timeout_s: float, last: RocketMQError) -> None:
+        super().__init__(f"{what} failed for {timeout_s:g} s (option retryTimeout): {last}")
+
+
+class Sender:
+    """Sends what is planned. Raises RocketMQError that names topic, queue and the reason."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        group: str,
+        retry_timeout_s: float,
+        clock: Clock = system_clock,
+        elapsed_s: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._cluster = cluster
+        self._group = group
+        self._retry_timeout_s = retry_timeout_s
+        self._clock = clock
+        self._elapsed_s = elapsed_s
+        self._pause = pause
+        self._queues: dict[str, tuple[Queue, ...]] = {}
+
+    def queue_count(self, topic: str) -> int:
+        """How many queues a topic is spread over, the same for as long as the task runs."""
+        if topic not in self._queues:
+            retry = self._retry(f"asking where topic {topic} lies")
+            while True:
+                try:
+                    self._queues[topic] = write_queues(self._cluster, topic)
+                    break
+                except (Unreachable, NoWriteQueue) as error:
+                    retry.after(error)
+        return len(self._queues[topic])
+
+    def send(self, send: Send) -> None:
+        """Send until it is stored."""
+        queue = self._queues[send.topic][send.queue]
+        retry = self._retry(f"sending {send.rows} rows to {queue}")
+        while True:
+            try:
+                self._once(queue, send)
+                return
+            except Refused as refused:
+                if refused.code not in PASSING:
+                    raise
+                retry.after(refused)
+            except RocketMQError as error:
+                retry.after(error)
+            queue = self._next(queue, send)
+
+    def _retry(self, what: str) -> "_Retry":
+        return _Retry(what, self._retry_timeout_s, self._elapsed_s, self._pause)
+
+    def _once(self, queue: Queue, send: Send) -> None:
+        broker = self._cluster.broker(queue.topic, queue.broker_name)
+        code = RequestCode.SEND_BATCH_MESSAGE
+        if send.properties is not None:
+            code = RequestCode.SEND_MESSAGE_V2
+        answer = broker.call(code, self._fields(queue, send), send.body)
+        if answer.code not in STORED:
+            what = f"sending {send.rows} rows to {queue}"
+            raise Refused(broker.address, what, answer.code, answer.remark)
+
+    def _fields(self, queue: Queue, send: Send) -> dict[str, str]:
+        """The header under Java's one-letter names, as `protocol/headers/send.py` lists them."""
+        return {
+            "a": self._group,
+            "b": queue.topic,
+            "c": AUTO_CREATE_TOPIC,
+            "d": "4",
+            "e": str(queue.queue_id),
+            "f": "0",
+            "g": str(self._clock()),
+            "h": "0",
+            "i": send.properties or "",
+            "j": "0",
+            "k": "false",
+            "m": "false" if send.properties is not None else "true",
+            "n": queue.broker_name,
+        }
+
+    def _next(self, failed: Queue, send: Send) -> Queue:
+        """Where to try next; the name servers may know a new address meanwhile."""
+        with suppress(RocketMQError):  # while the only broker is down they know no route at all
+            self._cluster.route(failed.topic)
+        if send.is_bound:
+            return failed
+        queues = self._queues[failed.topic]
+        at = queues.index(failed)
+        others = (*queues[at:], *queues[:at])
+        return next((q for q in others if q.broker_name != failed.broker_name), failed)
+
+
+class _Retry:
+    """Pauses that grow, until the time is up."""
+
+    def __init__(
+        self,
+        what: str,
+        timeout_s: float,
+        elapsed_s: Callable[[], float],
+        pause: Callable[[float], None],
+    ) -> None:
+        self._what = what
+        self._timeout_s = timeout_s
+        self._elapsed_s = elapsed_s
+        self._pause = pause
+        self._start_s = elapsed_s()
+        self._next_s = FIRST_PAUSE_S
+
+    def after(self, error: RocketMQError) -> None:
+        """Wait before the next attempt. Raises RetryTimeout from `error` when the time is up."""
+        left_s = self._timeout_s - (self._elapsed_s() - self._start_s)
+        if left_s <= 0:
+            raise RetryTimeout(self._what, self._timeout_s, error) from error
+        self._pause(min(self._next_s, left_s))
+        self._next_s = min(2 * self._next_s, LONGEST_PAUSE_S)
+
+
+def write_queues(cluster: Cluster, topic: str) -> tuple[Queue, ...]:
+    """The queues a topic can be sent to. Raises TopicMissing, NoWriteQueue, Unreachable."""
+    try:
+        queues = cluster.route(topic).write_queues
+    except TopicMissing as missing:
+        raise UnknownTopic(topic, ";".join(cluster.name_servers)) from missing
+    if not queues:
+        raise NoWriteQueue(topic)
+    return queues

@@ -1,0 +1,141 @@
+"""The sink as Spark sees it: writers for batch and stream.
+
+    df.write.format("rocketmq").option("nameServer", "127.0.0.1:9876").option("topic", "orders")
+      .mode("append").save()
+
+At-least-once: a task or a micro-batch that Spark repeats sends its rows again, under the unique
+ids they had (see `row_key`), so that `dedup.deduplicated` finds them.
+"""
+
+import logging
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from sparrowmq.spark.errors import RocketMQError
+from sparrowmq.spark.routes import Cluster
+from sparrowmq.spark.row_schema import Positions, check_columns
+from sparrowmq.spark.sender import write_queues
+from sparrowmq.spark.sink_options import SinkOptions, parse_sink_options
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_log = logging.getLogger(__name__)
+
+# Spark hands these to every task of a micro-batch; they survive restarts from the checkpoint.
+QUERY_ID = "sql.streaming.queryId"
+BATCH_ID = "streaming.sql.batchId"
+
+
+@dataclass
+class TaskSent(WriterCommitMessage):
+    """What a task has sent."""
+
+    rows: int
+    body_bytes: int
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Writes a DataFrame once."""
+
+    def __init__(self, options: SinkOptions, positions: Positions) -> None:
+        self._options = options
+        self._positions = positions
+        # Made on the driver, so that a repeated task has the same one.
+        self._write_id = options.job_id or uuid.uuid4().hex
+
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> TaskSent:
+        """Send the rows of one task."""
+        return _write(iterator, self._options, self._positions, f"job {self._write_id}")
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Every task has sent its rows."""
+        _log.info("%s", _summary(messages))
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """A task has failed for good; what the others sent cannot be taken back."""
+        _log.warning("the write failed after %s", _summary(messages))
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Writes micro-batches."""
+
+    def __init__(self, options: SinkOptions, positions: Positions) -> None:
+        self._options = options
+        self._positions = positions
+
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> TaskSent:
+        """Send the rows of one task of one micro-batch."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        query = context.getLocalProperty(QUERY_ID) if context else None
+        batch = context.getLocalProperty(BATCH_ID) if context else None
+        if query is None or batch is None:
+            raise RocketMQError(f"Spark did not say which micro-batch this is ({QUERY_ID})")
+        return _write(iterator, self._options, self._positions, f"query {query} {batch}")
+
+    # Spark calls the argument batchId; both names are its own.
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Every task of the micro-batch has sent its rows."""
+        _log.info("batch %d: %s", batchId, _summary(messages))
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """The micro-batch failed; Spark repeats it when the query is started again."""
+        _log.warning("batch %d failed after %s", batchId, _summary(messages))
+
+
+def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
+    """The writer of a DataFrame. Raises OptionError, ColumnError, RocketMQError."""
+    return BatchWriter(*_checked(options, schema, overwrite))
+
+
+def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
+    """The writer of a stream. Raises OptionError, ColumnError, RocketMQError."""
+    return StreamWriter(*_checked(options, schema, overwrite))
+
+
+def _checked(
+    options: Mapping[str, str], schema: StructType, overwrite: bool
+) -> tuple[SinkOptions, Positions]:
+    """What can be known before the first row is sent."""
+    if overwrite:
+        raise RocketMQError(
+            "a topic cannot be overwritten, only appended to: write with mode append, a stream"
+            " with output mode append or update"
+        )
+    parsed = parse_sink_options(options)
+    fields = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+    positions = check_columns(fields, has_topic=parsed.topic is not None)
+    if parsed.topic is not None:
+        with Cluster(parsed.name_server, parsed.request_timeout_s) as cluster:
+            write_queues(cluster, parsed.topic)
+    return parsed, positions
+
+
+def _write(
+    iterator: "Iterator[pa.RecordBatch]", options: SinkOptions, positions: Positions, write_id: str
+) -> TaskSent:
+    from pyspark import TaskContext
+
+    from sparrowmq.spark.sink_task import write_rows
+
+    context = TaskContext.get()
+    assert context is not None, "Spark runs writers in tasks"
+    sent = write_rows(iterator, options, positions, write_id, context.partitionId())
+    return TaskSent(sent.rows, sent.body_bytes)
+
+
+def _summary(messages: list[WriterCommitMessage | None]) -> str:
+    sent = [message for message in messages if isinstance(message, TaskSent)]
+    rows, size = sum(one.rows for one in sent), sum(one.body_bytes for one in sent)
+    return f"{rows} rows ({size} bytes) sent by {len(sent)} of {len(messages)} tasks"

@@ -1,0 +1,74 @@
+"""Bad schemas and options are refused by name before anything is sent."""
+
+import pytest
+
+from sparrowmq.spark.errors import OptionError
+from sparrowmq.spark.row_schema import ColumnError, check_columns
+from sparrowmq.spark.sink_options import SinkOptions, parse_sink_options
+
+SERVER = {"nameServer": "127.0.0.1:9876"}
+
+
+def test_columns_are_found_whatever_their_case_and_place() -> None:
+    fields = [("TAGS", "string"), ("Body", "binary"), ("shardingkey", "string")]
+    found = check_columns(fields, has_topic=True)
+    assert found == {"tags": 0, "body": 1, "shardingKey": 2}
+
+
+def test_columns_that_only_a_read_message_has_are_passed_over() -> None:
+    fields = [("queueId", "int"), ("msgId", "string"), ("body", "binary"), ("topic", "string")]
+    assert check_columns(fields, has_topic=False) == {"body": 2, "topic": 3}
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ([("value", "binary")], "column value: unknown to the sink, allowed are body, topic, tags"),
+        ([("topic", "string")], "column body: missing; the sink needs it, as binary or string"),
+        ([("body", "int")], "column body: has type int, allowed is binary or string"),
+        ([("body", "binary"), ("keys", "array<int>")], "allowed is array<string> or string"),
+        ([("body", "binary"), ("delayLevel", "string")], "column delayLevel: has type string"),
+        ([("body", "binary"), ("BODY", "binary")], "column body: comes twice"),
+    ],
+)
+def test_a_schema_that_makes_no_message_is_refused(
+    fields: list[tuple[str, str]], text: str
+) -> None:
+    with pytest.raises(ColumnError, match=text):
+        check_columns(fields, has_topic=True)
+
+
+def test_without_any_topic_both_places_for_it_are_named() -> None:
+    with pytest.raises(OptionError, match="option topic: missing; give it, or a column topic"):
+        check_columns([("body", "binary")], has_topic=False)
+
+
+def test_options_count_whatever_their_case() -> None:
+    options = {"nameserver": "a:9876; b:9876", "MAXROWSPERSECOND": "500", "retryTimeout": "500ms"}
+    assert parse_sink_options(options) == SinkOptions(
+        name_server="a:9876;b:9876", max_rows_per_second=500.0, retry_timeout_s=0.5
+    )
+
+
+def test_what_spark_passes_on_for_itself_is_no_mistake() -> None:
+    assert parse_sink_options(SERVER | {"checkpointLocation": "/x"}).topic is None
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({}, "option nameServer: missing; give host:port"),
+        ({"nameServer": "here"}, "option nameServer: must be host:port"),
+        (SERVER | {"topics": "a"}, "option topics: unknown to the sink; did you mean topic?"),
+        (SERVER | {"colour": "a"}, "option colour: unknown to the sink; allowed are nameServer,"),
+        (SERVER | {"topic": "a b"}, "option topic: topic 'a b' has characters"),
+        (SERVER | {"topic": "SCHEDULE_TOPIC_XXXX"}, "option topic: .* belongs to the broker"),
+        (SERVER | {"maxRowsPerSecond": "0"}, "option maxRowsPerSecond: must be a number above 0"),
+        (SERVER | {"retryTimeout": "5 weeks"}, "option retryTimeout: .* such as 60s, 500ms"),
+        (SERVER | {"maxBatchBytes": "5MiB"}, "option maxBatchBytes: must be at most maxMessageB"),
+        (SERVER | {"jobId": " "}, "option jobId: must have a character"),
+    ],
+)
+def test_a_wrong_option_is_refused_with_what_is_allowed(options: dict[str, str], text: str) -> None:
+    with pytest.raises(OptionError, match=text):
+        parse_sink_options(options)
