@@ -7,6 +7,10 @@ from tests.interop.peers import Peer
 Sent = dict[str, Any]
 Message = dict[str, Any]
 
+PATIENCE_S = 120.0
+"""How long anything may take. It costs time only where something is broken; the Go client, for
+one, looks at its share of a group every 20 s and sends a heartbeat every 30 s."""
+
 
 def messages(bodies: list[str] | list[Message]) -> list[Message]:
     """Plain texts become messages with nothing but a body."""
@@ -80,7 +84,7 @@ class PushConsumer(Handle):
 
     KIND = "push"
 
-    def received(self, count: int = 0, timeout_s: float = 20.0) -> list[Message]:
+    def received(self, count: int = 0, timeout_s: float = PATIENCE_S) -> list[Message]:
         """Everything so far; raises TimeoutError unless it is at least `count` messages in time."""
         timeout_ms = int(timeout_s * 1000) if count else 0
         got: list[Message] = self.call("push_received", count=count, timeout_ms=timeout_ms)
@@ -88,7 +92,7 @@ class PushConsumer(Handle):
             raise TimeoutError(f"{self.name} got {len(got)} of {count} messages in {timeout_s} s")
         return got
 
-    def bodies(self, count: int = 0, timeout_s: float = 20.0) -> list[str]:
+    def bodies(self, count: int = 0, timeout_s: float = PATIENCE_S) -> list[str]:
         """The bodies of `received`, in order of arrival."""
         return [message["body"] for message in self.received(count, timeout_s)]
 
@@ -112,7 +116,7 @@ class PullConsumer(Handle):
         """The offset stored at the broker."""
         return int(self.call("pull_committed", topic=topic, queue_id=queue_id))
 
-    def poll(self, count: int, timeout_s: float = 20.0) -> list[Message]:
+    def poll(self, count: int, timeout_s: float = PATIENCE_S) -> list[Message]:
         """Go only: take what the subscription brings and acknowledge it."""
         return list(self.call("poll", count=count, timeout_ms=int(timeout_s * 1000)))
 
@@ -122,7 +126,7 @@ class LitePullConsumer(Handle):
 
     KIND = "lite"
 
-    def poll(self, count: int, timeout_s: float = 20.0) -> list[Message]:
+    def poll(self, count: int, timeout_s: float = PATIENCE_S) -> list[Message]:
         """Poll until `count` messages came or the time is over."""
         return list(self.call("lite_poll", count=count, timeout_ms=int(timeout_s * 1000)))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.interop import toolchain
 
-ANSWER_TIMEOUT_S = 120.0
+ANSWER_TIMEOUT_S = 300.0
 
 
 class PeerError(Exception):

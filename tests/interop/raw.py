@@ -24,7 +24,7 @@ class RawReply:
 class RawConnection:
     """A plain blocking connection that speaks JSON headers."""
 
-    def __init__(self, address: str, timeout_s: float = 10.0) -> None:
+    def __init__(self, address: str, timeout_s: float = 60.0) -> None:
         host, port = address.rsplit(":", 1)
         self._socket = socket.create_connection((host, int(port)), timeout_s)
         self._opaque = 0

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from tests.interop import raw
 from tests.interop.cluster import Cluster, Settings, wait_until
 from tests.interop.handles import (
+    PATIENCE_S,
     Handle,
     LitePullConsumer,
     Producer,
@@ -21,6 +22,7 @@ from tests.interop.peers import Peer, PeerError
 
 CREATE_TOPIC = 17
 GET_ROUTE = 105
+QUERY_CONSUMER_OFFSET = 14
 
 H = TypeVar("H", bound=Handle)
 
@@ -71,6 +73,28 @@ class Scene:
             lambda: raw.call(self.cluster.name_server, GET_ROUTE, {"topic": topic}).code == 0,
             f"route of {topic}",
         )
+
+    def wait_until_committed(self, topic: str, count: int, group: str = "billing") -> None:
+        """Return when the broker knows that the group has consumed so many messages of a topic.
+
+        A listener sees a message before its client counts it as consumed. Who stops a consumer
+        as soon as everything was seen may stop it in between, and rightly gets messages again.
+        """
+        what = f"{self.name(group)} has committed {count} messages of {topic}"
+        self.wait_until(lambda: self._committed(topic, group) == count, what)
+
+    def _committed(self, topic: str, group: str) -> int:
+        """The group's offsets of all queues, added up; a queue without one counts as 0."""
+        fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
+        route = raw.call(self.cluster.name_server, GET_ROUTE, fields).json()
+        where = {"consumerGroup": self.name(group), "topic": topic, "setZeroIfNotFound": "false"}
+        total = 0
+        with raw.RawConnection(self.cluster.broker) as connection:
+            for queue_id in range(route["queueDatas"][0]["readQueueNums"]):
+                fields = where | {"queueId": str(queue_id)}
+                reply = connection.call(QUERY_CONSUMER_OFFSET, fields)
+                total += int(reply.fields["offset"]) if reply.code == 0 else 0
+        return total
 
     # ------------------------------------------------------------------ clients in the peer
 
@@ -140,7 +164,9 @@ class Scene:
             return {"raises": refused.error_class, "code": refused.code}
         return {"raises": None}
 
-    def wait_until(self, holds: Callable[[], bool], what: str, timeout_s: float = 20.0) -> None:
+    def wait_until(
+        self, holds: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S
+    ) -> None:
         """Poll the servers; raises TimeoutError naming what never came true."""
         wait_until(holds, what, self.folder, timeout_s)
 

@@ -59,7 +59,7 @@ func (p *producers) start(c command) (any, error) {
 		producer.WithGroupName(c.text("group", "")),
 		producer.WithInstanceName(c.text("name", "")),
 		producer.WithDefaultTopicQueueNums(int(c.number("queues", 4))),
-		producer.WithSendMsgTimeout(time.Duration(c.number("timeout_ms", 3000))*time.Millisecond),
+		producer.WithSendMsgTimeout(time.Duration(c.number("timeout_ms", 15_000))*time.Millisecond),
 		producer.WithRetry(2),
 		producer.WithVIPChannel(c.flag("vip_channel")),
 		producer.WithQueueSelector(selector{producer.NewHashQueueSelector(), producer.NewRoundRobinQueueSelector()}),

@@ -15,12 +15,11 @@ def two_members_of_a_group_share_the_queues(scene: Scene) -> Outcome:
     producer = scene.producer()
     members = [scene.push_consumer(topic), scene.push_consumer(topic)]
     settle(scene, producer, topic, members)
-    before = [len(member.received()) for member in members]
     wanted = [f"m-{n}" for n in range(80)]
     producer.send(topic, wanted)
 
     def fresh() -> list[list[str]]:
-        return [m.bodies()[skip:] for m, skip in zip(members, before, strict=True)]
+        return [[body for body in m.bodies() if body in wanted] for m in members]
 
     scene.wait_until(lambda: sum(map(len, fresh())) >= 80, "all messages at the two members")
     first, second = fresh()
@@ -34,24 +33,34 @@ def two_members_of_a_group_share_the_queues(scene: Scene) -> Outcome:
 def settle(scene: Scene, producer: Producer, topic: str, members: list[PushConsumer]) -> None:
     """Return when every queue is consumed once and every member takes part.
 
-    The Go client does not show its assignment; a round of probes, one to each queue, does.
+    The Go client does not show its assignment; a round of probes, one to each queue, does. While
+    queues change hands a member may be about to take a probe that another one had already, so that
+    a single good round proves nothing: it has to be good three times in a row.
     """
+    good = 0
     for attempt in itertools.count():
-        skip = [len(member.received()) for member in members]
-        for queue_id in range(8):
-            producer.send(
-                topic, [f"probe-{attempt}-{queue_id}"], "send_to_queue", queue_id=queue_id
-            )
-
-        def round_of(skip: list[int] = skip) -> list[list[str]]:
-            return [m.bodies()[s:] for m, s in zip(members, skip, strict=True)]
-
-        scene.wait_until(lambda: sum(map(len, round_of())) >= 8, "probes arrive", 60)
-        got = round_of()
-        if sum(map(len, got)) == 8 and all(len(one) == 8 // len(members) for one in got):
+        got = _probe(scene, producer, topic, members, attempt)
+        is_even = sum(map(len, got)) == 8 and all(len(one) == 8 // len(members) for one in got)
+        good = good + 1 if is_even else 0
+        if good == 3:
             return
-        check(attempt < 60, f"the members never shared the queues evenly: {got}")
-        scene.pause(0.5)
+        check(attempt < 200, f"the members never shared the queues evenly: {got}")
+
+
+def _probe(
+    scene: Scene, producer: Producer, topic: str, members: list[PushConsumer], attempt: int
+) -> list[list[str]]:
+    """Send one message to each queue; which of them every member got."""
+    probes = {f"probe-{attempt}-{queue_id}" for queue_id in range(8)}
+    for probe in sorted(probes):
+        producer.send(topic, [probe], "send_to_queue", queue_id=int(probe[-1]))
+
+    def got() -> list[list[str]]:
+        return [[body for body in member.bodies() if body in probes] for member in members]
+
+    scene.wait_until(lambda: set().union(*got()) == probes, "probes arrive")
+    scene.pause(0.5)
+    return got()
 
 
 @scenario()
@@ -70,7 +79,7 @@ def every_member_of_a_broadcasting_group_gets_all(scene: Scene) -> Outcome:
             scene.pause(0.3)
             if len({body[-1] for body in member.bodies()}) == 4:
                 break
-            check(attempt < 150, "the member never listens to all queues")
+            check(attempt < 400, "the member never listens to all queues")
         started.append(member)
     wanted = [f"m-{n}" for n in range(20)]
     producer.send(topic, wanted)
@@ -90,9 +99,11 @@ def a_tag_filter_lets_only_its_tags_through(scene: Scene) -> Outcome:
     # Aa and BB have the same hash: the broker lets both pass, the client does not.
     tags += ["Aa", "BB"]
     producer.send(topic, [{"body": f"m-{n}", "tags": tags[n % 6]} for n in range(24)])
-    got = scene.push_consumer(topic, tags="created || paid || Aa").received(12)
+    consumer = scene.push_consumer(topic, tags="created || paid || Aa")
+    consumer.received(12)
+    # Whatever should not come has the time to come.
     scene.pause(0.5)
-    return {"messages": seen(got)}
+    return {"messages": seen(consumer.received())}
 
 
 @scenario()
@@ -102,9 +113,7 @@ def a_restarted_consumer_goes_on_at_its_offset(scene: Scene) -> Outcome:
     producer.send(topic, [f"first-{n}" for n in range(20)])
     consumer = scene.push_consumer(topic)
     first = consumer.received(20)
-    # The driver sees a message before the client counts it as consumed; what is not counted when
-    # the consumer stops rightly comes again.
-    scene.pause(0.5)
+    scene.wait_until_committed(topic, 20)
     consumer.stop()
     producer.send(topic, [f"second-{n}" for n in range(20)])
     second = scene.push_consumer(topic).received(20)
@@ -117,7 +126,7 @@ def an_orderly_consumer_sees_every_queue_in_order(scene: Scene) -> Outcome:
     producer = scene.producer()
     keyed = [{"body": f"m-{n:03}", "sharding_key": f"order-{n % 7}"} for n in range(70)]
     producer.send(topic, keyed, "send_selected")
-    got = scene.push_consumer(topic, orderly=True).received(70, 60)
+    got = scene.push_consumer(topic, orderly=True).received(70)
     return {"bodies": bodies(got), "in_order": in_order(got)}
 
 
@@ -128,13 +137,12 @@ def two_orderly_members_never_share_a_queue(scene: Scene) -> Outcome:
     producer = scene.producer()
     members = [scene.push_consumer(topic, orderly=True) for _ in range(2)]
     settle(scene, producer, topic, members)
-    skip = [len(member.received()) for member in members]
     producer.send(topic, [f"m-{n:03}" for n in range(80)])
 
     def fresh(index: int) -> list[dict[str, object]]:
-        return members[index].received()[skip[index] :]
+        return [m for m in members[index].received() if m["body"].startswith("m-")]
 
-    scene.wait_until(lambda: len(fresh(0)) + len(fresh(1)) >= 80, "all messages", 60)
+    scene.wait_until(lambda: len(fresh(0)) + len(fresh(1)) >= 80, "all messages")
     got = [fresh(0), fresh(1)]
     queues = [{message["queue_id"] for message in one} for one in got]
     return {
@@ -162,7 +170,7 @@ def a_new_group_starts_where_it_was_told(scene: Scene) -> Outcome:
     consumers = {
         word: scene.push_consumer(topic, group=word, **options) for word, options in starts.items()
     }
-    early = {word: consumer.bodies(10, 10) for word, consumer in consumers.items()}
+    early = {word: consumer.bodies(10) for word, consumer in consumers.items()}
     producer.send(topic, [f"late-{n}" for n in range(10)])
     for word, consumer in consumers.items():
         consumer.bodies(len(early[word]) + 10)
@@ -178,5 +186,6 @@ def a_message_wakes_a_waiting_consumer(scene: Scene) -> Outcome:
     consumer.received(1)
     for number in range(20):
         producer.send(topic, [f"m-{number}"])
-        check(len(consumer.received(number + 2, 5)) == number + 2, f"m-{number} took over 5 s")
+        # Java has its pull held for 15 s: who is not woken learns of the message only then.
+        check(len(consumer.received(number + 2, 12)) == number + 2, f"m-{number} took over 12 s")
     return {"bodies": consumer.bodies()}

@@ -25,7 +25,7 @@ def _mixed(scene: Scene, *, broker: ModuleType, name_server: ModuleType) -> Outc
     address = f"127.0.0.1:{free_port()}"
     server = name_server.start_name_server(scene.folder / "name-server", address)
     scene.closing(server.stop)
-    scene.wait_until(lambda: accepts(address), "the name server listens", 60)
+    scene.wait_until(lambda: accepts(address), "the name server listens")
     mixed = scene.on(broker.start(scene.folder / "broker", Settings(), name_server=address))
     known = mixed.topic("made", queues=3)
     producer = mixed.producer()

@@ -1,5 +1,6 @@
 """Store exchange: one broker opens what the other left, and the other way round."""
 
+import json
 import re
 import shutil
 import signal
@@ -9,6 +10,7 @@ from tests.interop import apache, sparrow
 from tests.interop.cluster import Cluster, Settings
 from tests.interop.handles import Message, Producer
 from tests.interop.outcomes import dense
+from tests.interop.peers import PeerError
 from tests.interop.registry import Outcome, check, scenario
 from tests.interop.scene import Scene
 
@@ -52,7 +54,7 @@ def _there_and_back(
         everything += _use(here, step, everything)
         if sign == signal.SIGKILL:
             consumed = len(everything) - LEFT - BATCH
-            here.wait_until(lambda: _saved(here) == consumed, "offsets are saved", 60)  # noqa: B023
+            here.wait_until(lambda: _saved(here) == consumed, "offsets are saved")  # noqa: B023
         here.cluster.stop_broker(sign)
         last = here.cluster
         read.append(len(everything))
@@ -68,11 +70,11 @@ def _use(here: Scene, step: int, before: list[str]) -> list[str]:
     consumed = [f"{step}-consumed-{n}" for n in range(60)]
     group = here.push_consumer(topic, persist_ms=500)
     sent = producer.send(topic, _messages(consumed))
-    got = {body for body in group.bodies(len(consumed)) if body in consumed}
-    here.wait_until(lambda: len(set(group.bodies()) & set(consumed)) == 60, "all are consumed")
+    here.wait_until_committed(topic, len(before) + len(consumed))
+    got = group.bodies()
     group.stop()
     check(step > 0 or dense(sent), f"offsets have gaps at step {step}")
-    check(step > 0 or got == set(consumed), "not all were consumed")
+    check(sorted(got) == sorted(consumed), f"{set(got) ^ set(consumed)} too much or too little")
     left = [f"{step}-left-{n}" for n in range(LEFT)]
     producer.send(topic, _messages(left))
     batch = [f"{step}-batch-{n}" for n in range(BATCH)]
@@ -87,9 +89,13 @@ def _saved(here: Scene) -> int:
     loses it, and SparrowMQ then rightly refuses to start without a word from the operator.
     """
     file = here.cluster.store / "config" / "consumerOffset.json"
-    key = re.escape(f"{here.name('orders')}@{here.name('billing')}")
-    row = re.search(rf'"offsetTable".*?"{key}"\s*:\s*{{(.*?)}}', file.read_text(), re.DOTALL)
-    return sum(map(int, re.findall(r":\s*(\d+)", row[1]))) if row else 0
+    # Apache writes numbers as keys. Beside these offsets it keeps those of the last pulls.
+    text = re.sub(r"([{,]\s*)(\d+)\s*:", r'\1"\2":', file.read_text())
+    try:
+        table = json.loads(text)["offsetTable"]
+    except ValueError:
+        return 0
+    return sum(table.get(f"{here.name('orders')}@{here.name('billing')}", {}).values())
 
 
 def _messages(bodies: list[str]) -> list[Message]:
@@ -100,14 +106,23 @@ def _check_old(here: Scene, topic: str, producer: Producer, step: int, before: l
     """The group gets exactly what was left to it; keys are found; a new group gets everything."""
     left = {body for body in before if body.startswith(f"{step - 1}-") and "consumed" not in body}
     group = here.push_consumer(topic, persist_ms=500)
-    got = group.bodies(len(left), 60)
+    here.wait_until_committed(topic, len(before))
+    got = group.bodies()
     group.stop()
     check(set(got) == left, f"the group got {sorted(set(got) ^ left)} too much or too little")
     check(len(got) == len(left), "the group got messages twice")
-    fresh = here.push_consumer(topic, f"fresh-{step}").bodies(len(before), 60)
+    fresh = here.push_consumer(topic, f"fresh-{step}").bodies(len(before))
     missing = sorted(set(before) - set(fresh))
     check(not missing, f"{len(missing)} of {len(before)} messages are gone, such as {missing[:5]}")
     check(len(fresh) == len(before), "a new group got messages twice")
     for body in before[:: len(before) // 10]:
+        here.wait_until(lambda: _by_key(producer, topic, body) == [body], f"key-{body} is found")  # noqa: B023
+
+
+def _by_key(producer: Producer, topic: str, body: str) -> list[str]:
+    """What a key leads to. Java raises while nothing is found; the index may trail the queues."""
+    try:
         found = producer.call("query_by_key", topic=topic, key=f"key-{body}")
-        check([one["body"] for one in found] == [body], f"key-{body} is not found")
+    except PeerError:
+        return []
+    return [one["body"] for one in found]

@@ -99,6 +99,7 @@ def a_go_pull_consumer_polls_and_acknowledges(scene: Scene) -> Outcome:
     producer.send(topic, [f"m-{n:02}" for n in range(10)])
     consumer = scene.pull_consumer(topic=topic)
     first = consumer.poll(10)
+    scene.wait_until_committed(topic, 10)
     consumer.stop()
     producer.send(topic, [f"n-{n:02}" for n in range(10)])
     second = scene.pull_consumer(topic=topic).poll(10)

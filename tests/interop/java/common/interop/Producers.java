@@ -60,7 +60,7 @@ final class Producers {
         producer.setInstanceName(name(command));
         producer.setVipChannelEnabled(Values.flag(command, "vip_channel"));
         producer.setDefaultTopicQueueNums((int) Values.number(command, "queues", 4));
-        producer.setSendMsgTimeout((int) Values.number(command, "timeout_ms", 3000));
+        producer.setSendMsgTimeout((int) Values.number(command, "timeout_ms", 15_000));
         producer.setMaxMessageSize((int) Values.number(command, "max_message_bytes", 4 * 1024 * 1024));
         producer.setPollNameServerInterval((int) Values.number(command, "route_poll_ms", 30_000));
         producer.start();

@@ -139,7 +139,7 @@ final class PushConsumers {
             producer.add("name", command.get("reply_producer"));
             try {
                 producers.get(producer).send(
-                    MessageUtil.createReplyMessage(message, ("reply to " + body).getBytes()), 3000);
+                    MessageUtil.createReplyMessage(message, ("reply to " + body).getBytes()), 15_000);
             } catch (Exception error) {
                 error.printStackTrace();
             }

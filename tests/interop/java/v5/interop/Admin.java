@@ -80,7 +80,7 @@ public final class Admin {
     private DefaultMQAdminExt admin(String nameServer) throws Exception {
         DefaultMQAdminExt admin = admins.get(nameServer);
         if (admin == null) {
-            admin = new DefaultMQAdminExt(5000);
+            admin = new DefaultMQAdminExt(30_000);
             admin.setNamesrvAddr(nameServer);
             admin.setInstanceName("admin-" + nameServer.replace(':', '-'));
             admin.start();
