@@ -20,6 +20,7 @@ from sparrowmq.store.disk_real import RealDisk
 from sparrowmq.store.flushing import sync_plan
 from sparrowmq.store.messages import PutMessage, QueueRead, ReadStatus
 from sparrowmq.store.store import Store
+from tests.store.stores import batch
 
 _HOST = bytes((127, 0, 0, 1, 0, 0, 0x2A, 0x9F))
 _SLICE = 500
@@ -117,7 +118,7 @@ def main() -> None:
 
         def batches_of_32(puts: list[PutMessage]) -> None:
             for first in range(0, len(puts), 32):
-                store.append_batch(puts[first : first + 32], 1)
+                store.append_batch(batch(puts[first : first + 32]), 1)
 
         append(store, count, 8, one_by_one)
         append(store, count, 8, batches_of_32)

@@ -94,18 +94,18 @@ class Case:
 
 
 CASES = {
-    "a plain send": Case(sends, REQUESTS, REQUESTS, Budget(calls=73, instructions=1090)),
+    "a plain send": Case(sends, REQUESTS, REQUESTS, Budget(calls=57, instructions=950)),
     "a send with tag and key": Case(
-        tagged_sends, REQUESTS, REQUESTS, Budget(calls=75, instructions=1115)
+        tagged_sends, REQUESTS, REQUESTS, Budget(calls=65, instructions=1025)
     ),
     "a message of a batch": Case(
-        batches, REQUESTS * frames.BATCHED, REQUESTS, Budget(calls=37, instructions=540)
+        batches, REQUESTS * frames.BATCHED, REQUESTS, Budget(calls=26, instructions=365)
     ),
     "a message that a pull finds": Case(
-        pulls, REQUESTS * frames.BATCHED, REQUESTS, Budget(calls=4.6, instructions=156)
+        pulls, REQUESTS * frames.BATCHED, REQUESTS, Budget(calls=4.4, instructions=152)
     ),
     "a send that a parked pull waits for": Case(
-        parked_pulls, REQUESTS, 2 * REQUESTS, Budget(calls=190, instructions=3050)
+        parked_pulls, REQUESTS, 2 * REQUESTS, Budget(calls=145, instructions=2400)
     ),
 }
 

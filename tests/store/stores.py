@@ -1,6 +1,6 @@
 """What the store's tests share: small files, messages by number, and reading everything back."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from sparrowmq.protocol.record import Record, decode_record
@@ -8,7 +8,7 @@ from sparrowmq.protocol.tags import tag_code
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.disk import Disk
 from sparrowmq.store.flushing import sync_plan
-from sparrowmq.store.messages import Damage, Progress, PutMessage, QueueRead, ReadStatus
+from sparrowmq.store.messages import Damage, Progress, PutBatch, PutMessage, QueueRead, ReadStatus
 from sparrowmq.store.store import ColdRead, Store
 
 HOST = bytes((127, 0, 0, 1, 0, 0, 0x2A, 0x9F))
@@ -38,6 +38,20 @@ def message(number: int, topic: str = "orders", queue_id: int = 0, size: int = 2
         tags_code=tag_code(tag),
         uniq_key=f"ID{number:06d}",
         keys=f"k{number}",
+    )
+
+
+def batch(puts: Sequence[PutMessage]) -> PutBatch:
+    """Messages of one queue as one batch: its flags and times are those of the first."""
+    first = puts[0]
+    return PutBatch(
+        first.topic,
+        first.queue_id,
+        first.sys_flag,
+        first.born_timestamp,
+        first.born_host,
+        first.reconsume_times,
+        [(p.flag, p.body, p.properties, p.tags_code, p.uniq_key, p.keys) for p in puts],
     )
 
 

@@ -10,6 +10,7 @@ from sparrowmq.store.messages import ReadStatus
 from sparrowmq.store.recording_disk import RecordingDisk
 from sparrowmq.store.store import Store
 from tests.store.stores import (
+    batch,
     flush,
     message,
     number_of,
@@ -138,17 +139,20 @@ def test_a_batch_is_one_write_with_contiguous_offsets() -> None:
     store = open_store(disk)
     fill(store, 2)
     before = disk.calls["write"]
-    stored = store.append_batch([message(number) for number in range(2, 10)], 9)
+    stored = store.append_batch(batch([message(number) for number in range(2, 10)]), 9)
     assert disk.calls["write"] == before + 1
-    assert [one.queue_offset for one in stored] == list(range(2, 10))
+    assert stored.queue_offset == 2
+    assert len(stored.log_offsets) == 8
+    assert stored.end == store.max_log_offset
     assert numbers(store) == list(range(10))
 
 
 def test_a_batch_never_spans_two_files(store: Store) -> None:
     size = store.append(message(0), 1).size
     for start in range(1, 300, 20):
-        stored = store.append_batch([message(number) for number in range(start, start + 20)], 1)
-        files = {one.log_offset // store.config.log_file_size for one in stored}
+        puts = [message(number) for number in range(start, start + 20)]
+        stored = store.append_batch(batch(puts), 1)
+        files = {offset // store.config.log_file_size for offset in stored.log_offsets}
         assert len(files) == 1
     assert size * 300 > 2 * store.config.log_file_size
     assert numbers(store) == list(range(301))
@@ -158,7 +162,7 @@ def test_what_does_not_fit_into_a_file_is_refused_and_changes_nothing(store: Sto
     with pytest.raises(MessageTooLarge, match="at most 16376 fit"):
         store.append(message(0, size=16 * 1024), 1)
     with pytest.raises(MessageTooLarge):
-        store.append_batch([message(0, size=9_000), message(1, size=9_000)], 1)
+        store.append_batch(batch([message(0, size=9_000), message(1, size=9_000)]), 1)
     assert store.max_log_offset == 0
     assert store.append(message(0), 1).queue_offset == 0
 

@@ -9,7 +9,7 @@ from sparrowmq.store.errors import StoreStopped
 from sparrowmq.store.flushing import sync_plan
 from sparrowmq.store.recording_disk import RecordingDisk
 from sparrowmq.store.store import Store
-from tests.store.stores import Told, flush, message, numbers, open_store
+from tests.store.stores import Told, batch, flush, message, numbers, open_store
 
 
 def store_with_messages(disk: RecordingDisk) -> Store:
@@ -37,7 +37,7 @@ def test_after_a_failed_sync_nothing_is_durable_and_nothing_is_taken() -> None:
     with pytest.raises(StoreStopped, match="fsync failed"):
         store.append(message(11), 11)
     with pytest.raises(StoreStopped):
-        store.append_batch([message(11)], 11)
+        store.append_batch(batch([message(11)]), 11)
     # A later sync would succeed, as the kernel forgets the error: it must not count.
     store.tick(1_000)
     with pytest.raises(StoreStopped):

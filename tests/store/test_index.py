@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from sparrowmq.store.errors import DiskFull
-from sparrowmq.store.index import IndexRequest, KeyIndex
+from sparrowmq.store.index import KeyIndex
 from sparrowmq.store.index_file import HEADER, IndexLayout
+from sparrowmq.store.message_index import IndexRequest
 from sparrowmq.store.recording_disk import RecordingDisk
 from tests.protocol.java_vectors import cases
 
@@ -40,7 +41,7 @@ def requests(count: int, rng: Random | None = None) -> list[IndexRequest]:
 
 def add_all(index: KeyIndex, messages: list[IndexRequest]) -> None:
     for message in messages:
-        index.add(*message)
+        index.add(message)
 
 
 def index_files(disk: RecordingDisk) -> dict[str, bytes]:
@@ -125,14 +126,14 @@ def test_everything_is_found_newest_first() -> None:
 
 def test_a_topic_does_not_see_the_keys_of_another() -> None:
     index = opened(RecordingDisk(), layout=IndexLayout(1000, 1000))
-    index.add("orders", "", "k", 0, NOON)
+    index.add(("orders", "", "k", 0, NOON))
     assert index.find("payments", "k", 0, FOREVER, 10).log_offsets == []
 
 
 def test_a_query_is_limited_in_time_to_whole_seconds() -> None:
     index = opened(RecordingDisk())
     for second in range(10):
-        index.add("t", "", "k", second * 100, NOON + second * 1000 + 500 * (second > 0))
+        index.add(("t", "", "k", second * 100, NOON + second * 1000 + 500 * (second > 0)))
     found = index.find("t", "k", NOON + 3_000, NOON + 6_000, 64).log_offsets
     # Entries know seconds since the first one: 3 stands for 3.0 to 3.9, so 2.5 is out, 3.5 is in.
     assert found == [600, 500, 400, 300]
@@ -141,14 +142,14 @@ def test_a_query_is_limited_in_time_to_whole_seconds() -> None:
 def test_a_cut_answer_says_so() -> None:
     index = opened(RecordingDisk())
     for number in range(9):
-        index.add("t", "", "k", number * 100, NOON)
+        index.add(("t", "", "k", number * 100, NOON))
     assert index.find("t", "k", 0, FOREVER, 8) == ([800, 700, 600, 500, 400, 300, 200, 100], True)
     assert index.find("t", "k", 0, FOREVER, 9)[1] is False
 
 
 def test_a_key_listed_twice_gives_a_message_once() -> None:
     index = opened(RecordingDisk())
-    index.add("t", "id", "k  k id ", 700, NOON)
+    index.add(("t", "id", "k  k id ", 700, NOON))
     assert index.find("t", "k", 0, FOREVER, 10).log_offsets == [700]
     assert index.find("t", "id", 0, FOREVER, 10).log_offsets == [700]
 
@@ -156,7 +157,7 @@ def test_a_key_listed_twice_gives_a_message_once() -> None:
 def test_a_clock_that_goes_back_hides_nothing() -> None:
     index = opened(RecordingDisk())
     for number in range(100):
-        index.add("t", f"id-{number}", "k", number * 100, NOON - number * 20_000)
+        index.add(("t", f"id-{number}", "k", number * 100, NOON - number * 20_000))
     for number in range(100):
         found = index.find("t", f"id-{number}", NOON - 2_100_000, NOON + 1000, 64)
         assert found.log_offsets == [number * 100]
@@ -172,7 +173,7 @@ def test_files_are_named_by_time_and_never_alike() -> None:
 def test_files_have_rocketmqs_size_at_once() -> None:
     disk = RecordingDisk()
     index = opened(disk)
-    index.add("t", "id", "", 0, NOON)
+    index.add(("t", "id", "", 0, NOON))
     index.build()
     (data,) = index_files(disk).values()
     assert len(data) == 40 + 16 * 4 + 40 * 20

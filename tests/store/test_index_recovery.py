@@ -5,8 +5,9 @@ from random import Random
 
 import pytest
 
-from sparrowmq.store.index import INDEX_MARK, IndexRequest, KeyIndex
+from sparrowmq.store.index import INDEX_MARK, KeyIndex
 from sparrowmq.store.index_file import ENTRY, HEADER, IndexLayout
+from sparrowmq.store.message_index import IndexRequest
 from sparrowmq.store.recording_disk import PowerCut, RecordingDisk
 from tests.store.test_index import (
     FOREVER,
@@ -143,7 +144,7 @@ def test_most_of_the_index_survives_a_power_cut() -> None:
     index = opened(disk)
     messages = requests(150)
     for message in messages:
-        index.add(*message)
+        index.add(message)
         index.build()
         for path in index.begin_sync():
             disk.sync(path)
@@ -230,6 +231,6 @@ def survive(disk: RecordingDisk, messages: list[IndexRequest], layout: IndexLayo
         add_all(index, [message for message in messages if message[3] >= again_from])
     for topic, uniq_key, _, _, _ in messages[::20]:
         index.find(topic, uniq_key, 0, FOREVER, 64)
-    index.add("t", "new", "", 1 << 30, 1)
+    index.add(("t", "new", "", 1 << 30, 1))
     assert index.find("t", "new", 0, FOREVER, 1).log_offsets == [1 << 30]
     index.close()

@@ -8,7 +8,7 @@ import pytest
 from sparrowmq.store.errors import DiskFull
 from sparrowmq.store.recording_disk import PowerCut, RecordingDisk
 from sparrowmq.store.store import Store
-from tests.store.stores import Told, flush, message, numbers, open_store
+from tests.store.stores import Told, batch, flush, message, numbers, open_store
 
 QUEUES = 3
 
@@ -53,9 +53,9 @@ class Sender:
             number, self.number = self.number, self.number + 1
             self.sent[queue_id].append(number)
             puts.append(message(number, queue_id=queue_id))
-        for put, stored in zip(puts, store.append_batch(puts, self.number), strict=True):
-            number = int(put.uniq_key[2:])
-            self.ends.append((stored.log_offset + stored.size, queue_id, number))
+        stored = store.append_batch(batch(puts), self.number)
+        for put, end in zip(puts, [*stored.log_offsets[1:], stored.end], strict=True):
+            self.ends.append((end, queue_id, int(put.uniq_key[2:])))
 
     def check(self, store: Store) -> None:
         """Durable messages are there, the rest is lost from the end only, nothing is invented."""

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from sparrowmq.store.recording_disk import RecordingDisk
-from tests.store.stores import SMALL, Told, flush, message, number_of, open_store, read_all
+from tests.store.stores import SMALL, Told, batch, flush, message, number_of, open_store, read_all
 
 QUEUES = st.integers(0, 2)
 TOPICS = st.sampled_from(("orders", "payments"))
@@ -42,10 +42,11 @@ class StoreMachine(RuleBasedStateMachine):
     def append_batch(self, topic: str, queue_id: int, count: int) -> None:
         puts = [message(self.number + i, topic, queue_id) for i in range(count)]
         kept = self.model.setdefault((topic, queue_id), [])
-        for put, stored in zip(puts, self.store.append_batch(puts, self.now), strict=True):
-            assert stored.queue_offset == len(kept)
+        stored = self.store.append_batch(batch(puts), self.now)
+        assert stored.queue_offset == len(kept)
+        for put, end in zip(puts, [*stored.log_offsets[1:], stored.end], strict=True):
             kept.append(int(put.uniq_key[2:]))
-            self.ends.append((stored.log_offset + stored.size, topic, queue_id))
+            self.ends.append((end, topic, queue_id))
         self.number += count
 
     @rule()

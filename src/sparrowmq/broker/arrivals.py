@@ -10,6 +10,7 @@ A parked pull is a small record, not a coroutine: who keeps up parks on nearly e
 
 import asyncio
 from collections.abc import Callable, Iterator
+from math import inf
 from typing import Any
 
 from sparrowmq.net.connection import Connection
@@ -18,22 +19,26 @@ from sparrowmq.net.reply import Request
 QueueKey = tuple[str, int]
 
 _CHECK_S = 5.0
-_BUCKET_S = 0.1
-"""Deadlines are rounded up to this, so that one timer serves many."""
+_EXPIRY_S = 0.1
+"""Deadlines are looked at together, at most so often: pulls may wait longer by this.
+
+All that wait are gone through, which costs less than a table of deadlines: nearly every pull is
+answered long before, and would have to be taken out of it again.
+"""
 
 
 class ParkedPull:
     """A request that waits. `offset` moves on when a filter rejected what came."""
 
-    __slots__ = ("accepts", "bucket", "key", "offset", "request")
+    __slots__ = ("accepts", "deadline_s", "key", "offset", "request")
 
     def __init__(
-        self, request: Request[Any], key: QueueKey, offset: int, bucket: int, accepts: Any
+        self, request: Request[Any], key: QueueKey, offset: int, deadline_s: float, accepts: Any
     ) -> None:
         self.request = request
         self.key = key
         self.offset = offset
-        self.bucket = bucket
+        self.deadline_s = deadline_s
         self.accepts = accepts
 
 
@@ -57,9 +62,11 @@ class Arrivals:
         # dicts serve as ordered sets: who waits longest is answered first
         self._by_queue: dict[QueueKey, dict[ParkedPull, None]] = {}
         self._by_connection: dict[Connection, dict[ParkedPull, None]] = {}
-        self._by_bucket: dict[int, dict[ParkedPull, None]] = {}
         self._touched: dict[QueueKey, None] = {}
-        self._deadline: asyncio.TimerHandle | None = None
+        self._expiry: asyncio.TimerHandle | None = None
+        self._expiry_s = inf
+        """When deadlines are looked at next: never later than the first of them, but for the
+        interval."""
         self._check: asyncio.TimerHandle | None = None
         self.waiting = 0
 
@@ -72,16 +79,13 @@ class Arrivals:
         self, request: Request[Any], key: QueueKey, offset: int, wait_s: float, accepts: Any
     ) -> None:
         """Let a pull wait, at most so long."""
-        bucket = int((self._loop.time() + wait_s) / _BUCKET_S) + 1
-        pull = ParkedPull(request, key, offset, bucket, accepts)
+        deadline_s = self._loop.time() + wait_s
+        pull = ParkedPull(request, key, offset, deadline_s, accepts)
         self._by_queue.setdefault(key, {})[pull] = None
         self._by_connection.setdefault(request.connection, {})[pull] = None
-        due = self._by_bucket.get(bucket)
-        if due is None:
-            due = self._by_bucket[bucket] = {}
-            self._schedule_deadline(bucket)
-        due[pull] = None
         self.waiting += 1
+        if deadline_s < self._expiry_s:
+            self._schedule_expiry(deadline_s)
         if self._check is None:
             self._check = self._loop.call_later(_CHECK_S, self._look_again)
 
@@ -104,10 +108,11 @@ class Arrivals:
         for pull in tuple(self._pulls()):
             self._remove(pull)
             self._give_up(pull)
-        for timer in (self._deadline, self._check):
+        for timer in (self._expiry, self._check):
             if timer is not None:
                 timer.cancel()
-        self._deadline = self._check = None
+        self._expiry = self._check = None
+        self._expiry_s = inf
 
     def _pulls(self) -> Iterator[ParkedPull]:
         for pulls in self._by_queue.values():
@@ -127,33 +132,35 @@ class Arrivals:
             if any(pull.offset < end for pull in pulls):
                 self.announce(*key)
 
-    def _schedule_deadline(self, bucket: int) -> None:
-        if self._deadline is not None:
-            if self._deadline.when() <= bucket * _BUCKET_S:
-                return
-            self._deadline.cancel()
-        self._deadline = self._loop.call_at(bucket * _BUCKET_S, self._expire)
+    def _schedule_expiry(self, deadline_s: float) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self._expiry_s = max(deadline_s, self._loop.time() + _EXPIRY_S)
+        self._expiry = self._loop.call_at(self._expiry_s, self._expire)
 
     def _expire(self) -> None:
-        self._deadline = None
-        now = self._loop.time()
-        for bucket in sorted(self._by_bucket):
-            if bucket * _BUCKET_S > now:
-                self._schedule_deadline(bucket)
-                break
-            for pull in tuple(self._by_bucket[bucket]):
-                self._remove(pull)
-                self._give_up(pull)
+        self._expiry, self._expiry_s = None, inf
+        now, first_s = self._loop.time(), inf
+        due = []
+        for pull in self._pulls():
+            if pull.deadline_s <= now:
+                due.append(pull)
+            elif pull.deadline_s < first_s:
+                first_s = pull.deadline_s
+        if first_s < inf:
+            self._schedule_expiry(first_s)
+        for pull in due:
+            self._remove(pull)
+            self._give_up(pull)
 
     def _remove(self, pull: ParkedPull) -> None:
-        _discard(self._by_queue, pull.key, pull)
-        _discard(self._by_connection, pull.request.connection, pull)
-        _discard(self._by_bucket, pull.bucket, pull)
+        pulls = self._by_queue[pull.key]
+        del pulls[pull]
+        if not pulls:
+            del self._by_queue[pull.key]
+        connection = pull.request.connection
+        pulls = self._by_connection[connection]
+        del pulls[pull]
+        if not pulls:
+            del self._by_connection[connection]
         self.waiting -= 1
-
-
-def _discard(table: dict[Any, dict[ParkedPull, None]], key: Any, pull: ParkedPull) -> None:
-    pulls = table[key]
-    del pulls[pull]
-    if not pulls:
-        del table[key]

@@ -32,8 +32,12 @@ class ConsumerOffsets:
 
     def carry(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """The offset a pull carries: it never lowers the stored one."""
-        if offset > self.get(group, topic, queue_id):
-            self.commit(group, topic, queue_id, offset)
+        key = f"{topic}@{group}"
+        row = self._table.get(key)
+        if offset > (-1 if row is None else row.get(queue_id, -1)) and (
+            not self._resets or (key, queue_id) not in self._resets
+        ):
+            self._put(key, queue_id, offset)
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """An operator's word; commits are ignored until a member pulls or asks from there."""

@@ -46,7 +46,8 @@ class Durability:
     ) -> None:
         self._store = store
         self._sync = sync
-        self._is_sync = flush is Flush.SYNC
+        self.is_sync = flush is Flush.SYNC
+        """Whether replies may have to wait at all."""
         self._interval_s = flush_interval_s
         self._timeout_s = flush_timeout_s
         self._log = log
@@ -66,7 +67,7 @@ class Durability:
         self, request: Request[Any], reply: Reply, end_offset: int, *, must_wait: bool
     ) -> Reply | None:
         """The reply itself unless it has to wait; then None, and the request is answered later."""
-        if not self._is_sync or not must_wait or request.is_oneway:
+        if not self.is_sync or not must_wait or request.is_oneway:
             return reply
         deadline_s = self._loop.time() + self._timeout_s
         self._waiters.append(Waiter(request, reply, end_offset, deadline_s))
@@ -78,7 +79,7 @@ class Durability:
     async def run(self) -> None:
         """Flush for ever: when somebody waits, else by the interval. Ends with an error only."""
         while True:
-            if not self._is_sync:
+            if not self.is_sync:
                 await asyncio.sleep(self._interval_s)
             elif not self._waiters:
                 self._wanted.clear()

@@ -13,8 +13,8 @@ before that offset: what comes later may be due earlier when the clock is set ba
 
 import struct
 from typing import NamedTuple
-from zlib import crc32
 
+from sparrowmq.protocol.crc import crc32
 from sparrowmq.store.disk import Disk
 from sparrowmq.store.layout import CONFIG_DIR
 

@@ -4,7 +4,7 @@ total size 4 | magic 0 4 | body CRC 0 4 | flag 4 | body size 4, body | propertie
 """
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TypeAlias
 
 from sparrowmq.protocol.errors import BodyError
@@ -34,11 +34,9 @@ def encode_batch(messages: Iterable[BatchedMessage]) -> bytes:
     return b"".join(parts)
 
 
-def iter_batch(data: bytes) -> Iterator[BatchedMessage]:
-    """The messages of a batch body, one by one. Raises BodyError where a size does not fit.
-
-    A generator: collect all before acting on the first, so that a broken batch has no effect.
-    """
+def decode_batch(data: bytes) -> list[BatchedMessage]:
+    """All messages of a batch body. Raises BodyError where a size does not fit."""
+    messages: list[BatchedMessage] = []
     at, end = 0, len(data)
     while at < end:
         if at + _LEAST_SIZE > end:
@@ -55,10 +53,6 @@ def iter_batch(data: bytes) -> Iterator[BatchedMessage]:
                 f"batch message at {at}: total size {size}, its parts have {next_at - at} bytes, "
                 f"{end - at} left"
             )
-        yield flag, data[body_at:body_end], data[body_end + 2 : next_at]
+        messages.append((flag, data[body_at:body_end], data[body_end + 2 : next_at]))
         at = next_at
-
-
-def decode_batch(data: bytes) -> list[BatchedMessage]:
-    """All messages of a batch body. Raises BodyError where a size does not fit."""
-    return list(iter_batch(data))
+    return messages

@@ -17,10 +17,10 @@ consumer sees it as one more system property, nothing else changes for it.
 
 import struct
 from functools import lru_cache
-from zlib import crc32
 
 import msgspec
 
+from sparrowmq.protocol.crc import crc32
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.properties import CRC32, MAX_PROPERTIES_BYTES
 from sparrowmq.protocol.sys_flag import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_PREPARED
@@ -28,10 +28,12 @@ from sparrowmq.protocol.sys_flag import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION
 __all__ = [
     "BLANK",
     "BLANK_MAGIC",
+    "CRC_BACKWARDS",
     "CRC_PROPERTY",
     "CRC_PROPERTY_SIZE",
     "MAGIC_V1",
     "MAGIC_V2",
+    "MAX_V1_TOPIC",
     "MIN_RECORD_SIZE",
     "Record",
     "RecordError",
@@ -41,6 +43,7 @@ __all__ = [
     "encode_blank",
     "encode_record",
     "topic_part",
+    "with_host_bits",
 ]
 
 MAGIC_V1 = 0xDAA320A7
@@ -69,7 +72,7 @@ BLANK = struct.Struct(">II")
 _SYS_FLAG = struct.Struct(">i")
 _SYS_FLAG_AT = 36
 _CRC_HEAD = CRC_PROPERTY + b"\x01"
-_CRC_BACKWARDS = b"\x02%010d" + _CRC_HEAD[::-1]
+CRC_BACKWARDS = b"\x02%010d" + _CRC_HEAD[::-1]
 """The digits come lowest first: the whole property is formatted backwards and turned round."""
 
 
@@ -156,8 +159,8 @@ def encode_record(
     pack = _pack_v4
     head_size = 88
     if len(born_host) != 8 or len(store_host) != 8:
-        head = _head_for(born_host, store_host)
-        sys_flag = sys_flag & ~_HOSTS_V6 | _host_bits(born_host, store_host)
+        sys_flag = with_host_bits(sys_flag, born_host, store_host)
+        head = HEADS[sys_flag & _HOSTS_V6]
         pack = head.pack
         head_size = head.size
     elif sys_flag & _HOSTS_V6:
@@ -188,20 +191,17 @@ def encode_record(
         )
     )
     if record_crc:
-        return record + (_CRC_BACKWARDS % (crc32(record) & 0x7FFFFFFF))[::-1]
+        return record + (CRC_BACKWARDS % (crc32(record) & 0x7FFFFFFF))[::-1]
     return record
 
 
-def _host_bits(born_host: bytes, store_host: bytes) -> int:
-    bits = BORN_HOST_V6 if len(born_host) == 20 else 0
-    return bits | (STORE_HOST_V6 if len(store_host) == 20 else 0)
-
-
-def _head_for(born_host: bytes, store_host: bytes) -> struct.Struct:
+def with_host_bits(sys_flag: int, born_host: bytes, store_host: bytes) -> int:
+    """The flag with the bits that the hosts' lengths demand. Raises ValueError for others."""
     for host in (born_host, store_host):
         if len(host) not in (8, 20):
             raise ValueError(f"a host of {len(host)} bytes, must be 8 (IPv4) or 20 (IPv6)")
-    return HEADS[_host_bits(born_host, store_host)]
+    bits = BORN_HOST_V6 if len(born_host) == 20 else 0
+    return sys_flag & ~_HOSTS_V6 | bits | (STORE_HOST_V6 if len(store_host) == 20 else 0)
 
 
 def encode_blank(space_left: int) -> bytes:

@@ -8,12 +8,12 @@ JSON, or compressed (zlib over length-prefixed parts, all lengths 4 bytes):
 
 import struct
 import zlib
-from zlib import crc32
 
 from msgspec import field
 
 from sparrowmq.protocol.body import Body
 from sparrowmq.protocol.compression import inflate
+from sparrowmq.protocol.crc import crc32
 from sparrowmq.protocol.data_version import DataVersion
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.lenient_json import read_json, write_json

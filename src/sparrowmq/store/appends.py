@@ -3,12 +3,12 @@
 The hot path. Nothing is created, allocated or opened here that `tick` could have prepared.
 """
 
-from collections.abc import Sequence
+from itertools import accumulate
 
 from sparrowmq.protocol.record import encode_record
+from sparrowmq.protocol.record_batch import encode_records
 from sparrowmq.store.commit_log import BLANK_SIZE
-from sparrowmq.store.consume_queue import ConsumeQueue
-from sparrowmq.store.messages import PutMessage, Stored
+from sparrowmq.store.messages import PutBatch, PutMessage, Stored, StoredBatch
 from sparrowmq.store.parts import StoreParts
 
 _UNDELIVERED = 0x4
@@ -29,29 +29,8 @@ class Appends(StoreParts):
         log_offset = log.end
         is_delivered = not put.sys_flag & _UNDELIVERED
         queue_offset = queue.max_offset if is_delivered else 0
-        record = self._encode(put, queue, queue_offset, log_offset, now_ms)
-        size = len(record)
-        try:
-            if log_offset + size + BLANK_SIZE > log.ready:
-                log_offset = log.make_room(size)
-                record = self._encode(put, queue, queue_offset, log_offset, now_ms)
-            log.write(record)
-        except OSError as error:
-            raise self._failed(error) from error
-        flushing = self._flushing
-        flushing.last_record = log_offset
-        flushing.last_timestamp = now_ms
-        if is_delivered:
-            self._dispatch.dispatch(
-                queue, log_offset, size, put.tags_code, put.uniq_key, put.keys, now_ms
-            )
-        return Stored(log_offset, size, queue_offset, now_ms)
-
-    def _encode(
-        self, put: PutMessage, queue: ConsumeQueue, queue_offset: int, log_offset: int, now_ms: int
-    ) -> bytes:
         config = self.config
-        return encode_record(
+        record = encode_record(
             queue.topic_part,
             put.queue_id,
             put.flag,
@@ -68,49 +47,64 @@ class Appends(StoreParts):
             put.properties,
             config.record_crc,
         )
+        size = len(record)
+        try:
+            if log_offset + size + BLANK_SIZE > log.ready:
+                # Another place means another record: it says where it lies.
+                log.make_room(size)
+                return self.append(put, now_ms)
+            log.file.write(log_offset - log.file_start, record)  # type: ignore[union-attr]  # ready: it is open
+            log.end = log_offset + size
+        except OSError as error:
+            raise self._failed(error) from error
+        flushing = self._flushing
+        flushing.last_record = log_offset
+        flushing.last_timestamp = now_ms
+        if is_delivered:
+            self._dispatch.dispatch(
+                queue, log_offset, size, put.tags_code, put.uniq_key, put.keys, now_ms
+            )
+        return Stored(log_offset, size, queue_offset, now_ms)
 
-    def append_batch(self, puts: Sequence[PutMessage], now_ms: int) -> list[Stored]:
+    def append_batch(self, batch: PutBatch, now_ms: int) -> StoredBatch:
         """Write messages of one queue together: all of them, with contiguous offsets, or none.
 
         Raises DiskFull, StoreStopped, MessageTooLarge if they do not fit into one log file.
         """
         if self._refusal is not None:
             raise self._refusal.with_traceback(None)  # the same one again: forget the last
-        queue = self._dispatch.queue(puts[0].topic, puts[0].queue_id)
+        queue = self._dispatch.queue(batch.topic, batch.queue_id)
         log = self._log
-        records = self._encode_all(puts, queue, log.end, now_ms)
-        data = b"".join(records)
+        log_offset = log.end
+        parts, sizes = encode_records(
+            queue.topic_part,
+            batch.queue_id,
+            queue.max_offset,
+            log_offset,
+            batch.sys_flag,
+            batch.born_timestamp,
+            batch.born_host,
+            now_ms,
+            self.config.store_host,
+            batch.reconsume_times,
+            batch.messages,
+            self.config.record_crc,
+        )
+        data = b"".join(parts)
         try:
-            if log.end + len(data) + BLANK_SIZE > log.ready:
-                start = log.make_room(len(data))
-                records = self._encode_all(puts, queue, start, now_ms)
-                data = b"".join(records)
-            log_offset = log.end
+            if log_offset + len(data) + BLANK_SIZE > log.ready:
+                log.make_room(len(data))
+                return self.append_batch(batch, now_ms)
             log.write(data)
         except OSError as error:
             raise self._failed(error) from error
-        stored = []
-        dispatch = self._dispatch.dispatch
-        for put, record in zip(puts, records, strict=True):
-            size = len(record)
-            stored.append(Stored(log_offset, size, queue.max_offset, now_ms))
-            dispatch(queue, log_offset, size, put.tags_code, put.uniq_key, put.keys, now_ms)
-            log_offset += size
-        self._flushing.last_record = stored[-1].log_offset
-        self._flushing.last_timestamp = now_ms
-        return stored
-
-    def _encode_all(
-        self, puts: Sequence[PutMessage], queue: ConsumeQueue, log_offset: int, now_ms: int
-    ) -> list[bytes]:
-        records = []
+        log_offsets = list(accumulate(sizes, initial=log_offset))
+        end = log_offsets.pop()
         queue_offset = queue.max_offset
-        for put in puts:
-            record = self._encode(put, queue, queue_offset, log_offset, now_ms)
-            records.append(record)
-            log_offset += len(record)
-            queue_offset += 1
-        return records
+        self._dispatch.dispatch_batch(queue, log_offsets, sizes, batch.messages, now_ms)
+        self._flushing.last_record = log_offsets[-1]
+        self._flushing.last_timestamp = now_ms
+        return StoredBatch(log_offsets, end, queue_offset)
 
     def append_raw(self, log_offset: int, data: bytes) -> int:
         """Take a master's log bytes; the log offset of the next byte to come.

@@ -17,10 +17,10 @@ missing because their log records are gone hold Apache's blank: log offset 0, si
 
 import struct
 from sys import intern
-from zlib import crc32
 
 import msgspec
 
+from sparrowmq.protocol.crc import crc32
 from sparrowmq.protocol.record import topic_part
 from sparrowmq.store.config import CONSUME_QUEUE_UNIT as UNIT_SIZE
 from sparrowmq.store.config import StoreConfig

@@ -11,9 +11,10 @@ from functools import lru_cache
 from sparrowmq.protocol.names import SCHEDULE_TOPIC, topic_fault
 from sparrowmq.protocol.properties import DELAY_LEVEL, KEYS, TAGS, UNIQUE_KEY, decode_properties
 from sparrowmq.protocol.record import Record
+from sparrowmq.protocol.record_batch import BatchedPut
 from sparrowmq.protocol.tags import tag_code
 from sparrowmq.store.consume_queue import BLANK_UNIT, UNIT, ConsumeQueue, QueueFiles
-from sparrowmq.store.message_index import MessageIndex
+from sparrowmq.store.message_index import IndexRequest, MessageIndex
 
 _tag_code = lru_cache(maxsize=8_192)(tag_code)
 
@@ -67,7 +68,32 @@ class Dispatch:
             queue.is_dirty = True
             self.dirty.append(queue)
         if uniq_key or keys:
-            self.index.add(queue.topic, uniq_key, keys, log_offset, store_timestamp)
+            self.index.add((queue.topic, uniq_key, keys, log_offset, store_timestamp))
+
+    def dispatch_batch(
+        self,
+        queue: ConsumeQueue,
+        log_offsets: Sequence[int],
+        sizes: Sequence[int],
+        messages: Sequence[BatchedPut],
+        store_timestamp: int,
+    ) -> None:
+        """The same for messages of one batch: one step for all where it can be one."""
+        pack, topic = UNIT.pack, queue.topic
+        units: list[bytes] = []
+        wanted: list[IndexRequest] = []
+        for (_, _, _, tags_code, uniq_key, keys), log_offset, size in zip(
+            messages, log_offsets, sizes, strict=True
+        ):
+            units.append(pack(log_offset, size, tags_code))
+            if uniq_key or keys:
+                wanted.append((topic, uniq_key, keys, log_offset, store_timestamp))
+        queue.tail += b"".join(units)
+        queue.max_offset += len(units)
+        if not queue.is_dirty:
+            queue.is_dirty = True
+            self.dirty.append(queue)
+        self.index.add_all(wanted)
 
     def redispatch(self, record: Record, *, queues: bool = True, index: bool = True) -> None:
         """A record read back from the log, or received from a master."""
@@ -91,7 +117,9 @@ class Dispatch:
                 )
                 return
         if uniq_key or keys:
-            self.index.add(record.topic, uniq_key, keys, record.log_offset, record.store_timestamp)
+            self.index.add(
+                (record.topic, uniq_key, keys, record.log_offset, record.store_timestamp)
+            )
 
     def _belongs(self, record: Record) -> bool:
         if record.log_offset < self.dropped.get(record.topic, 0):

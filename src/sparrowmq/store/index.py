@@ -5,16 +5,15 @@ therefore only remembers a request; entries are built in batches behind it, and 
 Index files are derived: the same messages in the same order give the same bytes.
 """
 
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from sparrowmq.protocol.java_hash import MASK_32, KeyHash, KeyPieces, positive_index_hash
 from sparrowmq.store.disk import Disk
 from sparrowmq.store.index_file import IndexLayout, KeyEntry
 from sparrowmq.store.index_files import IndexFiles
 from sparrowmq.store.layout import INDEX_DIR, OWN_DIR
-
-IndexRequest: TypeAlias = tuple[str, str, str, int, int]
-"""Topic, unique id, keys separated by spaces, log offset, store timestamp."""
+from sparrowmq.store.message_index import IndexRequest
 
 INDEX_MARK = f"{OWN_DIR}/index"
 
@@ -45,7 +44,8 @@ class KeyIndex:
         self._pieces = KeyPieces()
         self._pending: list[IndexRequest] = []
         self._hashed: list[KeyEntry] = []
-        self._remember = self._pending.append
+        self.add: Callable[[IndexRequest], None] = self._pending.append
+        """Remember a message. Log offsets must rise; what has its entries already is skipped."""
         self._next_log_offset = 0
         self._built_to = 0
 
@@ -70,11 +70,9 @@ class KeyIndex:
         self._next_log_offset = self._files.end_log_offset + 1
         return self._built_to
 
-    def add(
-        self, topic: str, uniq_key: str, keys: str, log_offset: int, store_timestamp: int
-    ) -> None:
-        """Remember a message. Log offsets must rise; what has its entries already is skipped."""
-        self._remember((topic, uniq_key, keys, log_offset, store_timestamp))
+    def add_all(self, requests: Sequence[IndexRequest]) -> None:
+        """`add` for each, in their order."""
+        self._pending += requests
 
     def build(self, limit: int | None = None) -> int:
         """Write entries for the oldest `limit` messages (default: all); returns how many it took.

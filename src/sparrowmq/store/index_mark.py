@@ -11,8 +11,8 @@ oldest file's name 17, files 4, CRC32 of all that 4
 
 import struct
 from dataclasses import dataclass
-from zlib import crc32
 
+from sparrowmq.protocol.crc import crc32
 from sparrowmq.store.disk import Disk, DiskFile
 from sparrowmq.store.index_file import HEADER_SIZE, IndexHeader
 

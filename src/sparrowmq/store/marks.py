@@ -12,10 +12,10 @@ newer one that is whole counts. All positions are log offsets; no clock decides 
 """
 
 import struct
-from zlib import crc32
 
 import msgspec
 
+from sparrowmq.protocol.crc import crc32
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.consume_queue import ConsumeQueue, FileSum
 from sparrowmq.store.disk import Disk, DiskFile

@@ -1,7 +1,10 @@
 """What the store asks of the key index; `index.KeyIndex` does it, tests may use `NoIndex`."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
+
+IndexRequest: TypeAlias = tuple[str, str, str, int, int]
+"""Topic, unique id, keys separated by spaces, log offset, store timestamp."""
 
 
 class Candidates(Protocol):
@@ -37,10 +40,12 @@ class MessageIndex(Protocol):
         """
         ...
 
-    def add(
-        self, topic: str, uniq_key: str, keys: str, log_offset: int, store_timestamp: int
-    ) -> None:
-        """Remember a message; must cost next to nothing. Keys are separated by spaces."""
+    def add(self, request: IndexRequest, /) -> None:
+        """Remember a message; must cost next to nothing."""
+        ...
+
+    def add_all(self, requests: Sequence[IndexRequest]) -> None:
+        """`add` for each, in their order."""
         ...
 
     def build(self) -> object:
@@ -86,10 +91,11 @@ class NoIndex:
         """Nothing is missing."""
         return log_end
 
-    def add(
-        self, topic: str, uniq_key: str, keys: str, log_offset: int, store_timestamp: int
-    ) -> None:
+    def add(self, request: IndexRequest, /) -> None:
         """Forget it."""
+
+    def add_all(self, requests: Sequence[IndexRequest]) -> None:
+        """Forget them."""
 
     def build(self) -> object:
         """Nothing to do."""

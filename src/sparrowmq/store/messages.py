@@ -5,6 +5,8 @@ from enum import Enum
 
 import msgspec
 
+from sparrowmq.protocol.record_batch import BatchedPut
+
 
 class PutMessage(msgspec.Struct, gc=False):
     """A message to append; names and sizes have been checked by the caller."""
@@ -27,6 +29,18 @@ class PutMessage(msgspec.Struct, gc=False):
     prepared_transaction_offset: int = 0
 
 
+class PutBatch(msgspec.Struct, gc=False):
+    """Messages of one queue to append together; names and sizes have been checked."""
+
+    topic: str
+    queue_id: int
+    sys_flag: int
+    born_timestamp: int
+    born_host: bytes
+    reconsume_times: int
+    messages: list[BatchedPut]
+
+
 class Stored(msgspec.Struct, gc=False):
     """Where a message lies."""
 
@@ -34,6 +48,16 @@ class Stored(msgspec.Struct, gc=False):
     size: int
     queue_offset: int
     store_timestamp: int
+
+
+class StoredBatch(msgspec.Struct, gc=False):
+    """Where the messages of a batch lie: one behind the other."""
+
+    log_offsets: list[int]
+    end: int
+    """The log offset behind the last."""
+    queue_offset: int
+    """Of the first; the others follow without gaps."""
 
 
 class ReadStatus(Enum):

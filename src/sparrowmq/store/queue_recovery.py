@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 from itertools import pairwise
-from zlib import crc32
 
+from sparrowmq.protocol.crc import crc32
 from sparrowmq.protocol.names import topic_fault
 from sparrowmq.protocol.record import RecordError, check_record
 from sparrowmq.store.commit_log import CommitLog

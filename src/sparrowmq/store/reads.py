@@ -49,6 +49,10 @@ class Reads(StoreParts):
             most = queue.first_at_or_behind(before_log_offset)
         if not least <= offset < most:
             return _out_of_range(offset, least, most)
+        if offset + 1 == most == queue.max_offset and accepts_record is None:
+            newest = self._newest(queue, accepts_tag)
+            if newest is not None:
+                return QueueRead(ReadStatus.FOUND, most, least, most, (newest,), 1, len(newest))
         plan = ReadPlan(
             topic,
             queue_id,
@@ -71,6 +75,19 @@ class Reads(StoreParts):
         if read is None:
             return ColdRead(plan, queue, self._disk)
         return read
+
+    def _newest(self, queue: ConsumeQueue, accepts_tag: Container[int] | None) -> bytes | None:
+        """The last record of a queue, which is all that a consumer who keeps up ever asks for.
+
+        None when it is not in memory, not of our own making, or not accepted: the long way then.
+        """
+        if not queue.tail:
+            return None
+        log_offset, size, tag = UNIT.unpack_from(queue.tail, len(queue.tail) - UNIT.size)
+        if log_offset < self._own_from or (accepts_tag is not None and tag not in accepts_tag):
+            return None
+        data = self._log.read(log_offset, size)
+        return data if data is not None and len(data) == size else None
 
     def _damaged(self, log_offset: int, size: int, reason: str) -> None:
         if log_offset in self._reported:

@@ -1,0 +1,101 @@
+"""Records of a batch: they share topic, times and hosts, which are packed once for all of them."""
+
+import struct
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import TypeAlias
+
+from sparrowmq.protocol.crc import crc32
+from sparrowmq.protocol.properties import MAX_PROPERTIES_BYTES
+from sparrowmq.protocol.record import (
+    CRC_BACKWARDS,
+    CRC_PROPERTY_SIZE,
+    MAGIC_V1,
+    MAGIC_V2,
+    MAX_V1_TOPIC,
+    with_host_bits,
+)
+
+BatchedPut: TypeAlias = tuple[int, bytes, bytes, int, str, str]
+"""What messages of a batch do not share: flag, body, properties; and, for queue and index, the tag
+code, unique id and keys found in them."""
+
+
+@lru_cache(maxsize=8)
+def _head(shared_size: int) -> struct.Struct:
+    return struct.Struct(f">IIIiiqq{shared_size}si")
+
+
+def encode_records(
+    topic: bytes,
+    queue_id: int,
+    queue_offset: int,
+    log_offset: int,
+    sys_flag: int,
+    born_timestamp: int,
+    born_host: bytes,
+    store_timestamp: int,
+    store_host: bytes,
+    reconsume_times: int,
+    messages: Iterable[BatchedPut],
+    record_crc: bool,
+) -> tuple[list[bytes], list[int]]:
+    """The bytes of all records, in pieces, and the size of each: what `encode_record` makes of
+    each message, in half of its time.
+
+    Offsets are those of the first one. No half messages: these do not come in batches.
+    """
+    sys_flag = with_host_bits(sys_flag, born_host, store_host)
+    shared = struct.pack(
+        f">iq{len(born_host)}sq{len(store_host)}siq",
+        sys_flag,
+        born_timestamp,
+        born_host,
+        store_timestamp,
+        store_host,
+        reconsume_times,
+        0,
+    )
+    head = _head(len(shared))
+    pack, fixed_size = head.pack, head.size + len(topic) + 2
+    magic = MAGIC_V1 if len(topic) <= MAX_V1_TOPIC + 1 else MAGIC_V2
+    most_with_crc = MAX_PROPERTIES_BYTES - CRC_PROPERTY_SIZE if record_crc else 0
+    tail_size, tail = -1, b""
+    parts: list[bytes] = []
+    sizes: list[int] = []
+    for flag, body, properties, _, _, _ in messages:
+        has_crc = len(properties) < most_with_crc
+        if has_crc:
+            if properties and properties[-1] != 2:
+                properties += b"\x02"
+            properties_size = len(properties) + CRC_PROPERTY_SIZE
+        else:
+            properties_size = len(properties)
+        if properties_size != tail_size:
+            tail_size, tail = properties_size, topic + properties_size.to_bytes(2, "big")
+        size = fixed_size + len(body) + properties_size
+        record = b"".join(
+            (
+                pack(
+                    size,
+                    magic,
+                    crc32(body) & 0x7FFFFFFF,
+                    queue_id,
+                    flag,
+                    queue_offset,
+                    log_offset,
+                    shared,
+                    len(body),
+                ),
+                body,
+                tail,
+                properties,
+            )
+        )
+        parts.append(record)
+        if has_crc:
+            parts.append((CRC_BACKWARDS % (crc32(record) & 0x7FFFFFFF))[::-1])
+        sizes.append(size)
+        queue_offset += 1
+        log_offset += size
+    return parts, sizes
