@@ -1,5 +1,6 @@
 """Delivery times: on the millisecond, never early, never lost, and recalled in time."""
 
+import asyncio
 import random
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
@@ -355,7 +356,7 @@ def test_a_lost_run_is_written_again_and_apache_is_told_where_its_messages_begin
     world.pass_time(1)
     world.deliver()
     world.save()
-    assert TimerCheck(world.disk).load()[1].queue_offset == 0
+    assert TimerCheck(world.disk).load()[1].queue_offset == 1
     spill(world)
     assert runs(world) == [first, second]
     world.kill()
@@ -449,6 +450,70 @@ def test_a_stale_entry_makes_no_message_early(world: DeliveryWorld) -> None:
     assert bodies(world) == [b"body"]
 
 
+def test_a_timer_delivered_while_a_run_waits_for_the_disk_survives_a_power_cut() -> None:
+    for seed in range(5):
+        with new_world() as world:
+            send_at(world, EPOCH_MS + 1_000, b"due soon")
+            send_at(world, EPOCH_MS + 9_000, b"due later")
+            timers = world.broker.delivery.timers
+            timers.run_entries = 1
+            world.run(timer.spill(world.broker))
+            assert timers.list.runs == []
+            world.flush()
+            world.now_ms += 1_000
+            world.deliver()
+            world.run(timer.spill(world.broker))
+            assert timers.list.runs == [RunRange(0, 2)]
+            world.pass_time(1)
+            assert bodies(world) == [b"due soon"]
+            world.lose_power(random.Random(seed))
+            world.pass_time(20)
+            assert set(bodies(world)) == {b"due soon", b"due later"}, seed
+
+
+@pytest.mark.parametrize("ends", ["full disk", "cancelled"])
+def test_a_run_is_kept_while_its_last_timer_is_not_delivered(
+    world: DeliveryWorld, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    send_at(world, EPOCH_MS + 1_000)
+    spill(world)
+    world.now_ms += 1_000
+
+    def full(*_: object) -> None:
+        raise DiskFull("log", 0, "no space")
+
+    async def stopped_while_it_reads(*_: object) -> None:
+        await timer.save_mark(world.broker)  # progress is saved while a cold read is waited for
+        raise asyncio.CancelledError
+
+    with monkeypatch.context() as patch:
+        if ends == "full disk":
+            patch.setattr(timer, "deliver", full)
+        else:
+            patch.setattr(timer, "read", stopped_while_it_reads)
+        with pytest.raises((DiskFull, asyncio.CancelledError)):
+            world.deliver()
+    world.save()
+    assert len(runs(world)) == 1
+    world.kill()
+    world.deliver()
+    assert bodies(world) == [b"body"]
+    world.save()
+    assert runs(world) == []
+
+
+def test_few_pending_timers_among_many_make_no_long_start(world: DeliveryWorld) -> None:
+    timers = world.broker.delivery.timers
+    timers.run_entries = 50
+    for number in range(120):
+        send_at(world, world.now_ms + (3_600_000 if number % 40 == 0 else 10))
+        world.pass_time(0.02)
+        world.flush()
+        world.run(timer.spill(world.broker))
+    assert timers.list == RunList(100, [RunRange(0, 100)])
+    assert len(timers) == 3
+
+
 def test_progress_of_apaches_broker_is_believed(world: DeliveryWorld) -> None:
     for number in range(4):
         send_at(world, EPOCH_MS + 1_000 * number + 500, b"%d" % number)
@@ -470,7 +535,7 @@ def test_apache_finds_where_to_go_on(world: DeliveryWorld) -> None:
     page = world.disk.files()["config/timercheck"]
     assert len(page) == 4096
     assert int.from_bytes(page[:8], "big") == EPOCH_MS + 1_000
-    assert int.from_bytes(page[16:24], "big") == int.from_bytes(page[24:32], "big") == 0
+    assert int.from_bytes(page[16:24], "big") == int.from_bytes(page[24:32], "big") == 1
 
 
 def _run_until_cut(world: DeliveryWorld, acknowledged: dict[bytes, int]) -> None:

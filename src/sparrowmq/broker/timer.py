@@ -1,6 +1,7 @@
 """Delivering messages at the time they ask for."""
 
 import asyncio
+from collections import deque
 from contextlib import suppress
 
 from sparrowmq.broker.broker import Broker
@@ -33,7 +34,7 @@ async def deliver_timers(broker: Broker) -> None:
         try:
             due_ms = await deliver_round(broker)
             await spill(broker)
-            if timers.wants_to_spill:
+            if timers.wants_to_spill(broker.store.max_offset(TIMER_TOPIC, 0)):
                 soon_ms = broker.clock() + _SPILL_AGAIN_MS
                 due_ms = soon_ms if due_ms is None else min(due_ms, soon_ms)
         except DiskFull as error:
@@ -59,25 +60,30 @@ async def deliver_round(broker: Broker) -> int | None:
                 timers.reached(now_ms, queue_end)
             return timers.next_due_ms
         has_delivered = True
-        await _deliver_batch(broker, batch)
-        timers.reached(time_of(batch[-1]) - 1, queue_end)
+        try:
+            await _deliver_batch(broker, batch)
+            timers.reached(time_of(batch[-1]) - 1, queue_end)
+        finally:
+            timers.landed(store.max_offset(TIMER_TOPIC, 0), store.max_log_offset)
         await asyncio.sleep(0)
 
 
 async def _deliver_batch(broker: Broker, batch: list[int]) -> None:
     timers = broker.delivery.timers
-    found = await _read_all(broker, sorted(map(offset_of, batch)))
-    for position, entry in enumerate(batch):
-        record = found.get(offset_of(entry))
-        if record is None:
-            broker.log.error("the message of timer %d is gone or damaged", offset_of(entry))
-            continue
-        try:
-            _fire(broker, entry, record)
-        except (DiskFull, StoreStopped):
-            for left in batch[position:]:
-                timers.add_again(left)
-            raise
+    left = deque(batch)
+    try:
+        found = await _read_all(broker, sorted(map(offset_of, batch)))
+        while left:
+            entry = left[0]
+            record = found.get(offset_of(entry))
+            if record is None:
+                broker.log.error("the message of timer %d is gone or damaged", offset_of(entry))
+            else:
+                _fire(broker, entry, record)
+            left.popleft()
+    finally:
+        for entry in left:  # no space, or the broker stops
+            timers.add_again(entry)
     _forget_old_recalls(timers, time_of(batch[-1]))
 
 
@@ -106,7 +112,7 @@ def _fire(broker: Broker, entry: int, record: Record) -> None:
         broker.log.error("the message at %d names no delivery time", record.log_offset)
         return
     if time_of(true_entry) > now_ms:
-        timers.add_again(true_entry)  # an entry that is wrong must not make a message early
+        timers.correct(true_entry)  # an entry that is wrong must not make a message early
         return
     fields = fields_of(record)
     if is_recall(entry):
@@ -162,5 +168,8 @@ async def save_mark(broker: Broker) -> None:
     """Save what is durable by now. Raises DiskFull."""
     store = broker.store
     await broker.delivery.timers.save(
-        store.max_log_offset, store.durable_log_offset, broker.workers
+        store.max_offset(TIMER_TOPIC, 0),
+        store.max_log_offset,
+        store.durable_log_offset,
+        broker.workers,
     )

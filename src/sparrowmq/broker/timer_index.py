@@ -14,6 +14,8 @@ import heapq
 import sys
 from collections.abc import Iterable
 
+import msgspec
+
 from sparrowmq.broker.delay_alarm import Alarm
 from sparrowmq.broker.timer_check import TimerCheck, TimerMark
 from sparrowmq.broker.timer_runs import Run, RunFiles, RunList, RunRange
@@ -22,6 +24,8 @@ from sparrowmq.store.errors import DiskFull
 
 RUN_ENTRIES = 32_768
 """Entries in memory from which a run is written. More means less work and a longer start."""
+_FEW = 4_096
+"""Entries in memory that are looked through whenever progress is saved."""
 RECALL_WINDOW_MS = 1_001
 """A recall comes at most a slot before its message."""
 _RECALL = 1 << 63
@@ -48,6 +52,24 @@ def is_recall(entry: int) -> bool:
     return bool(entry & _RECALL)
 
 
+class SpillPlan(msgspec.Struct):
+    """A run that is to be written as soon as the log is durable up to `log_end`."""
+
+    queue_end: int
+    log_end: int
+    taken: list[int] = msgspec.field(default_factory=list)
+    """Entries for it that became due meanwhile."""
+
+
+class Progress(msgspec.Struct):
+    """What may be saved as soon as the log is durable up to `log_end`."""
+
+    mark: TimerMark
+    log_end: int
+    finished: list[RunRange]
+    first_pending: int
+
+
 class TimerIndex:
     """All pending entries. `timer_recovery` fills it at start."""
 
@@ -69,8 +91,9 @@ class TimerIndex:
         self._again: list[int] = []
         self._runs: list[tuple[int, int, Run]] = []
         self._finished: list[RunRange] = []
-        self._plan: tuple[int, int] | None = None
-        self._waiting: tuple[TimerMark, int, list[RunRange]] | None = None
+        self._in_flight: list[int] = []
+        self._plan: SpillPlan | None = None
+        self._waiting: Progress | None = None
         self._has_moved = False
 
     # ---- what is pending
@@ -84,6 +107,11 @@ class TimerIndex:
     def add_again(self, entry: int) -> None:
         """An entry that was taken has to be looked at again."""
         heapq.heappush(self._again, entry)
+
+    def correct(self, entry: int) -> None:
+        """An entry that was taken is due later than it said: it belongs to no run any more."""
+        heapq.heappush(self._fresh, entry)
+        self.lost_from = min(self.lost_from, offset_of(entry))
 
     def add_run(self, run: Run) -> None:
         """Take a run up where the mark says."""
@@ -119,7 +147,7 @@ class TimerIndex:
         return time_of(min(heads)) if heads else None
 
     def take_due(self, now_ms: int, limit: int) -> list[int]:
-        """Up to `limit` entries that are due, in order."""
+        """Up to `limit` entries that are due, in order. They are in flight until `landed`."""
         end = entry_of(now_ms + 1, 0)
         taken: list[int] = []
         while len(taken) < limit:
@@ -132,11 +160,19 @@ class TimerIndex:
             taken.append(first)
             if first == fresh:
                 heapq.heappop(self._fresh)
+                if self._plan is not None:
+                    self._plan.taken.append(first)
             elif first == again:
                 heapq.heappop(self._again)
             else:
                 self._push(heapq.heappop(self._runs)[2])
+        self._in_flight = taken
         return taken
+
+    def landed(self, queue_end: int, log_end: int) -> None:
+        """What was taken is delivered, or was added again."""
+        self._in_flight = []
+        self._note(queue_end, log_end)
 
     # ---- how far it has come
 
@@ -146,25 +182,44 @@ class TimerIndex:
             self.mark = TimerMark(time_ms, max(queue_offset, self.mark.queue_offset))
             self._has_moved = True
 
-    async def save(self, log_end: int, durable_log_offset: int, workers: Workers) -> None:
-        """Save the mark noted before if everything delivered by then is durable; note the next.
+    def _note(self, queue_end: int, log_end: int) -> None:
+        """Remember how far it is, to be saved when the log is durable up to here.
+
+        Not while something is in flight, or is to be tried again: the run it came from may be
+        finished, and must not be forgotten.
+        """
+        is_settled = not self._in_flight and not self._again
+        if self._waiting is None and self._has_moved and is_settled:
+            self._waiting = Progress(
+                self.mark, log_end, list(self._finished), self.first_pending(queue_end)
+            )
+            self._has_moved = False
+
+    async def save(
+        self, queue_end: int, log_end: int, durable_log_offset: int, workers: Workers
+    ) -> None:
+        """Save what was noted before if everything delivered by then is durable; note the next.
 
         Raises DiskFull, having lost nothing.
         """
-        if self._waiting is None and self._has_moved:
-            self._waiting = (self.mark, log_end, list(self._finished))
-            self._has_moved = False
-        if self._waiting is None or self._waiting[1] > durable_log_offset:
+        self._note(queue_end, log_end)
+        noted = self._waiting
+        if noted is None or noted.log_end > durable_log_offset:
             return
-        mark, _, finished = self._waiting
-        await workers.run(self._check.save, mark, self._first_pending(finished))
+        await workers.run(self._check.save, noted.mark, noted.first_pending)
         self._waiting = None
-        if finished:
-            await self._forget(finished, workers)
+        if noted.finished:
+            await self._forget(noted.finished, workers)
 
-    def _first_pending(self, finished: list[RunRange]) -> int:
+    def first_pending(self, queue_end: int) -> int:
+        """No message before this queue offset is pending; exact while there are few of them."""
+        finished = self._finished
         firsts = [span.first for span in self.list.runs if span not in finished]
-        return min([self.list.covered, self.lost_from, *firsts])
+        if len(self._fresh) > _FEW:
+            firsts += [self.list.covered, self.lost_from]
+        else:
+            firsts += map(offset_of, self._fresh)
+        return min([*firsts, *map(offset_of, self._again)], default=queue_end)
 
     async def _forget(self, finished: list[RunRange], workers: Workers) -> None:
         left = [span for span in self.list.runs if span not in finished]
@@ -177,10 +232,13 @@ class TimerIndex:
 
     # ---- from memory to disk
 
-    @property
-    def wants_to_spill(self) -> bool:
-        """Whether there is enough in memory to write a run."""
-        return self._plan is not None or len(self._fresh) >= self.run_entries
+    def wants_to_spill(self, queue_end: int) -> bool:
+        """Whether there is enough in memory to write a run, or enough to be read at a start."""
+        return (
+            self._plan is not None
+            or len(self._fresh) >= self.run_entries
+            or queue_end - self.list.covered >= 2 * self.run_entries
+        )
 
     async def spill(
         self, queue_end: int, log_end: int, durable_log_offset: int, workers: Workers
@@ -190,21 +248,33 @@ class TimerIndex:
         Sooner, a power cut could leave entries of messages that are not there any more.
         Raises DiskFull, having lost nothing.
         """
-        if not self.wants_to_spill:
+        if not self.wants_to_spill(queue_end):
             return
         if self._plan is None:
-            self._plan = (queue_end, log_end)
-        end, needed = self._plan
-        if needed > durable_log_offset:
+            self._plan = SpillPlan(queue_end, log_end)
+        plan = self._plan
+        if plan.log_end > durable_log_offset:
             return
-        entries = sorted(entry for entry in self._fresh if offset_of(entry) < end)
-        self._fresh = [entry for entry in self._fresh if offset_of(entry) >= end]
+        entries = sorted(entry for entry in self._fresh if offset_of(entry) < plan.queue_end)
+        self._fresh = [entry for entry in self._fresh if offset_of(entry) >= plan.queue_end]
         heapq.heapify(self._fresh)
         self._plan = None
-        span = RunRange(min(self.list.covered, self.lost_from), end)
-        runs = RunList(end, [*self.list.runs, span])
+        # What was delivered since the plan may not be durable yet: after a crash it is due again.
+        await self._write(RunRange(self._first_fresh, plan.queue_end), plan.taken, entries, workers)
+
+    @property
+    def _first_fresh(self) -> int:
+        return min(self.list.covered, self.lost_from)
+
+    async def _write(
+        self, span: RunRange, taken: list[int], entries: list[int], workers: Workers
+    ) -> None:
+        runs = RunList(span.end, list(self.list.runs))
+        has_entries = bool(taken or entries)
         try:
-            await workers.run(self._files.write, span, entries)
+            if has_entries:
+                runs.runs.append(span)
+                await workers.run(self._files.write, span, sorted(taken) + entries)
             await workers.run(self._files.save_list, runs)
         except DiskFull:
             self._fresh += entries
@@ -212,8 +282,13 @@ class TimerIndex:
             raise
         self.list = runs
         self.lost_from = sys.maxsize
+        if has_entries:
+            self._take_up(span, len(taken))
+
+    def _take_up(self, span: RunRange, delivered: int) -> None:
         run = self._files.open(span, check=False)
         assert run is not None, "just written"
+        run.skip(delivered)
         self._push(run)
 
     def __len__(self) -> int:

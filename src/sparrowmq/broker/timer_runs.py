@@ -79,6 +79,10 @@ class Run:
             self._at += len(self._block)
         return self._block.pop() if self._block else None
 
+    def skip(self, count: int) -> None:
+        """Leave the first entries of a run out that nobody has read yet."""
+        self._at = count
+
     @property
     def left(self) -> int:
         """Entries that `next` has yet to return."""
