@@ -134,7 +134,7 @@ def test_a_text_body_is_utf_8() -> None:
 
 
 def test_each_row_goes_to_its_own_topic_unless_the_option_overrides_it() -> None:
-    rows = [
+    rows: list[Row] = [
         {"body": b"a", "topic": "x"},
         {"body": b"b", "topic": "y"},
         {"body": b"c", "topic": "x"},
@@ -147,7 +147,7 @@ def test_each_row_goes_to_its_own_topic_unless_the_option_overrides_it() -> None
 def test_delayed_rows_and_those_of_retry_topics_go_alone() -> None:
     from datetime import UTC, datetime
 
-    rows = [
+    rows: list[Row] = [
         {"body": b"a", "topic": "x"},
         {"body": b"b", "topic": "x", "delayLevel": 3},
         {"body": b"c", "topic": "x", "deliverTime": datetime(2030, 1, 1, tzinfo=UTC)},

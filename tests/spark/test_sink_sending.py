@@ -1,0 +1,220 @@
+"""Rows reach the right queues, in order, and outlast a broker that is away for a while."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pa = pytest.importorskip("pyarrow", reason="needs the spark extra: pip install sparrowmq[spark]")
+
+from sparrowmq.admin.admin import Admin  # noqa: E402 - after the skip
+from sparrowmq.client.queue_choice import queue_for_key  # noqa: E402
+from sparrowmq.protocol.message import MessageQueue  # noqa: E402
+from sparrowmq.protocol.properties import decode_properties  # noqa: E402
+from sparrowmq.protocol.record import Record  # noqa: E402
+from sparrowmq.spark.errors import Refused  # noqa: E402
+from sparrowmq.spark.routes import Cluster as Brokers  # noqa: E402
+from sparrowmq.spark.sender import (  # noqa: E402
+    NoWriteQueue,
+    RetryTimeout,
+    Sender,
+    UnknownTopic,
+    write_queues,
+)
+from sparrowmq.spark.sink_options import SinkOptions  # noqa: E402
+from sparrowmq.spark.sink_plan import Send  # noqa: E402
+from sparrowmq.spark.sink_task import Pace, bounded, write_rows  # noqa: E402
+from sparrowmq.store.files import StoreFiles  # noqa: E402
+from sparrowmq.testing import Cluster, cluster  # noqa: E402
+
+QUEUES = 4
+
+
+@pytest.fixture
+def running() -> Iterator[Cluster]:
+    with cluster(brokers=2, default_queues=QUEUES) as started:
+        create(started, "orders")
+        yield started
+
+
+def create(running: Cluster, topic: str, **settings: Any) -> None:
+    async def work() -> None:
+        async with Admin(running.name_server) as admin:
+            await admin.create_topic(topic, queues=QUEUES, **settings)
+
+    asyncio.run(work())
+
+
+def stored(running: Cluster, topic: str = "orders") -> dict[tuple[str, int], list[Record]]:
+    """The records of each queue, in the order of the log."""
+    found: dict[tuple[str, int], list[Record]] = {}
+    for broker in running.broker_addresses:
+        for record in StoreFiles.at(Path(running.data_dir) / broker).records():
+            if record.topic == topic:
+                found.setdefault((broker, record.queue_id), []).append(record)
+    return found
+
+
+def write(running: Cluster, columns: dict[str, Any], **options: Any) -> Any:
+    chosen = SinkOptions(name_server=running.name_server, **options)
+    positions = {name: at for at, name in enumerate(columns)}
+    return write_rows([pa.record_batch(columns)], chosen, positions, "job 1", 0)
+
+
+def sender(brokers: Brokers, **settings: Any) -> Sender:
+    return Sender(brokers, group="test", **({"retry_timeout_s": 60.0} | settings))
+
+
+def test_rows_without_a_key_fill_all_queues_evenly(running: Cluster) -> None:
+    bodies = [b"%d" % at for at in range(81)]
+    sent = write(running, {"body": pa.array(bodies)}, topic="orders")
+    queues = stored(running)
+    assert sent.rows == 81
+    assert sent.sends == 2 * QUEUES
+    assert Counter(map(len, queues.values())) == {10: 7, 11: 1}
+    assert sorted(r.body for records in queues.values() for r in records) == sorted(bodies)
+
+
+def test_rows_of_one_key_lie_in_one_queue_in_their_order_where_producers_put_them(
+    running: Cluster,
+) -> None:
+    keys = [f"customer-{at % 7}" for at in range(200)]
+    bodies = [b"%d" % at for at in range(200)]
+    write(running, {"body": pa.array(bodies), "shardingKey": pa.array(keys)}, topic="orders")
+    names = [
+        MessageQueue("orders", broker, at)
+        for broker in ("broker-a", "broker-b")
+        for at in range(QUEUES)
+    ]
+    for (broker, queue_id), records in stored(running).items():
+        numbers = [int(record.body) for record in records]
+        assert numbers == sorted(numbers)
+        for record in records:
+            key = decode_properties(record.properties)["__SHARDINGKEY"]
+            assert key == keys[int(record.body)]
+            assert queue_for_key(names, key) == MessageQueue("orders", broker, queue_id)
+
+
+def test_delayed_rows_wait_while_the_others_are_delivered(running: Cluster) -> None:
+    levels = pa.array([None, 18, 0], pa.int32())
+    write(running, {"body": pa.array([b"a", b"b", b"c"]), "delayLevel": levels}, topic="orders")
+    there = [record.body for records in stored(running).values() for record in records]
+    waiting = [
+        record.body
+        for records in stored(running, "SCHEDULE_TOPIC_XXXX").values()
+        for record in records
+    ]
+    assert (sorted(there), waiting) == ([b"a", b"c"], [b"b"])
+
+
+def test_rows_that_are_too_large_for_a_batch_go_alone(running: Cluster) -> None:
+    bodies = [b"small", bytes([7]) * 3000, b"small too"]
+    sent = write(running, {"body": pa.array(bodies)}, topic="orders", max_batch_bytes=1024)
+    assert sent.sends == 3
+    found = [record.body for records in stored(running).values() for record in records]
+    assert sorted(found) == sorted(bodies)
+
+
+def test_a_topic_that_does_not_exist_is_named_with_the_remedy(running: Cluster) -> None:
+    columns = {"body": pa.array([b"a"]), "topic": pa.array(["ordres"])}
+    with pytest.raises(UnknownTopic, match=r"topic ordres does not exist .* the column topic"):
+        write(running, columns)
+
+
+def test_a_topic_that_nobody_may_write_to_is_told_from_one_that_is_missing(
+    running: Cluster,
+) -> None:
+    create(running, "frozen", perm=4)
+    with Brokers(running.name_server) as brokers, pytest.raises(NoWriteQueue, match="frozen now"):
+        write_queues(brokers, "frozen")
+
+
+def test_a_refusal_fails_at_once_with_code_remark_topic_and_queue(running: Cluster) -> None:
+    with Brokers(running.name_server) as brokers:
+        one = sender(brokers)
+        one.queue_count("orders")
+        text = r"sending 1 rows to orders queue 0 of broker-a at .* refused with code 13: \S"
+        with pytest.raises(Refused, match=text):
+            one.send(Send("orders", 0, True, 1, bytes(5 << 20), ""))
+
+
+def test_a_send_outlasts_a_broker_that_is_away(running: Cluster) -> None:
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            running.start_broker("broker-b")
+
+    running.stop_broker("broker-b")
+    with Brokers(running.name_server) as brokers:
+        one = sender(brokers, pause=pause)
+        one._queues["orders"] = write_queues_of_both(running)
+        one.send(Send("orders", QUEUES, True, 1, b"for b", ""))
+    assert len(pauses) >= 3
+    assert pauses == sorted(pauses)
+    assert [r.body for r in stored(running)["broker-b", 0]] == [b"for b"]
+
+
+def test_rows_without_a_key_go_to_another_broker_meanwhile(running: Cluster) -> None:
+    running.stop_broker("broker-b")
+    pauses: list[float] = []
+    with Brokers(running.name_server) as brokers:
+        one = sender(brokers, pause=pauses.append)
+        one._queues["orders"] = write_queues_of_both(running)
+        one.send(Send("orders", QUEUES, False, 1, b"anywhere", ""))
+    assert len(pauses) == 1
+    assert [broker for broker, _ in stored(running)] == ["broker-a"]
+
+
+def test_a_broker_that_stays_away_fails_the_send_and_the_text_says_for_how_long(
+    running: Cluster,
+) -> None:
+    now_s = [0.0]
+
+    def pause(seconds: float) -> None:
+        now_s[0] += seconds
+
+    running.stop_broker("broker-b")
+    with Brokers(running.name_server) as brokers:
+        one = sender(brokers, retry_timeout_s=5.0, pause=pause, elapsed_s=lambda: now_s[0])
+        one._queues["orders"] = write_queues_of_both(running)
+        text = r"sending 1 rows to orders queue 0 of broker-b failed for 5 s \(option retryT"
+        with pytest.raises(RetryTimeout, match=text):
+            one.send(Send("orders", QUEUES, True, 1, b"a", ""))
+    assert now_s[0] == pytest.approx(5.0)
+
+
+def write_queues_of_both(running: Cluster) -> Any:
+    """What a task knows that asked before a broker went away."""
+    from sparrowmq.spark.routes import Queue
+
+    return tuple(Queue("orders", name, at) for name in ("broker-a", "broker-b") for at in range(4))
+
+
+def test_a_rate_spreads_rows_over_time_and_saves_none_up() -> None:
+    now_s = [0.0]
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        now_s[0] += seconds
+
+    pace = Pace(100.0, lambda: now_s[0], pause)
+    for _ in range(3):
+        pace.before(10)
+    assert pauses == pytest.approx([0.1, 0.1])
+    now_s[0] += 60.0
+    pace.before(10)
+    pace.before(10)
+    assert pauses == pytest.approx([0.1, 0.1, 0.1])
+
+
+def test_large_rows_are_encoded_a_few_at_a_time() -> None:
+    batch = pa.record_batch({"body": pa.array([bytes(1 << 20)] * 40)})
+    parts = list(bounded([batch, batch.slice(0, 0)]))
+    assert sum(part.num_rows for part in parts) == 40
+    assert max(part.num_rows for part in parts) <= 16
