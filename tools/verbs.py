@@ -13,6 +13,8 @@ Verb = Callable[[list[str]], int]
 
 CHECKED = ("dev", "src", "tests", "tools", "bench")
 """What is type-checked, as far as it exists."""
+LOCKS = ("dev", "spark")
+"""What the verbs need that run tests, checks, the demo or measurements: Spark is part of them."""
 WORKERS = "2"
 """Processes of a test run: the tests are to pass on a small machine, and quickly there."""
 
@@ -49,7 +51,8 @@ def up(arguments: list[str]) -> int:
 
 def test(arguments: list[str]) -> int:
     """all fast tests, the installed wheel among them; arguments go to pytest"""
-    return _module("pytest", ["-n", WORKERS, *arguments])
+    # loadgroup keeps the Spark tests in one process: a Java machine for each would be too much.
+    return _module("pytest", ["-n", WORKERS, "--dist", "loadgroup", *arguments])
 
 
 def check(arguments: list[str]) -> int:
@@ -57,7 +60,7 @@ def check(arguments: list[str]) -> int:
     if arguments not in ([], ["--fix"]):
         print(f"./dev check takes only --fix, not {arguments}", file=sys.stderr)
         return 2
-    scripts = ensure("dev").parent
+    scripts = ensure(*LOCKS).parent
     fix = bool(arguments)
     folders = [name for name in CHECKED if (ROOT / name).exists()]
     tools: list[list[str]] = [
@@ -102,7 +105,7 @@ def _module(name: str, arguments: list[str]) -> int:
     if name != "pytest" and not _exists(name):
         print(f"dev: {name} does not exist yet", file=sys.stderr)
         return 2
-    python = ensure("dev")
+    python = ensure(*LOCKS)
     os.chdir(ROOT)
     return os.execv(python, [str(python), "-m", name, *arguments])
 

@@ -80,8 +80,8 @@ def rows_of(batch: Any) -> list[dict[str, Any]]:
 
 def assert_equal(data: bytes) -> None:
     batch = Decoder(broker_name="broker-a").decode(data)
-    expected = [as_protocol_says(message) for message in decode_messages(data, "broker-a")]
-    assert rows_of(batch) == expected
+    messages = decode_messages(data, "broker-a", check_crc=False)
+    assert rows_of(batch) == [as_protocol_says(message) for message in messages]
 
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\x01\x02"), min_size=1)
