@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from contextlib import suppress
 
 from sparrowmq.broker.config import BrokerConfig
@@ -14,10 +15,12 @@ from sparrowmq.protocol.registration import RegisterBrokerBody, body_checksum
 from sparrowmq.protocol.topic_config import RegisteredTopics
 
 _CALL_S = 3.0
+_AGAIN_S = 2.0
+"""How often a name server that was lost is tried: clients ask it for routes once it is back."""
 
 
 class Registration:
-    """Keeps this broker known. A name server that is down is tried again with the next round."""
+    """Keeps this broker known, also to name servers that come back."""
 
     def __init__(
         self,
@@ -49,10 +52,23 @@ class Registration:
             await self.register_everywhere()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._config.register_interval_s):
+                    await self._watch()
+
+    async def _watch(self) -> None:
+        """Until something changes, look after name servers that were lost."""
+        while not self._wake_up.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_AGAIN_S):
                     await self._wake_up.wait()
+            lost = set(self._config.name_servers) - set(self._peers.known()) | self._unreached
+            if lost:
+                await self._register_with(sorted(lost))
 
     async def register_everywhere(self) -> int:
         """One round; to how many name servers it went through."""
+        return await self._register_with(self._config.name_servers)
+
+    async def _register_with(self, servers: Iterable[str]) -> int:
         table = self._topics.table()
         topics = RegisteredTopics(
             topic_config_table=table.topic_config_table, data_version=table.data_version
@@ -69,7 +85,7 @@ class Registration:
             body_crc32=body_checksum(body),
         )
         reached = await asyncio.gather(
-            *(self._register(server, header, body) for server in self._config.name_servers)
+            *(self._register(server, header, body) for server in servers)
         )
         return sum(reached)
 
