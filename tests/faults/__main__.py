@@ -6,7 +6,8 @@ import time
 import traceback
 
 from tests.faults.checker import commit
-from tests.faults.scorecard import KEPT, ROWS, Scored
+from tests.faults.scorecard import KEPT, ROWS
+from tests.faults.scored import Scored
 
 _SHOWN = 5
 

@@ -18,14 +18,21 @@ _FORKED.set_forkserver_preload([run.__module__])
 class MemberProcess:
     """One member, and what it has told."""
 
-    def __init__(self, name: str, options: MemberOptions, heard: Callable[[], None]) -> None:
-        """`heard` is called whenever it has told something."""
+    def __init__(
+        self,
+        name: str,
+        options: MemberOptions,
+        done: set[tuple[int, int]],
+        heard: Callable[[], None],
+    ) -> None:
+        """`heard` is called whenever it has told something; what it handled is added to `done`."""
         self.name = name
         self.held: list[int] = []
         self.calls: list[Call] = []
         self.gone = asyncio.Event()
         self.stops_s: list[tuple[float, float]] = []
         """From when until when it was stopped."""
+        self._done = done
         self._heard = heard
         self._open: dict[tuple[int, ...], Call] = {}
         self._rest = b""
@@ -61,6 +68,7 @@ class MemberProcess:
             self.calls.append(call)
         else:
             self._open.pop(numbers).ended_s = at_s
+            self._done.update((numbers[0], offset) for offset in numbers[1:])
 
     # ---- what happens to it
 
@@ -105,11 +113,14 @@ class ProcessGroup:
         self.queues = queues
         self.live: dict[str, MemberProcess] = {}
         self.all: list[MemberProcess] = []
+        self.done: set[tuple[int, int]] = set()
+        """Queue and offset of every message that was handled."""
         self._changed = asyncio.Event()
 
     def join(self) -> MemberProcess:
         """Another member."""
-        member = MemberProcess(f"member-{len(self.all) + 1}", self.options, self._changed.set)
+        name = f"member-{len(self.all) + 1}"
+        member = MemberProcess(name, self.options, self.done, self._changed.set)
         self.live[member.name] = member
         self.all.append(member)
         return member
@@ -126,10 +137,6 @@ class ProcessGroup:
     def is_settled(self) -> bool:
         """Whether every queue has one owner, as far as the members told."""
         return is_shared_out([member.held for member in self.live.values()], self.queues)
-
-    def done(self) -> int:
-        """How many calls have ended."""
-        return sum(len(call.offsets) for one in self.all for call in one.calls if call.ended_s)
 
     def into(self, history: History) -> None:
         """Hand over what all members did."""

@@ -3,10 +3,10 @@
 Lines are written before anything else happens, so that a killed member has told everything:
 
     b 17.25 3 100 101     a handler begins, at 17.25 s, with offsets 100 and 101 of queue 3
-    e 17.31 3             it is done with queue 3, whose first call that does not end yet it was
-    a 17.40 0 1 2 3       it holds these queues now
+    e 17.31 3 100 101     it is done with them
+    a 17.40 0 1 2 3       the member holds these queues now
 
-The parent's answers go the other way: a closed pipe means leave.
+A second pipe goes the other way: when its other end is closed, the member leaves.
 """
 
 import asyncio
@@ -62,11 +62,13 @@ class ToldMember:
     async def live(self, leave: Connection) -> None:
         """Until the parent closes its pipe."""
         leaving = asyncio.Event()
-        asyncio.get_running_loop().add_reader(leave.fileno(), leaving.set)
+        loop = asyncio.get_running_loop()
+        loop.add_reader(leave.fileno(), leaving.set)
         await self._client.start()
         async with self._consumer:
             await self._consumer.start(self._handle)
             await leaving.wait()
+            loop.remove_reader(leave.fileno())
         await self._client.stop()
 
     async def _handle(self, messages: Sequence[MessageExt]) -> None:

@@ -91,11 +91,14 @@ class SimGroup:
         self.history.settled_s = self.sim.now_s - began_s
 
     def drain(self) -> None:
-        """Let everything be handled."""
+        """Let everything be handled that ever will be."""
         store = self.sim.broker.store
         stored = {queue: store.max_offset(TOPIC, queue) for queue in range(self.queues)}
         self.history.stored = stored
-        self.sim.advance(10)
+        before = -1
+        while before < len(self.history.calls):
+            before = len(self.history.calls)
+            self.sim.advance(30)
 
 
 class SimFeeder:

@@ -3,17 +3,13 @@
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from sparrowmq.store.recording_disk import RecordingDisk
 from tests.faults import crash_points
 from tests.faults.byte_damage import DamageResult, cut, flip, small_store
-from tests.faults.churn import judge
-from tests.faults.churn_processes import churn_in_processes
-from tests.faults.churn_sim import churn_in_simulation
 from tests.faults.derived_files import KINDS as DERIVED_KINDS
 from tests.faults.derived_files import delete_derived
 from tests.faults.full_disk import FullResult, on_recording_disk, on_tmpfs, under_size_limit
@@ -24,6 +20,8 @@ from tests.faults.kills import kill_broker
 from tests.faults.power_cuts import CutResult, cut_power
 from tests.faults.process_faults import die_in_calls, fail_syncs
 from tests.faults.rebuild_speed import rebuild_speed
+from tests.faults.scorecard_clients import churn, nameserver_outage, order_under_churn
+from tests.faults.scored import Row, Scored
 
 KEPT = Path("build") / "faults"
 _WORKERS = 2
@@ -32,25 +30,6 @@ _START_S = 2 + 6
 
 Work = TypeVar("Work")
 Result = TypeVar("Result")
-
-
-@dataclass
-class Scored:
-    """A row of the table."""
-
-    row: int
-    fault: str
-    counts: str = ""
-    failures: list[str] = field(default_factory=list)
-
-    @property
-    def is_met(self) -> bool:
-        """Nothing went wrong."""
-        return not self.failures
-
-
-Row: TypeAlias = Callable[[int, bool], Scored]
-"""Seed, and whether small; the result."""
 
 
 def keep(disk: RecordingDisk, name: str) -> Path:
@@ -206,22 +185,6 @@ def full_disk(seed: int, small: bool) -> Scored:
     return scored
 
 
-def churn(seed: int, small: bool) -> Scored:
-    """Row 9."""
-    scored = Scored(9, "members join, leave, crash")
-    results = [judge(seed, churn_in_simulation(seed, 60 if small else 1000))]
-    if not small:
-        results.append(judge(seed, churn_in_processes(seed, 1000)))
-    scored.failures = [str(result) for result in results if not result]
-    changes = ["simulated", "processes"]
-    scored.counts = "; ".join(
-        f"{kind}: {result.changes.total()} changes, {result.messages} messages,"
-        f" {result.redelivered} redelivered after crashes, settled ≤ {result.settled_s:.1f} s"
-        for kind, result in zip(changes, results, strict=False)
-    )
-    return scored
-
-
 def hostile_input(seed: int, small: bool) -> Scored:
     """Row 13."""
     scored = Scored(13, "hostile input")
@@ -262,5 +225,7 @@ ROWS: dict[int, Row] = {
     5: derived_files,
     6: full_disk,
     9: churn,
+    11: order_under_churn,
+    12: nameserver_outage,
     13: hostile_input,
 }

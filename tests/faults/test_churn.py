@@ -11,7 +11,7 @@ from sparrowmq.protocol.message import MessageQueue
 from tests.faults.churn import Call, History, is_shared_out, judge
 from tests.faults.churn_processes import churn_in_processes
 from tests.faults.churn_sim import churn_in_simulation
-from tests.faults.scorecard import churn
+from tests.faults.scorecard_clients import churn
 
 
 def test_members_that_come_go_and_crash_lose_nothing_and_hand_over_without_repeating() -> None:

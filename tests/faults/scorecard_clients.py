@@ -1,0 +1,62 @@
+"""The rows of the scorecard about clients: groups, order, name servers."""
+
+from tests.faults.churn import judge
+from tests.faults.churn_processes import churn_in_processes
+from tests.faults.churn_sim import churn_in_simulation
+from tests.faults.nameserver_outage import DOWN_S
+from tests.faults.nameserver_outage_processes import outage_in_processes, register_many
+from tests.faults.nameserver_outage_sim import outage_in_simulation
+from tests.faults.order_under_churn import judge_order
+from tests.faults.order_under_churn_processes import order_in_processes
+from tests.faults.order_under_churn_sim import order_in_simulation
+from tests.faults.scored import Scored
+
+
+def churn(seed: int, small: bool) -> Scored:
+    """Row 9."""
+    scored = Scored(9, "members join, leave, crash")
+    runs = {"simulated": judge(seed, churn_in_simulation(seed, 60 if small else 1000))}
+    if not small:
+        runs["processes"] = judge(seed, churn_in_processes(seed, 1000))
+    scored.failures = [f"{kind}, {result}" for kind, result in runs.items() if not result]
+    scored.counts = "; ".join(
+        f"{kind}: {result.changes.total()} changes, {result.messages} messages,"
+        f" {result.redelivered} redelivered after crashes, settled ≤ {result.settled_s:.1f} s"
+        for kind, result in runs.items()
+    )
+    return scored
+
+
+def order_under_churn(seed: int, small: bool) -> Scored:
+    """Row 11."""
+    scored = Scored(11, "order under churn, pause, kill")
+    runs = {"simulated": judge_order(seed, order_in_simulation(seed, 60, freezes=0))}
+    if not small:
+        processes = order_in_processes(seed, messages=1_000_000, changes=60, freezes=2)
+        runs["processes"] = judge_order(seed, processes)
+    scored.failures = [f"{kind}, {result}" for kind, result in runs.items() if not result]
+    scored.counts = "; ".join(
+        f"{kind}: {result.changes.total()} changes, {result.messages} messages, taken over"
+        f" ≤ {result.killed_s:.1f} s after kills, ≤ {result.frozen_s:.1f} s after pauses"
+        for kind, result in runs.items()
+    )
+    return scored
+
+
+def nameserver_outage(seed: int, small: bool) -> Scored:
+    """Row 12."""
+    scored = Scored(12, "name servers down, many brokers")
+    outages = [outage_in_simulation(number) for number in range(seed, seed + (2 if small else 50))]
+    if not small:
+        outages.append(outage_in_processes(DOWN_S))
+    registered = register_many(20, 200) if small else register_many(200, 1000)
+    for outage in outages:
+        scored.failures += [f"seed {seed}, {problem}" for problem in outage.problems()]
+    scored.failures += registered.problems()
+    slowest_s = max(outage.whole_s for outage in outages)
+    sent = sum(outage.sent_while_down for outage in outages)
+    scored.counts = (
+        f"{len(outages)} outages, {sent} sent without name servers, routes whole"
+        f" ≤ {slowest_s:.1f} s; {registered}"
+    )
+    return scored

@@ -1,0 +1,24 @@
+"""A row of the scorecard and what became of it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+
+@dataclass
+class Scored:
+    """A row of the table."""
+
+    row: int
+    fault: str
+    counts: str = ""
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def is_met(self) -> bool:
+        """Nothing went wrong."""
+        return not self.failures
+
+
+Row: TypeAlias = Callable[[int, bool], Scored]
+"""Seed, and whether small; the result."""
