@@ -1,6 +1,7 @@
 """Running servers until a signal: the ready line, draining, exit codes."""
 
 import asyncio
+import gc
 import logging
 import os
 import random
@@ -154,6 +155,10 @@ def run(work: Coroutine[Any, Any, None]) -> int:
 
 
 def _run_loop(work: Coroutine[Any, Any, None]) -> None:
+    # What exists by now lives as long as the process, and messages leave no cycles behind: looking
+    # for some after every 700 objects, as is the default, costs 2 % of the time.
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
     try:
         import uvloop
     except ImportError:
