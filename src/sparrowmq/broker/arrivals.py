@@ -103,11 +103,11 @@ class Arrivals:
         for pull in tuple(self._by_connection.get(connection, ())):
             self._remove(pull)
 
-    def end_all(self) -> None:
-        """Answer everybody as if their time was up: the broker stops."""
+    def end_all(self, answer: Callable[[ParkedPull], None]) -> None:
+        """Answer everybody who waits: the broker stops."""
         for pull in tuple(self._pulls()):
             self._remove(pull)
-            self._give_up(pull)
+            answer(pull)
         for timer in (self._expiry, self._check):
             if timer is not None:
                 timer.cancel()

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from sparrowmq.broker import delivery_loops, housekeeping, sampling
+from sparrowmq.broker import delivery_loops, farewell, housekeeping, sampling
 from sparrowmq.broker.arrivals import Arrivals
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import BrokerConfig
@@ -135,7 +135,7 @@ class BrokerServer:
                 yield self
             finally:
                 await registration.unregister()
-                broker.arrivals.end_all()
+                await farewell.end_pulls(server.endpoint)
                 await server.close()
                 for task in loops:
                     task.cancel()

@@ -1,0 +1,39 @@
+"""The last moment of a broker: nobody may be left waiting for the answer to a pull.
+
+A client that is only answered "nothing new" pulls again at once, on a connection that is about to
+be closed, and the Go client then waits 30 s for an answer that cannot come. One that is refused
+pauses for 3 s first, and finds the broker gone or back.
+"""
+
+import asyncio
+from typing import Any
+
+from sparrowmq.broker.broker import Broker
+from sparrowmq.net.endpoint import Endpoint
+from sparrowmq.net.reply import Reply, Request
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.headers.pull import LitePullMessage, PullMessage
+
+_QUIET_S = 0.1
+"""A pull that was on its way when its turn came has arrived by then."""
+_MAX_ROUNDS = 10
+
+
+async def end_pulls(endpoint: Endpoint[Broker]) -> None:
+    """Refuse the pulls that wait and those that still come, until no more come."""
+    broker = endpoint.context
+    refused = 0
+
+    def refuse(broker: Broker, request: Request[Any]) -> Reply:
+        nonlocal refused
+        refused += 1
+        text = f"broker {broker.config.broker_name} is stopping"
+        return Reply(code=ResponseCode.SERVICE_NOT_AVAILABLE, remark=text)
+
+    endpoint.handlers |= {PullMessage: refuse, LitePullMessage: refuse}
+    broker.arrivals.end_all(lambda pull: pull.request.answer(refuse(broker, pull.request)))
+    for _ in range(_MAX_ROUNDS):
+        before = refused
+        await asyncio.sleep(_QUIET_S)
+        if refused == before:
+            break
