@@ -91,13 +91,3 @@ def test_a_vanished_consumer_is_forgotten_when_its_pull_is_over(cluster: SimClus
         assert sim.broker.arrivals.waiting == 1, "nobody told the broker"
         sim.advance(2)
         assert sim.broker.arrivals.waiting == 0
-
-
-def test_a_stopping_broker_answers_waiting_pulls(cluster: SimCluster) -> None:
-    with cluster.run() as sim:
-        create_topic(sim)
-        pull = sim.client.pull("orders", queue_id=0, offset=0, wait_s=15)
-        sim.until_idle()
-        sim.brokers["broker-a"].stop()
-        assert sim.wait(pull).code == ResponseCode.SERVICE_NOT_AVAILABLE
-        assert sim.now_s < 2
