@@ -4,6 +4,7 @@
     ├── OptionError      an option is unknown, wrong or contradicts another: the user changes it
     ├── TopicMissing     no name server knows the topic
     ├── Unreachable      a server cannot be reached or does not answer: worth another try
+    ├── BrokerAway       a broker that is needed is not there, or was not for too long
     ├── Refused          a server answered, and the answer is no; `code` is RocketMQ's
     ├── DataLoss         messages that were wanted are not there any more
     └── Damaged          bytes that are no valid message record
@@ -45,6 +46,10 @@ class Unreachable(RocketMQError):
         )
         self.address = address
         self.request = request
+
+
+class BrokerAway(RocketMQError):
+    """A broker that serves wanted queues is not there."""
 
 
 class Refused(RocketMQError):

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple, Self, TypeVar
 from sparrowmq.protocol.codes import RequestCode, ResponseCode
 from sparrowmq.protocol.hosts import parse_address
 from sparrowmq.protocol.json_reader import parse_json
+from sparrowmq.protocol.names import is_system_topic
 from sparrowmq.protocol.perm import PERM_READ_WRITE, is_readable, is_writable
-from sparrowmq.spark.errors import Refused, RocketMQError, TopicMissing, Unreachable
+from sparrowmq.spark.errors import BrokerAway, Refused, TopicMissing, Unreachable
 from sparrowmq.spark.remoting import Answer, Remoting
 
 T = TypeVar("T")
@@ -102,17 +103,29 @@ class Cluster:
         _check(answer, ";".join(self.name_servers), "GET_ALL_TOPIC_LIST_FROM_NAMESERVER")
         return sorted(map(str, parse_json(answer.body).get("topicList") or ()))
 
+    def user_topics(self) -> list[str]:
+        """The topics that are not the brokers' own: neither system topics nor the ones that every
+        broker has under its own and its cluster's name.
+        """
+        answer = self._from_name_server(RequestCode.GET_BROKER_CLUSTER_INFO, {})
+        _check(answer, ";".join(self.name_servers), "GET_BROKER_CLUSTER_INFO")
+        info = parse_json(answer.body)
+        clusters = set(info.get("clusterAddrTable") or ())
+        own = clusters | set(info.get("brokerAddrTable") or ())
+        own |= {f"{name}_REPLY_TOPIC" for name in clusters}
+        return [topic for topic in self.topics() if topic not in own and not is_system_topic(topic)]
+
     def queues(self, topic: str) -> list[Queue]:
         """All queues of a topic that can be read, on all brokers. Raises TopicMissing."""
         return list(self.route(topic).queues)
 
     def address(self, topic: str, broker_name: str) -> str:
-        """Where that broker serves the topic. Raises RocketMQError when it does not."""
+        """Where that broker serves the topic. Raises BrokerAway when it does not."""
         route = self.route(topic, fresh=False)
         if broker_name not in route.addresses:
             route = self.route(topic)
         if broker_name not in route.addresses:
-            raise RocketMQError(
+            raise BrokerAway(
                 f"broker {broker_name} does not serve topic {topic} at present, known are"
                 f" {', '.join(sorted(route.addresses)) or 'none'}; start it again"
             )

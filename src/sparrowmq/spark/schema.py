@@ -115,3 +115,20 @@ def arrow_schema(columns: Iterable[Column] = READ_COLUMNS) -> pa.Schema:
         STRING_MAP: pa.map_(pa.string(), pa.field("value", pa.string())),
     }
     return pa.schema([pa.field(column.name, types[column.sql_type]) for column in columns])
+
+
+def chosen_columns(schema: StructType) -> tuple[Column, ...]:
+    """The columns of a schema that a user gave, in that order.
+
+    Raises ValueError that names the column that is unknown or has another type.
+    """
+    declared = {field.name: field.dataType for field in struct_type()}
+    for field in schema.fields:
+        if field.name not in declared:
+            text = f"there is no column {field.name!r}, allowed are {', '.join(READ_NAMES)}"
+            raise ValueError(text)
+        if field.dataType != declared[field.name]:
+            found = field.dataType.simpleString()
+            wanted = _BY_NAME[field.name].sql_type
+            raise ValueError(f"column {field.name} is {found} in the schema, must be {wanted}")
+    return tuple(_BY_NAME[field.name] for field in schema.fields)

@@ -1,0 +1,245 @@
+"""The sources' options: texts as Spark hands them over, turned into one typed value.
+
+Names and meaning are those of spark-sql-kafka where there is such an option there.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any
+
+from sparrowmq.protocol.names import check_group
+from sparrowmq.spark.errors import OptionError
+from sparrowmq.spark.offsets import EARLIEST, LATEST, Assignment, NestedOffsets, read_assignment
+from sparrowmq.spark.options_values import (
+    read_condition,
+    read_count,
+    read_flag,
+    read_names,
+    read_pattern,
+    read_place,
+    read_seconds,
+    read_servers,
+    read_size,
+    read_tags,
+    read_time_ms,
+    read_times,
+    read_topics,
+)
+from sparrowmq.spark.schema import READ_NAMES, Column, read_columns
+
+_OF_SPARK = frozenset({"checkpointlocation", "path"})
+"""What Spark passes on although it is for Spark itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """A place in queues: a word, offsets, or times in ms since 1970."""
+
+    word: str | None = None
+    offsets: NestedOffsets | None = None
+    """Offset by topic, broker and queue; -2 is the earliest, -1 the latest."""
+    times: NestedOffsets | None = None
+    time_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What to read, and how."""
+
+    name_server: str
+    """`host:port`, several with semicolons between."""
+    subscribe: tuple[str, ...] = ()
+    """Topics, separated by commas."""
+    subscribe_pattern: str | None = None
+    """A regular expression that whole topic names have to match."""
+    assign: Assignment | None = None
+    """Single queues: `{"orders": {"broker-a": [0, 1]}}`."""
+    starting: At = field(default_factory=At)
+    """`startingOffsets`, `startingTimestamp` or `startingOffsetsByTimestamp`."""
+    ending: At = field(default_factory=At)
+    """The same for the end of a batch; ends are exclusive."""
+    fail_on_data_loss: bool = True
+    """False: go on behind messages that were deleted before they were read, with a warning."""
+    min_partitions: int | None = None
+    """Split queues until there are at least so many tasks."""
+    max_records_per_partition: int | None = None
+    """Split queues so that no task reads more."""
+    max_offsets_per_trigger: int | None = None
+    """At most so many messages a micro-batch, shared in proportion to each queue's backlog."""
+    min_offsets_per_trigger: int | None = None
+    """Wait until there are so many messages, at most `maxTriggerDelay`."""
+    max_trigger_delay_s: float = 15 * 60.0
+    group: str | None = None
+    """The consumer group under which brokers and operators see the progress."""
+    tags: str | None = None
+    """`created || paid`: the broker sends only these."""
+    sql: str | None = None
+    """An SQL92 condition on properties, checked by the broker."""
+    columns: tuple[Column, ...] = read_columns()
+    """`columns` names the wanted ones; `includeProperties=false` leaves out the map."""
+    check_crc: bool = False
+    """Compare every body with its recorded CRC; costs about a tenth of the speed."""
+    pull_messages: int = 4096
+    """Messages to ask for at once. Brokers may give fewer: Apache's 32 by default."""
+    pull_bytes: int = 4 << 20
+    """Bytes to ask for at once, where the broker knows that (SparrowMQ does)."""
+    retry_timeout_s: float = 60.0
+    """How long a broker may be away before the query fails."""
+    request_timeout_s: float = 10.0
+    """How long one request may take."""
+
+
+def parse_options(options: Mapping[str, str], *, stream: bool | None = None) -> Options:
+    """The options of a reader; `stream` is None where it is not known yet.
+
+    Raises OptionError that names the option and what is allowed.
+    """
+    values: dict[str, Any] = {}
+    for name, text in options.items():
+        lower = name.lower()
+        if lower in _OF_SPARK:
+            continue
+        if lower not in _READERS:
+            raise OptionError(name, _unknown(lower))
+        target, read = _READERS[lower]
+        try:
+            values[target] = read(text.strip())
+        except ValueError as error:
+            raise OptionError(_NAMES[lower], f"{error}, not {text!r}") from error
+    _check_what(values)
+    values["starting"] = _place(values, "starting", stream)
+    values["ending"] = _place(values, "ending", stream)
+    _choose_columns(values)
+    _check_filters(values)
+    if stream is False:
+        _refuse_in(values, "batch", _STREAM_ONLY)
+    return Options(**values)
+
+
+def _unknown(name: str) -> str:
+    close = get_close_matches(name, _NAMES, 1)
+    hint = f"did you mean {_NAMES[close[0]]}? " if close else ""
+    return f"unknown to the source; {hint}allowed are {', '.join(_NAMES.values())}"
+
+
+def _check_what(values: dict[str, Any]) -> None:
+    if "name_server" not in values:
+        raise OptionError("nameServer", "missing; give host:port of a name server")
+    ways = {"subscribe": "subscribe", "subscribe_pattern": "subscribePattern", "assign": "assign"}
+    given = [name for key, name in ways.items() if key in values]
+    if not given:
+        raise OptionError("subscribe", "missing; give subscribe, subscribePattern or assign")
+    if len(given) > 1:
+        raise OptionError(given[1], f"contradicts {given[0]}; give only one of the two")
+
+
+def _place(values: dict[str, Any], side: str, stream: bool | None) -> At:
+    """`starting…` or `ending…`: at most one of its three spellings."""
+    given = {
+        suffix: values.pop(f"{side}{suffix}")
+        for suffix in ("Offsets", "Timestamp", "OffsetsByTimestamp")
+        if f"{side}{suffix}" in values
+    }
+    if len(given) > 1:
+        first, second = list(given)[:2]
+        text = f"contradicts {side}{first}; give only one of the two"
+        raise OptionError(f"{side}{second}", text)
+    if side == "ending" and given and stream:
+        raise OptionError(f"ending{next(iter(given))}", "a stream has no end; remove it")
+    at = _at(given)
+    if stream is False:
+        _check_batch_place(side, at)
+    if at == At():
+        return At(word=_default_word(side, stream))
+    return at
+
+
+def _at(given: dict[str, Any]) -> At:
+    if "Timestamp" in given:
+        return At(time_ms=given["Timestamp"])
+    if "OffsetsByTimestamp" in given:
+        return At(times=given["OffsetsByTimestamp"])
+    where = given.get("Offsets")
+    return At(word=where) if where is None or isinstance(where, str) else At(offsets=where)
+
+
+def _default_word(side: str, stream: bool | None) -> str:
+    return EARLIEST if side == "starting" and not stream else LATEST
+
+
+def _check_batch_place(side: str, at: At) -> None:
+    wrong = LATEST if side == "starting" else EARLIEST
+    mark = -1 if side == "starting" else -2
+    marks = {
+        offset
+        for brokers in (at.offsets or {}).values()
+        for queues in brokers.values()
+        for offset in queues.values()
+    }
+    if at.word == wrong or mark in marks:
+        verb = "start" if side == "starting" else "end"
+        raise OptionError(f"{side}Offsets", f"a batch cannot {verb} at {wrong} ({mark})")
+
+
+def _choose_columns(values: dict[str, Any]) -> None:
+    with_properties = values.pop("includeProperties", True)
+    names = values.pop("columns", None)
+    if names is not None and not with_properties and "properties" in names:
+        raise OptionError("includeProperties", "false contradicts properties in columns")
+    if names is None:
+        names = [name for name in READ_NAMES if with_properties or name != "properties"]
+    values["columns"] = read_columns(names)
+
+
+def _check_filters(values: dict[str, Any]) -> None:
+    if "tags" in values and "sql" in values:
+        raise OptionError("sql", "contradicts tags; give only one of the two")
+    least, most = values.get("min_offsets_per_trigger"), values.get("max_offsets_per_trigger")
+    if least is not None and most is not None and least > most:
+        text = f"must be at most maxOffsetsPerTrigger, {most}, not {least}"
+        raise OptionError("minOffsetsPerTrigger", text)
+
+
+def _refuse_in(values: dict[str, Any], what: str, names: dict[str, str]) -> None:
+    for key, name in names.items():
+        if key in values:
+            raise OptionError(name, f"has no meaning in a {what} read; remove it")
+
+
+_OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "nameServer": ("name_server", read_servers),
+    "subscribe": ("subscribe", read_topics),
+    "subscribePattern": ("subscribe_pattern", read_pattern),
+    "assign": ("assign", read_assignment),
+    "startingOffsets": ("startingOffsets", read_place),
+    "startingTimestamp": ("startingTimestamp", read_time_ms),
+    "startingOffsetsByTimestamp": ("startingOffsetsByTimestamp", read_times),
+    "endingOffsets": ("endingOffsets", read_place),
+    "endingTimestamp": ("endingTimestamp", read_time_ms),
+    "endingOffsetsByTimestamp": ("endingOffsetsByTimestamp", read_times),
+    "failOnDataLoss": ("fail_on_data_loss", read_flag),
+    "minPartitions": ("min_partitions", read_count),
+    "maxRecordsPerPartition": ("max_records_per_partition", read_count),
+    "maxOffsetsPerTrigger": ("max_offsets_per_trigger", read_count),
+    "minOffsetsPerTrigger": ("min_offsets_per_trigger", read_count),
+    "maxTriggerDelay": ("max_trigger_delay_s", read_seconds),
+    "group": ("group", check_group),
+    "tags": ("tags", read_tags),
+    "sql": ("sql", read_condition),
+    "columns": ("columns", read_names),
+    "includeProperties": ("includeProperties", read_flag),
+    "checkCrc": ("check_crc", read_flag),
+    "pullMessages": ("pull_messages", read_count),
+    "pullBytes": ("pull_bytes", read_size),
+    "retryTimeout": ("retry_timeout_s", read_seconds),
+    "requestTimeout": ("request_timeout_s", read_seconds),
+}
+_READERS = {name.lower(): value for name, value in _OPTIONS.items()}
+_NAMES = {name.lower(): name for name in _OPTIONS}
+_STREAM_ONLY = {
+    "max_offsets_per_trigger": "maxOffsetsPerTrigger",
+    "min_offsets_per_trigger": "minOffsetsPerTrigger",
+    "max_trigger_delay_s": "maxTriggerDelay",
+    "group": "group",
+}

@@ -1,0 +1,167 @@
+"""Topics as Spark's data source `rocketmq`: what Spark calls for batch reads, and the way to the
+stream reader and the sink.
+
+    spark.read.format("rocketmq").option("nameServer", "127.0.0.1:9876")
+        .option("subscribe", "orders").load()
+"""
+
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+)
+from pyspark.sql.types import StructType
+
+from sparrowmq.spark.offsets import QueueRange, split
+from sparrowmq.spark.options import Options, parse_options
+from sparrowmq.spark.outage import Patience
+from sparrowmq.spark.puller import read_range
+from sparrowmq.spark.routes import Cluster
+from sparrowmq.spark.schema import Column, chosen_columns, struct_type
+from sparrowmq.spark.source_filters import Condition, can_be_pushed, narrow_queues, narrow_range
+from sparrowmq.spark.source_plan import batch_ranges, find_queues
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_PUSHING_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
+_OPERATORS: dict[type[Filter], str] = {
+    EqualTo: "=",
+    In: "in",
+    GreaterThan: ">",
+    GreaterThanOrEqual: ">=",
+    LessThan: "<",
+    LessThanOrEqual: "<=",
+}
+
+
+class RocketMQSource(DataSource):
+    """The format `rocketmq`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format` takes."""
+        return "rocketmq"
+
+    def schema(self) -> StructType:
+        """The chosen columns. Raises OptionError for any wrong option, before anything runs."""
+        return struct_type(parse_options(self.options).columns)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For `spark.read`."""
+        options = parse_options(self.options, stream=False)
+        # Spark refuses a reader with pushFilters unless it is told to push filters; then, and only
+        # then, this runs in the worker that pushes them.
+        kind = PushingReader if _PUSHING_WORKER in sys.modules else BatchReader
+        return kind(options, chosen_columns(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """For `spark.readStream`."""
+        from sparrowmq.spark.stream import StreamReader
+
+        options = parse_options(self.options, stream=True)
+        return StreamReader(options, chosen_columns(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """For `df.write`."""
+        from sparrowmq.spark.sink import batch_writer
+
+        return batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """For `df.writeStream`."""
+        from sparrowmq.spark.sink import stream_writer
+
+        return stream_writer(self.options, schema, overwrite)
+
+
+@dataclass(frozen=True)
+class Piece(InputPartition):
+    """What one task reads, and where its broker was last seen."""
+
+    range: QueueRange
+    address: str
+
+
+class BatchReader(DataSourceReader):
+    """Reads queues from where to where the options say, as known when the query is planned."""
+
+    def __init__(self, options: Options, columns: tuple[Column, ...]) -> None:
+        self.options = options
+        self.columns = columns
+        self.conditions: list[Condition] = []
+
+    def partitions(self) -> list[InputPartition]:
+        """One piece for each queue, or as many as the options ask for."""
+        patience = Patience(self.options.retry_timeout_s)
+        with Cluster(self.options.name_server, self.options.request_timeout_s) as cluster:
+            return patience.call("planning the read", lambda: self._plan(cluster))
+
+    def _plan(self, cluster: Cluster) -> list[InputPartition]:
+        queues = narrow_queues(find_queues(cluster, self.options), self.conditions)
+        ranges = [
+            narrow_range(found, self.conditions, cluster.offset_at)
+            for found in batch_ranges(cluster, queues, self.options)
+        ]
+        # Spark reads one piece of nothing where there is none.
+        return list(pieces(cluster, ranges, self.options)) or [InputPartition(None)]
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        """The messages of one piece."""
+        if not isinstance(partition, Piece):
+            return iter(())
+        return read_range(
+            partition.range,
+            self.options,
+            self.columns,
+            self.conditions,
+            address=partition.address,
+        )
+
+
+class PushingReader(BatchReader):
+    """The same for sessions with spark.sql.python.filterPushdown.enabled."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Takes the conditions that the source applies itself; the others go back to Spark."""
+        for found in filters:
+            condition = _condition(found)
+            if condition is None:
+                yield found
+            else:
+                self.conditions.append(condition)
+
+
+def _condition(found: Any) -> Condition | None:
+    op = _OPERATORS.get(type(found))
+    if op is None or isinstance(found, IsNotNull) or len(found.attribute) != 1:
+        return None
+    condition = Condition(found.attribute[0], op, found.value)
+    return condition if can_be_pushed(condition) else None
+
+
+def pieces(cluster: Cluster, ranges: list[QueueRange], options: Options) -> Iterator[Piece]:
+    """The tasks for some ranges."""
+    for found in split(
+        ranges,
+        min_partitions=options.min_partitions,
+        max_records=options.max_records_per_partition,
+    ):
+        queue = found.queue
+        yield Piece(found, cluster.address(queue.topic, queue.broker_name))

@@ -1,0 +1,79 @@
+"""A stream's progress as a consumer group, so that every operator's tool sees it."""
+
+import json
+import logging
+import os
+import socket
+import uuid
+
+from sparrowmq.protocol.codes import RequestCode
+from sparrowmq.spark.errors import RocketMQError
+from sparrowmq.spark.offsets import Offsets
+from sparrowmq.spark.routes import Cluster, Queue
+
+_log = logging.getLogger(__name__)
+
+
+class GroupProgress:
+    """Stores offsets for a group at the brokers; does nothing without a group.
+
+    A broker that does not take them is no reason to stop a query: Spark's checkpoint is the truth,
+    and the next commit brings the same or later offsets.
+    """
+
+    def __init__(self, cluster: Cluster, group: str | None) -> None:
+        self._cluster = cluster
+        self._group = group
+        self._stored: Offsets = {}
+        self._introduced: set[tuple[str, str]] = set()
+
+    def commit(self, offsets: Offsets) -> None:
+        """Everything below these offsets is done."""
+        if self._group is None:
+            return
+        for queue, offset in offsets.items():
+            if self._stored.get(queue) == offset:
+                continue
+            try:
+                self._introduce(self._group, queue)
+                self._cluster.update_consumer_offset(self._group, queue, offset)
+                self._stored[queue] = offset
+            except RocketMQError as error:
+                _log.warning("progress of group %s is not stored: %s", self._group, error)
+
+    def _introduce(self, group: str, queue: Queue) -> None:
+        """Brokers keep offsets only of groups they have met, and meet them by a heartbeat.
+
+        The member leaves again at once: it must get no queues when others rebalance.
+        """
+        where = (queue.topic, queue.broker_name)
+        if where in self._introduced:
+            return
+        client_id = f"{socket.gethostname()}@{os.getpid()}#spark-{uuid.uuid4().hex[:8]}"
+        broker = self._cluster.broker(queue.topic, queue.broker_name)
+        broker.ask(RequestCode.HEART_BEAT, {}, _heartbeat(client_id, group, queue.topic))
+        leaving = {"clientID": client_id, "consumerGroup": group}
+        broker.ask(RequestCode.UNREGISTER_CLIENT, leaving)
+        self._introduced.add(where)
+
+
+def _heartbeat(client_id: str, group: str, topic: str) -> bytes:
+    subscription = {
+        "classFilterMode": False,
+        "codeSet": [],
+        "expressionType": "TAG",
+        "subString": "*",
+        "subVersion": 0,
+        "tagsSet": [],
+        "topic": topic,
+    }
+    consumer = {
+        "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
+        "consumeType": "CONSUME_ACTIVELY",
+        "groupName": group,
+        "messageModel": "CLUSTERING",
+        "subscriptionDataSet": [subscription],
+        "unitMode": False,
+    }
+    beat = {"clientID": client_id, "consumerDataSet": [consumer], "producerDataSet": []}
+    return json.dumps(beat, separators=(",", ":")).encode()

@@ -1,0 +1,58 @@
+"""One Spark session and one cluster for all Spark tests of a run, in one process of it."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sparrowmq.testing import Cluster, cluster
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HERE = Path(__file__).parent
+IS_MISSING = importlib.util.find_spec("pyspark") is None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All of this folder in one worker: a Java machine a worker would be too much."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("spark"))
+            item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A small session; made once, because starting Java takes seconds."""
+    if IS_MISSING:
+        pytest.skip("needs the spark extra: pip install sparrowmq[spark]")
+    from sparrowmq.spark.session import spark_session
+
+    folder = tmp_path_factory.mktemp("spark")
+    session = spark_session(
+        "tests",
+        master="local[2]",
+        settings={
+            "spark.driver.memory": "1g",
+            "spark.ui.enabled": "false",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+            "spark.local.dir": str(folder / "local"),
+        },
+    )
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+@pytest.fixture(scope="session")
+def running() -> Iterator[Cluster]:
+    """A name server and a broker; every test uses topics of its own."""
+    with cluster() as started:
+        yield started
