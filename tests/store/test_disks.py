@@ -53,6 +53,20 @@ def test_reserved_space_is_zero_and_keeps_what_is_there(disk: Disk) -> None:
     assert file.read(8190, 4) == b"over"
 
 
+@pytest.mark.parametrize("reserved", [0, 20, 64])
+def test_words_are_written_as_single_writes_would(disk: Disk, reserved: int) -> None:
+    one, other = disk.open("a", create=True), disk.open("b", create=True)
+    for file in (one, other):
+        file.truncate(64)
+        if reserved:
+            file.reserve(0, reserved)
+    one.write_words(8, [2, 0, 2, 13], [7, 0x01020304, 0xFFFFFFFF, 5])
+    one.write_words(8, [], [])
+    for place, value in ((2, 7), (0, 0x01020304), (2, 0xFFFFFFFF), (13, 5)):
+        other.write(8 + 4 * place, value.to_bytes(4, "big"))
+    assert one.read(0, 64) == other.read(0, 64)
+
+
 def test_truncating_cuts_and_extends_with_zeros(disk: Disk) -> None:
     file = disk.open("a", create=True)
     file.reserve(0, 4096)

@@ -6,6 +6,7 @@ for speed, but only inside `DiskFile.write`. A write is durable only when `sync`
 returned, a new, renamed or removed name only when `sync_dir` (of its directory) has.
 """
 
+from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
@@ -33,6 +34,13 @@ class DiskFile(Protocol):
 
     def write(self, offset: int, data: Bytes) -> None:
         """Write all of `data`. Raises DiskFull, or OSError."""
+        ...
+
+    def write_words(self, offset: int, places: Sequence[int], values: Sequence[int]) -> None:
+        """Write numbers of 4 bytes, big-endian, each at its place of a table at `offset`.
+
+        The same as a `write` for each. Raises DiskFull, or OSError.
+        """
         ...
 
     def reserve(self, offset: int, length: int) -> None:

@@ -44,6 +44,8 @@ ENTRY = struct.Struct(">IqiI")
 _PLACE_BATCH = 4096
 _SIGN = 0x80000000
 _MAX_SECONDS = 0x7FFFFFFF
+_FIRST = 0x80000000
+"""Marks a slot whose first entry this is; there are never so many slots."""
 
 if TYPE_CHECKING:
     Slots: TypeAlias = array[int]  # array is not subscriptable at run time before Python 3.12
@@ -112,6 +114,8 @@ class IndexFile:
         self._written = self._syncing = self._covering = self.header
         self._placed = self.header.count
         """Slots of entries before this one are in the file."""
+        self._unplaced = array("I")
+        """The slots of the entries from there on, marked where the entry is the slot's first."""
         self.durable_header = self.header
         """What the file itself says, for sure."""
         self._slots: Slots | None = None
@@ -152,15 +156,19 @@ class IndexFile:
         slots, slot_count = self.slots(), self.layout.slots
         pack = ENTRY.pack
         entries: list[bytes] = []
-        put = entries.append
+        marked: list[int] = []
+        put, mark = entries.append, marked.append
         time_before, seconds = -1, 0
         for key_hash, log_offset, timestamp in keys:
             if key_hash >= _SIGN:
                 key_hash = (0x100000000 - key_hash) & 0x7FFFFFFF  # |MIN_VALUE| is stored as 0
             slot = key_hash % slot_count
             previous = slots[slot]
-            if not previous:
+            if previous:
+                mark(slot)
+            else:
                 used += 1
+                mark(slot | _FIRST)
             if timestamp != time_before:
                 time_before = timestamp
                 seconds = min(max((timestamp - begin_time) // 1000, 0), _MAX_SECONDS)
@@ -174,6 +182,7 @@ class IndexFile:
                 key_hash, _, _, previous = ENTRY.unpack(entry)
                 slots[key_hash % slot_count] = previous
             raise
+        self._unplaced.extend(marked)
         begin_log_offset = header.begin_log_offset if header.count > 1 else keys[0][1]
         self.header = IndexHeader(
             begin_time, keys[-1][2], begin_log_offset, keys[-1][1], used, number
@@ -202,21 +211,21 @@ class IndexFile:
         first, stop = self._placed, self.durable.count
         if limit is not None:
             stop = min(stop, first + limit)
-        write, slot_count = self.file.write, self.layout.slots
         for start in range(first, stop, _PLACE_BATCH):
             end = min(start + _PLACE_BATCH, stop)
-            entries = list(ENTRY.iter_unpack(self.read_entries(start, end)))
+            marked = self._unplaced[: end - start]
             # Both together, so that a killed process leaves RocketMQ a file that counts what can
             # be found; the header first, because it takes a slot beyond the count for empty.
-            self._count_entries(entries, end)
-            for number, entry in enumerate(entries, start):
-                write(HEADER_SIZE + entry[0] % slot_count * SLOT_SIZE, number.to_bytes(4, "big"))
+            self._count_entries(marked, end)
+            slots = [slot & ~_FIRST for slot in marked]
+            self.file.write_words(HEADER_SIZE, slots, range(start, end))
+            del self._unplaced[: end - start]
             self._placed = end
         return stop - first
 
-    def _count_entries(self, entries: list[tuple[int, int, int, int]], end: int) -> None:
+    def _count_entries(self, marked: "Slots", end: int) -> None:
         """Let the file's header count entries that are durable, up to number `end` - 1."""
-        used_slots = self._written.used_slots + sum(not entry[3] for entry in entries)
+        used_slots = self._written.used_slots + sum([slot >= _FIRST for slot in marked])
         self._write_header(
             IndexHeader(
                 self.durable.begin_time,
@@ -224,7 +233,7 @@ class IndexFile:
                 # checkpoint. So the end time written here is the one settled a round ago.
                 self.settled.end_time,
                 self.durable.begin_log_offset,
-                entries[-1][1],
+                self.read_entry(end - 1)[1],
                 used_slots,
                 end,
             )
@@ -306,6 +315,7 @@ class IndexFile:
         self.header = self.durable = self.settled = self.durable_header = header
         self._written = self._syncing = self._covering = header
         self._placed = header.count
+        del self._unplaced[:]
 
     def _write_header(self, header: IndexHeader) -> None:
         if header != self._written:

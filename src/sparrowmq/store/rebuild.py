@@ -203,6 +203,7 @@ class _RelocatedFile:
         self.read = file.read
         self.read_cached = file.read_cached
         self.write = file.write
+        self.write_words = file.write_words
         self.reserve = file.reserve
         self.truncate = file.truncate
         self.sync = file.sync

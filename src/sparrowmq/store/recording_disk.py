@@ -13,7 +13,7 @@ Errors are planted with `fail`, a full disk with `capacity_bytes`, a cut at a gi
 import errno
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
@@ -91,6 +91,11 @@ class RecordedFile:
         self._call("write", write=True)
         self._disk.allocate(self._content, self.path, offset, len(data))
         self._content.write(offset, data)
+
+    def write_words(self, offset: int, places: Sequence[int], values: Sequence[int]) -> None:
+        """Write numbers of 4 bytes, big-endian, each at its place of a table at `offset`."""
+        for place, value in zip(places, values, strict=True):
+            self.write(offset + 4 * place, value.to_bytes(4, "big"))
 
     def reserve(self, offset: int, length: int) -> None:
         """Allocate space for the range, growing the file if needed. Raises DiskFull."""
