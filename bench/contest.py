@@ -21,12 +21,13 @@ class Effort:
 
     runs: int = 3
     seconds: float = 6.0
-    warm_s: float = 2.0
+    warm_s: float = 5.0
+    """Before each run; a client's first seconds are its compiler's."""
     latency_s: float = 15.0
     backlog: int = 500_000
 
 
-QUICK = Effort(runs=2, seconds=3.0, warm_s=1.0, latency_s=6.0, backlog=300_000)
+QUICK = Effort(runs=2, seconds=3.0, warm_s=3.0, latency_s=6.0, backlog=300_000)
 
 
 @dataclass
@@ -37,21 +38,36 @@ class Contest:
     apache: Contender
     sparrow: Contender
     effort: Effort
+    folder: Path
     rows: list[Row] = field(default_factory=list)
     """Every run, as the load reported it, with who, what and how much others disturbed it."""
 
     def alternate(self, work: str, op: str, **fields: object) -> "Outcome":
-        """Apache, SparrowMQ, Apache, SparrowMQ, …: what changes with time hits both."""
+        """Apache, SparrowMQ, Apache, SparrowMQ, …: what changes with time hits both.
+
+        Each has a client process of its own for this work, warmed up by it: how fast a client is
+        depends on what its compiler saw before, and by a factor of two.
+        """
         outcome = Outcome(work)
-        for run in range(self.effort.runs):
-            for contender, rows in ((self.apache, outcome.apache), (self.sparrow, outcome.ours)):
-                rows.append(self.once(contender, work, op, **fields))
-                say(f"{work}, run {run + 1}, {contender.name}: {brief(rows[-1])}")
+        with ExitStack() as stack:
+            sides = [
+                (contender, rows, stack.enter_context(Driver(self.folder / contender.name)))
+                for contender, rows in (
+                    (self.apache, outcome.apache),
+                    (self.sparrow, outcome.ours),
+                )
+            ]
+            for run in range(self.effort.runs):
+                for contender, rows, driver in sides:
+                    rows.append(self._once(driver, contender, work, op, **fields))
+                    say(f"{work}, run {run + 1}, {contender.name}: {brief(rows[-1])}")
         return outcome
 
-    def once(self, contender: Contender, work: str, op: str, **fields: object) -> Row:
+    def _once(
+        self, driver: Driver, contender: Contender, work: str, op: str, **fields: object
+    ) -> Row:
         """One run against one of them. Lost messages are a failure, not a figure."""
-        row = self.driver.run(op, **contender.target(), **fields)
+        row = driver.run(op, **contender.target(), **fields)
         for lost in ("missing", "errors"):
             if row.get(lost):
                 say(f"{work}, {contender.name}: {row[lost]} {lost}")
@@ -91,7 +107,7 @@ def contest(folder: Path, effort: Effort, *, sync_flush: bool = False) -> Iterat
             contender.first_send_s = time.monotonic() - contender.started_s
             say(f"{contender.name} takes messages after {contender.first_send_s:.2f} s")
             both.append(contender)
-        yield Contest(driver, both[0], both[1], effort)
+        yield Contest(driver, both[0], both[1], effort, folder / "clients")
 
 
 def warm_up(contest: Contest) -> None:

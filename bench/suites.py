@@ -88,7 +88,7 @@ def latency(contest: Contest) -> list[Figure]:
         "latency",
         rate=500,
         seconds=effort.latency_s,
-        warm=effort.warm_s * 2,
+        warm=effort.warm_s,
         queues=4,
     )
     return [
