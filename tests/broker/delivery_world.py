@@ -147,7 +147,7 @@ class DeliveryWorld:
     def save(self) -> None:
         """Sync, and save how far delivery has come."""
         self.flush()
-        self.run(delivery_loops.close(self.broker))
+        self.run(delivery_loops.save(self.broker))
         self.run(self.tables.offsets.journal(self.broker.offsets, InlineWorkers()))
 
     # ---- time

@@ -20,7 +20,13 @@ def loops(broker: Broker) -> list[Coroutine[Any, Any, None]]:
 
 
 async def close(broker: Broker) -> None:
-    """Save how far delivery has come. Everything in the log must be durable already."""
+    """The last words of delivery. Everything in the log must be durable already."""
+    await save(broker)
+    await timer.leave_to_apache(broker)
+
+
+async def save(broker: Broker) -> None:
+    """Save how far delivery has come."""
     for _ in range(2):  # what was noted before, then what is true now
         await delay.journal_progress(broker)
         await timer.save_mark(broker)

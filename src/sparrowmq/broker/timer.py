@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from contextlib import suppress
 
+from sparrowmq.broker import timer_apache
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.delay import read
 from sparrowmq.broker.delay_delivery import deliver, records_of
@@ -16,6 +17,7 @@ from sparrowmq.protocol.properties import (
     TIMER_DELETE_UNIQUE_KEY,
     TIMER_DEQUEUE_MS,
     TIMER_ENQUEUE_MS,
+    TIMER_ROLL_TIMES,
     UNIQUE_KEY,
 )
 from sparrowmq.protocol.record import Record, RecordError
@@ -121,9 +123,22 @@ def _fire(broker: Broker, entry: int, record: Record) -> None:
     if timers.recalled and _is_recalled(timers, fields):
         broker.log.info("message %s was recalled", fields.get(UNIQUE_KEY))
         return
+    if TIMER_ROLL_TIMES in fields and _is_second_copy(broker, true_entry, record, fields):
+        return
     times = {TIMER_ENQUEUE_MS: str(record.store_timestamp), TIMER_DEQUEUE_MS: str(now_ms)}
     room = broker.config.max_properties_bytes - len(record.properties)
     deliver(broker, record, times if room > sum(map(len, times)) + 40 else None)
+
+
+def _is_second_copy(broker: Broker, entry: int, record: Record, fields: dict[str, str]) -> bool:
+    """Apache stores what is due in more than two days again on its way; the first is enough."""
+    store, key = broker.store, fields.get(UNIQUE_KEY, "")
+    for log_offset in store.find_by_key(TIMER_TOPIC, key, 0, broker.clock(), 64).log_offsets:
+        first = store.read_record(log_offset) if log_offset < record.log_offset else None
+        first_entry = entry_of_record(first) if first is not None else None
+        if first_entry is not None and time_of(first_entry) == time_of(entry):
+            return True
+    return False
 
 
 def _is_recalled(timers: TimerIndex, fields: dict[str, str]) -> bool:
@@ -162,6 +177,23 @@ async def save_progress(broker: Broker) -> None:
             await save_mark(broker)
         except DiskFull as error:
             broker.log.warning("the progress of delivery times is not saved: %s", error)
+
+
+async def leave_to_apache(broker: Broker) -> None:
+    """Let Apache's broker go on without delivering anything again. Everything must be saved."""
+    timers, store = broker.delivery.timers, broker.store
+    count, end = len(timers), store.max_offset(TIMER_TOPIC, 0)
+    if end - timers.first_pending(end) == count:
+        return  # nothing behind the first one was delivered: the queue itself says it all
+    if not timer_apache.has_room(store, count):
+        broker.log.info("%d timers are pending: Apache's broker would deliver some again", count)
+        return
+    now_ms, entries = broker.clock(), timers.pending()
+    try:
+        await broker.workers.run(timer_apache.write, broker.disk, store, entries, now_ms)
+        await broker.workers.run(timers.check.save, timers.mark, end)
+    except DiskFull as error:
+        broker.log.info("Apache's broker would deliver some timers again: %s", error)
 
 
 async def save_mark(broker: Broker) -> None:

@@ -81,7 +81,7 @@ class TimerIndex:
         """Messages that were taken back, and when the word for it was due."""
         self.run_entries = RUN_ENTRIES
         self._files = files
-        self._check = check
+        self.check = check
         self._marks = tuple(marks)
         self.mark = max(self._marks, default=TimerMark(0, 0))
         self.list = runs
@@ -206,7 +206,7 @@ class TimerIndex:
         noted = self._waiting
         if noted is None or noted.log_end > durable_log_offset:
             return
-        await workers.run(self._check.save, noted.mark, noted.first_pending)
+        await workers.run(self.check.save, noted.mark, noted.first_pending)
         self._waiting = None
         if noted.finished:
             await self._forget(noted.finished, workers)
@@ -290,6 +290,11 @@ class TimerIndex:
         assert run is not None, "just written"
         run.skip(delivered)
         self._push(run)
+
+    def pending(self) -> list[int]:
+        """All entries that have not been taken, in no order."""
+        on_disk = [entry for head, _, run in self._runs for entry in (head, *run.rest())]
+        return self._fresh + self._again + on_disk
 
     def __len__(self) -> int:
         """Entries that have not been taken."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from sparrowmq.broker import timer_apache
 from sparrowmq.broker.timer_check import TimerCheck
 from sparrowmq.broker.timer_index import TimerIndex, entry_of, is_recall, offset_of, time_of
 from sparrowmq.broker.timer_runs import RunFiles, RunList, RunRange
@@ -17,7 +18,7 @@ from sparrowmq.store.store import Store
 
 
 def recover_timers(disk: Disk, store: Store) -> TimerIndex:
-    """The runs, and from the queue what is in none of them. Raises StoreStopped, or OSError."""
+    """The runs, and from the queue what is in none of them. Raises OSError."""
     files, check = RunFiles(disk), TimerCheck(disk)
     low, high = store.queue_range(TIMER_TOPIC, 0)
     runs = files.load_list()
@@ -36,6 +37,9 @@ def recover_timers(disk: Disk, store: Store) -> TimerIndex:
     if high - index.list.covered > 2 * index.run_entries:
         _write_runs(disk, store, files, index, high)
     _add_all(index, _pending(store, index, RunRange(index.list.covered, high)))
+    if timer_apache.is_there(disk):
+        check.save(index.mark, index.first_pending(high))
+        timer_apache.forget(disk)
     return index
 
 

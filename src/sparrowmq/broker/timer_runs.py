@@ -83,6 +83,13 @@ class Run:
         """Leave the first entries of a run out that nobody has read yet."""
         self._at = count
 
+    def rest(self) -> list[int]:
+        """What `next` has yet to return, without returning it."""
+        file = self._disk.open(_path(self.range), write=False)
+        rest = self._read(file, self._at, self._count - self._at)
+        file.close()
+        return self._block[::-1] + rest
+
     @property
     def left(self) -> int:
         """Entries that `next` has yet to return."""

@@ -19,6 +19,8 @@ class StoreConfig:
     """Hash slots of an index file (maxHashSlotNum)."""
     index_entries: int = 20_000_000
     """Entries of an index file (maxIndexNum)."""
+    timer_log_size: int = 100 * 1024 * 1024
+    """Bytes of the timer log that a stop leaves to Apache's broker (mappedFileSizeTimerLog)."""
     reserve_bytes: int = 64 * 1024 * 1024
     """How far ahead of the writer log space is allocated. Less means more work per mebibyte."""
 
@@ -62,6 +64,7 @@ class StoreConfig:
             "queue_file_units",
             "index_slots",
             "index_entries",
+            "timer_log_size",
             "reserve_bytes",
             "checkpoint_bytes",
             "open_queue_files",

@@ -17,6 +17,7 @@ from typing import Any
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import BrokerConfig
+from sparrowmq.client.beats import SameLoop
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.net.routes import Routes
@@ -31,6 +32,7 @@ SMALL_STORE = StoreConfig(
     queue_file_units=1_000,
     index_slots=500,
     index_entries=2_000,
+    timer_log_size=16 * 1024,
     reserve_bytes=64 * 1024,
 )
 """Files so small that tests see them roll, and that a hundred clusters fit into memory."""
@@ -75,7 +77,14 @@ class RunningCluster(Simulation):
             instance_name=name,
         )
         rng = self.rng(f"client {name}")
-        return Client(config, routes=routes, clock=self.clock, rng=rng, pid=FIRST_PID)
+        return Client(
+            config,
+            routes=routes,
+            clock=self.clock,
+            rng=rng,
+            pid=FIRST_PID,
+            beats_from=SameLoop(),
+        )
 
     @property
     def name_server_addresses(self) -> tuple[str, ...]:
