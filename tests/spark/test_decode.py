@@ -15,35 +15,13 @@ from sparrowmq.protocol.compression import CompressionType, compress  # noqa: E4
 from sparrowmq.protocol.hosts import format_address  # noqa: E402
 from sparrowmq.protocol.message_ext import MessageExt, decode_messages  # noqa: E402
 from sparrowmq.protocol.properties import encode_properties  # noqa: E402
-from sparrowmq.protocol.record import encode_record, topic_part  # noqa: E402
+from sparrowmq.protocol.record import topic_part  # noqa: E402
 from sparrowmq.protocol.sys_flag import COMPRESSED, INNER_BATCH, NEED_UNWRAP  # noqa: E402
 from sparrowmq.spark.decode import Decoder  # noqa: E402
 from sparrowmq.spark.decode_slow import messages_at  # noqa: E402
 from sparrowmq.spark.errors import Damaged  # noqa: E402
 from sparrowmq.spark.schema import READ_NAMES, read_columns  # noqa: E402
-
-V4 = b"\x7f\x00\x00\x01\x00\x00\x1f\x90"
-V6 = bytes(15) + b"\x01\x00\x00\x1f\x90"
-
-
-def record(**changes: Any) -> bytes:
-    parts: dict[str, Any] = {
-        "topic": topic_part("orders"),
-        "queue_id": 3,
-        "flag": 0,
-        "queue_offset": 7,
-        "log_offset": 4711,
-        "sys_flag": 0,
-        "born_timestamp": 1_700_000_000_123,
-        "born_host": V4,
-        "store_timestamp": 1_700_000_000_456,
-        "store_host": V4,
-        "reconsume_times": 0,
-        "prepared_transaction_offset": 0,
-        "body": b"hello",
-        "properties": encode_properties({"TAGS": "a", "UNIQ_KEY": "ID", "KEYS": "k1 k2"}),
-    }
-    return encode_record(**{**parts, **changes})
+from tests.spark.records import V4, V6, record  # noqa: E402
 
 
 def as_protocol_says(message: MessageExt) -> dict[str, Any]:

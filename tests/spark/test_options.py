@@ -1,0 +1,113 @@
+"""Options: texts in, one typed value out, and a useful sentence for everything that is wrong."""
+
+import pytest
+
+from sparrowmq.spark.errors import OptionError
+from sparrowmq.spark.options import At, parse_options
+
+BASE = {"nameServer": "127.0.0.1:9876", "subscribe": "orders"}
+
+
+def test_the_defaults_are_those_of_spark_sql_kafka() -> None:
+    batch = parse_options(BASE, stream=False)
+    assert (batch.starting, batch.ending) == (At(word="earliest"), At(word="latest"))
+    assert batch.fail_on_data_loss
+    stream = parse_options(BASE, stream=True)
+    assert stream.starting == At(word="latest")
+    assert stream.max_trigger_delay_s == 900
+
+
+def test_names_are_taken_in_any_case_as_spark_does() -> None:
+    assert parse_options({"NAMESERVER": "a:1", "subSCRIBE": "x, y,x"}).subscribe == ("x", "y")
+
+
+def test_what_is_for_spark_itself_is_left_alone() -> None:
+    assert parse_options({**BASE, "checkpointLocation": "/x", "path": ""}) == parse_options(BASE)
+
+
+def test_places_are_words_offsets_or_times() -> None:
+    offsets = '{"orders": {"broker-a": {"0": -2, "1": 7}}}'
+    found = parse_options({**BASE, "startingOffsets": offsets}).starting
+    assert found == At(offsets={"orders": {"broker-a": {0: -2, 1: 7}}})
+    assert parse_options({**BASE, "startingOffsets": "Latest"}).starting == At(word="latest")
+    assert parse_options({**BASE, "endingTimestamp": "1700"}).ending == At(time_ms=1700)
+    times = {**BASE, "startingOffsetsByTimestamp": '{"orders": {"broker-a": {"0": 9}}}'}
+    assert parse_options(times).starting == At(times={"orders": {"broker-a": {0: 9}}})
+
+
+def test_columns_can_be_chosen_or_the_properties_left_out() -> None:
+    chosen = parse_options({**BASE, "columns": "body, topic"})
+    assert [column.name for column in chosen.columns] == ["topic", "body"]
+    fewer = parse_options({**BASE, "includeProperties": "false"})
+    assert "properties" not in [column.name for column in fewer.columns]
+    assert len(fewer.columns) == 13
+
+
+def test_durations_and_sizes_have_units() -> None:
+    found = parse_options({**BASE, "retryTimeout": "500ms", "pullBytes": "1MiB"})
+    assert (found.retry_timeout_s, found.pull_bytes) == (0.5, 1 << 20)
+
+
+WRONG = {
+    "unknown, with a hint": ({"startingOffset": "earliest"}, "did you mean startingOffsets?"),
+    "unknown, with what there is": ({"colour": "red"}, "allowed are nameServer, subscribe"),
+    "no number": ({"minPartitions": "many"}, "minPartitions: must be a whole number above 0"),
+    "zero": ({"maxOffsetsPerTrigger": "0"}, "must be a whole number above 0, not '0'"),
+    "no truth": ({"failOnDataLoss": "maybe"}, "failOnDataLoss: must be true or false"),
+    "no unit": ({"retryTimeout": "10"}, "must be a number with its unit such as 60s"),
+    "no topic": ({"subscribe": " , "}, "must name a topic"),
+    "bad topic": ({"subscribe": "a b"}, "has characters that are not allowed"),
+    "bad group": ({"group": "a b"}, "group: group 'a b' has characters"),
+    "bad server": ({"nameServer": "here"}, "nameServer: must be host:port"),
+    "two ways": ({"assign": '{"orders": {"a": [0]}}'}, "assign: contradicts subscribe"),
+    "two ways to start": (
+        {"startingOffsets": "earliest", "startingTimestamp": "1"},
+        "startingTimestamp: contradicts startingOffsets",
+    ),
+    "two filters": ({"tags": "a", "sql": "b = 1"}, "sql: contradicts tags"),
+    "no tags": ({"tags": " || "}, "must name tags like created"),
+    "no column": ({"columns": "boddy"}, "no column 'boddy', allowed are topic"),
+    "properties yes and no": (
+        {"columns": "properties", "includeProperties": "false"},
+        "includeProperties: false contradicts properties in columns",
+    ),
+    "least above most": (
+        {"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"},
+        "minOffsetsPerTrigger: must be at most maxOffsetsPerTrigger, 8, not 9",
+    ),
+}
+
+
+@pytest.mark.parametrize(("options", "text"), WRONG.values(), ids=WRONG)
+def test_a_wrong_option_is_named_with_what_is_allowed(options: dict[str, str], text: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        parse_options({**BASE, **options})
+    assert text in str(caught.value)
+
+
+def test_missing_options_are_named() -> None:
+    with pytest.raises(OptionError, match="nameServer: missing"):
+        parse_options({"subscribe": "orders"})
+    with pytest.raises(OptionError, match="give subscribe, subscribePattern or assign"):
+        parse_options({"nameServer": "a:1"})
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"startingOffsets": "latest"}, "startingOffsets: a batch cannot start at latest"),
+        ({"endingOffsets": "earliest"}, "endingOffsets: a batch cannot end at earliest"),
+        ({"startingOffsets": '{"t": {"a": {"0": -1}}}'}, "cannot start at latest (-1)"),
+        ({"endingOffsets": '{"t": {"a": {"0": -2}}}'}, "cannot end at earliest (-2)"),
+        ({"group": "billing"}, "group: has no meaning in a batch read"),
+    ],
+)
+def test_what_a_batch_cannot_do_is_refused(options: dict[str, str], text: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        parse_options({**BASE, **options}, stream=False)
+    assert text in str(caught.value)
+
+
+def test_a_stream_has_no_end() -> None:
+    with pytest.raises(OptionError, match="endingOffsets: a stream has no end"):
+        parse_options({**BASE, "endingOffsets": "latest"}, stream=True)

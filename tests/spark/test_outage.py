@@ -1,0 +1,58 @@
+"""Patience with servers that are away."""
+
+import pytest
+
+from sparrowmq.spark.errors import BrokerAway, DataLoss, RocketMQError, Unreachable
+from sparrowmq.spark.outage import Patience
+
+
+class Time:
+    """A clock that only pauses move."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.pauses: list[float] = []
+
+    def pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now_s += seconds
+
+
+def patience(time: Time, limit_s: float = 60.0) -> Patience:
+    return Patience(limit_s, now=lambda: time.now_s, pause=time.pause)
+
+
+def test_a_call_is_repeated_with_growing_pauses_until_it_gets_through() -> None:
+    time = Time()
+    failures = iter([Unreachable("a:1", "PULL_MESSAGE", "gone")] * 8)
+
+    def attempt() -> str:
+        for failure in failures:
+            raise failure
+        return "here"
+
+    assert patience(time).call("reading", attempt) == "here"
+    assert time.pauses == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0]
+
+
+def test_time_runs_out_and_the_error_says_what_how_long_and_why() -> None:
+    time = Time()
+
+    def attempt() -> None:
+        raise Unreachable("10.0.0.1:10911", "PULL_MESSAGE", "connection refused")
+
+    with pytest.raises(BrokerAway, match=r"reading orders: given up after 59\.") as caught:
+        patience(time).call("reading orders", attempt)
+    assert "10.0.0.1:10911" in str(caught.value)
+    assert 58 < time.now_s <= 60
+
+
+@pytest.mark.parametrize("error", [DataLoss("gone"), RocketMQError("no lz4")])
+def test_what_waiting_cannot_mend_is_raised_at_once(error: RocketMQError) -> None:
+    def attempt() -> None:
+        raise error
+
+    time = Time()
+    with pytest.raises(type(error)):
+        patience(time).call("reading", attempt)
+    assert time.pauses == []

@@ -1,0 +1,73 @@
+"""Requests over one blocking socket."""
+
+import pytest
+
+from sparrowmq.protocol.codes import RequestCode
+from sparrowmq.spark.errors import Refused, Unreachable
+from sparrowmq.spark.remoting import Remoting
+from tests.spark.scripted_broker import HANG_UP, SILENCE, Said, ScriptedBroker
+
+MAX = RequestCode.GET_MAX_OFFSET
+FIELDS = {"topic": "orders", "queueId": "0"}
+
+
+def test_an_answer_has_code_fields_body_and_remark() -> None:
+    with ScriptedBroker() as broker, Remoting(broker.address) as remoting:
+        broker.on(MAX, lambda asked: Said(19, {"seen": asked["topic"]}, b"body" * 99, "why"))
+        answer = remoting.call(MAX, FIELDS)
+        assert (answer.code, answer.fields, answer.remark) == (19, {"seen": "orders"}, "why")
+        assert answer.body == b"body" * 99
+
+
+def test_a_large_body_comes_in_pieces_and_arrives_whole() -> None:
+    with ScriptedBroker() as broker, Remoting(broker.address) as remoting:
+        broker.on(MAX, lambda _: Said(body=bytes(range(256)) * 20_000))
+        assert remoting.call(MAX, FIELDS).body == bytes(range(256)) * 20_000
+
+
+def test_ask_refuses_an_answer_that_is_no_success_and_says_who_refused_what() -> None:
+    with ScriptedBroker() as broker, Remoting(broker.address) as remoting:
+        broker.on(MAX, lambda _: Said(16, remark="no permission"))
+        with pytest.raises(Refused, match=r"GET_MAX_OFFSET at .* code 16: no permission") as caught:
+            remoting.ask(MAX, FIELDS)
+        assert caught.value.address == broker.address
+
+
+def test_an_idle_connection_that_the_server_closed_is_made_again() -> None:
+    with ScriptedBroker() as broker, Remoting(broker.address) as remoting:
+        answers = iter([Said(), HANG_UP, Said(7)])
+        broker.on(MAX, lambda _: next(answers))
+        assert remoting.call(MAX, FIELDS).code == 0
+        assert remoting.call(MAX, FIELDS).code == 7
+
+
+def test_a_new_connection_that_breaks_is_not_tried_again_here() -> None:
+    with ScriptedBroker() as broker, Remoting(broker.address) as remoting:
+        broker.on(MAX, lambda _: HANG_UP)
+        with pytest.raises(Unreachable, match=rf"GET_MAX_OFFSET at {broker.address}.*check that"):
+            remoting.call(MAX, FIELDS)
+        assert broker.count(MAX) == 1
+
+
+def test_silence_ends_with_the_time_limit_and_the_late_answer_is_not_taken_for_another() -> None:
+    with ScriptedBroker() as broker, Remoting(broker.address, timeout_s=0.1) as remoting:
+        broker.on(MAX, lambda _: SILENCE)
+        with pytest.raises(Unreachable, match=r"no answer in 0\.1 s"):
+            remoting.call(MAX, FIELDS)
+        broker.on(MAX, lambda _: Said(5))
+        assert remoting.call(MAX, FIELDS).code == 5
+
+
+def test_nobody_listening_is_said_with_the_address() -> None:
+    with ScriptedBroker() as broker:
+        address = broker.address
+    with Remoting(address) as remoting, pytest.raises(Unreachable, match="refused") as caught:
+        remoting.call(MAX, FIELDS)
+    assert caught.value.request == "GET_MAX_OFFSET"
+
+
+def test_a_server_of_another_kind_is_no_reason_to_wait_or_to_fill_memory() -> None:
+    with ScriptedBroker() as broker, Remoting(broker.address) as remoting:
+        broker.on(MAX, lambda _: b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        with pytest.raises(Unreachable, match="frame of 1213486160 bytes"):
+            remoting.call(MAX, FIELDS)

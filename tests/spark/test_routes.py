@@ -1,0 +1,79 @@
+"""Where topics lie and what their queues hold, asked by Spark's workers."""
+
+import pytest
+
+from sparrowmq.blocking import Message
+from sparrowmq.protocol.codes import RequestCode
+from sparrowmq.spark.errors import BrokerAway, Refused, TopicMissing, Unreachable
+from sparrowmq.spark.routes import Cluster as Routes
+from sparrowmq.spark.routes import Queue, split_name_servers
+from sparrowmq.testing import Cluster
+from tests.spark.scripted_broker import Said, ScriptedBroker
+from tests.spark.topics import fill, send
+
+
+def test_queues_offsets_and_times_of_a_topic(running: Cluster) -> None:
+    fill(running, "routes", 40)
+    with Routes(running.name_server) as routes:
+        queues = routes.queues("routes")
+        assert queues == [Queue("routes", "broker-a", number) for number in range(len(queues))]
+        assert sum(map(routes.max_offset, queues)) == 40
+        assert [routes.min_offset(queue) for queue in queues] == [0] * len(queues)
+        assert [routes.offset_at(queue, 0) for queue in queues] == [0] * len(queues)
+        after = [routes.offset_at(queue, 2**62) for queue in queues]
+        assert after == list(map(routes.max_offset, queues))
+
+
+def test_a_topic_that_nobody_knows_is_named_with_the_remedy(running: Cluster) -> None:
+    with Routes(running.name_server) as routes, pytest.raises(TopicMissing, match="topic create"):
+        routes.queues("routes-nowhere")
+
+
+def test_user_topics_are_without_the_brokers_own(running: Cluster) -> None:
+    send(running, [Message("routes-mine", b"x")])
+    with Routes(running.name_server) as routes:
+        found = routes.user_topics()
+        assert "routes-mine" in found
+        assert not {"broker-a", "DefaultCluster", "TBW102", "SELF_TEST_TOPIC"} & set(found)
+
+
+def test_a_group_has_no_offset_where_it_never_was(running: Cluster) -> None:
+    fill(running, "routes-group", 4)
+    with Routes(running.name_server) as routes:
+        queue = routes.queues("routes-group")[0]
+        assert routes.consumer_offset("nobody", queue) is None
+        with pytest.raises(Refused, match="nobody"):
+            routes.update_consumer_offset("nobody", queue, 1)
+
+
+def test_the_next_name_server_is_asked_when_one_is_down(running: Cluster) -> None:
+    fill(running, "routes-two", 1)
+    with ScriptedBroker() as gone:
+        pass
+    with Routes(f"{gone.address};{running.name_server}") as routes:
+        assert routes.queues("routes-two")
+    with Routes(gone.address) as routes, pytest.raises(Unreachable, match=gone.address):
+        routes.queues("routes-two")
+
+
+def test_json_as_java_writes_it_is_read_and_the_master_is_chosen() -> None:
+    with ScriptedBroker("orders", queues=2) as broker, Routes(broker.address) as routes:
+        broker.on(RequestCode.GET_MAX_OFFSET, lambda asked: Said(fields={"offset": "17"}))
+        assert routes.address("orders", "broker-a") == broker.address
+        assert [routes.max_offset(queue) for queue in routes.queues("orders")] == [17, 17]
+
+
+def test_a_broker_that_does_not_serve_the_topic_is_said_to_be_away(running: Cluster) -> None:
+    fill(running, "routes-away", 1)
+    with Routes(running.name_server) as routes, pytest.raises(BrokerAway, match="broker-x"):
+        routes.max_offset(Queue("routes-away", "broker-x", 0))
+
+
+@pytest.mark.parametrize("text", ["", ";", "localhost", "a:b"])
+def test_a_name_server_has_to_be_host_and_port(text: str) -> None:
+    with pytest.raises(ValueError, match="host:port"):
+        split_name_servers(text)
+
+
+def test_name_servers_are_separated_by_semicolons_or_commas() -> None:
+    assert split_name_servers("a:1; b:2,c:3") == ("a:1", "b:2", "c:3")
