@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from sparrowmq.client.beats import SameLoop
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.producer import Producer
@@ -176,7 +177,7 @@ class World:
             client_ip=self.sim.host(name).ip,
             instance_name=name,
         )
-        return Client(config, clock=self.sim.clock, rng=_FromZero(), pid=1)
+        return Client(config, clock=self.sim.clock, rng=_FromZero(), pid=1, beats_from=SameLoop())
 
     def produce(self, work: Callable[[Producer], Coroutine[Any, Any, Any]], **settings: Any) -> Any:
         """Run the work with a started producer, on a host of its own; its result."""

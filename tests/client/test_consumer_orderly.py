@@ -157,7 +157,7 @@ def test_without_the_broker_s_lock_two_members_consume_a_queue_at_once(
         return True
 
     monkeypatch.setattr(Membership, "has_lock", always)
-    with SimCluster(seed=1).run() as sim:
+    with SimCluster(seed=1, session_timeout_s=0).run() as sim:
         assert both_after_a_pause(sim).overlaps > 0
 
 
@@ -221,7 +221,7 @@ def test_without_the_consume_lock_the_next_owner_begins_too_early(
 
 def test_a_member_cut_off_for_30_s_stops_by_itself() -> None:
     watch = Watch(1)
-    with SimCluster(seed=1).run() as sim:
+    with SimCluster(seed=1, session_timeout_s=0).run() as sim:
         create_topic(sim)
         send(sim, *numbers(200))
         member = Member(sim, watch.handle, orderly=True, pull_batch=200)

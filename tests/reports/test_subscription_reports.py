@@ -5,6 +5,7 @@ import random
 import pytest
 
 from sparrowmq.broker.handlers.connections import CheckedConsumerConnection
+from sparrowmq.client.beats import SameLoop
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.protocol.headers.connections import GetConsumerConnections
@@ -53,7 +54,8 @@ def test_report_1589_clients_with_one_address_and_pid_choose_different_ids() -> 
 
         async def chosen(seed: int) -> str:
             config = ClientConfig(name_servers=sim.name_server_addresses, client_ip="172.17.0.1")
-            client = Client(config, clock=sim.clock, rng=random.Random(seed), pid=1)
+            rng = random.Random(seed)
+            client = Client(config, clock=sim.clock, rng=rng, pid=1, beats_from=SameLoop())
             await client.start()
             await client.stop()
             return client.client_id

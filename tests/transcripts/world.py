@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from sparrowmq.client.beats import SameLoop
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.consumer_calls import routes
@@ -80,7 +81,13 @@ class Actor:
             instance_name=self.name,
         )
         client = Client(
-            config, routes=routes, clock=sim.clock, rng=sim.rng(self.name), log=log, pid=1
+            config,
+            routes=routes,
+            clock=sim.clock,
+            rng=sim.rng(self.name),
+            log=log,
+            pid=1,
+            beats_from=SameLoop(),
         )
         await client.start()
         is_broadcasting = "broadcasting" in self._options

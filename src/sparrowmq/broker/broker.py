@@ -14,6 +14,7 @@ from sparrowmq.broker.groups import Groups
 from sparrowmq.broker.producers import Producers
 from sparrowmq.broker.queue_locks import QueueLocks
 from sparrowmq.broker.request_modes import RequestModes
+from sparrowmq.broker.sessions import Sessions
 from sparrowmq.broker.statistics import Statistics
 from sparrowmq.broker.topic_routes import TopicRoutes
 from sparrowmq.broker.topics import Topics
@@ -61,6 +62,7 @@ class Broker:
     """What the broker adds to a message: region, trace switch and the cluster it was sent to."""
     consumers: Consumers = field(default_factory=Consumers)
     producers: Producers = field(default_factory=Producers)
+    sessions: Sessions = field(default_factory=Sessions)
     config_version: DataVersion = field(default_factory=DataVersion)
     """Counts the changes operators made to `config` since the start."""
     busy_reason: str = ""
@@ -69,6 +71,7 @@ class Broker:
     def connection_closed(self, connection: Connection) -> None:
         """Everything a peer held or waited for ends with its connection."""
         self.arrivals.forget(connection)
+        self.sessions.forget(connection)
         self.producers.forget(connection)
         for group, member in self.consumers.forget(connection):
             self.member_left(group, member.client_id)

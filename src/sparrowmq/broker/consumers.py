@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
+from sparrowmq.clock import Clock
 from sparrowmq.net.connection import Connection
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel
 from sparrowmq.protocol.names import is_retry_topic
@@ -119,11 +120,25 @@ class Consumers:
 
     def __init__(self) -> None:
         self._groups: dict[str, ConsumerGroup] = {}
+        self._last: dict[str, ConsumerGroup] = {}
+        self._last_until_ms = 0
         self._groups_of: dict[Connection, set[str]] = {}
 
     def group(self, name: str) -> ConsumerGroup | None:
         """The live group; None when it has no member."""
         return self._groups.get(name)
+
+    def remember(self, groups: dict[str, ConsumerGroup], until_ms: int) -> None:
+        """Groups that lived when the broker stopped; their members may come back until then."""
+        self._last = groups
+        self._last_until_ms = until_ms
+
+    def group_or_last(self, name: str, clock: Clock) -> ConsumerGroup | None:
+        """The live group, or what it was when the broker stopped a moment ago."""
+        live = self._groups.get(name)
+        if live is None and self._last and clock() < self._last_until_ms:
+            live = self._last.get(name)
+        return live
 
     def __iter__(self) -> Iterator[ConsumerGroup]:
         return iter(tuple(self._groups.values()))
@@ -154,6 +169,10 @@ class Consumers:
             if not groups:
                 del self._groups_of[connection]
         return group, member
+
+    def has(self, connection: Connection) -> bool:
+        """Whether a member lives on this connection."""
+        return connection in self._groups_of
 
     def forget(self, connection: Connection) -> list[tuple[ConsumerGroup, Member]]:
         """A connection ended: the groups that lost a member, and which."""

@@ -4,6 +4,7 @@ import asyncio
 import logging
 
 from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.sessions import LOOKS
 from sparrowmq.broker.tables import OffsetsTable
 from sparrowmq.clock import cpu_clock
 from sparrowmq.store.errors import DiskFull
@@ -57,6 +58,17 @@ async def forget_silent_clients(broker: Broker) -> None:
         for member in silent:
             broker.log.info("closing %s: no heartbeat in time", member.client_id)
             member.connection.close()
+
+
+async def end_silent_sessions(broker: Broker) -> None:
+    """Let go of members whose beats stopped: their queues are free, the others are told."""
+    life_s = broker.config.session_timeout_s
+    while life_s:
+        await asyncio.sleep(life_s / LOOKS)
+        for connection in broker.sessions.look():
+            broker.log.warning("closing %s: no beat for %g s", connection.peer, life_s)
+            # What was written to it will never be read: closing in order would wait for that.
+            connection.abort()
 
 
 async def watch_lag(broker: Broker) -> None:

@@ -134,9 +134,7 @@ class BrokerServer:
             try:
                 yield self
             finally:
-                await registration.unregister()
-                await farewell.end_pulls(server.endpoint)
-                await server.close()
+                await farewell.leave(registration, server, tables)
                 for task in loops:
                     task.cancel()
                 await asyncio.gather(*loops, return_exceptions=True)
@@ -157,6 +155,7 @@ class BrokerServer:
             housekeeping.clean_store(broker),
             housekeeping.save_offsets(broker, tables.offsets),
             housekeeping.forget_silent_clients(broker),
+            housekeeping.end_silent_sessions(broker),
             housekeeping.watch_lag(broker),
             sampling.keep_sampling(broker),
             *delivery_loops.loops(broker),
@@ -251,6 +250,8 @@ class BrokerServer:
                 f"{CLUSTER}\x01{config.cluster_name}\x02"
             ).encode(),
         )
+        last = tables.load_last_subscriptions()
+        broker.consumers.remember(last.by_name(), last.until_ms)
         sampling.sample(broker)
         return broker
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import ClientError
 from sparrowmq.client.held_queue import HeldQueue
-from sparrowmq.client.leases import Leases
+from sparrowmq.client.leases import NO_LOCKS, Leases
 from sparrowmq.client.offset_store import Offsets
 from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.errors import ProtocolError
@@ -55,12 +55,12 @@ class Assignment:
         start_at: Callable[[MessageQueue, int | None], Awaitable[int]],
         begin: Callable[[HeldQueue], Coroutine[Any, Any, None]] | None,
         released: Callable[[HeldQueue], None],
-        is_ours: Callable[[HeldQueue], bool],
+        make_sure: Callable[[HeldQueue], Awaitable[bool]],
         log: logging.Logger,
     ) -> None:
         """`begin` is the pull loop of a queue. `released` is told when a queue's handlers are done,
-        just before its progress is persisted. A queue that is not certainly ours (`is_ours`) is
-        given up without that: somebody else may have gone on."""
+        just before its progress is persisted. A queue that is not certainly ours (`make_sure`)
+        is given up without that: somebody else may have gone on."""
         self._client = client
         self._group = group
         self._offsets = offsets
@@ -69,10 +69,12 @@ class Assignment:
         self._start_at = start_at
         self._begin = begin
         self._released = released
-        self._is_ours = is_ours
+        self._make_sure = make_sure
         self._log = log
         self._steps = log.getChild("rebalance")
         self._asked_s: dict[MessageQueue, float] = {}
+        self._locks = NO_LOCKS
+        """What brokers answered last."""
         self.held: dict[MessageQueue, HeldQueue] = {}
 
     def silent(self, since_s: float) -> set[MessageQueue]:
@@ -131,7 +133,7 @@ class Assignment:
         queue = held.queue
         if held.is_dropped:
             return  # by a reset or a lost lock meanwhile, which say what its progress is
-        if not self._is_ours(held):
+        if not await self._make_sure(held):
             self.lose(queue)
             return
         self._released(held)
@@ -154,13 +156,13 @@ class Assignment:
         for held in leaving:
             held.leave(now_s)
         await asyncio.gather(*(self._wait_for_handlers(held, within_s) for held in leaving))
+        ours = [held.queue for held in leaving if await self._make_sure(held)]
         for held in leaving:
             self._released(held)
             held.drop()
         if any(map(self._is_running, leaving)):
             overdue()
             await asyncio.sleep(0)  # a cancelled handler ends in the next turn of the loop
-        ours = [held.queue for held in leaving if self._is_ours(held)]
         await self._offsets.persist(ours)
         self._steps.debug("%s: stop: %d queues persisted", self._group, len(ours))
         if self._leases is not None:
@@ -210,12 +212,12 @@ class Assignment:
     async def _lock(self, queues: list[MessageQueue]) -> list[MessageQueue]:
         if self._leases is None or not queues:
             return queues
-        ours = (await self._leases.take(queues)).ours
-        free = [queue for queue in queues if queue in ours or self._has_waited(queue)]
+        self._locks = locks = await self._leases.take(queues)
+        free = [queue for queue in queues if queue in locks.ours or self._has_waited(queue)]
         for queue in queues:
             if queue in free:
                 self._asked_s.pop(queue, None)
-            self._step(3, queue, "locked" if queue in ours else "not locked")
+            self._step(3, queue, "locked" if queue in locks.ours else "not locked")
         return free
 
     def _has_waited(self, queue: MessageQueue) -> bool:
@@ -240,6 +242,8 @@ class Assignment:
         if queue in self.held:
             return True
         held = HeldQueue(queue, offset, asyncio.get_running_loop().time())
+        held.locked_s = self._locks.asked_s
+        held.session = self._locks.sessions.get(queue, "")
         self.held[queue] = held
         self._step(3, queue, f"starts at {offset}")
         if self._begin is not None:

@@ -10,17 +10,26 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Protocol
 
+from sparrowmq.client.beats import BeatPlace, Beats, OwnThread, beat
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.errors import ClientError, NoRoute
 from sparrowmq.client.name_servers import NameServers
 from sparrowmq.client.route_table import RouteTable
+from sparrowmq.client.sessions import Sessions
 from sparrowmq.clock import Clock, system_clock
 from sparrowmq.net.errors import NetError
 from sparrowmq.net.peers import Peers
 from sparrowmq.net.routes import Routes
 from sparrowmq.net.task_owner import TaskOwner
+from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.connections import ConsumeDirectlyResult, ConsumerRunningInfo
-from sparrowmq.protocol.headers.clients import Heartbeat, UnregisterClient
+from sparrowmq.protocol.errors import ProtocolError
+from sparrowmq.protocol.headers.clients import (
+    NEW_SESSION,
+    Heartbeat,
+    HeartbeatAnswer,
+    UnregisterClient,
+)
 from sparrowmq.protocol.headers.transactions import CheckTransactionState, EndTransaction
 from sparrowmq.protocol.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from sparrowmq.protocol.ids import UniqueIds
@@ -102,7 +111,9 @@ class Client:
         rng: random.Random | None = None,
         log: logging.Logger | None = None,
         pid: int | None = None,
+        beats_from: BeatPlace | None = None,
     ) -> None:
+        """Beats of consumers come from a thread of their own unless `beats_from` says otherwise."""
         self.config = config
         self.clock = clock
         self.rng = rng if rng is not None else random.Random()
@@ -117,7 +128,10 @@ class Client:
         self.route_table: RouteTable
         self._owner = TaskOwner()
         self._routes: Routes[Client] = routes if routes is not None else _all_routes()
-        self._closed_listeners: list[Callable[[str], None]] = []
+        place = beats_from if beats_from is not None else OwnThread()
+        self.sessions = Sessions(place.now_s)
+        self._beats = Beats(self.sessions, place)
+        self._closed_listeners: list[Callable[[str], None]] = [self.sessions.closed]
 
     @property
     def tasks(self) -> asyncio.TaskGroup:
@@ -143,6 +157,7 @@ class Client:
             timeout_s=self.config.name_server_timeout_s,
         )
         self.route_table = RouteTable(self.name_servers)
+        self._beats.start(self.peers, self.tasks)
         ip = self.config.client_ip or _own_address(servers[0])
         self.client_id = self._make_client_id(ip)
         self.unique_ids = UniqueIds(
@@ -153,6 +168,7 @@ class Client:
 
     async def stop(self) -> None:
         """End connections and tasks. Members leave before."""
+        self._beats.stop()
         await self.peers.close()
         await self._owner.stop()
 
@@ -188,15 +204,36 @@ class Client:
             consumer_data_set=tuple(data for data in datas if data is not None),
         )
 
-    async def _heartbeat_to(self, address: str, body: bytes) -> None:
+    async def confirm(self, address: str) -> bool:
+        """Whether a broker that was asked just now knows who lives here."""
+        session = self.sessions.get(address)
+        if session is not None:
+            await beat(self.peers, session, self.sessions.now_s(), self.sessions.ended)
+            if not session.is_over:
+                return self.sessions.is_sure(address)
+        return await self._heartbeat_to(address, self._heartbeat().to_json())
+
+    async def _heartbeat_to(self, address: str, body: bytes) -> bool:
+        """Whether it arrived."""
+        wants_session = bool(self.consumers) and self.config.fast_heartbeat
+        header = Heartbeat(session=NEW_SESSION if wants_session else None)
+        sent_s = self.sessions.now_s()
         try:
             timeout_s = self.config.call_timeout_s
-            await self.peers.call(address, Heartbeat(), body, timeout_s=timeout_s)
-        except NetError as error:
+            response = await self.peers.call(address, header, body, timeout_s=timeout_s)
+            answer = response.header(HeartbeatAnswer)
+        except (NetError, ProtocolError) as error:
             self.log.info("no heartbeat to %s: %s", address, error)
+            return False
+        if response.code == ResponseCode.SUCCESS and self.consumers:
+            life_s = (answer.session_ms or 0) / 1000
+            self.sessions.answered(address, answer.session if life_s else None, life_s, sent_s)
+        return response.code == ResponseCode.SUCCESS
 
     async def unregister(self, *, producer_group: str = "", consumer_group: str = "") -> None:
         """Say goodbye for a group everywhere."""
+        if consumer_group and not self.consumers:
+            self.sessions.end_all()
         header = UnregisterClient(
             client_id=self.client_id,
             producer_group=producer_group or None,

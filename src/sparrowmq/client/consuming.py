@@ -13,6 +13,8 @@ from sparrowmq.protocol.message_ext import MessageExt
 HAND_AGAIN_S = 5.0
 """When a message could not be given back it is handed to the handler again after this long."""
 EXPIRED_LEVEL = 3
+DOUBT_S = 0.5
+"""How long work of a queue waits that may be somebody else's by now."""
 CHECK_S = 60.0
 """How often handlers that take too long are looked for, at most."""
 
@@ -28,6 +30,7 @@ class Consuming:
         batch: int,
         timeout_s: float,
         held: Callable[[], Iterable[HeldQueue]],
+        may_work: Callable[[HeldQueue], bool],
         progressed: Callable[[HeldQueue], None],
         log: logging.Logger,
     ) -> None:
@@ -37,6 +40,7 @@ class Consuming:
         self._batch = batch
         self._timeout_s = timeout_s
         self._held = held
+        self._may_work = may_work
         self._progressed = progressed
         self._log = log
         self._work: asyncio.Queue[tuple[HeldQueue, list[MessageExt]]] = asyncio.Queue()
@@ -48,10 +52,14 @@ class Consuming:
 
     async def work(self) -> None:
         """One worker, for ever. What is left of a queue that leaves stays for its next owner."""
-        now_s = asyncio.get_running_loop().time
+        loop = asyncio.get_running_loop()
+        now_s = loop.time
         while True:
             held, messages = await self._work.get()
             if not held.may_begin:
+                continue
+            if not self._may_work(held):
+                loop.call_later(DOUBT_S, self._work.put_nowait, (held, messages))
                 continue
             held.work_begins()
             held.process_queue.started(messages, now_s())
@@ -75,7 +83,9 @@ class Consuming:
         queue.remove(queue_done)
         # What expired meanwhile was given back already: a late result of it is ignored.
         failed = [message for message in result.failed if queue.contains(message)]
-        again = await self._give_back(failed, result.delay_level)
+        again = failed
+        if self._may_work(held):  # else its next owner has them, and decides
+            again = await self._give_back(failed, result.delay_level)
         queue.remove(message for message in failed if message not in again)
         self._progressed(held)
         if again:

@@ -61,9 +61,3 @@ class Harvest:
     def forget(self, held: HeldQueue) -> None:
         """The queue is given up."""
         self._epochs.pop(held, None)
-
-
-def next_offset_of(held: HeldQueue) -> int:
-    """The smallest offset that is not consumed."""
-    waiting = held.process_queue
-    return waiting.progress if len(waiting) else held.next_offset

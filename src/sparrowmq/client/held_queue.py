@@ -27,6 +27,7 @@ class HeldQueue:
         "process_queue",
         "queue",
         "running",
+        "session",
         "task",
         "waits_for",
     )
@@ -40,7 +41,9 @@ class HeldQueue:
         self.last_pull_s = now_s
         self.last_consume_s = now_s
         self.locked_s = now_s
-        """When the broker last confirmed our lock."""
+        """When we asked for the lock that the broker last confirmed."""
+        self.session = ""
+        """Our session at the broker then; empty where it has none."""
         self.waits_for = ""
         """Why it is not pulled now; empty while it is."""
         self.task: asyncio.Task[None] | None = None
@@ -56,6 +59,12 @@ class HeldQueue:
     def is_dropped(self) -> bool:
         """Whether it belongs to somebody else."""
         return self.process_queue.is_dropped
+
+    @property
+    def progress(self) -> int:
+        """The smallest offset that is not consumed."""
+        waiting = self.process_queue
+        return waiting.progress if len(waiting) else self.next_offset
 
     @property
     def may_begin(self) -> bool:

@@ -25,6 +25,12 @@ class Locks(NamedTuple):
     ours: set[MessageQueue]
     others: set[MessageQueue]
     """Locked by another member."""
+    sessions: dict[MessageQueue, str]
+    """Those whose broker answered, with the session that we had there."""
+    asked_s: float
+
+
+NO_LOCKS = Locks(set(), set(), {}, 0.0)
 
 
 class Leases:
@@ -39,9 +45,13 @@ class Leases:
         """Lock or renew. A queue whose broker cannot be asked is neither ours nor another's."""
         ours: set[MessageQueue] = set()
         others: set[MessageQueue] = set()
+        in_session: dict[MessageQueue, str] = {}
+        sessions = self._client.sessions
+        asked_s = sessions.now_s()
         for broker_name, mine in _by_broker(queues).items():
             try:
                 address = await address_of(self._client, mine[0].topic, broker_name)
+                session = sessions.name(address)  # before: it may end while we ask
                 response = await call(self._client, address, LockBatch(), self._body(mine))
                 got = LockBatchResponse.from_json(response.body).lock_ok_mq_set
             except (ClientError, NetError, ProtocolError) as error:
@@ -49,7 +59,8 @@ class Leases:
                 continue
             ours |= got
             others |= set(mine) - got
-        return Locks(ours, others)
+            in_session.update(dict.fromkeys(mine, session))
+        return Locks(ours, others, in_session, asked_s)
 
     async def give_back(self, queues: Iterable[MessageQueue]) -> None:
         """Unlock; a broker that cannot be reached frees them by itself in time."""

@@ -18,7 +18,7 @@ from sparrowmq.client.broker_calls import committed_offset, max_offset, min_offs
 from sparrowmq.client.client import Client
 from sparrowmq.client.flow_control import FlowLimits, reason_to_wait
 from sparrowmq.client.group_consumer import GroupConsumer
-from sparrowmq.client.harvest import Harvest, next_offset_of
+from sparrowmq.client.harvest import Harvest
 from sparrowmq.client.held_queue import HeldQueue
 from sparrowmq.client.membership import MemberSettings, Membership, QueueListener
 from sparrowmq.client.pulling import PullLoop
@@ -246,13 +246,13 @@ class LitePullConsumer(GroupConsumer):
     def _acknowledge(self) -> None:
         held = self._harvest.acknowledge()
         if held is not None and self._auto_commit:
-            self.member.offsets.update(held.queue, next_offset_of(held), may_lower=True)
+            self.member.offsets.update(held.queue, held.progress, may_lower=True)
 
     # ---- progress
 
     def position(self, queue: MessageQueue) -> int:
         """The smallest offset that is not consumed. Raises ValueError for a queue not ours."""
-        return next_offset_of(self._held(queue))
+        return self._held(queue).progress
 
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
         """Store progress now: of everything polled, or as given. Raises what keeps it from being
@@ -268,7 +268,7 @@ class LitePullConsumer(GroupConsumer):
         member = self._running()
         if offsets is None:
             self._harvest.acknowledge()
-            offsets = {queue: next_offset_of(held) for queue, held in member.held.items()}
+            offsets = {queue: held.progress for queue, held in member.held.items()}
         for queue, offset in offsets.items():
             member.offsets.update(queue, offset, may_lower=True)
         return offsets
@@ -283,7 +283,7 @@ class LitePullConsumer(GroupConsumer):
     def _released(self, held: HeldQueue) -> None:
         """A queue goes: what was polled of it is progress."""
         if self._auto_commit:
-            self.member.offsets.update(held.queue, next_offset_of(held), may_lower=True)
+            self.member.offsets.update(held.queue, held.progress, may_lower=True)
         self._harvest.forget(held)
 
     # ---- pulling

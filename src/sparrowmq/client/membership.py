@@ -18,6 +18,7 @@ from sparrowmq.client.held_queue import HeldQueue
 from sparrowmq.client.leases import Leases
 from sparrowmq.client.local_offsets import LocalOffsets
 from sparrowmq.client.offset_store import Offsets, RemoteOffsets
+from sparrowmq.client.ownership import Ownership
 from sparrowmq.client.rebalancing import Rebalancing
 from sparrowmq.client.start_offset import start_offset
 from sparrowmq.client.strategies import AVG, Strategy
@@ -30,11 +31,6 @@ QueueListener = Callable[[str, Sequence[MessageQueue], Sequence[MessageQueue]], 
 """(topic, all its queues, those that are ours now), called when the assignment changed."""
 
 PERSIST_S = 5.0
-RENEW_S = 20.0
-LOCK_LIFE_S = 60.0
-"""A broker frees a lock that was not renewed for this long."""
-FRESH_S = 30.0
-"""A member that could not renew for this long stops to consume an ordered queue by itself."""
 HALF_HOUR_MS = 30 * 60 * 1000
 
 
@@ -104,18 +100,30 @@ class Membership:
             else RemoteOffsets(client, group, log, young_is_0=not has_time)
         )
         has_leases = settings.has_leases and not settings.is_broadcasting
-        self.leases = Leases(client, group, log) if has_leases else None
+        leases = Leases(client, group, log) if has_leases else None
         self.assignment = Assignment(
             client,
             group,
             self.offsets,
-            self.leases,
+            leases,
             is_orderly=settings.is_orderly,
             start_at=self._start_at,
             begin=begin,
             released=released,
-            is_ours=self.is_ours,
+            make_sure=self.make_sure,
             log=log,
+        )
+        self._ownership = (
+            None
+            if leases is None
+            else Ownership(
+                client,
+                leases,
+                self.offsets,
+                self.assignment,
+                is_orderly=settings.is_orderly,
+                wake=self.wake,
+            )
         )
         self.rebalancing = Rebalancing(
             client,
@@ -160,8 +168,8 @@ class Membership:
         await client.heartbeat_everywhere()
         client.route_table.changed.append(self._route_changed)
         loops = [self.rebalancing.run(), self._persist_offsets()]
-        if self.leases is not None:
-            loops.append(self._renew_leases())
+        if self._ownership is not None:
+            loops.append(self._ownership.keep())
         self._loops = [client.tasks.create_task(loop) for loop in loops]
 
     async def leave(self, within_s: float, overdue: Callable[[], None] = lambda: None) -> None:
@@ -201,49 +209,39 @@ class Membership:
     def assign_by_hand(self) -> None:
         """From now on somebody else decides which queues are held, and nobody is waited for."""
         self.rebalancing.is_by_hand = True
-        self.leases = None
+        if self._ownership is not None:
+            self._ownership.forget()
+            self._ownership = None
         self.assignment.do_without_leases()
 
-    def is_ours(self, held: HeldQueue) -> bool:
-        """Whether our progress in a queue counts: an ordered one needs a lock that is fresh."""
-        return not self.settings.is_orderly or self._is_fresh(held)
+    def is_sure(self, held: HeldQueue) -> bool:
+        """Whether our progress in a queue counts: others may have got it without our knowing."""
+        return self._ownership is None or self._ownership.is_sure(held)
+
+    def may_work(self, held: HeldQueue) -> bool:
+        """Whether a concurrent handler may begin something on a queue."""
+        return self._ownership is None or self._ownership.may_work(held)
 
     async def has_lock(self, held: HeldQueue) -> bool:
-        """Whether an ordered queue is certainly ours, asking its broker when that was long ago."""
-        if self.leases is None or self._is_fresh(held):
-            return True
-        await self._renew(self.leases, [held])
-        return not held.is_dropped and self._is_fresh(held)
+        """Whether the next batch of an ordered queue may be handed out."""
+        return await self.make_sure(held)
+
+    @property
+    def has_leases(self) -> bool:
+        """Whether queues are locked at their brokers."""
+        return self._ownership is not None
+
+    async def make_sure(self, held: HeldQueue) -> bool:
+        """Whether a queue is certainly ours, asking its broker where that is not known."""
+        return self._ownership is None or await self._ownership.make_sure(held)
 
     # ---- loops
 
     async def _persist_offsets(self) -> None:
         while True:
             await asyncio.sleep(self.settings.persist_s)
-            ours = [held.queue for held in self.held.values() if self.is_ours(held)]
+            ours = [held.queue for held in self.held.values() if self.is_sure(held)]
             await self.offsets.persist(ours)
-
-    async def _renew_leases(self) -> None:
-        while self.leases is not None:
-            await asyncio.sleep(RENEW_S)
-            if self.leases is not None:
-                await self._renew(self.leases, list(self.held.values()))
-
-    async def _renew(self, leases: Leases, queues: Sequence[HeldQueue]) -> None:
-        asked_s = asyncio.get_running_loop().time()
-        locks = await leases.take([held.queue for held in queues])
-        for held in queues:
-            has_gap = asked_s - held.locked_s > LOCK_LIFE_S
-            is_lost = held.queue in locks.others or (held.queue in locks.ours and has_gap)
-            if is_lost and self.settings.is_orderly:
-                # Somebody else may have gone on from here: begin again at what is stored.
-                self.assignment.lose(held.queue)
-                self.wake()
-            elif held.queue in locks.ours:
-                held.locked_s = asked_s
-
-    def _is_fresh(self, held: HeldQueue) -> bool:
-        return asyncio.get_running_loop().time() - held.locked_s <= FRESH_S
 
     # ---- rebalance
 

@@ -194,6 +194,7 @@ class PushConsumer(GroupConsumer):
             batch=self._batch,
             timeout_s=self._consume_timeout_s,
             held=member.held.values,
+            may_work=member.may_work,
             progressed=self._progressed,
             log=self.client.log,
         )
@@ -266,7 +267,7 @@ class PushConsumer(GroupConsumer):
         return reason_to_wait(held.process_queue, self._shared_limits, is_orderly=self.is_orderly)
 
     def _committed(self, held: HeldQueue) -> int:
-        if self._settings.is_broadcasting or not self.member.is_ours(held):
+        if self._settings.is_broadcasting or not self.member.is_sure(held):
             return -1
         return self.member.offsets.get(held.queue)
 
@@ -286,8 +287,7 @@ class PushConsumer(GroupConsumer):
     def _progressed(self, held: HeldQueue) -> None:
         queue = held.process_queue
         if not queue.is_dropped:
-            offset = queue.progress if len(queue) else held.next_offset
-            self.member.offsets.update(held.queue, offset)
+            self.member.offsets.update(held.queue, held.progress)
 
 
 def _check_positive(**numbers: int) -> None:

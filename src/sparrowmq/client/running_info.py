@@ -9,7 +9,8 @@ from typing import Any
 
 from sparrowmq.client.consume_rates import ConsumeRates
 from sparrowmq.client.held_queue import HeldQueue
-from sparrowmq.client.membership import FRESH_S, Membership
+from sparrowmq.client.membership import Membership
+from sparrowmq.client.ownership import FRESH_S
 from sparrowmq.protocol.connections import ConsumerRunningInfo, ProcessQueueInfo
 from sparrowmq.protocol.message import MessageQueue
 
@@ -59,7 +60,8 @@ def _queue_info(member: Membership, held: HeldQueue) -> ProcessQueueInfo:
         return now_ms - round((now_s - loop_s) * 1000)
 
     queue = held.process_queue
-    has_lock = member.leases is not None and now_s - held.locked_s <= FRESH_S
+    lock_age_s = member.client.sessions.now_s() - held.locked_s
+    has_lock = member.has_leases and lock_age_s <= FRESH_S
     return ProcessQueueInfo(
         commit_offset=max(0, member.offsets.get(held.queue)),
         cached_msg_min_offset=queue.progress if len(queue) else 0,
@@ -67,7 +69,7 @@ def _queue_info(member: Membership, held: HeldQueue) -> ProcessQueueInfo:
         cached_msg_count=len(queue),
         cached_msg_size_mib=queue.size_bytes // _MIB,
         locked=has_lock,
-        last_lock_timestamp=at_ms(held.locked_s) if member.leases is not None else 0,
+        last_lock_timestamp=now_ms - round(lock_age_s * 1000) if member.has_leases else 0,
         dropped=held.is_dropped,
         last_pull_timestamp=at_ms(held.last_pull_s),
         last_consume_timestamp=at_ms(held.last_consume_s),

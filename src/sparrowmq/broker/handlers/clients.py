@@ -32,6 +32,9 @@ class ConsumerIds(Body, frozen=True, kw_only=True):
 @routes.on(Heartbeat)
 def heartbeat(broker: Broker, request: Request[Heartbeat]) -> Reply:
     """Take in who lives in a client; members of a changed group are told to rebalance."""
+    session = request.header.session
+    if session is not None and not request.body:
+        return _beat(broker, session)
     data = _heartbeat_data(request)
     now = broker.clock()
 
@@ -44,8 +47,23 @@ def heartbeat(broker: Broker, request: Request[Heartbeat]) -> Reply:
         is_sub_change |= _join(broker, member(), consumer, data)
     for producer in data.producer_data_set:
         broker.producers.join(producer.group_name, member())
-    # Version 1 clients ignore the flag; Apache always says true to them
-    return Reply(HeartbeatAnswer(is_sub_change=is_sub_change or not data.heartbeat_fingerprint))
+    life_s = broker.config.session_timeout_s
+    has_session = session is not None and life_s > 0
+    return Reply(
+        HeartbeatAnswer(
+            # Version 1 clients ignore the flag; Apache always says true to them
+            is_sub_change=is_sub_change or not data.heartbeat_fingerprint,
+            session=broker.sessions.open(request.connection, broker.rng) if has_session else None,
+            session_ms=int(life_s * 1000) if has_session else None,
+        )
+    )
+
+
+def _beat(broker: Broker, session: str) -> Reply:
+    if not broker.sessions.beat(session):
+        text = f"session {session} has ended; its member's queues may be others' now"
+        raise RequestRefused(ResponseCode.CONSUMER_NOT_ONLINE, text)
+    return Reply(HeartbeatAnswer())
 
 
 def _heartbeat_data(request: Request[Heartbeat]) -> HeartbeatData:
@@ -113,6 +131,9 @@ def unregister_client(broker: Broker, request: Request[UnregisterClient]) -> Rep
         gone = broker.consumers.leave(request.connection, header.consumer_group)
         if gone is not None:
             broker.member_left(gone[0], gone[1].client_id)
+        if not broker.consumers.has(request.connection):
+            # Producers may live on in it; nobody beats for them.
+            broker.sessions.forget(request.connection)
     return Reply()
 
 

@@ -7,11 +7,20 @@ import msgspec
 from sparrowmq.protocol.codes import RequestCode
 from sparrowmq.protocol.header import RequestHeader, ResponseHeader
 
+NEW_SESSION = "new"
+"""What a heartbeat says that asks for a session."""
+
 
 class Heartbeat(RequestHeader, frozen=True, kw_only=True):
-    """The body is HeartbeatData."""
+    """The body is HeartbeatData; empty when it is only a beat of a session.
+
+    Sessions are ours: other brokers do not look at the field.
+    """
 
     CODE: ClassVar[RequestCode] = RequestCode.HEART_BEAT
+
+    session: str | None = msgspec.field(name="sparrowSession", default=None)
+    """NEW_SESSION, or the name of the session whose beat this is."""
 
 
 class HeartbeatAnswer(ResponseHeader, frozen=True, kw_only=True):
@@ -19,6 +28,10 @@ class HeartbeatAnswer(ResponseHeader, frozen=True, kw_only=True):
 
     supports_v2: bool = msgspec.field(name="IS_SUPPORT_HEART_BEAT_V2", default=True)
     is_sub_change: bool = msgspec.field(name="IS_SUB_CHANGE", default=True)
+    session: str | None = msgspec.field(name="sparrowSession", default=None)
+    """The session of this connection, when one was asked for."""
+    session_ms: int | None = msgspec.field(name="sparrowSessionMillis", default=None)
+    """A session without a beat for this long ends."""
 
 
 class UnregisterClient(RequestHeader, frozen=True, kw_only=True):

@@ -1,0 +1,112 @@
+"""Sessions at brokers: whether a broker can have given this client's queues away meanwhile.
+
+opened by a heartbeat's answer ─▶ beats confirm it ─┬─ refused, or its connection closed: over
+                                                    └─ no answer for long: in doubt
+
+Only our own brokers have them. A broker that misses beats frees the member's queues after `life_s`;
+what was confirmed no longer ago than three quarters of that is certainly still ours.
+"""
+
+from collections.abc import Callable
+
+_SURE = 0.75
+"""Less than 7/8, where a broker's eighth look may come already."""
+_BEATS = 4
+"""Beats in a session's life, so that two may get lost."""
+
+
+class Session:
+    """One at one broker. Times are the client's; other threads only store whole values here."""
+
+    __slots__ = ("address", "confirmed_s", "is_over", "is_unreachable", "life_s", "name")
+
+    def __init__(self, address: str, name: str, life_s: float, confirmed_s: float) -> None:
+        self.address = address
+        self.name = name
+        self.life_s = life_s
+        self.confirmed_s = confirmed_s
+        """When the last request was sent that the broker answered."""
+        self.is_unreachable = False
+        """Whether the last beat got no answer at all."""
+        self.is_over = False
+
+    @property
+    def beat_s(self) -> float:
+        """Time from one beat to the next."""
+        return self.life_s / _BEATS
+
+    @property
+    def sure_s(self) -> float:
+        """How long a confirmation is good for."""
+        return self.life_s * _SURE
+
+
+class Sessions:
+    """The sessions of one client, by the brokers' addresses."""
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self.now_s = now_s
+        self._sessions: dict[str, Session] = {}
+        self.listeners: list[Callable[[], None]] = []
+        """Told when a session began or ended."""
+
+    def live(self) -> list[Session]:
+        """Those that want beats."""
+        return [session for session in self._sessions.values() if not session.is_over]
+
+    def get(self, address: str | None) -> Session | None:
+        """The session at a broker; None where there is none, or none any more."""
+        return None if address is None else self._sessions.get(address)
+
+    def name(self, address: str | None) -> str:
+        """Its name, empty for none."""
+        session = self.get(address)
+        return "" if session is None else session.name
+
+    def is_sure(self, address: str | None) -> bool:
+        """Whether the broker's present view of us is known: it has no sessions, or ours lives."""
+        session = self.get(address)
+        return session is None or self.now_s() - session.confirmed_s <= session.sure_s
+
+    def is_unreachable(self, address: str | None) -> bool:
+        """Whether the broker did not answer lately."""
+        session = self.get(address)
+        return address is None or (session is not None and session.is_unreachable)
+
+    def answered(self, address: str, name: str | None, life_s: float, sent_s: float) -> None:
+        """A heartbeat was answered, with a session where the broker has them."""
+        known = self._sessions.get(address)
+        if known is not None and known.name == name:
+            known.confirmed_s = max(known.confirmed_s, sent_s)
+            known.is_unreachable = False
+            return
+        if known is not None:
+            known.is_over = True
+            del self._sessions[address]
+        if name:
+            self._sessions[address] = Session(address, name, life_s, sent_s)
+        if name or known is not None:
+            self._tell()
+
+    def ended(self, session: Session) -> None:
+        """Its broker does not know it any more."""
+        session.is_over = True
+        if self._sessions.get(session.address) is session:
+            del self._sessions[session.address]
+            self._tell()
+
+    def closed(self, address: str) -> None:
+        """The connection to a broker ended, and the session with it, as far as we can know."""
+        session = self._sessions.get(address)
+        if session is not None:
+            self.ended(session)
+
+    def end_all(self) -> None:
+        """Nobody here needs them any more."""
+        for session in self._sessions.values():
+            session.is_over = True
+        self._sessions.clear()
+
+    def _tell(self) -> None:
+        for listener in tuple(self.listeners):
+            listener()
