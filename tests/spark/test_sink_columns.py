@@ -46,7 +46,7 @@ def test_without_any_topic_both_places_for_it_are_named() -> None:
 def test_options_count_whatever_their_case() -> None:
     options = {"nameserver": "a:9876; b:9876", "MAXROWSPERSECOND": "500", "retryTimeout": "500ms"}
     assert parse_sink_options(options) == SinkOptions(
-        name_server="a:9876;b:9876", max_rows_per_second=500.0, retry_timeout_s=0.5
+        name_server="a:9876;b:9876", max_rows_per_second=500, retry_timeout_s=0.5
     )
 
 
@@ -63,7 +63,7 @@ def test_what_spark_passes_on_for_itself_is_no_mistake() -> None:
         (SERVER | {"colour": "a"}, "option colour: unknown to the sink; allowed are nameServer,"),
         (SERVER | {"topic": "a b"}, "option topic: topic 'a b' has characters"),
         (SERVER | {"topic": "SCHEDULE_TOPIC_XXXX"}, "option topic: .* belongs to the broker"),
-        (SERVER | {"maxRowsPerSecond": "0"}, "option maxRowsPerSecond: must be a number above 0"),
+        (SERVER | {"maxRowsPerSecond": "0"}, "option maxRowsPerSecond: must be a whole number"),
         (SERVER | {"retryTimeout": "5 weeks"}, "option retryTimeout: .* such as 60s, 500ms"),
         (SERVER | {"maxBatchBytes": "5MiB"}, "option maxBatchBytes: must be at most maxMessageB"),
         (SERVER | {"jobId": " "}, "option jobId: must have a character"),

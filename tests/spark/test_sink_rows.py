@@ -128,6 +128,15 @@ def test_properties_that_belong_to_rocketmq_are_left_out_when_what_was_read_is_w
     assert properties["__SHARDINGKEY"] == "k"
 
 
+def test_lists_and_maps_without_nulls_are_taken_as_spark_types_them() -> None:
+    keys = pa.array([["a", "b"]], pa.list_(pa.field("element", pa.string(), nullable=False)))
+    items = pa.field("value", pa.string(), nullable=False)
+    own = pa.array([{"shop": "7"}], pa.map_(pa.string(), items))
+    batch = pa.record_batch({"body": pa.array([b"a"]), "keys": keys, "properties": own})
+    [(_, properties)] = sent(encoded(batch))
+    assert (properties["KEYS"], properties["shop"]) == ("a b", "7")
+
+
 def test_a_text_body_is_utf_8() -> None:
     batch = pa.record_batch({"body": pa.array(["grüße"])})
     assert sent(encoded(batch))[0][0] == "grüße".encode()

@@ -10,12 +10,12 @@ shuffle: two different rows would get one id otherwise, and a reader would drop 
 
 from hashlib import blake2b
 from itertools import pairwise
-from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from sparrowmq.protocol.crc import crc32
 from sparrowmq.protocol.properties import UNIQUE_KEY
 
 _HEAD = f"{UNIQUE_KEY}\x01".encode()

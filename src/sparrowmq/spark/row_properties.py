@@ -64,7 +64,8 @@ def keys_property(keys: pa.Array) -> pa.Array:
             raise ColumnError("keys", "an element is null, each has to be a text")
         if pc.any(pc.match_substring_regex(elements, r"^$|\s")).as_py():
             raise ColumnError("keys", "an element is empty or holds a blank, which separates keys")
-        keys = pc.binary_join(keys, KEY_SEPARATOR)
+        # Spark says of array('a') that no element is null, and Arrow joins no such lists.
+        keys = pc.binary_join(keys.cast(pa.list_(pa.string())), KEY_SEPARATOR)
     return property_column(KEYS, "keys", keys)
 
 

@@ -16,7 +16,14 @@ from contextlib import suppress
 from sparrowmq.clock import Clock, system_clock
 from sparrowmq.protocol.codes import RequestCode, ResponseCode
 from sparrowmq.protocol.names import AUTO_CREATE_TOPIC
-from sparrowmq.spark.errors import Refused, RocketMQError, TopicMissing, Unreachable
+from sparrowmq.spark.errors import (
+    BrokerAway,
+    Refused,
+    RocketMQError,
+    TopicMissing,
+    Unreachable,
+)
+from sparrowmq.spark.outage import Patience
 from sparrowmq.spark.routes import Cluster, Queue
 from sparrowmq.spark.sink_plan import Send
 
@@ -30,19 +37,6 @@ STORED = frozenset(
 )
 """The rows are there, if perhaps on fewer disks than the broker was set up for."""
 
-PASSING = frozenset(
-    {
-        ResponseCode.SYSTEM_ERROR,
-        ResponseCode.SYSTEM_BUSY,
-        ResponseCode.SERVICE_NOT_AVAILABLE,
-        ResponseCode.GO_AWAY,
-    }
-)
-"""Refusals that may be over soon; all others fail the task at once."""
-
-FIRST_PAUSE_S = 0.05
-LONGEST_PAUSE_S = 2.0
-
 
 class UnknownTopic(RocketMQError):
     """Rows are for a topic that does not exist."""
@@ -55,7 +49,7 @@ class UnknownTopic(RocketMQError):
         self.topic = topic
 
 
-class NoWriteQueue(RocketMQError):
+class NoWriteQueue(BrokerAway):
     """The topic exists, and nobody takes messages for it now."""
 
     def __init__(self, topic: str) -> None:
@@ -63,13 +57,6 @@ class NoWriteQueue(RocketMQError):
             f"no broker takes messages for topic {topic} now: each has no master, or the topic is"
             f" not writable there; look at: sparrowmq topic route {topic}"
         )
-
-
-class RetryTimeout(RocketMQError):
-    """It did not work out within the option retryTimeout; the cause is the last failure."""
-
-    def __init__(self, what: str, timeout_s: float, last: RocketMQError) -> None:
-        super().__init__(f"{what} failed for {timeout_s:g} s (option retryTimeout): {last}")
 
 
 class Sender:
@@ -87,42 +74,31 @@ class Sender:
     ) -> None:
         self._cluster = cluster
         self._group = group
-        self._retry_timeout_s = retry_timeout_s
         self._clock = clock
-        self._elapsed_s = elapsed_s
-        self._pause = pause
+        self._patience = Patience(retry_timeout_s, now=elapsed_s, pause=pause)
         self._queues: dict[str, tuple[Queue, ...]] = {}
 
     def queue_count(self, topic: str) -> int:
         """How many queues a topic is spread over, the same for as long as the task runs."""
         if topic not in self._queues:
-            retry = self._retry(f"asking where topic {topic} lies")
-            while True:
-                try:
-                    self._queues[topic] = write_queues(self._cluster, topic)
-                    break
-                except (Unreachable, NoWriteQueue) as error:
-                    retry.after(error)
+            self._queues[topic] = self._patience.call(
+                f"asking where topic {topic} lies", lambda: write_queues(self._cluster, topic)
+            )
         return len(self._queues[topic])
 
     def send(self, send: Send) -> None:
         """Send until it is stored."""
         queue = self._queues[send.topic][send.queue]
-        retry = self._retry(f"sending {send.rows} rows to {queue}")
-        while True:
+
+        def attempt() -> None:
+            nonlocal queue
             try:
                 self._once(queue, send)
-                return
-            except Refused as refused:
-                if refused.code not in PASSING:
-                    raise
-                retry.after(refused)
-            except RocketMQError as error:
-                retry.after(error)
-            queue = self._next(queue, send)
+            except RocketMQError:
+                queue = self._next(queue, send)
+                raise
 
-    def _retry(self, what: str) -> "_Retry":
-        return _Retry(what, self._retry_timeout_s, self._elapsed_s, self._pause)
+        self._patience.call(f"sending {send.rows} rows to {queue}", attempt)
 
     def _once(self, queue: Queue, send: Send) -> None:
         broker = self._cluster.broker(queue.topic, queue.broker_name)
@@ -130,8 +106,10 @@ class Sender:
         if send.properties is not None:
             code = RequestCode.SEND_MESSAGE_V2
         answer = broker.call(code, self._fields(queue, send), send.body)
+        what = f"sending {send.rows} rows to {queue}"
+        if answer.code == ResponseCode.GO_AWAY:
+            raise Unreachable(broker.address, what, f"the broker stops ({answer.remark})")
         if answer.code not in STORED:
-            what = f"sending {send.rows} rows to {queue}"
             raise Refused(broker.address, what, answer.code, answer.remark)
 
     def _fields(self, queue: Queue, send: Send) -> dict[str, str]:
@@ -162,32 +140,6 @@ class Sender:
         at = queues.index(failed)
         others = (*queues[at:], *queues[:at])
         return next((q for q in others if q.broker_name != failed.broker_name), failed)
-
-
-class _Retry:
-    """Pauses that grow, until the time is up."""
-
-    def __init__(
-        self,
-        what: str,
-        timeout_s: float,
-        elapsed_s: Callable[[], float],
-        pause: Callable[[float], None],
-    ) -> None:
-        self._what = what
-        self._timeout_s = timeout_s
-        self._elapsed_s = elapsed_s
-        self._pause = pause
-        self._start_s = elapsed_s()
-        self._next_s = FIRST_PAUSE_S
-
-    def after(self, error: RocketMQError) -> None:
-        """Wait before the next attempt. Raises RetryTimeout from `error` when the time is up."""
-        left_s = self._timeout_s - (self._elapsed_s() - self._start_s)
-        if left_s <= 0:
-            raise RetryTimeout(self._what, self._timeout_s, error) from error
-        self._pause(min(self._next_s, left_s))
-        self._next_s = min(2 * self._next_s, LONGEST_PAUSE_S)
 
 
 def write_queues(cluster: Cluster, topic: str) -> tuple[Queue, ...]:

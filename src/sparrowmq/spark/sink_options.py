@@ -1,21 +1,15 @@
 """The sink's options: texts as Spark hands them over, turned into one typed value."""
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
-from typing import Any
 
 from sparrowmq.protocol.names import check_group, send_fault
 from sparrowmq.spark.errors import OptionError
-from sparrowmq.spark.routes import split_name_servers
+from sparrowmq.spark.option_reading import Known, read_options
+from sparrowmq.spark.options_values import read_count, read_seconds, read_servers, read_size
 
 _OF_SPARK = frozenset({"checkpointlocation"})
 """What Spark passes on although it is for Spark itself."""
-_NUMBER = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "": 1.0}
-_BYTES = {"": 1, "b": 1, "k": 1024, "kb": 1024, "kib": 1024, "m": 1 << 20, "mb": 1 << 20}
-_BYTES |= {"mib": 1 << 20}
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 
 
@@ -31,7 +25,7 @@ class SinkOptions:
     """The producer group that brokers see."""
     job_id: str | None = None
     """Names a batch write: under the same one the same rows get the same unique ids."""
-    max_rows_per_second: float | None = None
+    max_rows_per_second: int | None = None
     """At most so many rows a second from each task; coalesce to limit the number of tasks."""
     max_batch_bytes: int = 1 << 20
     """How much goes into one send. More costs memory, less costs requests."""
@@ -45,18 +39,7 @@ class SinkOptions:
 
 def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     """The options in a writer. Raises OptionError that names the option and what is allowed."""
-    values: dict[str, Any] = {}
-    for name, text in options.items():
-        lower = name.lower()
-        if lower in _OF_SPARK:
-            continue
-        if lower not in _READERS:
-            raise OptionError(name, _unknown(name))
-        field, read = _READERS[lower]
-        try:
-            values[field] = read(text.strip())
-        except ValueError as error:
-            raise OptionError(_NAMES[lower], f"{error}, not {text!r}") from error
+    values = read_options(options, _OPTIONS, "the sink", _OF_SPARK)
     if "name_server" not in values:
         raise OptionError("nameServer", "missing; give host:port of a name server")
     made = SinkOptions(**values)
@@ -66,17 +49,10 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     return made
 
 
-def _unknown(name: str) -> str:
-    close = get_close_matches(name.lower(), _NAMES, 1)
-    hint = f"did you mean {_NAMES[close[0]]}? " if close else ""
-    return f"unknown to the sink; {hint}allowed are {', '.join(_NAMES.values())}"
-
-
-def _servers(text: str) -> str:
-    try:
-        return ";".join(split_name_servers(text))
-    except ValueError as error:
-        raise ValueError(f"must be host:port, several with semicolons ({error})") from error
+def _job(text: str) -> str:
+    if not text:
+        raise ValueError("must have a character")
+    return text
 
 
 def _topic(text: str) -> str:
@@ -86,41 +62,14 @@ def _topic(text: str) -> str:
     return text
 
 
-def _job(text: str) -> str:
-    if not text:
-        raise ValueError("must have a character")
-    return text
-
-
-def _number(text: str, units: Mapping[str, float], example: str) -> float:
-    found = _NUMBER.fullmatch(text.lower())
-    if found is None or found[2] not in units or float(found[1]) <= 0:
-        raise ValueError(f"must be a number above 0 such as {example}")
-    return float(found[1]) * units[found[2]]
-
-
-def _seconds(text: str) -> float:
-    return _number(text, _SECONDS, "60s, 500ms or 2m")
-
-
-def _size(text: str) -> int:
-    return int(_number(text, _BYTES, "1048576 or 1MiB"))
-
-
-def _rate(text: str) -> float:
-    return _number(text, {"": 1.0}, "1000")
-
-
-_OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "nameServer": ("name_server", _servers),
+_OPTIONS: Known = {
+    "nameServer": ("name_server", read_servers),
     "topic": ("topic", _topic),
     "group": ("group", check_group),
     "jobId": ("job_id", _job),
-    "maxRowsPerSecond": ("max_rows_per_second", _rate),
-    "maxBatchBytes": ("max_batch_bytes", _size),
-    "maxMessageBytes": ("max_message_bytes", _size),
-    "retryTimeout": ("retry_timeout_s", _seconds),
-    "requestTimeout": ("request_timeout_s", _seconds),
+    "maxRowsPerSecond": ("max_rows_per_second", read_count),
+    "maxBatchBytes": ("max_batch_bytes", read_size),
+    "maxMessageBytes": ("max_message_bytes", read_size),
+    "retryTimeout": ("retry_timeout_s", read_seconds),
+    "requestTimeout": ("request_timeout_s", read_seconds),
 }
-_READERS = {name.lower(): value for name, value in _OPTIONS.items()}
-_NAMES = {name.lower(): name for name in _OPTIONS}

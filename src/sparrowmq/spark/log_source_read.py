@@ -1,0 +1,175 @@
+"""Reading a range of the log: runs of whole records, and what lies between them.
+
+Every record is checked before its row is given: its position, its sizes, the body's CRC and, where
+it has one, the CRC of the whole record. Most are checked many at once with numpy; a record that
+looks odd there is looked at alone before it counts as damaged.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from struct import Struct
+from typing import TypeAlias
+
+import numpy as np
+
+from sparrowmq.protocol.crc import crc32
+from sparrowmq.spark.decode_heads import (
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_RECORD_SIZE,
+    Flags,
+    Longs,
+    Records,
+    heads_at,
+    lay_out,
+)
+from sparrowmq.spark.log_source_files import LogRange
+from sparrowmq.spark.log_source_records import (
+    BLANK_MAGIC,
+    CRC_HEAD,
+    CRC_SIZE,
+    MAX_RECORD_BYTES,
+    next_record,
+    record_fault,
+)
+
+WINDOW = 8 * 1024 * 1024
+"""Read and decoded at once."""
+_SIZES = Struct(">II")
+_unpack_sizes = _SIZES.unpack_from
+_DIGIT_VALUES = 10 ** np.arange(10, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Whole records that lie one behind the other from `log_offset` on."""
+
+    log_offset: int
+    data: bytes
+    starts: Longs
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Bytes that are no records."""
+
+    begin: int
+    end: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.end - self.begin} bytes from {self.begin} on: {self.reason}"
+
+
+Found: TypeAlias = Run | Damage
+
+
+def read_range(wanted: LogRange, window: int = WINDOW) -> Iterator[Found]:
+    """Everything in a range, in order. Raises LogFileError."""
+    file, at = wanted.file, wanted.begin
+    file_end = file.start + file.size
+    length = window
+    while at < wanted.end:
+        data = file.read(at, min(length, file_end - at))
+        starts, stop = _chain(data, wanted.end - at)
+        good, fault = _good_part(data, starts, stop, at)
+        if good:
+            end = int(starts[good]) if good < len(starts) else stop
+            yield Run(at, data[:end], starts[:good])
+            at, length = at + end, window
+            if fault is None:
+                continue
+        elif fault is None:
+            size = _size_at(data)
+            if MIN_RECORD_SIZE <= size <= min(MAX_RECORD_BYTES, file_end - at) and size > len(data):
+                length = size  # a record that is larger than the window
+                continue
+        damage = _damage(wanted, at, fault)
+        if damage is None:
+            return
+        yield damage
+        at, length = damage.end, window
+
+
+def _chain(data: bytes, limit: int) -> tuple[Longs, int]:
+    """Where records begin by their sizes, as far as whole ones go, and where the last ends.
+
+    Only those that begin before `limit`.
+    """
+    starts: list[int] = []
+    append = starts.append
+    at, last = 0, min(len(data) - MIN_RECORD_SIZE, limit - 1)
+    whole = len(data)
+    while at <= last:
+        size, magic = _unpack_sizes(data, at)
+        if (magic != MAGIC_V1 and magic != MAGIC_V2) or size < MIN_RECORD_SIZE:
+            break
+        if at + size > whole:
+            break
+        append(at)
+        at += size
+    return np.array(starts, np.int64), at
+
+
+def _good_part(data: bytes, starts: Longs, stop: int, log_offset: int) -> tuple[int, str | None]:
+    """How many records are fine, counted from the first, and what is wrong with the next."""
+    if not len(starts):
+        return 0, None
+    fine = _looks_fine(data, starts, stop, log_offset)
+    view = memoryview(data)
+    for odd in np.flatnonzero(~fine).tolist():
+        at = int(starts[odd])
+        fault = record_fault(view, at, log_offset + at)
+        if fault is not None:
+            return odd, fault
+    return len(starts), None
+
+
+def _looks_fine(data: bytes, starts: Longs, stop: int, log_offset: int) -> Flags:
+    """Which records are of the common kind and right in every respect."""
+    head = heads_at(data, starts)
+    records, plain = lay_out(data, starts, head)
+    ends = np.append(starts[1:], stop)
+    raw = np.frombuffer(data, np.uint8)
+    fine: Flags = plain & (head["log_offset"] == starts + log_offset) & (raw[ends - 1] != 0)
+    return fine & _right_crcs(data, starts, ends, records)
+
+
+def _right_crcs(data: bytes, starts: Longs, ends: Longs, records: Records) -> Flags:
+    """Whether the CRC that covers most of a record is right: the record's, else the body's."""
+    window = np.ndarray((len(data) - CRC_SIZE + 1, CRC_SIZE), np.uint8, data, strides=(1, 1))
+    tails = window[ends - CRC_SIZE]
+    head_size = len(CRC_HEAD)
+    alike = (tails[:, :head_size] == np.frombuffer(CRC_HEAD, np.uint8)).sum(axis=1)
+    has_own = alike == head_size
+    digits = tails[:, head_size:-1].astype(np.int64) - ord("0")
+    recorded = np.where(has_own, digits @ _DIGIT_VALUES, records.head["body_crc"])
+    begins = np.where(has_own, starts, records.body_at).tolist()
+    stops = np.where(has_own, ends - CRC_SIZE, records.body_end).tolist()
+    view = memoryview(data)
+    found = [crc32(view[begin:end]) for begin, end in zip(begins, stops, strict=True)]
+    # What nearly spells that property may be one with a flipped byte.
+    right: Flags = has_own | (alike < head_size - 2)
+    right &= np.array(found, np.int64) & 0x7FFFFFFF == recorded
+    return right
+
+
+def _size_at(data: bytes) -> int:
+    return int(_unpack_sizes(data, 0)[0]) if len(data) >= _SIZES.size else 0
+
+
+def _damage(wanted: LogRange, at: int, fault: str | None) -> Damage | None:
+    """What lies at `at`, where no record does; None at the end of the file or the log."""
+    file = wanted.file
+    file_end = file.start + file.size
+    size, magic = 0, 0
+    head = file.read(at, _SIZES.size)
+    if len(head) == _SIZES.size:
+        size, magic = _SIZES.unpack(head)
+    if fault is None and magic == BLANK_MAGIC and at + size >= file_end:
+        return None
+    following = next_record(file.read, at + 1, wanted.end, file_end)
+    if following is None and wanted.is_last and at >= wanted.sure:
+        return None
+    end = wanted.end if following is None else following
+    return Damage(at, end, fault or f"total size {size} and magic 0x{magic:08X} are no record's")
