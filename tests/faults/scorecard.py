@@ -20,13 +20,20 @@ from tests.faults.kills import kill_broker
 from tests.faults.power_cuts import CutResult, cut_power
 from tests.faults.process_faults import die_in_calls, fail_syncs
 from tests.faults.rebuild_speed import rebuild_speed
-from tests.faults.scorecard_clients import churn, nameserver_outage, order_under_churn
+from tests.faults.scorecard_clients import (
+    churn,
+    delivery_kills,
+    nameserver_outage,
+    order_under_churn,
+)
 from tests.faults.scored import Row, Scored
+from tests.faults.stop_time import StopResult, stop_after_failed_sync
 
 KEPT = Path("build") / "faults"
 _WORKERS = 2
 _START_S = 2 + 6
 """2 s, and 1 s for each of the 600 MB that these stores stay below."""
+_STOPPED_S = 1.0
 
 Work = TypeVar("Work")
 Result = TypeVar("Result")
@@ -110,10 +117,20 @@ def io_errors(seed: int, small: bool) -> Scored:
                 if not result:
                     scored.failures.append(str(result))
     scored.counts = f"{met} errors met, {acknowledged} acknowledged"
+    stopped: list[StopResult] = []
+    for sync_flush in (True, False):
+        run_broker = partial(stop_after_failed_sync, sync_flush=sync_flush)
+        stopped += _in_parallel(run_broker, seed, 4 if small else 100, small)
+    scored.failures += [str(result) for result in stopped if not result]
+    slowest = max(result.seconds for result in stopped)
+    scored.counts += f"; {len(stopped)} brokers gone ≤ {slowest:.2f} s of virtual time later"
     if not small and crash_points.is_available():
         ended = [fail_syncs(number) for number in range(seed, seed + 10)]
         scored.failures += [str(result) for result in ended if not result]
-        scored.counts += f"; {len(ended)} brokers ended at a failed sync"
+        slowest = max(result.seconds_to_stop for result in ended)
+        scored.counts += f", {len(ended)} processes ≤ {slowest:.2f} s"
+        if slowest > _STOPPED_S:
+            scored.failures.append(f"a process lived on for {slowest:.2f} s, 1 s allowed")
     return scored
 
 
@@ -225,6 +242,7 @@ ROWS: dict[int, Row] = {
     5: derived_files,
     6: full_disk,
     9: churn,
+    10: delivery_kills,
     11: order_under_churn,
     12: nameserver_outage,
     13: hostile_input,

@@ -1,8 +1,10 @@
 """The rows of the scorecard about clients: groups, order, name servers."""
 
+from tests.broker.test_delivery_kills import faults_of, run_with_kills
 from tests.faults.churn import judge
 from tests.faults.churn_processes import churn_in_processes
 from tests.faults.churn_sim import churn_in_simulation
+from tests.faults.delivery_kills_processes import deliveries_over_kills
 from tests.faults.nameserver_outage import DOWN_S
 from tests.faults.nameserver_outage_processes import outage_in_processes, register_many
 from tests.faults.nameserver_outage_sim import outage_in_simulation
@@ -59,4 +61,20 @@ def nameserver_outage(seed: int, small: bool) -> Scored:
         f"{len(outages)} outages, {sent} sent without name servers, routes whole"
         f" ≤ {slowest_s:.1f} s; {registered}"
     )
+    return scored
+
+
+def delivery_kills(seed: int, small: bool) -> Scored:
+    """Row 10."""
+    scored = Scored(10, "deliveries over broker kills")
+    promises = deliveries_over_kills(seed, 3 if small else 200)
+    scored.failures = [f"seed {seed}, {problem}" for problem in promises.problems()]
+    simulated = 0
+    for number in range(seed, seed + (1 if small else 25)):
+        said, delivered = run_with_kills(number, kills=8)
+        simulated += len(said.kills_ms)
+        scored.failures += [
+            f"simulated, seed {number}, {one}" for one in faults_of(said, delivered)
+        ]
+    scored.counts = f"{promises}; {simulated} simulated kills"
     return scored

@@ -1,0 +1,127 @@
+"""Scorecard row 10: what a broker that is killed over and over owes its clients.
+
+progress     a commit that was answered 1 s before a kill is never forgotten, and none is invented
+plain        every acknowledged message is delivered, and only what was just consumed comes again
+delayed      every acknowledged message is delivered, none before its time
+transactions what was committed is delivered, what was rolled back never is
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+UNDONE_S = 1.0
+"""The most progress a kill may undo."""
+_SHOWN = 3
+
+
+@dataclass
+class Commits:
+    """What one group committed in one queue between two kills, and what was left of it."""
+
+    attempted: int = 0
+    answered: list[tuple[float, int]] = field(default_factory=list)
+    """When, and which offset."""
+    killed_s: float = 0.0
+    found: int | None = None
+    """What the next life of the broker knew; None is a reset."""
+
+    def problem(self) -> str:
+        """Empty when the progress is what it may be."""
+        kept = max((at for when, at in self.answered if when < self.killed_s - UNDONE_S), default=0)
+        if self.found is None:
+            return f"progress {kept} was reset" if self.answered else ""
+        if self.found < kept:
+            return (
+                f"progress {kept} of more than {UNDONE_S:g} s before the kill became {self.found}"
+            )
+        if self.found > self.attempted:
+            return f"progress {self.found} was never reached, {self.attempted} was"
+        return ""
+
+
+@dataclass
+class Delivery:
+    """A message reached a handler."""
+
+    topic: str
+    queue_id: int
+    offset: int
+    body: bytes
+    at_s: float
+    at_ms: int
+    life: int = 0
+    """Of the broker that delivered it."""
+
+
+@dataclass
+class Promises:
+    """What was acknowledged and decided, and everything that was delivered."""
+
+    plain: set[bytes] = field(default_factory=set)
+    due_ms: dict[bytes, int] = field(default_factory=dict)
+    committed: set[bytes] = field(default_factory=set)
+    rolled_back: set[bytes] = field(default_factory=set)
+    deliveries: list[Delivery] = field(default_factory=list)
+    kills_s: list[float] = field(default_factory=list)
+    commits: list[Commits] = field(default_factory=list)
+
+    def problems(self) -> list[str]:
+        """Every broken promise."""
+        seen: dict[bytes, list[Delivery]] = defaultdict(list)
+        for delivery in self.deliveries:
+            seen[delivery.body].append(delivery)
+        found = [text for commits in self.commits if (text := commits.problem())]
+        if self.commits and not any(commits.answered for commits in self.commits):
+            found.append("no progress was ever committed")
+        found += _listed("plain messages lost", self.plain - seen.keys())
+        found += _listed("delayed messages lost", self.due_ms.keys() - seen.keys())
+        early = {
+            body
+            for body, due_ms in self.due_ms.items()
+            if any(delivery.at_ms < due_ms for delivery in seen.get(body, ()))
+        }
+        found += _listed("delayed messages early", early)
+        found += _listed("committed transactions lost", self.committed - seen.keys())
+        found += _listed("rolled back transactions delivered", self.rolled_back & seen.keys())
+        return found + _listed("delivered again without need", self._needless())
+
+    def _needless(self) -> set[bytes]:
+        """Handled again though that was over a second before the broker's death.
+
+        Only where messages come all the time: there every pull tells the broker how far its
+        consumer is. Of a queue that waits, the broker hears every 5 s.
+        """
+        handled: dict[tuple[str, int, int], Delivery] = {}
+        needless = set()
+        steady = (one for one in self.deliveries if one.body in self.plain)
+        for delivery in sorted(steady, key=lambda one: one.at_s):
+            message = delivery.topic, delivery.queue_id, delivery.offset
+            before = handled.get(message)
+            if before is not None and self._outlived(before) > UNDONE_S:
+                needless.add(delivery.body)
+            handled[message] = delivery
+        return needless
+
+    def _outlived(self, delivery: Delivery) -> float:
+        """How long the broker lived on, negative for what was on its way when it died."""
+        if delivery.life >= len(self.kills_s):
+            return float("inf")
+        return self.kills_s[delivery.life] - delivery.at_s
+
+    def repeated(self) -> int:
+        """How many deliveries of stored messages were not the first."""
+        places = {(one.topic, one.queue_id, one.offset) for one in self.deliveries}
+        return len(self.deliveries) - len(places)
+
+    def __str__(self) -> str:
+        return (
+            f"{len(self.kills_s)} kills, {len(self.plain)} plain, {len(self.due_ms)} delayed,"
+            f" {len(self.committed)} committed, {len(self.rolled_back)} rolled back,"
+            f" {self.repeated()} delivered again"
+        )
+
+
+def _listed(kind: str, bodies: set[bytes]) -> list[str]:
+    if not bodies:
+        return []
+    return [f"{len(bodies)} {kind}: {b', '.join(sorted(bodies)[:_SHOWN]).decode()}"]

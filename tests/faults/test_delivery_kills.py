@@ -1,0 +1,67 @@
+"""Progress, delayed messages and transactions of a broker that is killed over and over."""
+
+import pytest
+
+from tests.faults.delivery_kills import Commits, Delivery, Promises
+from tests.faults.delivery_kills_processes import deliveries_over_kills
+from tests.faults.scorecard_clients import delivery_kills
+
+
+def test_kills_undo_little_progress_lose_nothing_and_deliver_nothing_they_must_not() -> None:
+    scored = delivery_kills(seed=0, small=True)
+    print(scored.counts)
+    assert scored.failures == []
+
+
+def test_planted_progress_that_is_not_saved_is_noticed() -> None:
+    promises = deliveries_over_kills(0, 2, module="tests.faults.delivery_kills_planted")
+    problems = promises.problems()
+    assert any("became 0" in problem or "was reset" in problem for problem in problems), problems
+
+
+@pytest.mark.parametrize(
+    ("found", "problem"),
+    [
+        (None, "progress 5 was reset"),
+        (4, "progress 5 of more than 1 s before the kill became 4"),
+        (5, ""),
+        (7, ""),
+        (8, "progress 8 was never reached, 7 was"),
+    ],
+)
+def test_progress_may_be_undone_by_a_second_and_never_invented(
+    found: int | None, problem: str
+) -> None:
+    commits = Commits(attempted=7, answered=[(1.0, 5), (2.5, 6)], killed_s=3.0, found=found)
+    assert commits.problem() == problem
+
+
+def delivery(body: bytes, at_s: float, *, offset: int = 0) -> Delivery:
+    return Delivery("t", 0, offset, body, at_s, round(at_s * 1000))
+
+
+def test_lost_early_and_wrong_deliveries_are_noticed() -> None:
+    promises = Promises(
+        plain={b"a"},
+        due_ms={b"b": 2000, b"c": 2000},
+        committed={b"d"},
+        rolled_back={b"e"},
+        deliveries=[delivery(b"b", 1.9), delivery(b"e", 1.0, offset=1)],
+    )
+    assert promises.problems() == [
+        "1 plain messages lost: a",
+        "1 delayed messages lost: c",
+        "1 delayed messages early: b",
+        "1 committed transactions lost: d",
+        "1 rolled back transactions delivered: e",
+    ]
+
+
+def test_only_what_was_consumed_in_the_last_second_may_come_again() -> None:
+    twice = [delivery(b"a", 1.0), delivery(b"a", 5.0)]
+    assert Promises(plain={b"a"}, deliveries=twice, kills_s=[1.9]).problems() == []
+    assert Promises(plain={b"a"}, deliveries=twice, kills_s=[0.9]).problems() == []
+    for kills_s in ([2.1], []):
+        assert Promises(plain={b"a"}, deliveries=twice, kills_s=kills_s).problems() == [
+            "1 delivered again without need: a"
+        ]
