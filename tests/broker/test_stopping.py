@@ -5,8 +5,9 @@ import asyncio
 from sparrowmq.net.calls import Response
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.pull import PullMessage
+from sparrowmq.protocol.message_ext import decode_messages
 from sparrowmq.protocol.sys_flag import PULL_SUBSCRIPTION, PULL_SUSPEND
-from tests.broker.world import World
+from tests.broker.world import World, subscribes
 
 
 def waiting_pull() -> PullMessage:
@@ -54,3 +55,27 @@ def test_a_client_that_never_stops_asking_cannot_keep_a_broker_alive(world: Worl
     started_s = world.sim.now_s
     world.sim.brokers["broker-a"].stop()
     assert world.sim.now_s - started_s < 10
+
+
+def test_a_group_consumes_after_a_restart_before_its_next_heartbeat(world: World) -> None:
+    world.topic("orders", 1)
+    world.send("orders", b"no", TAGS="created")
+    world.send("orders", b"yes", TAGS="paid")
+    world.client("a").beat(subscribes("billing", expression="paid"))
+    world.sim.brokers["broker-a"].stop()
+    world.sim.brokers["broker-a"].start()
+    answer = world.pull("orders")
+    assert [message.body for message in decode_messages(answer.body)] == [b"yes"]
+    assert world.pull("orders", "nobody").code == ResponseCode.SUBSCRIPTION_NOT_EXIST
+
+
+def test_subscriptions_are_forgotten_when_their_members_do_not_come_back(world: World) -> None:
+    world.topic("orders", 1)
+    world.send("orders", b"hello")
+    world.client("a").beat(subscribes("billing"))
+    world.sim.brokers["broker-a"].stop()
+    world.sim.advance(119)
+    world.sim.brokers["broker-a"].start()
+    assert world.pull("orders").code == ResponseCode.SUCCESS
+    world.sim.advance(2)
+    assert world.pull("orders").code == ResponseCode.SUBSCRIPTION_NOT_EXIST

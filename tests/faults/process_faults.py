@@ -10,7 +10,7 @@ from random import Random
 
 from tests.faults.broker_process import BrokerProcess, StartFailed
 from tests.faults.checker import Ledger, State
-from tests.faults.crash_points import fail_from, kill_at
+from tests.faults.crash_points import fail_from, kill_at, seconds_after_first_failure
 from tests.faults.kills import LOG_FILE_BYTES, KillResult, Sender, read_back
 
 _CALLS = ("pwrite64", "fdatasync", "ftruncate", "fallocate", "rename", "unlink", "openat")
@@ -50,19 +50,23 @@ def fail_syncs(seed: int) -> KillResult:
     numbers = [0] * _SENDERS
     root = Path(tempfile.mkdtemp(prefix="sparrowmq-eio-"))
     try:
-        broker = _broker(root, *fail_from("fdatasync", "EIO", Random(seed).randint(40, 60)))
+        times = root / "times"
+        number = Random(seed).randint(40, 60)
+        broker = _broker(root, *fail_from("fdatasync", "EIO", number, times_in=str(times)))
         gone_s = asyncio.run(_send_until_gone(numbers, ledger, broker, patience_s=30))
         code = broker.process.wait() if gone_s is not None else None
         if code is None:
             result.problems.append("the broker did not end")
         elif code == 0:
             result.problems.append("the broker ended as if nothing had happened")
+        else:
+            result.seconds_to_stop = seconds_after_first_failure(times)
         broker.kill()
         result.kills = 1
         _check(root, ledger, result)
         if not ledger.count(State.OK):
             result.problems.append("nothing was acknowledged before the error")
-    except (StartFailed, OSError) as error:
+    except (StartFailed, OSError, ValueError) as error:
         result.problems.append(repr(error))
     shutil.rmtree(root)
     return result

@@ -2,7 +2,13 @@
 
 import pytest
 
+from sparrowmq.broker import farewell
+from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.registration import Registration
+from sparrowmq.broker.tables import BrokerTables
+from sparrowmq.net.server import Server
 from tests.faults.io_errors import KINDS, RetryingRun, fail_disk
+from tests.faults.stop_time import stop_after_failed_sync
 
 SEEDS = range(8)
 
@@ -21,3 +27,24 @@ def test_planted_going_on_after_a_failed_sync_is_noticed() -> None:
     results = [fail_disk(seed, "sync", sync_flush=True, run_type=RetryingRun) for seed in SEEDS]
     assert any(result.verdict.lost for result in results)
     assert any(result.problems for result in results)
+
+
+@pytest.mark.parametrize("sync_flush", [True, False])
+def test_a_broker_is_gone_within_a_second_after_a_failed_sync(sync_flush: bool) -> None:
+    results = [stop_after_failed_sync(seed, sync_flush=sync_flush) for seed in range(4)]
+    assert [str(result) for result in results if not result] == []
+
+
+def test_planted_saying_goodbye_to_everybody_first_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def leave(
+        registration: Registration, server: Server[Broker], tables: BrokerTables
+    ) -> None:
+        await registration.unregister()
+        await farewell.end_pulls(server.endpoint)
+        await server.close()
+
+    monkeypatch.setattr(farewell, "leave", leave)
+    results = [stop_after_failed_sync(seed, sync_flush=True) for seed in range(4)]
+    assert any("gone only" in str(result) for result in results)

@@ -9,14 +9,44 @@ import asyncio
 from typing import Any
 
 from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.last_subscriptions import last_subscriptions
+from sparrowmq.broker.registration import Registration
+from sparrowmq.broker.tables import BrokerTables
 from sparrowmq.net.endpoint import Endpoint
 from sparrowmq.net.reply import Reply, Request
+from sparrowmq.net.server import Server
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.pull import LitePullMessage, PullMessage
+from sparrowmq.store.errors import DiskFull
 
 _QUIET_S = 0.1
 """A pull that was on its way when its turn came has arrived by then."""
 _MAX_ROUNDS = 10
+_HASTY_GOODBYE_S = 0.3
+
+
+async def leave(registration: Registration, server: Server[Broker], tables: BrokerTables) -> None:
+    """Say goodbye to name servers and clients, and end all connections.
+
+    A broker whose store has failed is gone within a second: name servers drop it when its
+    connection ends, and whoever waits for an answer is better served elsewhere.
+    """
+    broker = server.endpoint.context
+    if broker.store.has_failed:
+        await server.close(goodbye_s=_HASTY_GOODBYE_S)
+        return
+    await registration.unregister()
+    await end_pulls(server.endpoint)
+    _save_subscriptions(broker, tables)
+    await server.close()
+
+
+def _save_subscriptions(broker: Broker, tables: BrokerTables) -> None:
+    until_ms = broker.clock() + int(broker.config.client_timeout_s * 1000)
+    try:
+        tables.save_last_subscriptions(last_subscriptions(broker.consumers, until_ms).to_json())
+    except (OSError, DiskFull) as error:  # it only makes some clients wait after the next start
+        broker.log.warning("subscriptions are not kept: %s", error)
 
 
 async def end_pulls(endpoint: Endpoint[Broker]) -> None:

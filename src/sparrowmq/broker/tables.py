@@ -6,6 +6,7 @@ from typing import TypeVar
 import msgspec
 
 from sparrowmq.broker.consumer_offsets import ConsumerOffsets
+from sparrowmq.broker.last_subscriptions import LastSubscriptions
 from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.body import Body
 from sparrowmq.protocol.broker_stats import MessageRequestModeTable
@@ -111,6 +112,7 @@ class BrokerTables:
         self._topics = TableFile(disk, "topics.json", _decoder(TopicConfigTable))
         self._groups = TableFile(disk, "subscriptionGroup.json", _decoder(SubscriptionGroupTable))
         self._modes = TableFile(disk, "messageRequestMode.json", _decoder(MessageRequestModeTable))
+        self._subscriptions = TableFile(disk, "lastSubscriptions.json", _decoder(LastSubscriptions))
         self.offsets = OffsetsTable(disk, report)
 
     def load_topics(self, *, store_is_used: bool) -> TopicConfigTable:
@@ -135,6 +137,15 @@ class BrokerTables:
         """messageRequestMode.json, which exists once a mode was set."""
         found = self._modes.load(self._report, store_is_used=True, may_be_missing=True)
         return found if found is not None else MessageRequestModeTable()
+
+    def load_last_subscriptions(self) -> LastSubscriptions:
+        """lastSubscriptions.json, which exists once this broker stopped in order."""
+        found = self._subscriptions.load(self._report, store_is_used=True, may_be_missing=True)
+        return found if found is not None else LastSubscriptions()
+
+    def save_last_subscriptions(self, table: bytes) -> None:
+        """Durable when this returns."""
+        self._subscriptions.save(table)
 
     def save_request_modes(self, table: bytes) -> None:
         """Durable when this returns."""

@@ -64,7 +64,7 @@ class Server(Generic[C]):
             self._sweeper = loop.call_later(_SWEEP_S, self._sweep)
         return int(listener.sockets[0].getsockname()[1])
 
-    async def close(self) -> None:
+    async def close(self, *, goodbye_s: float = _GOODBYE_S) -> None:
         """Stop listening, then end every connection after what is already written.
 
         A peer that does not read it in time is cut off.
@@ -78,7 +78,7 @@ class Server(Generic[C]):
             connection.close()
         if self.connections:
             with suppress(TimeoutError):
-                async with asyncio.timeout(_GOODBYE_S):
+                async with asyncio.timeout(goodbye_s):
                     await self._deserted.wait()
         for connection in tuple(self.connections):
             connection.abort()
