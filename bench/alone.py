@@ -8,6 +8,7 @@ from pathlib import Path
 
 from bench.contenders import start_sparrow
 from bench.contest import Effort, say
+from bench.delivery import delivery
 from bench.driver import Driver
 from bench.figures import Figure, at_least, at_most, middle
 from bench.hot_path import hot_path
@@ -81,4 +82,9 @@ def evict(folder: Path) -> None:
             os.close(descriptor)
 
 
-ALONE: dict[str, MeasureAlone] = {"hot": hot_path, "rebuild": rebuild, "cold": cold}
+ALONE: dict[str, MeasureAlone] = {
+    "hot": hot_path,
+    "rebuild": rebuild,
+    "cold": cold,
+    "delivery": delivery,
+}
