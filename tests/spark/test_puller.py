@@ -194,7 +194,12 @@ def test_an_offset_behind_the_end_means_that_the_topic_was_made_anew() -> None:
 def test_pulls_carry_the_filter_and_use_no_group_of_the_user() -> None:
     with ScriptedBroker() as broker:
         seen: list[dict[str, str]] = []
-        broker.on(PULL, lambda asked: (seen.append(asked), messages(100)(asked))[1])
+
+        def remember(asked: dict[str, str]) -> Said:
+            seen.append(asked)
+            return messages(100)(asked)
+
+        broker.on(PULL, remember)
         piece = QueueRange(QUEUE, 0, 100)
         offsets(piece, options_for(broker, group="billing"))
         offsets(piece, options_for(broker, tags="a || b"))

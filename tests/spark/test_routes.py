@@ -8,7 +8,7 @@ from sparrowmq.spark.errors import BrokerAway, Refused, TopicMissing, Unreachabl
 from sparrowmq.spark.routes import Cluster as Routes
 from sparrowmq.spark.routes import Queue, split_name_servers
 from sparrowmq.testing import Cluster
-from tests.spark.scripted_broker import Said, ScriptedBroker
+from tests.spark.scripted_broker import HANG_UP, Said, ScriptedBroker
 from tests.spark.topics import fill, send
 
 
@@ -54,6 +54,15 @@ def test_the_next_name_server_is_asked_when_one_is_down(running: Cluster) -> Non
         assert routes.queues("routes-two")
     with Routes(gone.address) as routes, pytest.raises(Unreachable, match=gone.address):
         routes.queues("routes-two")
+
+
+def test_known_routes_are_used_while_every_name_server_is_down() -> None:
+    with ScriptedBroker() as name_server, Routes(name_server.address) as routes:
+        found = routes.queues("orders")
+        name_server.on(RequestCode.GET_ROUTEINFO_BY_TOPIC, lambda _: HANG_UP)
+        assert routes.queues("orders") == found
+        with pytest.raises(Unreachable):
+            routes.queues("bills")
 
 
 def test_json_as_java_writes_it_is_read_and_the_master_is_chosen() -> None:

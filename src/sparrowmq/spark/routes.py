@@ -79,6 +79,10 @@ class Cluster:
     ) -> None:
         self.close()
 
+    def __reduce__(self) -> tuple[type["Cluster"], tuple[str, float]]:
+        # Travels to executors inside of readers; connections stay here.
+        return Cluster, (";".join(self.name_servers), self._timeout_s)
+
     def close(self) -> None:
         """Close all connections; a later call opens them again."""
         for connection in self._connections.values():
@@ -86,11 +90,19 @@ class Cluster:
         self._connections.clear()
 
     def route(self, topic: str, *, fresh: bool = True) -> Route:
-        """Where the topic lies; with `fresh` false as last seen. Raises TopicMissing."""
+        """Where the topic lies. As last seen with `fresh` false, and while no name server answers.
+
+        Raises TopicMissing.
+        """
         if not fresh and topic in self._routes:
             return self._routes[topic]
         fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
-        answer = self._from_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, fields)
+        try:
+            answer = self._from_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, fields)
+        except Unreachable:
+            if topic in self._routes:
+                return self._routes[topic]
+            raise
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             raise TopicMissing(topic, ";".join(self.name_servers))
         _check(answer, ";".join(self.name_servers), "GET_ROUTEINFO_BY_TOPIC")
