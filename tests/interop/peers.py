@@ -3,6 +3,7 @@
 import json
 import queue
 import subprocess
+import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +12,12 @@ from typing import Any
 from tests.interop import toolchain
 
 ANSWER_TIMEOUT_S = 300.0
+_ROOT = Path(__file__).parents[2]
+# A driver's working directory is where it keeps its files, not where the tests are.
+_PYTHON = (
+    f"import sys; sys.path.insert(0, {str(_ROOT)!r}); "
+    "from tests.interop.python_peer.driver import main; main()"
+)
 
 
 class PeerError(Exception):
@@ -84,6 +91,8 @@ def start_peer(client: str, folder: Path) -> Peer:
         return Peer(client, ["cat"], folder)
     if client == "go":
         return Peer(client, [str(toolchain.go_driver())], folder)
+    if client == "python":
+        return Peer(client, [sys.executable, "-c", _PYTHON], folder)
     classpath = toolchain.java_classpath(client)
     command = toolchain.java_command(classpath, folder, "256m", "interop.Driver")
     return Peer(client, command, folder)

@@ -8,7 +8,8 @@ from tests.interop.scene import Scene
 
 Outcome = dict[str, Any]
 JAVA = ("java5", "java4")
-EVERY_CLIENT = (*JAVA, "go")
+PYTHON = ("python",)
+EVERY_CLIENT = (*JAVA, "go", *PYTHON)
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 HERE = Path(__file__).parent
-CLIENTS = ("java5", "java4", "go", "raw")
-"""Peers; raw is this process itself, writing single requests by hand."""
+CLIENTS = ("java5", "java4", "go", "python", "raw")
+"""Peers; python is our own client, raw this process itself, writing single requests by hand."""
 APACHE_VERSION = "5.5.0"
 
 # Netty and the store reach into the JDK; Java 17 refuses that unless it is told.

@@ -5,7 +5,7 @@ import itertools
 
 from tests.interop.handles import Producer, PushConsumer
 from tests.interop.outcomes import bodies, in_order, seen, twice
-from tests.interop.registry import JAVA, Outcome, check, scenario
+from tests.interop.registry import JAVA, PYTHON, Outcome, check, scenario
 from tests.interop.scene import Scene
 
 
@@ -131,7 +131,7 @@ def an_orderly_consumer_sees_every_queue_in_order(scene: Scene) -> Outcome:
 
 
 # The Go client holds on to the lock of a queue that it gave away until the lock expires.
-@scenario(clients=JAVA)
+@scenario(clients=(*JAVA, *PYTHON))
 def two_orderly_members_never_share_a_queue(scene: Scene) -> Outcome:
     topic = scene.topic(queues=8)
     producer = scene.producer()

@@ -6,7 +6,7 @@ from tests.interop.cluster import Settings
 from tests.interop.handles import Message
 from tests.interop.outcomes import bodies, in_order, seen, statuses
 from tests.interop.peers import PeerError
-from tests.interop.registry import JAVA, Outcome, check, scenario
+from tests.interop.registry import JAVA, PYTHON, Outcome, check, scenario
 from tests.interop.scene import Scene
 
 QUICK_CHECKS = Settings(
@@ -155,7 +155,7 @@ def a_sql92_filter_selects_by_properties(scene: Scene) -> Outcome:
     return out
 
 
-@scenario(clients=JAVA, needs="sql92")
+@scenario(clients=(*JAVA, *PYTHON), needs="sql92")
 def a_broken_sql92_expression_is_refused(scene: Scene) -> Outcome:
     topic = scene.topic(queues=1)
     refused = scene.refusal(lambda: scene.push_consumer(topic, sql="a BETWEEN AND (("))
@@ -163,7 +163,7 @@ def a_broken_sql92_expression_is_refused(scene: Scene) -> Outcome:
 
 
 # The Go client 2.1.2 sends its replies without a body.
-@scenario(clients=JAVA, needs="request-reply")
+@scenario(clients=(*JAVA, *PYTHON), needs="request-reply")
 def a_request_gets_its_reply(scene: Scene) -> Outcome:
     topic = scene.topic(queues=1)
     replies = scene.producer(group=scene.name("repliers"))

@@ -1,7 +1,7 @@
 """Pull and lite pull consumers, and the questions about offsets."""
 
 from tests.interop.outcomes import bodies, seen
-from tests.interop.registry import JAVA, Outcome, scenario
+from tests.interop.registry import JAVA, PYTHON, Outcome, scenario
 from tests.interop.scene import Scene
 
 
@@ -25,7 +25,7 @@ def a_pull_consumer_reads_a_queue_and_stores_its_offset(scene: Scene) -> Outcome
     return results | {"committed": committed, "again": again.committed(topic, 0)}
 
 
-@scenario(clients=JAVA)
+@scenario(clients=(*JAVA, *PYTHON))
 def a_pull_with_a_tag_skips_other_messages(scene: Scene) -> Outcome:
     topic = scene.topic(queues=1)
     tagged = [{"body": f"m-{n:02}", "tags": "odd" if n % 2 else "even"} for n in range(20)]
@@ -40,7 +40,7 @@ def a_pull_with_a_tag_skips_other_messages(scene: Scene) -> Outcome:
     }
 
 
-@scenario(clients=JAVA)
+@scenario(clients=(*JAVA, *PYTHON))
 def a_held_pull_is_answered_when_a_message_arrives(scene: Scene) -> Outcome:
     topic = scene.topic(queues=1)
     producer = scene.producer()
@@ -55,7 +55,7 @@ def a_held_pull_is_answered_when_a_message_arrives(scene: Scene) -> Outcome:
     }
 
 
-@scenario(clients=JAVA)
+@scenario(clients=(*JAVA, *PYTHON))
 def a_lite_pull_consumer_subscribes_and_commits(scene: Scene) -> Outcome:
     topic = scene.topic(queues=2)
     producer = scene.producer()
@@ -70,7 +70,7 @@ def a_lite_pull_consumer_subscribes_and_commits(scene: Scene) -> Outcome:
     return {"first": bodies(first), "committed": sum(committed), "second": bodies(second)}
 
 
-@scenario(clients=JAVA)
+@scenario(clients=(*JAVA, *PYTHON))
 def a_lite_pull_consumer_assigns_and_seeks(scene: Scene) -> Outcome:
     topic = scene.topic(queues=2)
     producer = scene.producer()
