@@ -1,0 +1,63 @@
+"""What runs on executors gets by with the standard library, numpy and pyarrow."""
+
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import pytest
+
+WITHOUT = """
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {blocked}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Missing())
+"""
+OURS = {"click", "lark", "lz4", "msgspec", "rich", "uvloop", "zstandard"}
+DRIVER = "import sparrowmq.spark.schema, sparrowmq.spark.routes, sparrowmq.spark.options"
+EXECUTOR = "import sparrowmq.spark.puller, sparrowmq.spark.decode"
+SPARK = "import pyspark_rocketmq, sparrowmq.spark.stream"
+ZSTD = """
+from sparrowmq.spark.decode import Decoder
+data = bytes.fromhex({record!r})
+Decoder().decode(data)
+"""
+
+
+def run(code: str, blocked: set[str]) -> subprocess.CompletedProcess[str]:
+    script = WITHOUT.format(blocked=blocked) + code
+    command = [sys.executable, "-c", script]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("code", "blocked"),
+    [
+        (DRIVER, OURS | {"numpy", "pyarrow", "pandas", "pyspark"}),
+        (EXECUTOR, OURS | {"pandas", "pyspark"}),
+        (SPARK, OURS),
+    ],
+    ids=["schema, routes and options", "what reads", "what Spark loads"],
+)
+def test_modules_load_without_what_executors_may_lack(code: str, blocked: set[str]) -> None:
+    if find_spec("pyspark") is None:
+        pytest.skip("needs the spark extra: pip install sparrowmq[spark]")
+    ended = run(code, blocked)
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_a_missing_compression_library_is_named_with_the_remedy() -> None:
+    if find_spec("pyarrow") is None:
+        pytest.skip("needs the spark extra: pip install sparrowmq[spark]")
+    from sparrowmq.protocol.compression import CompressionType
+    from sparrowmq.protocol.sys_flag import COMPRESSED
+    from tests.spark.records import record
+
+    packed = record(body=b"?", sys_flag=COMPRESSED | CompressionType.ZSTD.flag)
+    ended = run(ZSTD.format(record=packed.hex()), OURS)
+    assert ended.returncode == 1
+    assert "bodies compressed with zstd" in ended.stderr
+    assert "pip install zstandard" in ended.stderr
