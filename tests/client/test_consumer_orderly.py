@@ -168,6 +168,7 @@ def consumed_by_many_workers(sim: RunningCluster) -> Watch:
     watch = Watch(0.1)
     create_topic(sim)
     member = Member(sim, watch.handle, orderly=True)
+    sim.advance(1)
     for body in numbers(5):
         send(sim, body)  # each arrives alone, while the handler still has the one before
     sim.advance(5)

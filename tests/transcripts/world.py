@@ -22,6 +22,7 @@ from sparrowmq.client.beats import SameLoop
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.consumer_calls import routes
+from sparrowmq.client.members_here import MembersHere
 from sparrowmq.client.push_consumer import PushConsumer
 from sparrowmq.client.strategies import AVG, Strategy
 from sparrowmq.net.workers import InlineWorkers
@@ -88,6 +89,7 @@ class Actor:
             log=log,
             pid=1,
             beats_from=SameLoop(),
+            members_here=MembersHere(),
         )
         await client.start()
         is_broadcasting = "broadcasting" in self._options

@@ -242,8 +242,10 @@ class Assignment:
         if queue in self.held:
             return True
         held = HeldQueue(queue, offset, asyncio.get_running_loop().time())
-        held.locked_s = self._locks.asked_s
-        held.session = self._locks.sessions.get(queue, "")
+        sessions = self._client.sessions
+        here = sessions.name(self._client.route_table.master(queue.broker_name))
+        held.session = self._locks.sessions.get(queue, here)
+        held.locked_s = self._locks.asked_s if queue in self._locks.ours else sessions.now_s()
         self.held[queue] = held
         self._step(3, queue, f"starts at {offset}")
         if self._begin is not None:

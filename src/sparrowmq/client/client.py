@@ -8,11 +8,13 @@ import random
 import socket
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 from sparrowmq.client.beats import BeatPlace, Beats, OwnThread, beat
+from sparrowmq.client.client_members import ConsumerMember, Member, ProducerMember
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.errors import ClientError, NoRoute
+from sparrowmq.client.members_here import MEMBERS_OF_PROCESS, MembersHere
 from sparrowmq.client.name_servers import NameServers
 from sparrowmq.client.route_table import RouteTable
 from sparrowmq.client.sessions import Sessions
@@ -22,7 +24,6 @@ from sparrowmq.net.peers import Peers
 from sparrowmq.net.routes import Routes
 from sparrowmq.net.task_owner import TaskOwner
 from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.protocol.connections import ConsumeDirectlyResult, ConsumerRunningInfo
 from sparrowmq.protocol.errors import ProtocolError
 from sparrowmq.protocol.headers.clients import (
     NEW_SESSION,
@@ -30,69 +31,11 @@ from sparrowmq.protocol.headers.clients import (
     HeartbeatAnswer,
     UnregisterClient,
 )
-from sparrowmq.protocol.headers.transactions import CheckTransactionState, EndTransaction
-from sparrowmq.protocol.heartbeat import ConsumerData, HeartbeatData, ProducerData
+from sparrowmq.protocol.heartbeat import HeartbeatData, ProducerData
 from sparrowmq.protocol.ids import UniqueIds
-from sparrowmq.protocol.message import MessageQueue
-from sparrowmq.protocol.message_ext import MessageExt
 
 _FIRST_POLL_S = 0.01
 _numbers = itertools.count()
-
-
-class Member(Protocol):
-    """A producer or consumer that lives in a client."""
-
-    @property
-    def group(self) -> str:
-        """Its group."""
-        ...
-
-    def topics(self) -> set[str]:
-        """Topics whose routes it needs."""
-        ...
-
-    def consumer_data(self) -> ConsumerData | None:
-        """What heartbeats say of it; None for a producer."""
-        ...
-
-
-class ProducerMember(Member, Protocol):
-    """A producer: brokers bring it replies and ask about its transactions."""
-
-    async def check_transaction(
-        self, message: MessageExt, question: CheckTransactionState
-    ) -> EndTransaction | None:
-        """How a transaction ended; None where there are no transactions."""
-        ...
-
-    def take_reply(self, correlation_id: str, reply: MessageExt) -> bool:
-        """Whether it waited for this reply."""
-        ...
-
-
-class ConsumerMember(Member, Protocol):
-    """A consumer: shares queues with the other members of its group."""
-
-    def members_changed(self) -> None:
-        """A broker says that somebody came or went."""
-        ...
-
-    async def reset_offsets(self, offsets: dict[MessageQueue, int]) -> None:
-        """An operator moved the group. Raises ValueError where that cannot be."""
-        ...
-
-    def offsets_of(self, topic: str) -> dict[MessageQueue, int]:
-        """Progress in the queues of a topic, for operators."""
-        ...
-
-    def running_info(self, *, with_stacks: bool) -> ConsumerRunningInfo:
-        """What it is doing, for operators."""
-        ...
-
-    async def consume_directly(self, message: MessageExt) -> ConsumeDirectlyResult:
-        """Consume a message an operator chose. Raises ValueError where there is no handler."""
-        ...
 
 
 class Client:
@@ -112,8 +55,10 @@ class Client:
         log: logging.Logger | None = None,
         pid: int | None = None,
         beats_from: BeatPlace | None = None,
+        members_here: MembersHere | None = None,
     ) -> None:
-        """Beats of consumers come from a thread of their own unless `beats_from` says otherwise."""
+        """Beats of consumers come from a thread of their own unless `beats_from` says otherwise.
+        `members_here` are the consumers of this process, of which simulations have several."""
         self.config = config
         self.clock = clock
         self.rng = rng if rng is not None else random.Random()
@@ -128,6 +73,7 @@ class Client:
         self.route_table: RouteTable
         self._owner = TaskOwner()
         self._routes: Routes[Client] = routes if routes is not None else _all_routes()
+        self.members_here = MEMBERS_OF_PROCESS if members_here is None else members_here
         place = beats_from if beats_from is not None else OwnThread()
         self.sessions = Sessions(place.now_s)
         self._beats = Beats(self.sessions, place)

@@ -1,16 +1,21 @@
-"""What all consumers of a group have in common: a client, subscriptions, a place in the group."""
+"""What all consumers of a group have in common: a client, subscriptions, a life, a place."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
 
+from sparrowmq.client.broker_calls import max_offset, min_offset, offset_at
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import ClientConfig, parse_name_servers
 from sparrowmq.client.consume_rates import ConsumeRates
 from sparrowmq.client.consumer_calls import routes
 from sparrowmq.client.errors import NoRoute, NotStarted
-from sparrowmq.client.membership import MemberSettings, Membership
+from sparrowmq.client.member_settings import GroupSettings, MemberSettings
+from sparrowmq.client.members_here import Place
+from sparrowmq.client.membership import Membership
 from sparrowmq.client.route_table import subscribe_queues
 from sparrowmq.client.running_info import offsets_of, running_info
-from sparrowmq.client.subscription_check import check_subscriptions
+from sparrowmq.client.subscription_check import check_subscriptions, report_differences
 from sparrowmq.client.subscriptions import Subscriptions
 from sparrowmq.protocol.connections import ConsumeDirectlyResult, ConsumerRunningInfo
 from sparrowmq.protocol.heartbeat import ConsumerData
@@ -19,34 +24,93 @@ from sparrowmq.protocol.message_ext import MessageExt
 
 
 class GroupConsumer:
-    """Base of the consumers; also what the client asks its members for."""
+    """Base of the consumers; also what the client asks its members for.
+
+    `async with` starts a client of its own where none was given, and stops in the end. Where
+    nothing but the client is started, `start` is called inside of the block.
+    """
 
     member: Membership
 
     def __init__(
-        self,
-        settings: MemberSettings,
-        subscriptions: Subscriptions,
-        name_servers: str | Sequence[str],
-        client: Client | None,
+        self, group: str, subscriptions: Subscriptions, given: GroupSettings, **kind: Any
     ) -> None:
-        servers = (
-            parse_name_servers(name_servers) if isinstance(name_servers, str) else name_servers
-        )
-        self.client = client or Client(ClientConfig(name_servers=tuple(servers)), routes=routes)
+        """`given` is what the user chose, `kind` what sort of consumer it is (MemberSettings)."""
+        chosen: dict[str, Any] = {**given}
+        servers = chosen.pop("name_servers", "127.0.0.1:9876")
+        client: Client | None = chosen.pop("client", None)
+        self._settings = MemberSettings(group=group, **chosen, **kind)
+        names = parse_name_servers(servers) if isinstance(servers, str) else tuple(servers)
+        self.client = client or Client(ClientConfig(name_servers=names), routes=routes)
         self.subscriptions = subscriptions
         self.rates = ConsumeRates()
         self.worker_count = 0
-        self._settings = settings
         self._owns_client = client is None
         self._is_started = False
         self._met: set[str] = set()
         """Names of brokers that know of us."""
 
+    # ---- life
+
+    async def __aenter__(self) -> Self:
+        await self._open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    async def _open(self) -> None:
+        if self._owns_client:
+            await self.client.start()
+
+    async def stop(self) -> None:
+        """Leave the group, and stop a client of its own."""
+        await self._leave(0.0)
+
+    async def _join(self, make: Callable[[], Membership]) -> None:
+        """Raises ValueError for a member that is here already or subscribes differently, and
+        BrokerRefused for a subscription that a broker does not accept."""
+        if self.group in self.client.consumers:
+            raise ValueError(f"this client has a consumer of group {self.group} already")
+        client = self.client
+        servers = frozenset(client.config.name_servers)
+        client.members_here.enter(self, Place(client.client_id, servers, client.pid))
+        try:
+            await check_subscriptions(self.client, self.group, self.subscriptions.all())
+        except BaseException:
+            client.members_here.leave(self)
+            raise
+        await report_differences(self.client, self.group, self.subscriptions.all())
+        self.member = make()
+        self.client.consumers[self.group] = self
+        self._is_started = True
+        await self.member.join()
+
+    async def _leave(self, within_s: float, overdue: Callable[[], None] = lambda: None) -> None:
+        """Finish within a time, persist, unlock, unregister. Does nothing when not started."""
+        if self._is_started:
+            self._is_started = False
+            await self.member.leave(within_s, overdue)
+            self.client.members_here.leave(self)
+        if self._owns_client:
+            await self.client.stop()
+
+    # ---- what the client asks
+
     @property
     def group(self) -> str:
         """The consumer group."""
         return self._settings.group
+
+    @property
+    def is_broadcasting(self) -> bool:
+        """Whether each member gets everything."""
+        return self._settings.is_broadcasting
 
     def topics(self) -> set[str]:
         """Topics whose routes are kept fresh."""
@@ -79,6 +143,8 @@ class GroupConsumer:
         """Hand one message to the handler now. Raises ValueError where there is none."""
         raise ValueError(f"group {self.group} has no handler here that could consume a message")
 
+    # ---- what users ask
+
     def assignment(self) -> list[MessageQueue]:
         """The queues this member holds now. Raises NotStarted."""
         return sorted(self._running().held)
@@ -96,18 +162,13 @@ class GroupConsumer:
             await self.client.heartbeat_everywhere()
         return sorted(subscribe_queues(topic, route))
 
-    def _check_alone(self) -> None:
-        """Raises ValueError for a second consumer of the group in one client."""
-        if self.group in self.client.consumers:
-            raise ValueError(f"this client has a consumer of group {self.group} already")
+    async def offset_range(self, queue: MessageQueue) -> tuple[int, int]:
+        """The oldest offset, and the one that comes next."""
+        return await min_offset(self.client, queue), await max_offset(self.client, queue)
 
-    async def _join(self, member: Membership) -> None:
-        """Raises BrokerRefused for a subscription that a broker does not accept."""
-        self.member = member
-        await check_subscriptions(self.client, self.group, self.subscriptions.all())
-        self.client.consumers[self.group] = self
-        self._is_started = True
-        await member.join()
+    async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """The offset of the first message stored at or after a time."""
+        return await offset_at(self.client, queue, timestamp_ms)
 
     async def _subscriptions_changed(self) -> None:
         if self._is_started:

@@ -8,23 +8,20 @@ Either topics are subscribed (the group shares the queues) or queues are assigne
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Unpack
 
-from sparrowmq.client.broker_calls import committed_offset, max_offset, min_offset, offset_at
-from sparrowmq.client.client import Client
+from sparrowmq.client.broker_calls import committed_offset
 from sparrowmq.client.flow_control import FlowLimits, reason_to_wait
-from sparrowmq.client.group_consumer import GroupConsumer
-from sparrowmq.client.harvest import Harvest
 from sparrowmq.client.held_queue import HeldQueue
-from sparrowmq.client.membership import MemberSettings, Membership, QueueListener
+from sparrowmq.client.member_settings import StartSettings
+from sparrowmq.client.membership import Membership
 from sparrowmq.client.pulling import PullLoop
-from sparrowmq.client.strategies import AVG, Strategy
+from sparrowmq.client.seeking import Seeking
 from sparrowmq.client.subscriptions import Filter, Only, Subscriptions
-from sparrowmq.protocol.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel
+from sparrowmq.protocol.heartbeat import ConsumeType
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.subscription import SubscriptionData
@@ -34,7 +31,7 @@ _SUSPEND_S = 20.0
 _POLL_S = 5.0
 
 
-class LitePullConsumer(GroupConsumer):
+class LitePullConsumer(Seeking):
     """What `poll` returned counts as consumed with the next `poll`, or when it is committed."""
 
     def __init__(
@@ -42,18 +39,11 @@ class LitePullConsumer(GroupConsumer):
         group: str,
         subscriptions: Mapping[str, Filter] | None = None,
         *,
-        name_servers: str | Sequence[str] = "127.0.0.1:9876",
-        client: Client | None = None,
-        model: MessageModel = MessageModel.CLUSTERING,
-        offsets_dir: Path | None = None,
-        from_where: ConsumeFromWhere = ConsumeFromWhere.LAST_OFFSET,
-        from_timestamp_ms: int | None = None,
-        strategy: Strategy = AVG,
         batch: int = 10,
         limits: FlowLimits | None = None,
         limit_all: int = 10_000,
         auto_commit: bool = True,
-        listener: QueueListener | None = None,
+        **settings: Unpack[StartSettings],
     ) -> None:
         """`batch` messages at most come from one `poll`. `limit_all` messages at most wait to be
         polled. With `auto_commit` progress is stored every 5 s; else `commit` does it.
@@ -62,33 +52,21 @@ class LitePullConsumer(GroupConsumer):
         """
         if batch < 1:
             raise ValueError(f"batch is {batch}, must be 1 or more")
-        settings = MemberSettings(
-            group=group,
+        super().__init__(
+            group,
+            Subscriptions(_checked(subscriptions or {})),
+            settings,
             consume_type=ConsumeType.ACTIVELY,
-            model=model,
-            offsets_dir=offsets_dir,
-            from_where=from_where,
-            from_timestamp_ms=from_timestamp_ms,
-            strategy=strategy,
             takes_retries=False,
             drops_silent=False,
-            listener=listener,
         )
-        chosen = Subscriptions(_checked(subscriptions or {}))
-        super().__init__(settings, chosen, name_servers, client)
         self._batch = batch
         self._limits = limits or FlowLimits()
         self._limit_all = limit_all
         self._auto_commit = auto_commit
-        self._harvest = Harvest()
         self._is_by_hand = False
-        self._pulls: PullLoop
 
     # ---- life
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
 
     async def __aexit__(
         self,
@@ -98,11 +76,16 @@ class LitePullConsumer(GroupConsumer):
     ) -> None:
         await self.stop(is_consumed=error is None)
 
+    async def _open(self) -> None:
+        await self.start()
+
     async def start(self) -> None:
-        """Join the group and begin to pull. Raises BrokerRefused for a refused subscription."""
-        if self._owns_client:
-            await self.client.start()
-        self._check_alone()
+        """Join the group and begin to pull. Raises BrokerRefused for a refused subscription,
+        ValueError for a client id or subscription that does not fit its group."""
+        await super()._open()
+        await self._join(self._make_member)
+
+    def _make_member(self) -> Membership:
         client = self.client
         self._pulls = PullLoop(
             client,
@@ -120,14 +103,13 @@ class LitePullConsumer(GroupConsumer):
             log=client.log,
             is_lite=True,
         )
-        member = Membership(
+        return Membership(
             client,
             self._settings,
             self.subscriptions,
             begin=self._pulls.run,
             released=self._released,
         )
-        await self._join(member)
 
     async def stop(self, *, is_consumed: bool = True) -> None:
         """Commit what was polled (with auto commit), unlock, leave the group.
@@ -137,11 +119,8 @@ class LitePullConsumer(GroupConsumer):
         if self._is_started:
             if is_consumed:
                 self._acknowledge()
-            self._is_started = False
             self._harvest.arrival.set()
-            await self.member.leave(0)
-        if self._owns_client:
-            await self.client.stop()
+        await self._leave(0.0)
 
     # ---- what to read
 
@@ -186,43 +165,6 @@ class LitePullConsumer(GroupConsumer):
         """Go on with these queues."""
         self._harvest.paused.difference_update(queues)
         self._harvest.arrival.set()
-
-    # ---- where to read
-
-    async def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Poll goes on at an offset. Raises ValueError for one the queue does not have, or a queue
-        that is not ours."""
-        held = self._held(queue)
-        low, high = await self.offset_range(queue)
-        if not low <= offset <= high:
-            raise ValueError(f"offset {offset} is not in {queue}, which has {low} to {high}")
-        self._harvest.move(held, offset)
-        # The pull that waits at the broker for the old offset is given up.
-        if held.task is not None:
-            held.task.cancel()
-        if held.may_begin:
-            tasks = self.client.tasks
-            held.task = tasks.create_task(self._pulls.run(held), name=f"pull {queue}")
-
-    async def seek_to_begin(self, queue: MessageQueue) -> None:
-        """Poll goes on at the oldest message."""
-        await self.seek(queue, (await self.offset_range(queue))[0])
-
-    async def seek_to_end(self, queue: MessageQueue) -> None:
-        """Poll goes on with what comes next."""
-        await self.seek(queue, (await self.offset_range(queue))[1])
-
-    async def seek_to_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> None:
-        """Poll goes on at the first message stored at or after a time."""
-        await self.seek(queue, await self.offset_at(queue, timestamp_ms))
-
-    async def offset_range(self, queue: MessageQueue) -> tuple[int, int]:
-        """The oldest offset, and the one that comes next."""
-        return await min_offset(self.client, queue), await max_offset(self.client, queue)
-
-    async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """The offset of the first message stored at or after a time."""
-        return await offset_at(self.client, queue, timestamp_ms)
 
     # ---- reading
 
@@ -305,12 +247,6 @@ class LitePullConsumer(GroupConsumer):
             "offset %d of %s is out of range, going on at %d", held.next_offset, held.queue, offset
         )
         self._harvest.move(held, offset)
-
-    def _held(self, queue: MessageQueue) -> HeldQueue:
-        held = self._running().held.get(queue)
-        if held is None:
-            raise ValueError(f"{queue} is not read by this consumer now: see assignment()")
-        return held
 
 
 def _checked(filters: Mapping[str, Filter]) -> Mapping[str, Filter]:

@@ -6,8 +6,7 @@ stop:  handlers finish ▶ persist ▶ unlock ▶ unregister          (and again
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -17,58 +16,17 @@ from sparrowmq.client.errors import ClientError
 from sparrowmq.client.held_queue import HeldQueue
 from sparrowmq.client.leases import Leases
 from sparrowmq.client.local_offsets import LocalOffsets
+from sparrowmq.client.member_settings import MemberSettings
 from sparrowmq.client.offset_store import Offsets, RemoteOffsets
 from sparrowmq.client.ownership import Ownership
 from sparrowmq.client.rebalancing import Rebalancing
 from sparrowmq.client.start_offset import start_offset
-from sparrowmq.client.strategies import AVG, Strategy
 from sparrowmq.client.subscriptions import Subscriptions
-from sparrowmq.protocol.heartbeat import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel
+from sparrowmq.protocol.heartbeat import ConsumeFromWhere, ConsumerData
 from sparrowmq.protocol.message import MessageQueue
-from sparrowmq.protocol.names import check_group, is_retry_topic, retry_topic
+from sparrowmq.protocol.names import is_retry_topic, retry_topic
 
-QueueListener = Callable[[str, Sequence[MessageQueue], Sequence[MessageQueue]], None]
-"""(topic, all its queues, those that are ours now), called when the assignment changed."""
-
-PERSIST_S = 5.0
 HALF_HOUR_MS = 30 * 60 * 1000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberSettings:
-    """How a consumer takes part in its group."""
-
-    group: str
-    consume_type: ConsumeType = ConsumeType.PASSIVELY
-    model: MessageModel = MessageModel.CLUSTERING
-    offsets_dir: Path | None = None
-    """Where broadcasting members keep their progress; ~/.sparrowmq/offsets unless given."""
-    from_where: ConsumeFromWhere = ConsumeFromWhere.LAST_OFFSET
-    from_timestamp_ms: int | None = None
-    strategy: Strategy = AVG
-    is_orderly: bool = False
-    takes_retries: bool = True
-    """Whether %RETRY%group is subscribed in clustering groups."""
-    has_leases: bool = True
-    """Whether queues of clustering groups are locked at their brokers while they are held."""
-    drops_silent: bool = True
-    starts_at_0: bool = False
-    """The low-level pull consumer's rule: a queue without a stored offset starts at 0."""
-    persist_s: float = PERSIST_S
-    listener: QueueListener | None = None
-
-    def __post_init__(self) -> None:
-        check_group(self.group)
-        if self.is_orderly and self.is_broadcasting:
-            raise ValueError(
-                f"group {self.group}: an orderly handler needs the CLUSTERING model, because"
-                " BROADCASTING members lock no queues; use another model or a concurrent handler"
-            )
-
-    @property
-    def is_broadcasting(self) -> bool:
-        """Whether each member gets everything."""
-        return self.model is MessageModel.BROADCASTING
 
 
 class Membership:

@@ -7,30 +7,21 @@
 With `topics` it takes part in the group's rebalance: `assignment()` is its share.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
-from types import TracebackType
-from typing import Self
+from typing import Unpack
 
-from sparrowmq.client.broker_calls import (
-    address_of,
-    committed_offset,
-    max_offset,
-    min_offset,
-    offset_at,
-)
-from sparrowmq.client.client import Client
+from sparrowmq.client.broker_calls import address_of, committed_offset
 from sparrowmq.client.errors import BrokerRefused
 from sparrowmq.client.giving_back import GivingBack
 from sparrowmq.client.group_consumer import GroupConsumer
-from sparrowmq.client.membership import MemberSettings, Membership, QueueListener
-from sparrowmq.client.strategies import AVG, Strategy
+from sparrowmq.client.member_settings import GroupSettings
+from sparrowmq.client.membership import Membership
 from sparrowmq.client.subscriptions import Sql, Subscriptions, wanted
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.pull import Pulled, PullMessage
-from sparrowmq.protocol.heartbeat import ConsumeType, MessageModel
+from sparrowmq.protocol.heartbeat import ConsumeType
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt, decode_messages
 from sparrowmq.protocol.subscription import SQL92, TAG, SubscriptionData
@@ -77,58 +68,33 @@ class PullConsumer(GroupConsumer):
         self,
         group: str,
         topics: Iterable[str] = (),
-        *,
-        name_servers: str | Sequence[str] = "127.0.0.1:9876",
-        client: Client | None = None,
-        model: MessageModel = MessageModel.CLUSTERING,
-        offsets_dir: Path | None = None,
-        strategy: Strategy = AVG,
-        listener: QueueListener | None = None,
+        **settings: Unpack[GroupSettings],
     ) -> None:
         """`topics` are balanced over the group; `listener` hears of changes.
 
         Raises ValueError for an illegal group or topic.
         """
-        settings = MemberSettings(
-            group=group,
+        super().__init__(
+            group,
+            Subscriptions(dict.fromkeys(topics, "*")),
+            settings,
             consume_type=ConsumeType.ACTIVELY,
-            model=model,
-            offsets_dir=offsets_dir,
-            strategy=strategy,
             takes_retries=False,
             drops_silent=False,
             starts_at_0=True,
-            listener=listener,
         )
-        chosen = Subscriptions(dict.fromkeys(topics, "*"))
-        super().__init__(settings, chosen, name_servers, client)
 
-    async def __aenter__(self) -> Self:
+    async def _open(self) -> None:
         await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.stop()
 
     async def start(self) -> None:
-        """Join the group."""
-        if self._owns_client:
-            await self.client.start()
-        self._check_alone()
-        await self._join(Membership(self.client, self._settings, self.subscriptions))
+        """Join the group. Raises ValueError for a client id that another member has here."""
+        await super()._open()
+        await self._join(lambda: Membership(self.client, self._settings, self.subscriptions))
 
     async def stop(self, within_s: float = 0.0) -> None:
         """Persist progress, leave the group."""
-        if self._is_started:
-            self._is_started = False
-            await self.member.leave(within_s)
-        if self._owns_client:
-            await self.client.stop()
+        await self._leave(within_s)
 
     async def pull(
         self,
@@ -199,14 +165,6 @@ class PullConsumer(GroupConsumer):
             return await self._running().offsets.load(queue)
         await self.queues(queue.topic)
         return await committed_offset(self.client, self.group, queue)
-
-    async def offset_range(self, queue: MessageQueue) -> tuple[int, int]:
-        """The oldest offset, and the one that comes next."""
-        return await min_offset(self.client, queue), await max_offset(self.client, queue)
-
-    async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """The offset of the first message stored at or after a time."""
-        return await offset_at(self.client, queue, timestamp_ms)
 
     async def give_back(self, message: MessageExt, delay_level: int = 0) -> bool:
         """Let the broker deliver a message to the group again later; whether it has it now."""

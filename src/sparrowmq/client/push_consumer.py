@@ -1,33 +1,30 @@
 """The push consumer: pulls for its group's share of the queues and hands messages to a handler."""
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from collections.abc import Coroutine, Mapping
+from functools import partial
+from typing import Any, Unpack
 
-from sparrowmq.client.client import Client
 from sparrowmq.client.consuming import Consuming
 from sparrowmq.client.flow_control import FlowLimits, reason_to_wait, shared_out
-from sparrowmq.client.giving_back import GivingBack
 from sparrowmq.client.group_consumer import GroupConsumer
 from sparrowmq.client.handling import Handler, Handling
 from sparrowmq.client.held_queue import HeldQueue
-from sparrowmq.client.membership import MemberSettings, Membership, QueueListener
+from sparrowmq.client.member_settings import StartSettings
+from sparrowmq.client.membership import Membership
 from sparrowmq.client.orderly import SUSPEND_S, UNLIMITED, OrderlyConsuming
 from sparrowmq.client.pulling import PullLoop
-from sparrowmq.client.strategies import AVG, Strategy
+from sparrowmq.client.push_consuming import consuming
 from sparrowmq.client.subscriptions import Filter, Subscriptions
 from sparrowmq.net.workers import ThreadWorkers, Workers
 from sparrowmq.protocol.connections import ConsumeDirectlyResult
-from sparrowmq.protocol.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel
+from sparrowmq.protocol.heartbeat import ConsumeType
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
 
 _PULL_TIMEOUT_S = 30.0
 _SUSPEND_S = 15.0
 _CONSUME_TIMEOUT_S = 15 * 60.0
-_MAX_RECONSUME_TIMES = 16
 
 
 class PushConsumer(GroupConsumer):
@@ -45,14 +42,7 @@ class PushConsumer(GroupConsumer):
         group: str,
         subscriptions: Mapping[str, Filter],
         *,
-        name_servers: str | Sequence[str] = "127.0.0.1:9876",
-        client: Client | None = None,
-        model: MessageModel = MessageModel.CLUSTERING,
         orderly: bool = False,
-        offsets_dir: Path | None = None,
-        from_where: ConsumeFromWhere = ConsumeFromWhere.LAST_OFFSET,
-        from_timestamp_ms: int | None = None,
-        strategy: Strategy = AVG,
         batch: int = 1,
         workers: int = 20,
         pull_batch: int = 32,
@@ -61,12 +51,11 @@ class PushConsumer(GroupConsumer):
         consume_timeout_s: float = _CONSUME_TIMEOUT_S,
         suspend_s: float = SUSPEND_S,
         stop_within_s: float = 30.0,
-        listener: QueueListener | None = None,
         threads: Workers | None = None,
+        **settings: Unpack[StartSettings],
     ) -> None:
         """`batch` messages at most go to one call of the handler, `workers` calls run at once.
-        CLUSTERING shares messages among the members; BROADCASTING gives each member all of them,
-        keeps progress under `offsets_dir` and drops what fails, after logging it.
+        In a BROADCASTING group what fails is dropped, after logging it.
 
         `orderly` hands out one batch of a queue after the other and tries a failing one again in
         its place after `suspend_s`. `max_reconsume_times` -1 means 16, and no limit when orderly.
@@ -77,18 +66,13 @@ class PushConsumer(GroupConsumer):
         if not subscriptions:
             raise ValueError("no subscription given, at least one topic is needed")
         _check_positive(batch=batch, workers=workers, pull_batch=pull_batch)
-        settings = MemberSettings(
-            group=group,
+        super().__init__(
+            group,
+            Subscriptions(subscriptions),
+            settings,
             consume_type=ConsumeType.PASSIVELY,
-            model=model,
-            from_where=from_where,
-            from_timestamp_ms=from_timestamp_ms,
-            strategy=strategy,
             is_orderly=orderly,
-            listener=listener,
-            offsets_dir=offsets_dir,
         )
-        super().__init__(settings, Subscriptions(subscriptions), name_servers, client)
         self._batch = batch
         self.worker_count = workers
         self._pull_batch = pull_batch
@@ -117,19 +101,6 @@ class PushConsumer(GroupConsumer):
 
     # ---- life
 
-    async def __aenter__(self) -> Self:
-        if self._owns_client:
-            await self.client.start()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.stop()
-
     async def run(self, handler: Handler) -> None:
         """Consume until `stop`, or until the task is cancelled."""
         await self.start(handler)
@@ -143,9 +114,8 @@ class PushConsumer(GroupConsumer):
 
     async def start(self, handler: Handler) -> None:
         """Begin to consume in the background. Raises BrokerRefused when a broker does not accept a
-        subscription."""
-        self._check_alone()
-        await self._join(self._make_parts(handler))
+        subscription, ValueError for a client id or subscription that does not fit its group."""
+        await self._join(partial(self._make_parts, handler))
         loops: list[Coroutine[Any, Any, None]] = [
             self._consuming.work() for _ in range(self.worker_count)
         ]
@@ -181,48 +151,27 @@ class PushConsumer(GroupConsumer):
             begin=self._pulls.run,
             assigned=self._share_limits,
         )
-        self._consuming = self._orderly(member) if self.is_orderly else self._concurrent(member)
-        return member
-
-    def _concurrent(self, member: Membership) -> Consuming:
-        most = self._max_reconsume_times
-        times = _MAX_RECONSUME_TIMES if most == UNLIMITED else most
-        broadcasting = self._settings.is_broadcasting
-        return Consuming(
+        self._consuming = consuming(
             self.handling,
-            None if broadcasting else GivingBack(self.client, self.group, times, self.client.log),
+            member,
             batch=self._batch,
+            max_reconsume_times=self._max_reconsume_times,
             timeout_s=self._consume_timeout_s,
-            held=member.held.values,
-            may_work=member.may_work,
-            progressed=self._progressed,
-            log=self.client.log,
-        )
-
-    def _orderly(self, member: Membership) -> OrderlyConsuming:
-        most = self._max_reconsume_times
-        return OrderlyConsuming(
-            self.handling,
-            GivingBack(self.client, self.group, max(0, most), self.client.log),
-            batch=self._batch,
-            max_reconsume_times=most,
             suspend_s=self._retry_after_s,
-            has_lock=member.has_lock,
             progressed=self._progressed,
-            log=self.client.log,
         )
+        return member
 
     async def stop(self) -> None:
         """Finish what is in work (within a deadline), commit, unregister: nothing comes twice."""
-        if self._is_started:
-            self._is_started = False
-            await self.member.leave(self._stop_within_s, self._abandon)
+        is_running = self._is_started
+        try:
+            await self._leave(self._stop_within_s, self._abandon)
+        finally:
             self._end_workers()
-            if self._own_threads is not None and not self._is_overdue:
-                # A handler that overran the deadline keeps its thread: waiting stops the loop.
-                self._own_threads.close()
-        if self._owns_client:
-            await self.client.stop()
+        if is_running and self._own_threads is not None and not self._is_overdue:
+            # A handler that overran the deadline keeps its thread: waiting stops the loop.
+            self._own_threads.close()
 
     def _abandon(self) -> None:
         self._is_overdue = True

@@ -14,15 +14,12 @@ async with ScheduledPull("archive", {"orders": archive}):
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
-from sparrowmq.client.client import Client
 from sparrowmq.client.held_queue import HeldQueue
+from sparrowmq.client.member_settings import GroupSettings
 from sparrowmq.client.pull_consumer import PullConsumer
-from sparrowmq.client.strategies import AVG, Strategy
-from sparrowmq.protocol.heartbeat import MessageModel
 from sparrowmq.protocol.message import MessageQueue
 
 DELAY_S = 0.2
@@ -55,13 +52,9 @@ class ScheduledPull:
         group: str,
         callbacks: Mapping[str, PullCallback],
         *,
-        name_servers: str | Sequence[str] = "127.0.0.1:9876",
-        client: Client | None = None,
-        model: MessageModel = MessageModel.CLUSTERING,
-        offsets_dir: Path | None = None,
-        strategy: Strategy = AVG,
         workers: int = 20,
         stop_within_s: float = 30.0,
+        **settings: Unpack[GroupSettings],
     ) -> None:
         """`workers` callbacks run at once. Raises ValueError for an illegal group or topic."""
         if not callbacks:
@@ -73,16 +66,8 @@ class ScheduledPull:
         self._stop_within_s = stop_within_s
         self._free = asyncio.Semaphore(workers)
         self._tasks: dict[HeldQueue, asyncio.Task[None]] = {}
-        self.consumer = PullConsumer(
-            group,
-            callbacks,
-            name_servers=name_servers,
-            client=client,
-            model=model,
-            offsets_dir=offsets_dir,
-            strategy=strategy,
-            listener=self._assigned,
-        )
+        settings["listener"] = self._assigned
+        self.consumer = PullConsumer(group, callbacks, **settings)
         self.consumer.worker_count = workers
 
     async def __aenter__(self) -> Self:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from sparrowmq.protocol.message_ext import MessageExt
-from sparrowmq.protocol.names import check_topic
+from sparrowmq.protocol.names import check_topic, is_retry_topic
 from sparrowmq.protocol.sql92 import compile_sql92
 from sparrowmq.protocol.subscription import SQL92, TAG, SubscriptionData
 
@@ -121,3 +121,24 @@ def wanted(messages: list[MessageExt], subscription: SubscriptionData) -> list[M
     if not subscription.is_tag or not subscription.tags_set:
         return messages
     return [message for message in messages if subscription.takes_tag(message.tags)]
+
+
+def differences(ours: Iterable[SubscriptionData], theirs: Iterable[SubscriptionData]) -> str:
+    """In words, topic by topic; empty when both are the same."""
+    mine, other = _by_topic(ours), _by_topic(theirs)
+    return "; ".join(
+        f"topic {topic}: {mine.get(topic, 'not subscribed')} here,"
+        f" {other.get(topic, 'not subscribed')} there"
+        for topic in sorted(mine.keys() | other.keys())
+        if mine.get(topic) != other.get(topic)
+    )
+
+
+def _by_topic(subscriptions: Iterable[SubscriptionData]) -> dict[str, str]:
+    return {
+        one.topic: f"{one.sub_string!r}"
+        if one.is_tag
+        else f"{one.expression_type} {one.sub_string!r}"
+        for one in subscriptions
+        if not is_retry_topic(one.topic)
+    }

@@ -20,6 +20,7 @@ from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.client.beats import SameLoop
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import ClientConfig
+from sparrowmq.client.members_here import MembersHere
 from sparrowmq.net.routes import Routes
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.testing.paths import Conditions
@@ -84,6 +85,7 @@ class RunningCluster(Simulation):
             rng=rng,
             pid=FIRST_PID,
             beats_from=SameLoop(),
+            members_here=MembersHere(),
         )
 
     @property

@@ -1,0 +1,80 @@
+"""How a consumer takes part in its group: what users choose, and what its kind decides."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypedDict
+
+from sparrowmq.client.client import Client
+from sparrowmq.client.strategies import AVG, Strategy
+from sparrowmq.protocol.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel
+from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.protocol.names import check_group
+
+QueueListener = Callable[[str, Sequence[MessageQueue], Sequence[MessageQueue]], None]
+"""(topic, all its queues, those that are ours now), called when the assignment changed."""
+
+PERSIST_S = 5.0
+
+
+class GroupSettings(TypedDict, total=False):
+    """What every consumer may be told."""
+
+    name_servers: str | Sequence[str]
+    """`host:port` of each; 127.0.0.1:9876 unless given."""
+    client: Client | None
+    """A started client that producers and consumers share; a consumer without has its own."""
+    model: MessageModel
+    """CLUSTERING shares messages among the members, BROADCASTING gives each member all of them."""
+    offsets_dir: Path | None
+    """Where broadcasting members keep their progress; ~/.sparrowmq/offsets unless given."""
+    strategy: Strategy
+    """Who gets which queues; `AVG` unless given."""
+    listener: QueueListener | None
+    """Called when the assignment changed."""
+
+
+class StartSettings(GroupSettings, total=False):
+    """The same for consumers that keep progress: where a queue without any begins."""
+
+    from_where: ConsumeFromWhere
+    """LAST_OFFSET unless given."""
+    from_timestamp_ms: int | None
+    """For TIMESTAMP; half an hour before the start unless given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberSettings:
+    """How a consumer takes part in its group."""
+
+    group: str
+    consume_type: ConsumeType = ConsumeType.PASSIVELY
+    model: MessageModel = MessageModel.CLUSTERING
+    offsets_dir: Path | None = None
+    """Where broadcasting members keep their progress; ~/.sparrowmq/offsets unless given."""
+    from_where: ConsumeFromWhere = ConsumeFromWhere.LAST_OFFSET
+    from_timestamp_ms: int | None = None
+    strategy: Strategy = AVG
+    is_orderly: bool = False
+    takes_retries: bool = True
+    """Whether %RETRY%group is subscribed in clustering groups."""
+    has_leases: bool = True
+    """Whether queues of clustering groups are locked at their brokers while they are held."""
+    drops_silent: bool = True
+    starts_at_0: bool = False
+    """The low-level pull consumer's rule: a queue without a stored offset starts at 0."""
+    persist_s: float = PERSIST_S
+    listener: QueueListener | None = None
+
+    def __post_init__(self) -> None:
+        check_group(self.group)
+        if self.is_orderly and self.is_broadcasting:
+            raise ValueError(
+                f"group {self.group}: an orderly handler needs the CLUSTERING model, because"
+                " BROADCASTING members lock no queues; use another model or a concurrent handler"
+            )
+
+    @property
+    def is_broadcasting(self) -> bool:
+        """Whether each member gets everything."""
+        return self.model is MessageModel.BROADCASTING
