@@ -38,21 +38,23 @@ def decode_batch(data: bytes) -> list[BatchedMessage]:
     """All messages of a batch body. Raises BodyError where a size does not fit."""
     messages: list[BatchedMessage] = []
     at, end = 0, len(data)
-    while at < end:
-        if at + _LEAST_SIZE > end:
-            raise BodyError(f"batch message at {at}: {end - at} bytes, at least {_LEAST_SIZE}")
-        size, _, _, flag, body_size = _unpack_head(data, at)
-        body_at = at + _HEAD_SIZE
-        body_end = body_at + body_size
-        if body_size < 0 or body_end + 2 > end:
-            raise BodyError(f"batch message at {at}: body of {body_size} bytes, {end - at} left")
-        (properties_size,) = _unpack_size(data, body_end)
-        next_at = body_end + 2 + properties_size
-        if next_at - at != size or next_at > end or properties_size < 0:
-            raise BodyError(
-                f"batch message at {at}: total size {size}, its parts have {next_at - at} bytes, "
-                f"{end - at} left"
-            )
-        messages.append((flag, data[body_at:body_end], data[body_end + 2 : next_at]))
-        at = next_at
+    try:
+        while at < end:
+            size, _, _, flag, body_size = _unpack_head(data, at)
+            body_at = at + _HEAD_SIZE
+            body_end = body_at + body_size
+            (properties_size,) = _unpack_size(data, body_end)
+            properties_at = body_end + 2
+            next_at = properties_at + properties_size
+            if next_at - at != size or next_at > end or body_size < 0 or properties_size < 0:
+                raise BodyError(
+                    f"batch message at {at}: total size {size}, body of {body_size} bytes,"
+                    f" properties of {properties_size}, {end - at} bytes left"
+                )
+            messages.append((flag, data[body_at:body_end], data[properties_at:next_at]))
+            at = next_at
+    except struct.error as error:
+        raise BodyError(
+            f"batch message at {at}: its parts exceed the {end - at} bytes left"
+        ) from error
     return messages

@@ -64,16 +64,17 @@ def encode_records(
     parts: list[bytes] = []
     sizes: list[int] = []
     for flag, body, properties, _, _, _ in messages:
-        has_crc = len(properties) < most_with_crc
+        properties_size = len(properties)
+        has_crc = properties_size < most_with_crc
         if has_crc:
-            if properties and properties[-1] != 2:
+            if properties_size and properties[-1] != 2:
                 properties += b"\x02"
-            properties_size = len(properties) + CRC_PROPERTY_SIZE
-        else:
-            properties_size = len(properties)
+                properties_size += 1
+            properties_size += CRC_PROPERTY_SIZE
         if properties_size != tail_size:
             tail_size, tail = properties_size, topic + properties_size.to_bytes(2, "big")
-        size = fixed_size + len(body) + properties_size
+        body_size = len(body)
+        size = fixed_size + body_size + properties_size
         record = b"".join(
             (
                 pack(
@@ -85,7 +86,7 @@ def encode_records(
                     queue_offset,
                     log_offset,
                     shared,
-                    len(body),
+                    body_size,
                 ),
                 body,
                 tail,
