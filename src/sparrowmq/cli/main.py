@@ -17,6 +17,7 @@ _LAZY = {
     "store": "store_commands",
     "send": "message_commands",
     "consume": "message_commands",
+    "pipeline": "pipeline_commands",
     "spark": "spark_commands",
 }
 

@@ -1,0 +1,100 @@
+"""A Spark session for commands: made quietly, ended with the command, and its progress shown."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from sparrowmq.spark.errors import RocketMQError
+from sparrowmq.spark.java_home import find_java
+from sparrowmq.spark.jobs.steps import Step, Tell
+from sparrowmq.spark.session import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_STDERR = 2
+
+
+@contextmanager
+def pipeline_session(
+    name: str,
+    master: str,
+    settings: Mapping[str, str],
+    environ: MutableMapping[str, str] = os.environ,
+) -> "Iterator[SparkSession]":
+    """A session for the block; one that was there before is used, and stays."""
+    from pyspark.sql import SparkSession
+
+    before = SparkSession.getActiveSession()
+    session = before or _quiet_session(name, master, settings, environ)
+    try:
+        yield session
+    finally:
+        if before is None:
+            session.stop()
+
+
+def _quiet_session(
+    name: str, master: str, settings: Mapping[str, str], environ: MutableMapping[str, str]
+) -> "SparkSession":
+    """Java's own warnings go to a file, which is named when the start fails."""
+    java = find_java(environ)
+    click.echo(f"Spark {master} on Java {java.version} ({java.origin})", err=True)
+    number, log = tempfile.mkstemp(prefix="sparrowmq-spark-", suffix=".log")
+    sys.stderr.flush()
+    kept = os.dup(_STDERR)
+    os.dup2(number, _STDERR)
+    try:
+        session = spark_session(name, master=master, settings=settings, environ=environ)
+    except Exception as error:
+        text = Path(log).read_text(errors="replace")[-2000:]
+        raise RocketMQError(f"Spark does not start: {error}\n{text}") from error
+    finally:
+        os.dup2(kept, _STDERR)
+        os.close(kept)
+        os.close(number)
+    Path(log).unlink()  # Java goes on writing to it, and nobody has to clean up
+    session.sparkContext.setLogLevel("OFF")
+    return session
+
+
+@contextmanager
+def told_progress(what: str) -> Iterator[Tell]:
+    """Shows a job's steps: a bar on a terminal, a line for each commit elsewhere."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda step: _tell_line(what, step)
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task(what, total=None)
+
+        def tell(step: Step) -> None:
+            text = f"{what}: {step.name}"
+            progress.update(task, completed=step.done, total=step.of, description=text)
+
+        yield tell
+
+
+_QUIET_STEPS = frozenset({"under way", "sent", "written", "moved", "moving", "progress"})
+
+
+def _tell_line(what: str, step: Step) -> None:
+    if step.name in _QUIET_STEPS:
+        return
+    of = f" of {step.of:,}" if step.of is not None else ""
+    rows = f" {step.rows:,} rows" if step.rows else ""
+    click.echo(f"{what}: {step.name}{rows}, {step.done:,}{of} done", err=True)

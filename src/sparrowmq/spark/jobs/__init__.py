@@ -1,0 +1,1 @@
+"""Jobs that people need: archive, drain, replay, dead letters."""

@@ -1,0 +1,91 @@
+"""Few large files out of many small ones, which readers never see half-done.
+
+The commit that adds the new files removes the old ones from the log in the same moment. The old
+files stay on the disk for a while, for readers that took their names before; a later run drops
+them.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sparrowmq.clock import Clock
+from sparrowmq.spark.jobs.archive_files import ArchiveFiles
+from sparrowmq.spark.jobs.archive_log import Archive, ArchiveLog, commit_of
+from sparrowmq.spark.jobs.steps import Step, Tell
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+COMPACTING = "_compacting"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionRule:
+    """When files are compacted, and how large they become."""
+
+    least_files: int = 32
+    """Small files of one topic and day that are worth the work; 0 is never."""
+    target_bytes: int = 128 * 1024 * 1024
+    keep_removed_ms: int = 60 * 60 * 1000
+    """How long a reader may take that began before a compaction."""
+
+
+def due(archive: Archive, rule: CompactionRule, *, all_of_it: bool = False) -> dict[str, list[str]]:
+    """Folders and their small files, where there are enough of them."""
+    small: dict[str, list[str]] = {}
+    for name, size in sorted(archive.files.items()):
+        if size < rule.target_bytes // 2:
+            small.setdefault(name.rpartition("/")[0], []).append(name)
+    least = 2 if all_of_it else rule.least_files
+    return {folder: names for folder, names in small.items() if least and len(names) >= least}
+
+
+class Compactor:
+    """Compacts by commits of their own, one a folder."""
+
+    def __init__(
+        self,
+        spark: "SparkSession",
+        files: ArchiveFiles,
+        log: ArchiveLog,
+        rule: CompactionRule,
+        tell: Tell,
+        clock: Clock,
+    ) -> None:
+        self._spark = spark
+        self._files = files
+        self._log = log
+        self._rule = rule
+        self._tell = tell
+        self._clock = clock
+
+    def run(self, archive: Archive, *, all_of_it: bool = False) -> Archive:
+        """Compact what is due, and drop what nobody reads any more."""
+        for folder, names in due(archive, self._rule, all_of_it=all_of_it).items():
+            archive = self._compact(archive, folder, names)
+        return self._drop(archive)
+
+    def _compact(self, archive: Archive, folder: str, names: list[str]) -> Archive:
+        total = sum(archive.files[name] for name in names)
+        wanted = -(-total // self._rule.target_bytes)
+        paths = [self._files.path(name) for name in names]
+        frame = self._spark.read.parquet(*paths).coalesce(wanted)
+        # Queue by queue in order: equal values lie together, and files are smaller.
+        frame = frame.sortWithinPartitions("brokerName", "queueId", "queueOffset")
+        frame.write.mode("overwrite").parquet(self._files.path(COMPACTING))
+        self._tell(Step("compacted", len(names), archive.rows))
+        added = self._files.settle(COMPACTING, archive.version + 1, folder)
+        self._tell(Step("compacted moved", len(names), archive.rows))
+        commit = commit_of(archive, self._clock(), add=added, remove=names)
+        archive = self._log.append(archive, commit)
+        self._tell(Step("compacted committed", len(names), archive.rows))
+        return archive
+
+    def _drop(self, archive: Archive) -> Archive:
+        oldest = self._clock() - self._rule.keep_removed_ms
+        dropped = [name for name, at_ms in archive.removed.items() if at_ms <= oldest]
+        if not dropped:
+            return archive
+        for name in dropped:
+            self._files.delete(name)
+        return self._log.append(archive, commit_of(archive, self._clock(), drop=dropped))

@@ -1,0 +1,182 @@
+"""Messages from ranges of queues to a topic, batch after batch, remembered in a journal.
+
+    under way ── the journal says which batch is being sent
+    sent ── every row is at a broker
+    committed ── the journal says so
+
+A run that dies is repeated from its last commit. The batch that was under way is sent again, with
+the same unique ids (see `row_key`): nothing is lost, and at most one batch comes twice.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from sparrowmq.spark.jobs.batches import Batch, next_batch
+from sparrowmq.spark.jobs.journal import Journal
+from sparrowmq.spark.jobs.ranges import read_ranges, rows_in
+from sparrowmq.spark.jobs.steps import Step, Tell
+from sparrowmq.spark.offsets import Offsets, QueueRange, from_json, to_json
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Read = Callable[[list[QueueRange]], "DataFrame"]
+Shape = Callable[["DataFrame"], "DataFrame"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copied:
+    """How far a copy is; the journal holds it."""
+
+    job_id: str
+    starts: Offsets
+    ends: Offsets
+    """Fixed when the job began; what comes later is not its business."""
+    done: Offsets
+    sent: int = 0
+    batches: int = 0
+    under_way: int = 0
+    """Messages of the batch that is being sent, 0 between batches."""
+    repeated: int = 0
+    """Messages of batches that were under way when a run died: so many may be there twice."""
+    is_finished: bool = False
+
+    @property
+    def wanted(self) -> int:
+        """Messages between the starts and the ends."""
+        return sum(end - self.starts[queue] for queue, end in self.ends.items())
+
+    @property
+    def looked_at(self) -> int:
+        """Messages that are behind it."""
+        return sum(at - self.starts[queue] for queue, at in self.done.items())
+
+    def to_json(self) -> dict[str, Any]:
+        """For the journal."""
+        return {
+            "jobId": self.job_id,
+            "starts": to_json(self.starts),
+            "ends": to_json(self.ends),
+            "done": to_json(self.done),
+            "sent": self.sent,
+            "batches": self.batches,
+            "underWay": self.under_way,
+            "repeated": self.repeated,
+            "isFinished": self.is_finished,
+        }
+
+
+def copied_from(value: dict[str, Any]) -> Copied:
+    """What `to_json` made."""
+    return Copied(
+        job_id=value["jobId"],
+        starts=from_json(value["starts"]),
+        ends=from_json(value["ends"]),
+        done=from_json(value["done"]),
+        sent=value["sent"],
+        batches=value["batches"],
+        under_way=value["underWay"],
+        repeated=value["repeated"],
+        is_finished=value["isFinished"],
+    )
+
+
+def new_copy(job_id: str, starts: Offsets, ends: Offsets) -> Copied:
+    """A copy that has not begun."""
+    return Copied(job_id=job_id, starts=starts, ends=ends, done=dict(starts))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sending:
+    """How a copy is sent."""
+
+    name_server: str
+    topic: str | None
+    """Where to; None where the rows have a column topic."""
+    queues: int = 1
+    """Rows that go to as many queues in turn: batches are made so that they fill them evenly."""
+    batch_rows: int = 100_000
+    rows_per_second: int | None = None
+    where: str | None = None
+    """A condition in Spark's SQL on the columns."""
+
+
+class Copier:
+    """Copies what a journal says is left."""
+
+    def __init__(
+        self,
+        spark: "SparkSession",
+        journal: Journal,
+        sending: Sending,
+        shape: Shape,
+        tell: Tell,
+        read: Read | None = None,
+    ) -> None:
+        self._spark = spark
+        self._journal = journal
+        self._sending = sending
+        self._shape = shape
+        self._tell = tell
+        self._read = read or self._from_broker
+
+    def _from_broker(self, ranges: list[QueueRange]) -> "DataFrame":
+        return read_ranges(self._spark, self._sending.name_server, ranges)
+
+    def run(self, copied: Copied) -> Copied:
+        """Copy to the end. Raises what Spark raises; the next run goes on from there."""
+        if copied.under_way:
+            copied = replace(copied, repeated=copied.repeated + copied.under_way, under_way=0)
+        sending = self._sending
+        while batch := next_batch(copied.done, copied.ends, sending.batch_rows, sending.queues):
+            copied = self._copy(copied, batch)
+        copied = replace(copied, is_finished=True)
+        self._write(copied)
+        self._told("finished", copied)
+        return copied
+
+    def _copy(self, copied: Copied, batch: Batch) -> Copied:
+        size = rows_in(batch.ranges)
+        copied = replace(copied, under_way=size)
+        self._write(copied)
+        self._told("under way", copied, size)
+        sent = self._send(batch, f"{copied.job_id}-{copied.batches}")
+        self._told("sent", copied, sent)
+        copied = replace(
+            copied,
+            done=copied.done | {part.queue: part.end for part in batch.ranges},
+            sent=copied.sent + sent,
+            batches=copied.batches + 1,
+            under_way=0,
+        )
+        self._write(copied)
+        self._told("committed", copied, sent)
+        return copied
+
+    def _send(self, batch: Batch, job_id: str) -> int:
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as F
+
+        sending, seen = self._sending, Observation()
+        frame = self._read(batch.ranges)
+        if sending.where is not None:
+            frame = frame.where(sending.where)
+        frame = self._shape(frame).observe(seen, F.count(F.lit(1)).alias("rows"))
+        tasks = 1 if batch.is_rest else self._spark.sparkContext.defaultParallelism
+        tasks = min(tasks, len(batch.ranges))
+        writer = frame.coalesce(tasks).write.format("rocketmq").mode("append")
+        writer = writer.option("nameServer", sending.name_server).option("jobId", job_id)
+        if sending.topic is not None:
+            writer = writer.option("topic", sending.topic)
+        if sending.rows_per_second is not None:
+            rate = max(1, sending.rows_per_second // tasks)
+            writer = writer.option("maxRowsPerSecond", str(rate))
+        writer.save()
+        return int(seen.get["rows"])
+
+    def _write(self, copied: Copied) -> None:
+        self._journal.write({**(self._journal.read() or {}), "copy": copied.to_json()})
+
+    def _told(self, name: str, copied: Copied, rows: int = 0) -> None:
+        self._tell(Step(name, rows, copied.looked_at, copied.wanted))

@@ -1,0 +1,74 @@
+"""The dead letters of a group: a table to look at, to select from, and to send back from."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sparrowmq.protocol.names import dlq_topic
+from sparrowmq.spark.jobs.copying import Copied, Copier, Sending, copied_from, new_copy
+from sparrowmq.spark.jobs.frames import resent, resent_to_origin
+from sparrowmq.spark.jobs.journal import Journal
+from sparrowmq.spark.jobs.steps import Tell, tell_nobody
+from sparrowmq.spark.routes import Cluster
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetters:
+    """Which of them."""
+
+    name_server: str
+    group: str
+    where: str | None = None
+    """A condition in Spark's SQL on the columns."""
+
+    def frame(self, spark: "SparkSession") -> "DataFrame":
+        """Those that are there now. Raises TopicMissing, from Spark, where there never were any."""
+        reader = spark.read.format("rocketmq").option("nameServer", self.name_server)
+        frame = reader.option("subscribe", dlq_topic(self.group)).load()
+        return frame.where(self.where) if self.where is not None else frame
+
+    def journal_folder(self, state: Path) -> Path:
+        """Where it is remembered what was sent back, below a folder for all jobs."""
+        digest = hashlib.blake2b((self.where or "").encode(), digest_size=8).hexdigest()
+        return state / f"dead-letters-{self.group}-{digest}"
+
+
+def send_back(
+    spark: "SparkSession",
+    letters: DeadLetters,
+    journal: Journal,
+    *,
+    to: str | None = None,
+    rows_per_second: int | None = None,
+    tell: Tell = tell_nobody,
+) -> tuple[int, Copied]:
+    """Send dead letters to `to`, or each to the topic it came from.
+
+    Those that an earlier run has looked at under the same condition are left out. Returns how many
+    were sent now, and how far all runs are.
+    """
+    with Cluster(letters.name_server, 10.0) as cluster:
+        queues = cluster.queues(dlq_topic(letters.group))
+        ends = {queue: cluster.max_offset(queue) for queue in queues}
+        oldest = {queue: cluster.min_offset(queue) for queue in queues}
+    saved = journal.read()
+    copied = copied_from(saved["copy"]) if saved else None
+    if copied is None or copied.is_finished:
+        starts = oldest | (copied.done if copied else {})
+        runs = 1 + (saved["runs"] if saved else 0)
+        copied = new_copy(f"{journal.path.parent.name} {runs}", starts, ends)
+        journal.write({"runs": runs, "copy": copied.to_json()})
+    before = copied.sent
+    sending = Sending(
+        name_server=letters.name_server,
+        topic=to,
+        rows_per_second=rows_per_second,
+        where=letters.where,
+    )
+    shape = resent if to is not None else resent_to_origin
+    copied = Copier(spark, journal, sending, shape, tell).run(copied)
+    return copied.sent - before, copied

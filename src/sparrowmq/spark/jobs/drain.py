@@ -1,0 +1,222 @@
+"""A blocked topic to a temporary one with ten times the queues, so that ten times the consumers
+can work on its backlog.
+
+    planned ── the group's offsets are the starts, the queues' ends are fixed for good
+    created ── the temporary topic is there
+    copied ── batch after batch, as in `copying`
+    moved ── the slow group goes on at the ends; only now, when the copies are safe
+
+Every step is remembered before the next begins, and a run goes on where the last one died. Messages
+that come meanwhile lie behind the ends and stay with the old topic.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from sparrowmq.spark.jobs.copying import Copied, Copier, Sending, copied_from, new_copy
+from sparrowmq.spark.jobs.errors import JobError
+from sparrowmq.spark.jobs.frames import resent, resent_by_key
+from sparrowmq.spark.jobs.journal import Journal
+from sparrowmq.spark.jobs.steps import Step, Tell, tell_nobody
+from sparrowmq.spark.offsets import Offsets
+from sparrowmq.spark.routes import Cluster, Queue
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TIMES = 10
+
+
+class Spread(StrEnum):
+    """Which queue of the temporary topic a message goes to."""
+
+    EVENLY = "evenly"
+    """All in turn: the fullest and the emptiest queue differ by one message."""
+    KEY = "key"
+    """Same key, same queue, in order; without a key in turn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainJob:
+    """What to drain, and how."""
+
+    name_server: str
+    topic: str
+    group: str
+    """The group that is too slow."""
+    to: str
+    """The temporary topic, made by the job."""
+    state: Path
+    """A folder that remembers the job; each job its own."""
+    spread: Spread = Spread.EVENLY
+    batch_rows: int = 100_000
+    """What may come twice after a kill -9, and what is sent between two commits."""
+    rows_per_second: int | None = None
+    live: bool = False
+    """Do it although members of the group are alive: they and the copy may handle the same."""
+
+
+class Operator(Protocol):
+    """What a drain changes in a cluster; `sparrowmq.admin` does it over the wire."""
+
+    def members(self, group: str) -> Sequence[str]:
+        """Client ids of a group's live members."""
+
+    def create_topic(self, topic: str, queues: dict[str, int]) -> None:
+        """Make a topic with so many queues on each broker."""
+
+    def reset(self, group: str, queue: Queue, offset: int) -> None:
+        """Move a group with live members."""
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete it everywhere."""
+
+
+class Drain:
+    """One drain and its journal."""
+
+    def __init__(
+        self, job: DrainJob, cluster: Cluster, operator: Operator, journal: Journal
+    ) -> None:
+        self.job = job
+        self._cluster = cluster
+        self._operator = operator
+        self._journal = journal
+
+    def run(self, spark: "SparkSession", tell: Tell = tell_nobody) -> Copied:
+        """Do what is left of it. Raises JobError, RocketMQError and what Spark raises."""
+        saved = self.prepare()
+        copied = copied_from(saved["copy"])
+        tell(Step("planned", 0, copied.looked_at, copied.wanted))
+        self._create_topic(copied)
+        tell(Step("created", 0, copied.looked_at, copied.wanted))
+        if not copied.is_finished:
+            copied = self._copier(spark, tell).run(copied)
+        if not saved["isMoved"]:
+            self._move(copied)
+            tell(Step("moving", 0, copied.looked_at, copied.wanted))
+            self._journal.write({**(self._journal.read() or {}), "isMoved": True})
+        tell(Step("moved", 0, copied.looked_at, copied.wanted))
+        return copied
+
+    def prepare(self) -> dict[str, Any]:
+        """Plan it, or find the plan of an earlier run. Raises JobError where it must not begin."""
+        saved = self._journal.read()
+        if saved is None or not saved["isMoved"]:
+            self._check_members()
+        saved = saved or self._plan()
+        self._check_same(saved)
+        return saved
+
+    def saved(self) -> dict[str, Any]:
+        """The journal of a drain that was begun. Raises JobError where there is none."""
+        found = self._journal.read()
+        if found is None:
+            raise JobError(f"{self.job.topic} was not drained for {self.job.group}: no journal")
+        return found
+
+    def _plan(self) -> dict[str, Any]:
+        job = self.job
+        if job.to in self._cluster.topics():
+            raise JobError(
+                f"topic {job.to} exists already, and not by this job; name another with --to, or"
+                f" delete it: sparrowmq topic delete {job.to}"
+            )
+        queues = self._cluster.queues(job.topic)
+        starts = {queue: self._start(queue) for queue in queues}
+        ends = {queue: max(starts[queue], self._cluster.max_offset(queue)) for queue in queues}
+        copied = new_copy(f"drain {job.topic} {job.group} {job.to}", starts, ends)
+        plan = {"spread": job.spread.value, "batchRows": job.batch_rows, "to": job.to}
+        value = {**plan, "isMoved": False, "copy": copied.to_json()}
+        self._journal.write(value)
+        return value
+
+    def _start(self, queue: Queue) -> int:
+        oldest = self._cluster.min_offset(queue)
+        at = self._cluster.consumer_offset(self.job.group, queue)
+        return oldest if at is None else max(at, oldest)
+
+    def _check_members(self) -> None:
+        members = self._operator.members(self.job.group)
+        if members and not self.job.live:
+            raise JobError(
+                f"{len(members)} members of group {self.job.group} are alive"
+                f" ({', '.join(members[:3])}): what they handle now would be handled again from"
+                " the copy. Stop them first, or accept that with --live"
+            )
+
+    def _check_same(self, saved: dict[str, Any]) -> None:
+        """A batch is only repeated as it was if it is cut and spread as it was."""
+        job = self.job
+        now = {"spread": job.spread.value, "batchRows": job.batch_rows, "to": job.to}
+        for name, value in now.items():
+            if saved[name] != value and not saved["copy"]["isFinished"]:
+                raise JobError(
+                    f"this drain was begun with {name} {saved[name]}, go on with that,"
+                    f" not with {value}"
+                )
+
+    def _create_topic(self, copied: Copied) -> None:
+        counts: dict[str, int] = {}
+        for queue in copied.ends:
+            counts[queue.broker_name] = counts.get(queue.broker_name, 0) + TIMES
+        if self.job.to not in self._cluster.topics():
+            if copied.batches:
+                raise JobError(f"topic {self.job.to} is gone, with the messages copied so far")
+            self._operator.create_topic(self.job.to, counts)
+            return
+        there = {queue.broker_name for queue in self._cluster.queues(self.job.to)}
+        if missing := {name: count for name, count in counts.items() if name not in there}:
+            self._operator.create_topic(self.job.to, missing)
+
+    def _copier(self, spark: "SparkSession", tell: Tell) -> Copier:
+        job = self.job
+        sending = Sending(
+            name_server=job.name_server,
+            topic=job.to,
+            queues=len(self._cluster.queues(job.to)),
+            batch_rows=job.batch_rows,
+            rows_per_second=job.rows_per_second,
+        )
+        shape = resent if job.spread is Spread.EVENLY else resent_by_key
+        return Copier(spark, self._journal, sending, shape, tell)
+
+    def _move(self, copied: Copied) -> None:
+        """The group goes on behind what was copied; a queue never goes back."""
+        group = self.job.group
+        self._check_members()
+        is_live = bool(self._operator.members(group))
+        for queue, end in sorted(copied.ends.items()):
+            at = self._cluster.consumer_offset(group, queue)
+            if at is not None and at >= end:
+                continue
+            if is_live:
+                self._operator.reset(group, queue, end)
+            else:
+                self._cluster.update_consumer_offset(group, queue, end)
+            self._check_moved(queue, end)
+
+    def _check_moved(self, queue: Queue, end: int) -> None:
+        at = self._cluster.consumer_offset(self.job.group, queue)
+        if at is None or at < end:
+            raise JobError(
+                f"group {self.job.group} is at {at} in {queue} and not at {end}, where it was"
+                " moved to: do its members commit their own? Stop them and run this again"
+            )
+
+    def offsets_of(self, group: str, topic: str) -> Offsets:
+        """Where a group is in a topic; 0 where it never was."""
+        queues = self._cluster.queues(topic)
+        return {queue: self._cluster.consumer_offset(group, queue) or 0 for queue in queues}
+
+    def ends_of(self, topic: str) -> Offsets:
+        """Where the queues of a topic end."""
+        return {queue: self._cluster.max_offset(queue) for queue in self._cluster.queues(topic)}
+
+    def forget(self) -> None:
+        """Delete the temporary topic; the next drain of this topic and group begins anew."""
+        self._operator.delete_topic(self.job.to)
+        self._journal.put_aside()
