@@ -1,6 +1,7 @@
 """Waiting for the next thing that is due, and being woken when something is due earlier."""
 
 import asyncio
+import sys
 from contextlib import suppress
 
 _LONGEST_S = 1.0
@@ -13,17 +14,18 @@ class Alarm:
 
     def __init__(self) -> None:
         self._earlier = asyncio.Event()
-        self._planned_ms: int | None = None
+        self.planned_ms = sys.maxsize
+        """`due_at` changes nothing for what is due later."""
 
     def due_at(self, due_ms: int) -> None:
         """Something new is due then: wake up if that is before the planned time."""
-        if self._planned_ms is None or due_ms < self._planned_ms:
-            self._planned_ms = due_ms
+        if due_ms < self.planned_ms:
+            self.planned_ms = due_ms
             self._earlier.set()
 
     async def wait(self, due_ms: int | None, now_ms: int) -> None:
         """Sleep until `due_ms`, at most a second; with None until something is due."""
-        self._planned_ms = due_ms
+        self.planned_ms = sys.maxsize if due_ms is None else due_ms
         self._earlier.clear()
         wait_s = _LONGEST_S
         if due_ms is not None:

@@ -22,6 +22,7 @@ from sparrowmq.net.errors import RequestRefused
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC, is_retry_topic
 from sparrowmq.protocol.properties import (
+    CHECK_IMMUNITY_TIME_S,
     CRC32,
     DELAY_LEVEL,
     KEYS,
@@ -139,7 +140,9 @@ def delayed(
 
 def timed(broker: Broker, put: PutMessage, fields: Mapping[str, str], now_ms: int) -> Placement:
     """Into the timer queue, unless the time is over already."""
-    asked_ms = _asked_ms(broker, fields, now_ms)
+    asked_ms = asked_time_ms(fields, now_ms)
+    if asked_ms is None or asked_ms - now_ms > broker.config.max_timer_delay_s * 1000:
+        raise _no_time(broker, fields, asked_ms, now_ms)
     is_recall = TIMER_DELETE_UNIQUE_KEY in fields
     if asked_ms <= now_ms:
         if is_recall:
@@ -147,21 +150,20 @@ def timed(broker: Broker, put: PutMessage, fields: Mapping[str, str], now_ms: in
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, text)
         return Placement(put)
     out_ms = slot_ms(asked_ms)
-    put_aside(put, fields, TIMER_TOPIC, 0, f"{TIMER_OUT_MS}\x01{out_ms}\x02")
+    put_aside(put, fields, TIMER_TOPIC, 0, f"TIMER_OUT_MS\x01{out_ms}\x02")
     return Placement(put, out_ms if is_recall else asked_ms, is_recall)
 
 
-def _asked_ms(broker: Broker, fields: Mapping[str, str], now_ms: int) -> int:
-    asked_ms = asked_time_ms(fields, now_ms)
-    longest_s = broker.config.max_timer_delay_s
-    if asked_ms is not None and asked_ms - now_ms <= longest_s * 1000:
-        return asked_ms
+def _no_time(
+    broker: Broker, fields: Mapping[str, str], asked_ms: int | None, now_ms: int
+) -> RequestRefused:
     if asked_ms is None:
         names = ", ".join(sorted(TIMES & fields.keys()))
         text = f"the delivery time ({names}) is not a whole number of at most 19 digits"
     else:
+        longest_s = broker.config.max_timer_delay_s
         text = f"delivery in {(asked_ms - now_ms) / 1000:.0f} s, at most {longest_s:.0f} s allowed"
-    raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, text)
+    return RequestRefused(ResponseCode.MESSAGE_ILLEGAL, text)
 
 
 def half(
@@ -172,14 +174,16 @@ def half(
     if not DELAYS.isdisjoint(fields):
         is_timed = delay_level(fields) <= 0 and not TIMES.isdisjoint(fields)
         if is_timed:
-            _asked_ms(broker, fields, now_ms)
-    values = f"{TRANSACTION_ID}\x01{put.uniq_key}\x02"
+            timed(broker, msgspec.structs.replace(put), fields, now_ms)
+    values = f"__transactionId__\x01{put.uniq_key}\x02"
     if not fields.get(PRODUCER_GROUP):
         values += f"{PRODUCER_GROUP}\x01{producer_group}\x02"
     put_aside(put, fields, TRANS_HALF_TOPIC, 0, values, without=_BROKERS_OWN)
     put.sys_flag = with_transaction_type(put.sys_flag, TRANSACTION_NONE)
     timeout_ms = int(broker.config.transaction_timeout_s * 1000)
-    return Placement(put, now_ms + immunity_ms(fields, timeout_ms))
+    if CHECK_IMMUNITY_TIME_S in fields:
+        timeout_ms = immunity_ms(fields, timeout_ms)
+    return Placement(put, now_ms + timeout_ms)
 
 
 def number(fields: Mapping[str, str], name: str) -> int:
@@ -206,7 +210,7 @@ def put_aside(
     without: frozenset[str] = frozenset(),
 ) -> None:
     """Let a message wait in a queue of the broker's, with these properties set (as text)."""
-    text = values + real_queue(put.topic, put.queue_id)
+    text = f"{values}REAL_TOPIC\x01{put.topic}\x02REAL_QID\x01{put.queue_id}\x02"
     if _SET_ASIDE.isdisjoint(fields) and without.isdisjoint(fields):
         # Nearly always; and much cheaper than taking all of them apart.
         put.properties += text.encode()
@@ -219,7 +223,7 @@ def put_aside(
 
 def real_queue(topic: str, queue_id: int) -> str:
     """The properties that tell where a message belongs; the last ones where `put_aside` put it."""
-    return f"{REAL_TOPIC}\x01{topic}\x02{REAL_QUEUE_ID}\x01{queue_id}\x02"
+    return f"REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}\x02"
 
 
 def with_properties(

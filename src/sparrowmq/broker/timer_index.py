@@ -13,6 +13,7 @@ runs are taken up where the mark says, and only what is behind `covered` is read
 import heapq
 import sys
 from collections.abc import Iterable
+from heapq import heappush
 
 import msgspec
 
@@ -101,8 +102,9 @@ class TimerIndex:
     def add(self, time_ms: int, queue_offset: int, is_recall: bool) -> None:
         """A message was stored in the timer queue."""
         entry = time_ms << 64 | queue_offset
-        heapq.heappush(self._fresh, entry | _RECALL if is_recall else entry)
-        self.alarm.due_at(time_ms)
+        heappush(self._fresh, entry | _RECALL if is_recall else entry)
+        if time_ms < self.alarm.planned_ms:
+            self.alarm.due_at(time_ms)
 
     def add_again(self, entry: int) -> None:
         """An entry that was taken has to be looked at again."""

@@ -43,14 +43,13 @@ def asked_time_ms(fields: Mapping[str, str], now_ms: int) -> int | None:
 
     Of several, seconds to wait count before milliseconds, and those before a time.
     """
-    unit_ms = 1000
-    text = fields.get(TIMER_DELAY_S)
-    if text is None:
-        unit_ms = 1
-        text = fields.get(TIMER_DELAY_MS)
-    if text is None:
-        return _number(fields.get(TIMER_DELIVER_MS))
-    number = _number(text)
+    if TIMER_DELAY_S not in fields and TIMER_DELAY_MS not in fields:
+        text = fields.get(TIMER_DELIVER_MS, "")
+        if len(text) == 13 and text.isascii() and text.isdigit():  # any time of our century
+            return int(text)
+        return _number(text)
+    unit_ms = 1000 if TIMER_DELAY_S in fields else 1
+    number = _number(fields[TIMER_DELAY_S if TIMER_DELAY_S in fields else TIMER_DELAY_MS])
     return None if number is None else now_ms + number * unit_ms
 
 

@@ -77,7 +77,7 @@ def commit(broker: Broker, half: Half, record: Record, fields: dict[str, str], n
     fault = undeliverable(broker, topic, queue_id)
     if fault is None:
         try:
-            put = _committed(record, topic, queue_id, fields, _without_aside(record, fields))
+            put = _committed(record, topic, queue_id, fields, None)
             append(broker, _placed(broker, put, fields, now_ms), now_ms)
         except MessageTooLarge as error:
             fault = str(error)
@@ -101,18 +101,20 @@ def _placed(broker: Broker, put: PutMessage, fields: dict[str, str], now_ms: int
 
 
 def _committed(
-    record: Record, topic: str, queue_id: int, fields: dict[str, str], properties: bytes
+    record: Record, topic: str, queue_id: int, fields: dict[str, str], properties: bytes | None
 ) -> PutMessage:
+    if properties is None:
+        properties = _without_aside(record, topic, queue_id, fields)
     put = stored_again(record, topic, queue_id, fields, properties)
     put.sys_flag = with_transaction_type(put.sys_flag, TRANSACTION_COMMIT)
     put.prepared_transaction_offset = record.log_offset
     return put
 
 
-def _without_aside(record: Record, fields: dict[str, str]) -> bytes:
+def _without_aside(record: Record, topic: str, queue_id: int, fields: dict[str, str]) -> bytes:
     """The properties of a half message without its real queue, which nearly always come last."""
     properties = bare_properties(record)
-    last = real_queue(fields[REAL_TOPIC], real_queue_id(fields)).encode()
+    last = real_queue(topic, queue_id).encode()
     if properties.endswith(last):
         return properties[: -len(last)]
     return encoded(_without(fields, {REAL_TOPIC, REAL_QUEUE_ID}))
@@ -123,7 +125,11 @@ def _without(fields: dict[str, str], names: set[str]) -> dict[str, str]:
 
 
 def end(broker: Broker, half: Half) -> None:
-    """The transaction is over: say so in the store, now or as soon as there is space."""
+    """The transaction is over: say so in the store, now or as soon as there is space.
+
+    Before it is answered: who was told that it has ended is not asked again after a crash.
+    Raises StoreStopped.
+    """
     broker.delivery.halves.end(half)
     try:
         write_operations(broker)
@@ -138,20 +144,15 @@ def write_operations(broker: Broker) -> None:
     while halves.owed:
         ended = halves.owed[:_MOST_NAMED]
         now_ms = broker.clock()
+        body = b"%d," * len(ended) % tuple(ended)
+        host = broker.store_host
         put = PutMessage(
-            TRANS_OP_HALF_TOPIC,
-            0,
-            0,
-            0,
-            now_ms,
-            broker.store_host,
-            0,
-            b"".join([b"%d," % offset for offset in ended]),
+            *(TRANS_OP_HALF_TOPIC, 0, 0, 0, now_ms, host, 0, body),
             _OPERATION_PROPERTIES,
             _ENDED_CODE,
         )
         stored = broker.store.append(put, now_ms)
-        halves.noted(stored.queue_offset, ended)
+        halves.noted(stored.queue_offset, max(ended))
         del halves.owed[: len(ended)]
 
 

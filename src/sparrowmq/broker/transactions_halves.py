@@ -12,7 +12,7 @@ old offset ends as well, but an answer that names it still finds it.
 
 import heapq
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
@@ -102,9 +102,9 @@ class Halves:
         """When the next one may be due."""
         return self._due[0][0] if self._due else None
 
-    def noted(self, operation_offset: int, ended: Iterable[int]) -> None:
-        """An operation message at this offset says that these have ended."""
-        self._operations.append((operation_offset, max(ended, default=-1)))
+    def noted(self, operation_offset: int, last: int) -> None:
+        """An operation message at this offset says which have ended, `last` the latest of them."""
+        self._operations.append((operation_offset, last))
 
     def _is_pending(self, offset: int) -> bool:
         half = self._by_offset.get(offset)

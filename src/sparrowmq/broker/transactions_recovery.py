@@ -30,7 +30,7 @@ def recover_halves(
     ended: set[int] = set()
     for record in records(store, TRANS_OP_HALF_TOPIC, _start(store, offsets, TRANS_OP_HALF_TOPIC)):
         named = [offset for offset in ended_offsets(record) if offset >= first]
-        halves.noted(record.queue_offset, named)
+        halves.noted(record.queue_offset, max(named, default=-1))
         ended.update(named)
     counted: dict[tuple[str, int], int] = {}
     for record in records(store, TRANS_HALF_TOPIC, first):

@@ -14,6 +14,8 @@ from sparrowmq.store.consume_queue import ConsumeQueue
 from sparrowmq.store.message_index import MessageIndex
 
 _SIZE = struct.Struct(">i")
+_MOST_RECORDS = 1024
+"""Bytes that hold nearly any record: read at once instead of its size first."""
 _SYS_FLAG_AT = 36
 _SYS_FLAG = struct.Struct(">i")
 _TIME = struct.Struct(">q")
@@ -45,13 +47,13 @@ def read_record(log: CommitLog, log_offset: int, *, check_crc: bool) -> tuple[Re
     if not log.min_offset <= log_offset < log.end:
         return None
     room = log.file_size - log_offset % log.file_size
-    head = _read(log, log_offset, min(_SIZE.size, room))
-    if len(head) < _SIZE.size:
+    data = _read(log, log_offset, min(_MOST_RECORDS, room, log.end - log_offset))
+    if len(data) < _SIZE.size:
         return None
-    size = _SIZE.unpack(head)[0]
+    size = _SIZE.unpack_from(data)[0]
     if not MIN_RECORD_SIZE <= size <= room:
         return None
-    data = _read(log, log_offset, size)
+    data = data[:size] if size <= len(data) else _read(log, log_offset, size)
     try:
         return check_record(data, 0, log_offset, check_crc=check_crc), data
     except RecordError:
