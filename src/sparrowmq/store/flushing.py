@@ -11,6 +11,9 @@ for the log never waits for hundreds of other files:
 ```
 due → queue tails written (a portion per tick) → files synced (a portion per flush) → snapshot
 ```
+
+Where every flush is waited for, the portions are small, but they come: a log whose checkpoint never
+ends would have to be scanned as a whole after a crash.
 """
 
 import contextlib
@@ -28,6 +31,10 @@ from sparrowmq.store.marks import MARK, Marks, QueueState, state_of
 
 FILES_AT_ONCE = 32
 """Queue and index files one flush syncs along with the log."""
+FILES_BESIDE_WAITERS = 2
+"""… and so many when somebody waits for the log, after …"""
+PATIENT_FLUSHES = 50
+"""… so many flushes in a row that somebody waited for."""
 MANY_FILES = 256
 """From so many on they are synced all at once, with everything else on the machine: one by one
 they take 1 to 3 ms each. That no error is told does not matter: their CRCs are checked at start."""
@@ -47,6 +54,8 @@ class Recovered(msgspec.Struct):
     """… and queues …"""
     min_log_offset: int = -1
     """… and where the log began then."""
+    scanned_bytes: int = 0
+    """How much of the log was read to get here."""
 
 
 class FlushPlan(msgspec.Struct):
@@ -115,6 +124,8 @@ class Flushing:
         self._checkpointed_offset = 0
         self._checkpointed_ms = 0
         self._queue_time = 0
+        self._urgent_flushes = 0
+        """In a row, since something derived was synced at last."""
         self._unsynced_marks: set[str] = set()
         """Written after the last sync: the next one makes them durable."""
         self._states: list[QueueState] = []
@@ -143,6 +154,25 @@ class Flushing:
         self._marks.save_mark(self.durable, self.last_record, self.last_timestamp)
         self._marks.sync()
 
+    def save_scanned(self) -> None:
+        """Make everything durable after a start that had to scan much of the log: who crashes again
+        and again must not scan more each time."""
+        dispatch = self._dispatch
+        dispatch.index.build()
+        sync_plan(self._disk, self._last_plan())
+        dispatch.files.unsynced.clear()
+        dispatch.files.unsynced_dirs.clear()
+        while paths := dispatch.index.begin_sync():
+            for path in paths:
+                self._disk.sync(path)
+            dispatch.index.end_sync()
+        self.durable = self._checkpointed_offset = self._log.end
+        self._states = [state_of(queue) for queue in dispatch.queues.values()]
+        self._queue_time = self.last_timestamp
+        self._marks.save_checkpoint(
+            self.last_timestamp, self._queue_time, dispatch.index.durable_timestamp
+        )
+
     def start(self, now_ms: int, found: Recovered) -> None:
         """Begin with what recovery found."""
         self.durable = found.durable
@@ -170,7 +200,7 @@ class Flushing:
             if self._log.names_changed:
                 self._log.names_changed = False
                 directories = [LOG_DIR]
-        derived = [] if urgent else self._take_derived(directories)
+        derived = self._take_derived(directories, urgent=urgent)
         if not files and not derived and not directories:
             return None
         self._plan = FlushPlan(
@@ -194,7 +224,11 @@ class Flushing:
         self._plan = None
         return plan
 
-    def _take_derived(self, directories: list[str]) -> list[str]:
+    def _take_derived(self, directories: list[str], *, urgent: bool) -> list[str]:
+        self._urgent_flushes = self._urgent_flushes + 1 if urgent else 0
+        if 0 < self._urgent_flushes < PATIENT_FLUSHES:
+            return []
+        at_once = FILES_BESIDE_WAITERS if urgent else FILES_AT_ONCE
         taken = sorted(self._unsynced_marks)
         self._unsynced_marks.clear()
         checkpoint = self._checkpoint
@@ -202,7 +236,8 @@ class Flushing:
             directories += checkpoint.directories
             checkpoint.directories = []
             count = len(checkpoint.paths)
-            for _ in range(count if count > MANY_FILES else min(FILES_AT_ONCE, count)):
+            all_at_once = count > MANY_FILES and not urgent
+            for _ in range(count if all_at_once else min(at_once, count)):
                 taken.append(checkpoint.paths.popleft())
         return taken
 

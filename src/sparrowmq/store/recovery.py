@@ -52,6 +52,7 @@ class Recovery:
         self._queues = QueueRecovery(disk, dispatch, report)
         self._result = Recovered()
         self._files_changed = False
+        self._scanned_from = 0
 
     def run(self) -> Recovered:
         """Recover. Raises StoreCorrupted for files that are not this store's."""
@@ -74,6 +75,7 @@ class Recovery:
         self._queues.finish(self._result.end)
         self._dispatch.clamp_dropped(self._result.end)
         self._result.durable = min(self._result.durable, self._result.end)
+        self._result.scanned_bytes = self._result.end - self._scanned_from
         return self._result
 
     def _remember(self, snapshot: Snapshot | None, mark: Mark | None, begin: int) -> None:
@@ -90,6 +92,7 @@ class Recovery:
         start = min(begin, index_from)
         if self._queues.lost or self._files_changed:
             start = self._log.min_offset
+        self._scanned_from = start
         if is_clean and not self._files_changed and not self._goes_on(begin):
             self._scan(start, begin, begin, index_from, stop=begin)
             self._result.end = begin

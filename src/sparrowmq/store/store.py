@@ -26,6 +26,8 @@ from sparrowmq.store.retention import LogFile, files_to_delete, refuses
 __all__ = ["Boundary", "ColdRead", "Store"]
 
 _QUEUES_PER_TICK = 256
+_MUCH_SCANNED = 32
+"""A start that scanned more than this part of `checkpoint_bytes` makes a checkpoint at once."""
 
 
 def _ignore(_: Damage | Progress) -> None:
@@ -68,18 +70,20 @@ class Store(Appends, Reads):
         if found.min_log_offset != self._log.min_offset:
             self._set_min()
         try:
-            self._prepare()
+            self._prepare(found.scanned_bytes)
         except DiskFull as error:
             self._full = error
             self._decide_refusal()
 
-    def _prepare(self) -> None:
+    def _prepare(self, scanned_bytes: int) -> None:
         """Everything that needs space: on a full disk the store can still be read."""
         self._disk.open(ABORT, create=True).close()
         for path in (LOG_DIR, QUEUE_DIR, OWN_DIR):
             self._disk.mkdir(path)
         self._disk.sync_dir("")
         self._dispatch.write_tails(len(self._dispatch.dirty))
+        if scanned_bytes > self.config.checkpoint_bytes // _MUCH_SCANNED:
+            self._flushing.save_scanned()
         self._flushing.save_start()
         self._log.prepare()
 
