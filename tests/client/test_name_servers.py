@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+import random
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
+from sparrowmq.client.backoff import Backoff
 from sparrowmq.client.errors import NoRoute
 from sparrowmq.client.name_servers import NameServers
 from sparrowmq.net.peers import Peers
@@ -17,7 +19,10 @@ from sparrowmq.net.server import Server
 from sparrowmq.protocol.headers.nameserver import GetTopicRoute
 from sparrowmq.protocol.route import TopicRoute
 from sparrowmq.testing.paths import Conditions
+from sparrowmq.testing.sim_cluster import SimCluster
 from sparrowmq.testing.simulation import Simulation
+from tests.client.members import Member, create_topic
+from tests.sim.consumers import Feeder
 
 log = logging.getLogger("tests.client")
 routes: Routes["Asked"] = Routes()
@@ -142,3 +147,93 @@ def test_when_none_answers_the_error_names_them_all() -> None:
         for name in "abc":
             w.sim.host(name).kill()
         w.ask(ask)
+
+
+def test_one_that_failed_is_asked_last_until_it_has_rested() -> None:
+    async def ask(servers: NameServers) -> None:
+        w.servers["a"].is_mute = True
+        await servers.route("first")  # a is silent, b answers
+        w.servers["a"].is_mute = False
+        w.servers["b"].is_mute = True
+        await servers.route("second")  # b is silent, and c is asked before a, which rests
+        w.servers["b"].is_mute = False
+        w.servers["c"].is_mute = True
+        await asyncio.sleep(2)
+        await servers.route("third")  # a has rested
+
+    with world() as w:
+        w.ask(ask)
+        assert [server.topics for server in w.servers.values()] == [
+            ["first", "third"],
+            ["first", "second"],
+            ["second", "third"],
+        ]
+
+
+def test_those_that_rest_are_asked_when_there_is_nobody_else() -> None:
+    async def ask(servers: NameServers) -> None:
+        for server in w.servers.values():
+            server.is_mute = True
+        with pytest.raises(NoRoute):
+            await servers.route("nobody")
+        w.servers["b"].is_mute = False
+        await servers.route("b alone")
+
+    with world() as w:
+        w.ask(ask)
+        assert w.servers["b"].topics == ["nobody", "b alone"]
+
+
+def test_waits_grow_to_a_limit_and_are_not_the_same_for_everybody() -> None:
+    def waits(seed: int) -> list[float]:
+        backoff = Backoff(longest_s=30, rng=random.Random(seed))
+        return [backoff.wait_s(failures) for failures in range(1, 12)]
+
+    assert waits(1) == waits(1)
+    assert waits(1) != waits(2)
+    for failures, (one, other) in enumerate(zip(waits(1), waits(2), strict=True)):
+        longest_s = min(30, 2**failures)
+        assert longest_s / 2 <= min(one, other) <= max(one, other) <= longest_s
+    assert Backoff().wait_s(100_000) <= 30
+
+
+def test_sends_and_consumption_go_on_while_every_name_server_is_down() -> None:
+    with SimCluster(seed=1, name_servers=2).run() as sim:
+        create_topic(sim)
+        member = Member(sim)
+        sim.advance(2)
+        feeder = Feeder(sim)
+        sim.advance(1)
+        for node in sim.name_servers.values():
+            node.host.kill()
+        sim.advance(60)
+        sent = len(feeder.sent)
+        feeder.stop()
+        sim.advance(1)
+        assert sent > 2_000
+        assert sorted(member.got) == sorted(feeder.sent)
+
+
+def test_a_client_finds_name_servers_that_came_back_sooner_than_its_next_poll() -> None:
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        member = Member(sim)
+        route_table = member.consumer.client.route_table
+        refresh = route_table.refresh
+        answered_s: list[float] = []
+
+        async def watch(topic: str) -> Any:
+            found = await refresh(topic)
+            answered_s.append(sim.now_s)
+            return found
+
+        route_table.refresh = watch  # type: ignore[method-assign]
+        sim.until(lambda: bool(answered_s))
+        [server] = sim.name_servers.values()
+        sim.advance(25)
+        server.host.kill()
+        sim.advance(8)  # the poll after 30 s finds nobody, and comes again ever later
+        server.start()
+        back_s = sim.now_s
+        sim.advance(20)
+        assert next(at_s for at_s in answered_s if at_s > back_s) - back_s < 8

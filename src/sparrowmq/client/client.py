@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
+from sparrowmq.client.backoff import Backoff
 from sparrowmq.client.beats import BeatPlace, Beats, OwnThread, beat
 from sparrowmq.client.client_members import ConsumerMember, Member, ProducerMember
 from sparrowmq.client.config import ClientConfig
@@ -67,6 +68,7 @@ class Client:
         self.client_id = ""
         self.producers: dict[str, ProducerMember] = {}
         self.consumers: dict[str, ConsumerMember] = {}
+        self._backoff = Backoff(longest_s=config.route_poll_s, rng=self.rng)
         self.unique_ids: UniqueIds
         self.peers: Peers
         self.name_servers: NameServers
@@ -101,6 +103,7 @@ class Client:
             servers,
             first=self.rng.randrange(len(servers)),
             timeout_s=self.config.name_server_timeout_s,
+            backoff=self._backoff,
         )
         self.route_table = RouteTable(self.name_servers)
         self._beats.start(self.peers, self.tasks)
@@ -198,12 +201,17 @@ class Client:
 
     async def _poll_routes(self) -> None:
         await asyncio.sleep(_FIRST_POLL_S)
+        failures = 0
         while True:
-            await self.refresh_routes()
-            await asyncio.sleep(self.config.route_poll_s)
+            failures = 0 if await self.refresh_routes() else failures + 1
+            poll_s = self.config.route_poll_s
+            await asyncio.sleep(self._backoff.wait_s(failures) if failures else poll_s)
 
-    async def refresh_routes(self) -> None:
-        """Ask for the route of every topic a member needs; failures leave what is cached."""
+    async def refresh_routes(self) -> bool:
+        """Ask for the route of every topic a member needs; failures leave what is cached.
+
+        Whether there was a name server to ask.
+        """
         members: list[Member] = [*self.producers.values(), *self.consumers.values()]
         now_s = asyncio.get_running_loop().time()
         for topic in sorted(set[str]().union(*(member.topics() for member in members))):
@@ -213,9 +221,10 @@ class Client:
                 await self.route_table.refresh(topic)
             except NoRoute as error:
                 self.log.info("%s; the cached route stays", error)
-                return
+                return False
             except ClientError as error:
                 self.log.warning("route of %s not refreshed: %s", topic, error)
+        return True
 
     def when_peer_closes(self, listener: Callable[[str], None]) -> None:
         """Be told the address of every connection that ends."""
