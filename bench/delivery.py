@@ -1,7 +1,6 @@
 """`python -m bench.delivery [--quick] [--pending N]`: messages that are not delivered at once.
 
-Needs no Java. Ratios compare CPU time of the broker's thread with that of a plain send in the same
-run, without sockets, so that they mean the same on any machine.
+Needs no Java. Ratios compare CPU times in the same run, so that they mean the same on any machine.
 """
 
 import argparse
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from bench import report
 from bench.contest import Effort
+from bench.delivery_cpu import ratios_of_a_broker
 from bench.delivery_due import due_at_once, due_steadily
 from bench.delivery_filters import filters
 from bench.delivery_pending import pending
@@ -31,6 +31,7 @@ def measure(folder: Path, pending_count: int) -> list[Figure]:
     """The figures, each part in a folder of its own."""
     folder.mkdir(parents=True, exist_ok=True)
     return [
+        *ratios_of_a_broker(folder / "cpu"),
         *ratios(folder / "sends"),
         *filters(folder / "filters"),
         *due_at_once(folder / "due"),
