@@ -64,6 +64,8 @@ class Promises:
     deliveries: list[Delivery] = field(default_factory=list)
     kills_s: list[float] = field(default_factory=list)
     commits: list[Commits] = field(default_factory=list)
+    known: dict[tuple[int, int], list[tuple[float, int]]] = field(default_factory=dict)
+    """By life and plain queue: when the broker told how far the consumers are, and how far."""
 
     def problems(self) -> list[str]:
         """Every broken promise."""
@@ -86,27 +88,24 @@ class Promises:
         return found + _listed("delivered again without need", self._needless())
 
     def _needless(self) -> set[bytes]:
-        """Handled again though that was over a second before the broker's death.
-
-        Only where messages come all the time: there every pull tells the broker how far its
-        consumer is. Of a queue that waits, the broker hears every 5 s.
-        """
-        handled: dict[tuple[str, int, int], Delivery] = {}
+        """Handled again though the broker knew of it over a second before its death."""
+        handled: dict[tuple[int, int], Delivery] = {}
         needless = set()
-        steady = (one for one in self.deliveries if one.body in self.plain)
-        for delivery in sorted(steady, key=lambda one: one.at_s):
-            message = delivery.topic, delivery.queue_id, delivery.offset
+        plain = (one for one in self.deliveries if one.body in self.plain)
+        for delivery in sorted(plain, key=lambda one: one.at_s):
+            message = delivery.queue_id, delivery.offset
             before = handled.get(message)
-            if before is not None and self._outlived(before) > UNDONE_S:
+            if before is not None and self._was_safe(before, delivery.life):
                 needless.add(delivery.body)
             handled[message] = delivery
         return needless
 
-    def _outlived(self, delivery: Delivery) -> float:
-        """How long the broker lived on, negative for what was on its way when it died."""
-        if delivery.life >= len(self.kills_s):
-            return float("inf")
-        return self.kills_s[delivery.life] - delivery.at_s
+    def _was_safe(self, delivery: Delivery, next_life: int) -> bool:
+        if delivery.life == next_life:
+            return True  # nobody died in between
+        until_s = self.kills_s[delivery.life] - UNDONE_S
+        told = self.known.get((delivery.life, delivery.queue_id), [])
+        return any(when_s < until_s and offset > delivery.offset for when_s, offset in told)
 
     def repeated(self) -> int:
         """How many deliveries of stored messages were not the first."""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from random import Random
 
-from sparrowmq.client.broker_calls import commit_offset
+from sparrowmq.client.broker_calls import commit_offset, committed_offset
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.errors import ClientError
@@ -92,6 +92,7 @@ class Life:
     async def use_everything(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Start what goes on until it is cancelled."""
         work = [self._send_plain(), self._send_later(), self._trade(), self._commit()]
+        work += [self._watch(queue_id) for queue_id in range(QUEUES)]
         return [tasks.create_task(one) for one in work]
 
     async def _handle(self, messages: Sequence[MessageExt]) -> None:
@@ -159,3 +160,13 @@ class Life:
                 await commit_offset(self.client, COMMITTERS, queue, self.commits.attempted)
                 self.commits.answered.append((time.monotonic(), self.commits.attempted))
             await asyncio.sleep(_PAUSE_S)
+
+    async def _watch(self, queue_id: int) -> None:
+        """Ask the broker how far the consumers of a plain queue are."""
+        told = self._promises.known.setdefault((self._number, queue_id), [])
+        queue = MessageQueue(PLAIN, "broker-a", queue_id)
+        while True:
+            with contextlib.suppress(ClientError, NetError):
+                offset = await committed_offset(self.client, GROUP, queue)
+                told.append((time.monotonic(), offset or 0))
+            await asyncio.sleep(5 * _PAUSE_S)

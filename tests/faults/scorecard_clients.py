@@ -32,7 +32,7 @@ def churn(seed: int, small: bool) -> Scored:
 def order_under_churn(seed: int, small: bool) -> Scored:
     """Row 11."""
     scored = Scored(11, "order under churn, pause, kill")
-    runs = {"simulated": judge_order(seed, order_in_simulation(seed, 60, freezes=0))}
+    runs = {"simulated": judge_order(seed, order_in_simulation(seed, 60 if small else 1000))}
     if not small:
         processes = order_in_processes(seed, messages=1_000_000, changes=60, freezes=2)
         runs["processes"] = judge_order(seed, processes)
