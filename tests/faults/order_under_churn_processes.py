@@ -152,11 +152,12 @@ async def _happen(churn: OrderlyChurn, rng: Random, changes: int, freezes: int) 
     for _ in range(changes):
         await asyncio.sleep(rng.random())
         await churn.change()
-    for _ in range(freezes):
+    for number in range(freezes):
         await churn.calm()
         await churn.kill(is_measured=True)
         await churn.calm()
-        await churn.freeze(more_s=KILLED_S)
+        # Once for a moment, once for longer than any lock lives.
+        await churn.freeze(more_s=FROZEN_S if number % 2 else KILLED_S)
         await churn.calm()
 
 
