@@ -10,6 +10,7 @@ import asyncio
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.delay_delivery import deliver, records_of
+from sparrowmq.broker.placement import fields_of
 from sparrowmq.protocol.delay import schedule_queue_id
 from sparrowmq.protocol.names import SCHEDULE_TOPIC
 from sparrowmq.protocol.record import RecordError
@@ -71,7 +72,7 @@ async def _deliver_batch(broker: Broker, level: int, offset: int, count: int) ->
     found = await read(broker, SCHEDULE_TOPIC, schedule_queue_id(level), offset, count)
     try:
         for record in records_of(found):
-            deliver(broker, record)
+            deliver(broker, record, fields_of(record))
             levels.offsets[level] = record.queue_offset + 1
     except RecordError as error:
         broker.log.error("a delayed message of level %d is left out: %s", level, error)

@@ -1,6 +1,7 @@
 """Delivering what lay aside: to its real queue, or, if there is none, to the dead letters."""
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 import msgspec
 
@@ -13,6 +14,7 @@ from sparrowmq.broker.placement import (
     fields_of,
     real_queue_id,
     stored_again,
+    with_properties,
 )
 from sparrowmq.broker.retry import dead_letters
 from sparrowmq.protocol.ids import offset_id
@@ -41,23 +43,25 @@ HEIRLESS_GROUP = "SCHEDULE_CONSUMER"
 """Whose dead letters a message joins that belongs to no group."""
 
 
-def deliver(broker: Broker, record: Record, added: Mapping[str, str] | None = None) -> None:
+def deliver(
+    broker: Broker,
+    record: Record,
+    fields: dict[str, str],
+    added: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """Store a message that is due in its real queue, with these properties added.
 
-    One that cannot be delivered is reported and kept as a dead letter; nothing of it is raised.
-    Raises DiskFull and StoreStopped, having done nothing.
+    `fields` are its properties. One that cannot be delivered is reported and kept as a dead letter;
+    nothing of it is raised. Raises DiskFull and StoreStopped, having done nothing.
     """
-    fields = fields_of(record)
-    if added:
-        fields.update(added)
     topic, queue_id = fields.get(REAL_TOPIC, ""), real_queue_id(fields)
     fault = undeliverable(broker, topic, queue_id)
+    properties = with_properties(bare_properties(record), fields, added)
+    put = stored_again(record, topic, queue_id, fields, properties)
     if fault is None:
-        properties = None if added else bare_properties(record)
-        put = stored_again(record, topic, queue_id, fields, properties)
         fault = store_or_fault(broker, put)
     if fault is not None:
-        bury(broker, stored_again(record, topic, queue_id, fields), record, fault)
+        bury(broker, put, record, fault)
 
 
 def store_or_fault(broker: Broker, put: PutMessage) -> str | None:

@@ -10,7 +10,7 @@ from sparrowmq.broker.delay import read
 from sparrowmq.broker.delay_delivery import deliver, records_of
 from sparrowmq.broker.placement import fields_of
 from sparrowmq.broker.timer_index import TimerIndex, is_recall, offset_of, time_of
-from sparrowmq.broker.timer_recovery import entry_of_record
+from sparrowmq.broker.timer_recovery import entry_of_fields, entry_of_record
 from sparrowmq.protocol.names import TIMER_TOPIC
 from sparrowmq.protocol.properties import (
     REAL_TOPIC,
@@ -27,6 +27,8 @@ _BATCH = 64
 _TRY_AGAIN_MS = 1_000
 _SPILL_AGAIN_MS = 200
 _RECALL_KEPT_MS = 2_000
+_TIMES_BYTES = 80
+"""More than the properties need that tell when a timer was stored and delivered."""
 
 
 async def deliver_timers(broker: Broker) -> None:
@@ -109,14 +111,14 @@ async def _read_all(broker: Broker, offsets: list[int]) -> dict[int, Record]:
 
 def _fire(broker: Broker, entry: int, record: Record) -> None:
     timers, now_ms = broker.delivery.timers, broker.clock()
-    true_entry = entry_of_record(record)
+    fields = fields_of(record)
+    true_entry = entry_of_fields(fields, record)
     if true_entry is None:
         broker.log.error("the message at %d names no delivery time", record.log_offset)
         return
     if time_of(true_entry) > now_ms:
         timers.correct(true_entry)  # an entry that is wrong must not make a message early
         return
-    fields = fields_of(record)
     if is_recall(entry):
         timers.recalled[fields[TIMER_DELETE_UNIQUE_KEY]] = time_of(entry)
         return
@@ -127,7 +129,7 @@ def _fire(broker: Broker, entry: int, record: Record) -> None:
         return
     times = {TIMER_ENQUEUE_MS: str(record.store_timestamp), TIMER_DEQUEUE_MS: str(now_ms)}
     room = broker.config.max_properties_bytes - len(record.properties)
-    deliver(broker, record, times if room > sum(map(len, times)) + 40 else None)
+    deliver(broker, record, fields, times if room > _TIMES_BYTES else {})
 
 
 def _is_second_copy(broker: Broker, entry: int, record: Record, fields: dict[str, str]) -> bool:

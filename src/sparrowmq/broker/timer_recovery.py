@@ -1,6 +1,6 @@
 """Knowing the pending timers again when a broker starts."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from sparrowmq.broker import timer_apache
 from sparrowmq.broker.timer_check import TimerCheck
@@ -88,7 +88,11 @@ def _pending(store: Store, index: TimerIndex, span: RunRange) -> Iterator[int]:
 
 def entry_of_record(record: Record) -> int | None:
     """The entry of a message in the timer queue; None if it does not belong there."""
-    fields = decode_properties(record.properties)
+    return entry_of_fields(decode_properties(record.properties), record)
+
+
+def entry_of_fields(fields: Mapping[str, str], record: Record) -> int | None:
+    """The same where its properties are known already."""
     time_ms = entry_ms(fields, record.store_timestamp)
     if time_ms is None or time_ms < 0:
         return None
