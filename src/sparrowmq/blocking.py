@@ -1,6 +1,23 @@
 """Producers and consumers for programs without asyncio."""
 
-from sparrowmq.client.blocking import Producer, PushConsumer, TransactionalProducer
-from sparrowmq.protocol.message import Message
+from sparrowmq.client.blocking import (
+    LitePullConsumer,
+    Message,
+    Producer,
+    PullConsumer,
+    PushConsumer,
+    ScheduledPull,
+    TransactionalProducer,
+    Turn,
+)
 
-__all__ = ["Message", "Producer", "PushConsumer", "TransactionalProducer"]
+__all__ = [
+    "LitePullConsumer",
+    "Message",
+    "Producer",
+    "PullConsumer",
+    "PushConsumer",
+    "ScheduledPull",
+    "TransactionalProducer",
+    "Turn",
+]

@@ -1,0 +1,124 @@
+"""The one way from plain calls to the background loop: facades are lists of what they pass on.
+
+class Producer(Facade[AsyncProducer]):
+    send = awaited(AsyncProducer.send)      # keeps signature and documentation
+"""
+
+import inspect
+import os
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
+
+from sparrowmq.client.background_loop import BackgroundLoop, loop_of_process
+from sparrowmq.client.errors import NotStarted
+
+P = ParamSpec("P")
+R = TypeVar("R")
+A = TypeVar("A")
+
+
+class Stoppable(Protocol):
+    """What is behind a facade."""
+
+    async def stop(self) -> None:
+        """End it."""
+        ...
+
+
+T = TypeVar("T", bound=Stoppable)
+
+
+class Facade(Generic[T]):
+    """Something asynchronous, used from any thread. Each call waits for the background loop."""
+
+    survives_fork = False
+    """Whether a forked child goes on with a copy of its own, made anew."""
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        make()  # so that wrong settings are refused here
+        self._make = make
+        self._inner: T | None = None
+        self._loop: BackgroundLoop | None = None
+
+    def __enter__(self) -> Self:
+        self._start(self._begin)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    async def _begin(self, inner: T) -> None:
+        """What starting means."""
+
+    def _start(self, begin: Callable[[T], Coroutine[Any, Any, None]]) -> None:
+        with loop_of_process.lock:
+            loop = loop_of_process.get()
+            self._inner = loop.run(_begun(self._make, begin))
+            self._loop = loop  # last: threads that see it take the rest as well
+
+    def stop(self) -> None:
+        """End what `with` or `start` began."""
+        self._end(lambda inner: inner.stop())
+
+    def _end(self, end: Callable[[T], Coroutine[Any, Any, None]]) -> None:
+        inner, self._inner = self._inner, None
+        if inner is not None and self._loop is not None and self._loop.pid == os.getpid():
+            self._loop.run(end(inner))
+
+    def _running(self) -> tuple[BackgroundLoop, T]:
+        if self._inner is None or self._loop is None:
+            raise NotStarted(f"the {self._name} is not running: use `with`, or start() it")
+        if self._loop.pid != os.getpid():
+            if not self.survives_fork:
+                raise NotStarted(f"the {self._name} runs in another process: start one here")
+            with loop_of_process.lock:
+                if self._loop.pid != os.getpid():
+                    self._start(self._begin)  # forked: the parent's connections are the parent's
+        return self._loop, self._inner
+
+    @property
+    def _name(self) -> str:
+        return type(self).__name__
+
+    def _do(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        loop, inner = self._running()
+        return loop.run(_called(getattr(inner, name), args, kwargs))
+
+
+async def _begun(make: Callable[[], T], begin: Callable[[T], Coroutine[Any, Any, None]]) -> T:
+    inner = make()
+    await begin(inner)
+    return inner
+
+
+async def _called(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """On the loop's thread, plain functions too: what they touch belongs to it."""
+    result = function(*args, **kwargs)
+    return await result if inspect.isawaitable(result) else result
+
+
+def awaited(
+    method: Callable[Concatenate[A, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[Any, P], R]:
+    """The facade's method of the same name, which waits for the result."""
+    return _passed_on(method)
+
+
+def called(method: Callable[Concatenate[A, P], R]) -> Callable[Concatenate[Any, P], R]:
+    """The same for a plain method."""
+    return _passed_on(method)
+
+
+def _passed_on(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def blocking(self: Facade[Any], *args: Any, **kwargs: Any) -> Any:
+        return self._do(method.__name__, *args, **kwargs)
+
+    return blocking

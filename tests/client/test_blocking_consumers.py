@@ -1,0 +1,145 @@
+"""Consumers for programs without asyncio that ask for messages themselves."""
+
+import inspect
+import queue
+import threading
+
+import pytest
+
+from sparrowmq import ConsumeFromWhere, LitePullConsumer, MessageExt, MessageQueue, PushConsumer
+from sparrowmq import Producer as AsyncProducer
+from sparrowmq import PullConsumer as AsyncPullConsumer
+from sparrowmq import blocking as facade
+from sparrowmq.blocking import Message, Producer, PullConsumer, ScheduledPull, Turn
+from sparrowmq.client.errors import NotStarted
+from sparrowmq.client.pull_consumer import PullStatus
+from sparrowmq.testing import Cluster
+
+FIRST = ConsumeFromWhere.FIRST_OFFSET
+
+
+def bodies(messages: list[MessageExt]) -> list[bytes]:
+    return [message.body for message in messages]
+
+
+def sent(cluster: Cluster, count: int) -> MessageQueue:
+    """Messages 0, 1, 2 … in one queue."""
+    with Producer("p", name_servers=cluster.name_server) as producer:
+        producer.send(Message("orders", b"first"))
+        [target, *_] = producer.queues("orders")
+        results = [
+            producer.send(Message("orders", b"%d" % number), queue=target)
+            for number in range(count)
+        ]
+        assert results[-1].queue == target
+        return target
+
+
+def polled(consumer: facade.LitePullConsumer, count: int) -> list[bytes]:
+    got: list[bytes] = []
+    while len(got) < count:
+        got += bodies(consumer.poll(timeout_s=60))
+    return got
+
+
+def test_lite_pull_polls_seeks_and_commits(sparrowmq_cluster: Cluster) -> None:
+    servers = sparrowmq_cluster.name_server
+    target = sent(sparrowmq_cluster, 5)
+    with facade.LitePullConsumer("g", name_servers=servers, from_where=FIRST) as consumer:
+        assert target in consumer.queues("orders")
+        consumer.assign([target])
+        assert consumer.assignment() == [target]
+        consumer.seek_to_begin(target)
+        low, high = consumer.offset_range(target)
+        got = polled(consumer, high - low)
+        assert got[-5:] == [b"0", b"1", b"2", b"3", b"4"]
+        consumer.seek(target, high - 2)
+        assert polled(consumer, 2) == [b"3", b"4"]
+        consumer.commit()
+        assert consumer.position(target) == consumer.committed(target) == high
+        consumer.pause([target])
+        consumer.seek_to_timestamp(target, 0)
+        consumer.seek_to_end(target)
+        consumer.resume([target])
+        consumer.commit_later({target: low})
+        consumer.commit({target: low + 1})
+        assert consumer.committed(target) == low + 1
+
+
+def test_lite_pull_shares_a_subscribed_topic(sparrowmq_cluster: Cluster) -> None:
+    servers = sparrowmq_cluster.name_server
+    sent(sparrowmq_cluster, 3)
+    settings = {"name_servers": servers, "from_where": FIRST}
+    with facade.LitePullConsumer("g", {"orders": "*"}, **settings) as consumer:
+        assert sorted(polled(consumer, 4)) == [b"0", b"1", b"2", b"first"]
+        consumer.unsubscribe("orders")
+        consumer.subscribe("orders", "created")
+
+
+def test_what_was_polled_before_an_exception_comes_again(sparrowmq_cluster: Cluster) -> None:
+    settings = {"name_servers": sparrowmq_cluster.name_server, "from_where": FIRST}
+    sent(sparrowmq_cluster, 1)
+    with (
+        pytest.raises(ZeroDivisionError),
+        facade.LitePullConsumer("g", {"orders": "*"}, **settings) as consumer,
+    ):
+        last = polled(consumer, 2)[-1]
+        raise ZeroDivisionError
+    with facade.LitePullConsumer("g", {"orders": "*"}, **settings) as consumer:
+        assert polled(consumer, 1) == [last]
+
+
+def test_pull_goes_through_a_queue_and_keeps_progress(sparrowmq_cluster: Cluster) -> None:
+    target = sent(sparrowmq_cluster, 3)
+    with PullConsumer("g", name_servers=sparrowmq_cluster.name_server) as consumer:
+        low, high = consumer.offset_range(target)
+        found = consumer.pull(target, high - 3, count=2)
+        assert (found.status, bodies(found.messages)) == (PullStatus.FOUND, [b"0", b"1"])
+        assert consumer.committed(target) is None
+        consumer.update_offset(target, found.next_offset)
+        consumer.commit([target])
+        assert consumer.committed(target) == found.next_offset
+        assert consumer.offset_at(target, 0) == low
+
+
+def test_scheduled_pull_calls_plain_functions_in_threads(sparrowmq_cluster: Cluster) -> None:
+    target = sent(sparrowmq_cluster, 3)
+    got: queue.Queue[bytes] = queue.Queue()
+    callers: set[str] = set()
+
+    def archive(which: MessageQueue, turn: Turn) -> None:
+        callers.add(threading.current_thread().name)
+        at = turn.consumer.committed(which) or 0
+        found = turn.consumer.pull(which, at)
+        for message in found.messages:
+            got.put(message.body)
+        turn.consumer.update_offset(which, found.next_offset)
+        turn.consumer.commit([which])
+        turn.next_delay_s = 0.01
+
+    servers = sparrowmq_cluster.name_server
+    with ScheduledPull("archive", {"orders": archive}, name_servers=servers):
+        received = {got.get(timeout=60) for _ in range(4)}
+    assert received == {b"first", b"0", b"1", b"2"}
+    assert all(name.startswith("scheduled-pull") for name in callers)
+    with PullConsumer("archive", name_servers=servers) as consumer:
+        assert (consumer.committed(target) or 0) >= 3
+
+
+def test_a_consumer_that_is_not_started_says_how_to_start_it() -> None:
+    with pytest.raises(NotStarted, match="use `with`"):
+        facade.LitePullConsumer("g").poll()
+
+
+def test_facades_have_every_call_of_what_they_stand_for() -> None:
+    inner_business = {
+        *("consumer_data", "topics", "members_changed", "reset_offsets", "offsets_of", "group"),
+        *("running_info", "consume_directly", "check_transaction", "take_reply"),
+        *("is_broadcasting", "is_orderly", "stopped", "member"),
+    }
+    for kind in (AsyncProducer, PushConsumer, LitePullConsumer, AsyncPullConsumer):
+        calls = {name for name, _ in inspect.getmembers(kind) if not name.startswith("_")}
+        blocking = getattr(facade, kind.__name__)
+        assert calls - inner_business - set(dir(blocking)) == set(), kind
+        for name in calls & set(dir(blocking)):
+            assert getattr(blocking, name).__doc__, name
