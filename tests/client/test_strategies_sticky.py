@@ -136,3 +136,16 @@ def test_each_member_sees_its_part_of_the_plan(members: int) -> None:
     for client_id in client_ids:
         mine = sticky(previous)("g", client_id, QUEUES, client_ids)
         assert mine == [queue for queue in QUEUES if plan[queue] == client_id]
+
+
+@given(members=member_sets, previous=holdings, later=holdings)
+def test_a_strategy_remembers_nothing_from_one_call_or_group_to_the_next(
+    members: set[str], previous: Owners, later: Owners
+) -> None:
+    listed, given_then = sorted(members), dict(previous)
+    shared = sticky(previous)
+    alone = {each: sticky(given_then)("billing", each, QUEUES, listed) for each in listed}
+    previous.update(later)  # what it was made from is not looked at again
+    for group in ("billing", "audit", "billing"):
+        shared(group, listed[0], QUEUES[:5], listed)
+        assert {each: shared(group, each, QUEUES, listed) for each in listed} == alone
