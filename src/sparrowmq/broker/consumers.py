@@ -154,6 +154,18 @@ class Consumers:
         joined = group.join(member, data)
         return (with_subscriptions and group.subscribe(data.subscription_data_set)) or joined
 
+    def replace_older(self, member: Member, group_name: str) -> None:
+        """A client that came back on a new connection is not a member on its old one any more.
+
+        Only for ids that a process makes for itself (`ip@pid#time`): other ids may be two clients.
+        """
+        group = self._groups.get(group_name)
+        if group is None or "#" not in member.client_id:
+            return
+        for connection, other in tuple(group.members.items()):
+            if other.client_id == member.client_id and connection is not member.connection:
+                self.leave(connection, group_name)
+
     def leave(self, connection: Connection, group_name: str) -> tuple[ConsumerGroup, Member] | None:
         """Remove a member; the group and the member when there was one."""
         group = self._groups.get(group_name)

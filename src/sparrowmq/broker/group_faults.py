@@ -25,9 +25,11 @@ class GroupFaults(msgspec.Struct, frozen=True):
         parts = []
         if self.unequal:
             wanted = "; ".join(f"{who}: {', '.join(what)}" for who, what in self.unequal.items())
-            parts.append(f"members subscribe differently ({wanted})")
+            remedy = "give all members of a group the same subscriptions"
+            parts.append(f"members subscribe differently ({wanted}): {remedy}")
         if self.doubled:
-            parts.append(f"client ids are used twice ({', '.join(self.doubled)})")
+            remedy = "give each process an instance name of its own"
+            parts.append(f"client ids are used twice ({', '.join(self.doubled)}): {remedy}")
         return " and ".join(parts)
 
 

@@ -100,6 +100,7 @@ def _join(broker: Broker, member: Member, consumer: ConsumerData, data: Heartbea
     live = broker.consumers.group(consumer.group_name)
     assert live is not None
     if changed:
+        broker.consumers.replace_older(member, consumer.group_name)
         broker.log.info("group %s has %d members", live.name, len(live.client_ids))
         broker.notify_members(live)
     _report_faults(broker, live)

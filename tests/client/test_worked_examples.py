@@ -1,0 +1,101 @@
+"""Examples of docs/behaviour.md that need a whole cluster."""
+
+import asyncio
+from itertools import pairwise
+from pathlib import Path
+
+from sparrowmq.client.producer import Producer
+from sparrowmq.protocol.heartbeat import MessageModel
+from sparrowmq.protocol.message import Message
+from sparrowmq.protocol.message_ext import MessageExt
+from sparrowmq.protocol.names import retry_topic
+from sparrowmq.testing.sim_cluster import SimCluster
+from tests.client.members import GROUP, TOPIC, Member, create_topic, send, stored_offset
+
+
+def owned(member: Member) -> int:
+    return sum(queue.topic == TOPIC for queue in member.consumer.assignment())
+
+
+def test_global_order_one_queue_two_members_one_of_them_idle() -> None:
+    seen: list[bytes] = []
+
+    async def handle(message: MessageExt) -> None:
+        await asyncio.sleep(0.01)
+        seen.append(message.body)
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim, queues=1)
+        members = [Member(sim, handle, name=name, orderly=True) for name in ("a", "b")]
+
+        async def produce(first: int, last: int) -> None:
+            client = sim.client_on("producer")
+            await client.start()
+            async with Producer("shop", client=client) as producer:
+                for number in range(first, last):
+                    await producer.send(Message(TOPIC, b"%d" % number))  # one after the other
+            await client.stop()
+
+        sim.run(produce(0, 100), on=sim.host("producer"))
+        sim.advance(5)
+        owner, idle = sorted(members, key=owned, reverse=True)
+        assert (owned(owner), owned(idle)) == (1, 0)
+        assert (len(owner.got), idle.got) == (100, [])
+        owner.leave()
+        sim.run(produce(100, 200), on=sim.host("producer"))
+        sim.advance(5)
+        assert len(idle.got) == 100
+        assert seen == [b"%d" % number for number in range(200)]
+
+
+def test_a_member_that_dies_before_1001_is_done_has_1001_to_1010_delivered_again() -> None:
+    handled: list[bytes] = []
+
+    async def all_but_the_first(message: MessageExt) -> None:
+        if message.body == b"1001":
+            await asyncio.Event().wait()
+        handled.append(message.body)
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        send(sim, *(b"%d" % number for number in range(1001, 1011)))
+        first = Member(sim, all_but_the_first, name="a")
+        sim.advance(12)
+        assert len(handled) == 9
+        assert stored_offset(sim) == 0  # 1001 holds progress back
+        first.host.kill()
+        second = Member(sim, name="b")
+        sim.advance(5)
+        assert sorted(second.got) == [b"%d" % number for number in range(1001, 1011)]
+        sim.advance(5)
+        assert stored_offset(sim) == 10
+
+
+def test_a_lock_is_renewed_every_20_s() -> None:
+    asked_s: list[float] = []
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        Member(sim, orderly=True)
+        sim.advance(2)
+        locks = sim.broker.locks
+        renew = locks.lock
+
+        def watch(*args: object) -> object:
+            asked_s.append(sim.now_s)
+            return renew(*args)  # type: ignore[arg-type]
+
+        locks.lock = watch  # type: ignore[method-assign, assignment]
+        sim.advance(70)
+        gaps = [round(later - earlier, 1) for earlier, later in pairwise(asked_s)]
+        assert gaps == [20.0, 20.0]
+
+
+def test_a_broadcasting_member_has_no_retry_topic_and_a_clustering_one_has(tmp_path: Path) -> None:
+    topics = {}
+    for model in MessageModel:
+        with SimCluster(seed=1).run() as sim:
+            create_topic(sim)
+            member = Member(sim, model=model, offsets_dir=tmp_path)
+            topics[model] = member.consumer.topics()
+    assert topics[MessageModel.CLUSTERING] == {TOPIC, retry_topic(GROUP)}
+    assert topics[MessageModel.BROADCASTING] == {TOPIC}
