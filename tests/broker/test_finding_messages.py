@@ -64,3 +64,9 @@ def test_messages_are_found_by_unique_id_also_after_a_crash(world: World) -> Non
     world.sim.brokers["broker-a"].restart()
     world.sim.client.disconnect()
     assert find(world, sent.transaction_id, is_unique="true") == [b"hello"]
+
+
+def test_a_query_by_tag_is_not_answered_with_the_messages_of_a_key(world: World) -> None:
+    world.send("orders", b"hello", KEYS="paid", TAGS="paid")
+    assert find(world, "paid", index_type="K") == [b"hello"]
+    assert find(world, "paid", index_type="T") == []

@@ -9,6 +9,7 @@ from sparrowmq.protocol.headers.messages import MessagesFound, QueryMessage, Vie
 
 routes: Routes[Broker] = Routes()
 
+_BY_TAG = "T"
 _MOST_RESULTS = 64
 _MOST_BYTES = 8 * 1024 * 1024
 
@@ -28,6 +29,10 @@ def view_message(broker: Broker, request: Request[ViewMessage]) -> Reply:
 async def query_message(broker: Broker, request: Request[QueryMessage]) -> Reply:
     """Messages by key, newest first, at most 64; the answer says when there were more."""
     header = request.header
+    if header.index_type == _BY_TAG:
+        # An answer from the keys would be another question's
+        text = "tags are not indexed here; query by key or unique id, or consume with a tag filter"
+        raise RequestRefused(ResponseCode.QUERY_NOT_FOUND, text)
     most = min(max(1, header.max_num), _MOST_RESULTS)
     if header.is_unique == "true":
         most = _MOST_RESULTS

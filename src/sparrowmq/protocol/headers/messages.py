@@ -29,6 +29,8 @@ class QueryMessage(RequestHeader, frozen=True, kw_only=True):
     end_timestamp: int
     is_unique: str | None = msgspec.field(name="_UNIQUE_KEY_QUERY", default=None)
     """"true" when the key is a unique id."""
+    index_type: str | None = None
+    """K or nothing for keys, U for unique ids, T for tags, which Apache 5.5 indexes as well."""
 
 
 class MessagesFound(ResponseHeader, frozen=True, kw_only=True):
