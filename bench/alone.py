@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from bench.client import client
 from bench.contenders import start_sparrow
 from bench.contest import Effort, say
 from bench.delivery import delivery
@@ -87,4 +88,5 @@ ALONE: dict[str, MeasureAlone] = {
     "rebuild": rebuild,
     "cold": cold,
     "delivery": delivery,
+    "client": client,
 }

@@ -78,6 +78,11 @@ class Peer:
             self._process.kill()
             self._process.wait()
 
+    def kill(self) -> None:
+        """End the driver without a goodbye."""
+        self._process.kill()
+        self._process.wait()
+
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
