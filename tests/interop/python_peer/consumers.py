@@ -116,8 +116,8 @@ class PushConsumers:
         self._members[command["name"]].consumer.resume()
 
     async def push_stop(self, command: Command) -> None:
-        """Leave the group."""
-        member = self._members.pop(command["name"])
+        """Leave the group. It stays listed: what came while it stopped can still be asked for."""
+        member = self._members[command["name"]]
         await member.consumer.stop()
         await member.client.stop()
 

@@ -44,7 +44,8 @@ final class PushConsumers {
             return null;
         });
         ops.put("push_stop", command -> {
-            members.remove(Values.text(command, "name", null)).consumer.shutdown();
+            // It stays listed: what it was given while it stopped can still be asked for.
+            member(command).consumer.shutdown();
             return null;
         });
     }

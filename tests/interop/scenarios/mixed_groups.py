@@ -1,0 +1,211 @@
+"""Java, Go and Python members in one group: what each join and leave costs, measured."""
+
+import time
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from tests.interop.handles import Producer, PushConsumer
+from tests.interop.peers import Peer, start_peer
+from tests.interop.registry import Outcome, check, scenario
+from tests.interop.scene import Scene
+
+QUEUES = 12
+PER_SECOND = 240
+SETTLED_S = 24.0
+"""The Go client looks at its share of a group every 20 s."""
+UNCOMMITTED_MS = 6_000
+"""Java and Go members store their progress every 5 s."""
+BURST_MS = 100
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """A message reached a member."""
+
+    at_ms: int
+    member: str
+    queue_id: int
+    body: str
+
+    @property
+    def kind(self) -> str:
+        """java, go or python."""
+        return self.member.split("-")[0]
+
+
+@dataclass(frozen=True)
+class Change:
+    """Somebody came or went."""
+
+    at_ms: int
+    what: str
+
+
+class MixedGroup:
+    """Members of several peers in one group on one cluster."""
+
+    def __init__(self, scene: Scene, topic: str) -> None:
+        self._scene = scene
+        self._topic = topic
+        self._peers: dict[str, Peer] = {"java": scene.peer}
+        self._members: dict[str, PushConsumer] = {}
+        self.changes: list[Change] = []
+        self.deliveries: list[Delivery] = []
+
+    def _peer(self, kind: str) -> Peer:
+        if kind not in self._peers:
+            peer = start_peer(kind, Path(self._scene.folder) / kind)
+            self._scene.closing(peer.close)
+            self._peers[kind] = peer
+        return self._peers[kind]
+
+    def join(self, member: str) -> None:
+        """`java-1`, `go-1`, `python-1`, …; returns when the group has settled."""
+        peer = self._peer(member.split("-")[0])
+        self._note(f"{member} joins")
+        self._members[member] = PushConsumer(
+            peer,
+            f"{member}-{self._scene.suffix}",
+            self._scene.cluster.name_server,
+            group=self._scene.name("mixed"),
+            topic=self._topic,
+            from_where="CONSUME_FROM_FIRST_OFFSET",
+        )
+        self._scene.closing(self._members[member].stop)
+        self._scene.pause(SETTLED_S)
+
+    def leave(self, member: str) -> None:
+        """Stop as an application does."""
+        leaving = self._members.pop(member)
+        self._note(f"{member} leaves")
+        leaving.stop()
+        # What it was given while it stopped is there as well.
+        self._take(member, leaving.received())
+        self._scene.pause(SETTLED_S)
+
+    def collect(self) -> None:
+        """What the members that are left were given."""
+        for member, consumer in self._members.items():
+            self._take(member, consumer.received())
+
+    def got(self) -> set[str]:
+        """Bodies that reached anybody."""
+        here = {body for consumer in self._members.values() for body in consumer.bodies()}
+        return here | {delivery.body for delivery in self.deliveries}
+
+    def _take(self, member: str, messages: list[dict[str, Any]]) -> None:
+        self.deliveries += [Delivery(m["at"], member, m["queue_id"], m["body"]) for m in messages]
+
+    def _note(self, what: str) -> None:
+        self.changes.append(Change(round(time.time() * 1000), what))
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one change cost."""
+
+    what: str
+    moved: int
+    """Queues that have another owner now."""
+    longest_pause_ms: int
+    """Of the moved queues, the longest time without a delivery."""
+    median_pause_ms: int
+    twice: Counter[str]
+    """Messages delivered again, by who had them before and who got them again."""
+    burst: int
+    """The most messages of one moved queue within 100 ms."""
+
+    def __str__(self) -> str:
+        twice = ", ".join(f"{count} {pair}" for pair, count in sorted(self.twice.items())) or "0"
+        return (
+            f"{self.what}: {self.moved} queues moved, paused {self.median_pause_ms} ms (median),"
+            f" {self.longest_pause_ms} ms (longest); delivered twice: {twice};"
+            f" largest burst {self.burst}"
+        )
+
+
+def costs(group: MixedGroup, end_ms: int) -> list[Cost]:
+    """Each change with what happened until the next one."""
+    deliveries = sorted(group.deliveries, key=lambda one: one.at_ms)
+    times = [change.at_ms for change in group.changes] + [end_ms]
+    return [
+        _cost(change.what, deliveries, change.at_ms, until_ms)
+        for change, until_ms in zip(group.changes, times[1:], strict=True)
+    ]
+
+
+def _cost(what: str, deliveries: list[Delivery], from_ms: int, until_ms: int) -> Cost:
+    by_queue: dict[int, list[Delivery]] = defaultdict(list)
+    for delivery in deliveries:
+        if delivery.at_ms < until_ms:
+            by_queue[delivery.queue_id].append(delivery)
+    pauses, bursts = [], [0]
+    for got in by_queue.values():
+        before = [one for one in got if one.at_ms < from_ms]
+        after = [one for one in got if one.at_ms >= from_ms]
+        if before and after and before[-1].member != after[-1].member:
+            steps = pairwise([before[-1], *after])
+            pauses.append(max(later.at_ms - earlier.at_ms for earlier, later in steps))
+            bursts.append(max(Counter(one.at_ms // BURST_MS for one in after).values()))
+    pauses.sort()
+    return Cost(
+        what,
+        len(pauses),
+        pauses[-1] if pauses else 0,
+        pauses[len(pauses) // 2] if pauses else 0,
+        _twice(deliveries, from_ms, until_ms),
+        max(bursts),
+    )
+
+
+def _twice(deliveries: list[Delivery], from_ms: int, until_ms: int) -> Counter[str]:
+    earlier: dict[str, Delivery] = {}
+    found: Counter[str] = Counter()
+    for delivery in deliveries:
+        first = earlier.get(delivery.body)
+        if first is not None and from_ms <= delivery.at_ms < until_ms:
+            found[f"{first.kind} → {delivery.kind}"] += 1
+            late_ms = from_ms - first.at_ms
+            check(late_ms < UNCOMMITTED_MS, f"{first} again at {delivery}, not in flight any more")
+        earlier[delivery.body] = delivery
+    return found
+
+
+def _load(scene: Scene, topic: str) -> tuple[Peer, Producer]:
+    """A producer of its own process: the members' drivers do one thing at a time."""
+    peer = start_peer("python", Path(scene.folder) / "load")
+    scene.closing(peer.close)
+    options = {"group": scene.name("producers"), "timeout_ms": 10_000}
+    producer = Producer(peer, f"load-{scene.suffix}", scene.cluster.name_server, **options)
+    scene.closing(producer.stop)
+    producer.call("load_start", topic=topic, per_second=PER_SECOND)
+    return peer, producer
+
+
+@scenario(clients=("java5",), lane="alone", compared=False)
+def java_go_and_python_members_share_a_group(scene: Scene) -> Outcome:
+    topic = scene.topic("mixed", queues=QUEUES)
+    group = MixedGroup(scene, topic)
+    _, producer = _load(scene, topic)
+    for member in ("java-1", "go-1", "python-1", "python-2"):
+        group.join(member)
+    for member in ("java-1", "go-1"):
+        group.leave(member)
+    # Only Python members from here on: they hand queues over without repeating anything.
+    group.join("python-3")
+    group.leave("python-1")
+    load = producer.call("load_stop")
+    acknowledged = set(load["acknowledged"])
+    scene.wait_until(lambda: acknowledged <= group.got(), "everything acknowledged arrives")
+    group.collect()
+    found = costs(group, round(time.time() * 1000))
+    for cost in found:
+        scene.say(f"mixed group on {scene.cluster.target}, {cost}")
+    check(load["failed"] == 0, f"{load['failed']} sends failed")
+    check(not any("python → python" in cost.twice for cost in found), f"handed over twice: {found}")
+    pure = [cost for cost in found[-2:] if cost.twice]
+    check(not pure, f"Python members alone delivered twice: {pure}")
+    return {"lost": 0}
