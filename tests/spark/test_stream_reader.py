@@ -316,6 +316,25 @@ def test_a_broker_that_left_the_route_is_waited_for(
         reader.latestOffset({"orders": {"broker-b": {"0": 5}}}, ALL)
 
 
+def test_a_topic_that_vanished_with_its_only_broker_is_waited_for(
+    scripted: ScriptedBroker, reader_of: Open
+) -> None:
+    route = scripted.scripts[RequestCode.GET_ROUTEINFO_BY_TOPIC]
+    away = iter([True, True, False, True, False])
+
+    def sometimes(asked: dict[str, str]) -> object:
+        return Said(ResponseCode.TOPIC_NOT_EXIST) if next(away, False) else route(asked)
+
+    scripted.on(RequestCode.GET_ROUTEINFO_BY_TOPIC, sometimes)
+    reader = reader_of(scripted.address, "orders")
+    assert reader.latestOffset(at(5), ALL) == at(10)
+    assert ranges(reader, at(5), at(10)) == [(5, 10)]
+    scripted.on(RequestCode.GET_ROUTEINFO_BY_TOPIC, lambda _: Said(ResponseCode.TOPIC_NOT_EXIST))
+    hasty = reader_of(scripted.address, "orders", retryTimeout="100ms")
+    with pytest.raises(BrokerAway, match="no broker that serves topic orders is registered"):
+        hasty.latestOffset(at(5), ALL)
+
+
 def test_a_queue_that_was_taken_away_is_data_loss(
     scripted: ScriptedBroker, reader_of: Open
 ) -> None:

@@ -34,6 +34,7 @@ class TopicMissing(RocketMQError):
             f" create it (sparrowmq topic create {topic}) or correct the option subscribe"
         )
         self.topic = topic
+        self.name_servers = name_servers
 
 
 class Unreachable(RocketMQError):

@@ -78,6 +78,10 @@ class Options:
     """An SQL92 condition on properties, checked by the broker."""
     columns: tuple[Column, ...] = read_columns()
     """`columns` names the wanted ones; `includeProperties=false` leaves out the map."""
+    push_down: bool = False
+    """Apply Spark's filters on queues, offsets, times, tags and keys here. Off by default, because
+    Spark 4.3 reads a DataFrame that was filtered once without its filter as if it still had it:
+    with this on, load a DataFrame anew for every query."""
     check_crc: bool = False
     """Compare every body with its recorded CRC; costs about a tenth of the speed."""
     pull_messages: int = 4096
@@ -229,6 +233,7 @@ _OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "sql": ("sql", read_condition),
     "columns": ("columns", read_names),
     "includeProperties": ("includeProperties", read_flag),
+    "pushDown": ("push_down", read_flag),
     "checkCrc": ("check_crc", read_flag),
     "pullMessages": ("pull_messages", read_count),
     "pullBytes": ("pull_bytes", read_size),

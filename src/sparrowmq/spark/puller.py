@@ -153,7 +153,7 @@ class _Puller:
         if self._broker is None:
             queue = self._piece.queue
             if self._address is None:
-                self._cluster.route(queue.topic)
+                self._cluster.known_route(queue.topic)
                 self._address = self._cluster.address(queue.topic, queue.broker_name)
             self._broker = Remoting(self._address, self._options.request_timeout_s)
         ahead, self._ahead = self._ahead, None

@@ -109,6 +109,18 @@ class Cluster:
         route = self._routes[topic] = _route(topic, parse_json(answer.body))
         return route
 
+    def known_route(self, topic: str) -> Route:
+        """The route of a topic that existed before: not to be found means that its brokers are
+        away, because a name server forgets a topic together with its last broker.
+
+        Raises BrokerAway.
+        """
+        try:
+            return self.route(topic)
+        except TopicMissing as missing:
+            text = f"no broker that serves topic {topic} is registered at {missing.name_servers}"
+            raise BrokerAway(text) from missing
+
     def topics(self) -> list[str]:
         """The names of all topics."""
         answer = self._from_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {})

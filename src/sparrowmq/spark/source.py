@@ -68,7 +68,8 @@ class RocketMQSource(DataSource):
         options = parse_options(self.options, stream=False)
         # Spark refuses a reader with pushFilters unless it is told to push filters; then, and only
         # then, this runs in the worker that pushes them.
-        kind = PushingReader if _PUSHING_WORKER in sys.modules else BatchReader
+        pushes = options.push_down and _PUSHING_WORKER in sys.modules
+        kind = PushingReader if pushes else BatchReader
         return kind(options, chosen_columns(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:

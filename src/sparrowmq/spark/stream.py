@@ -141,6 +141,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def _plan(self, begin: Offsets, end: Offsets) -> list[InputPartition]:
+        for topic in sorted({queue.topic for queue in end}):
+            self._cluster.known_route(topic)
         ranges = [
             QueueRange(queue, self._start_of(begin, queue, last), last)
             for queue, last in sorted(end.items())

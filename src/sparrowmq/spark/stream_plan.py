@@ -19,6 +19,8 @@ def latest_offsets(
     Raises BrokerAway while a known broker is not there, DataLoss for a queue that is gone for good
     or goes back behind what was read already.
     """
+    for topic in sorted({queue.topic for queue in begin}):
+        cluster.known_route(topic)
     there = set(find_queues(cluster, options))
     for queue in sorted(set(begin) - there):
         _check_gone(cluster, queue, options)
