@@ -55,6 +55,7 @@ def broker_conf(cluster: Cluster) -> str:
         # Small files: the default gigabyte per log file is of no use here.
         "mappedFileSizeCommitLog": str(64 * 1024 * 1024),
         "enablePropertyFilter": "true",
+        # Two cores carry three clients, their JVMs and a broker: late is not busy here.
         "waitTimeMillsInSendQueue": "5000",
     }
     pairs |= dict(cluster.settings.properties)

@@ -29,8 +29,7 @@ def start_broker(cluster: Cluster) -> Server:
     """Our broker, configured by the very file that Apache's broker reads."""
     conf = cluster.folder / "broker.conf"
     conf.write_text(apache.broker_conf(cluster))
-    # Two cores carry three clients, their JVMs and this broker: late is not busy here.
-    return _command(cluster.folder, "broker", "--config", str(conf), "--busy-lag", "5s")
+    return _command(cluster.folder, "broker", "--config", str(conf))
 
 
 def _command(folder: Path, verb: str, *args: str) -> Server:

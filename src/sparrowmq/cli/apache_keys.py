@@ -1,0 +1,129 @@
+"""What becomes of each key of Apache's broker.conf: taken over, without effect, or refused.
+
+A key without effect is one whose promise holds here anyway or concerns something that does not
+exist. Refused is what would run programs, and what would silently break a promise: a second copy
+of every message, or a log in another place.
+"""
+
+from collections.abc import Callable
+
+_NO_POOLS = "there are no thread pools here"
+_NO_COPIES = "there is no replication yet"
+_NO_CONTROLLER = "there is no controller that chooses masters"
+_REFUSED_COPY = "there is no replication yet, and a send would be acknowledged with one copy"
+
+
+def _ms(text: str) -> str:
+    return f"{int(text)}ms"
+
+
+def _seconds(text: str) -> str:
+    return f"{int(text)}s"
+
+
+TAKEN: dict[str, tuple[str, Callable[[str], str]]] = {
+    "brokerClusterName": ("cluster-name", str),
+    "brokerName": ("broker-name", str),
+    "brokerId": ("broker-id", str),
+    "namesrvAddr": ("name-servers", str),
+    "listenPort": ("port", str),
+    "haListenPort": ("ha-port", str),
+    "brokerIP1": ("advertise", str),
+    "bindAddress": ("listen", str),
+    "flushDiskType": ("flush", str),
+    "flushIntervalCommitLog": ("flush-interval", _ms),
+    "syncFlushTimeout": ("flush-timeout", _ms),
+    "deleteWhen": ("store-deletion-hour", lambda text: text.split(";")[0]),
+    "fileReservedTime": ("store-retention", lambda text: f"{int(text)}h"),
+    "mappedFileSizeCommitLog": ("store-log-file-size", str),
+    "mappedFileSizeTimerLog": ("store-timer-log-size", str),
+    "mappedFileSizeConsumeQueue": ("store-queue-file-units", lambda text: str(int(text) // 20)),
+    "maxHashSlotNum": ("store-index-slots", str),
+    "maxIndexNum": ("store-index-entries", str),
+    "diskMaxUsedSpaceRatio": ("store-clean-ratio", lambda text: str(int(text) / 100)),
+    "storePathRootDir": ("data", str),
+    "messageDelayLevel": ("store-delay-levels", lambda text: ",".join(text.split())),
+    "autoCreateTopicEnable": ("auto-create-topic", str),
+    "autoCreateSubscriptionGroup": ("auto-create-group", str),
+    "defaultTopicQueueNums": ("default-queues", str),
+    "maxMessageSize": ("max-message", str),
+    "maxTransferBytesOnMessageInMemory": ("max-pull", str),
+    "maxTransferCountOnMessageInMemory": ("max-pull-count", str),
+    "notifyConsumerIdsChangedEnable": ("notify-consumer-ids-changed", str),
+    "enabledAppendPropCRC": ("store-record-crc", str),
+    "waitTimeMillsInSendQueue": ("busy-lag", _ms),
+    "flushConsumerOffsetInterval": ("offsets-save", _ms),
+    "registerNameServerPeriod": ("register-interval", _ms),
+    "timerMaxDelaySec": ("max-timer-delay", _seconds),
+    "transactionTimeOut": ("transaction-timeout", _ms),
+    "transactionCheckInterval": ("transaction-check-interval", _ms),
+    "transactionCheckMax": ("transaction-check-max", str),
+}
+
+NO_EFFECT: dict[str, tuple[frozenset[str], str]] = {
+    key: (frozenset(fitting), why)
+    for key, fitting, why in (
+        # key, values that are so here anyway and need no word, and why others change nothing
+        ("enablePropertyFilter", ("true",), "SQL92 filters are always on"),
+        ("brokerIP2", (), _NO_COPIES),
+        ("slaveReadEnable", ("false",), _NO_COPIES),
+        ("totalReplicas", ("1",), _NO_COPIES),
+        ("inSyncReplicas", ("1",), _NO_COPIES),
+        ("minInSyncReplicas", ("1",), _NO_COPIES),
+        ("enableAutoInSyncReplicas", ("false",), _NO_COPIES),
+        ("allAckInSyncStateSet", ("false",), _NO_COPIES),
+        ("enableSlaveActingMaster", ("false",), _NO_COPIES),
+        ("supportActingMaster", ("false",), _NO_COPIES),
+        ("brokerHeartbeatInterval", (), _NO_CONTROLLER),
+        ("brokerNotActiveTimeoutMillis", (), _NO_CONTROLLER),
+        ("sendHeartbeatTimeoutMillis", (), _NO_CONTROLLER),
+        ("controllerAddr", (), _NO_CONTROLLER),
+        ("controllerDLegerGroup", (), _NO_CONTROLLER),
+        ("controllerDLegerPeers", (), _NO_CONTROLLER),
+        ("controllerDLegerSelfId", (), _NO_CONTROLLER),
+        ("dLegerGroup", (), "there is no DLedger log"),
+        ("dLegerPeers", (), "there is no DLedger log"),
+        ("dLegerSelfId", (), "there is no DLedger log"),
+    )
+}
+
+REFUSED: dict[str, tuple[frozenset[str], str]] = {
+    key: (frozenset(harmless), why)
+    for key, harmless, why in (
+        # key, values that ask for nothing, and why others are refused
+        ("rocketmqHome", (), "it names a directory that Apache runs programs from"),
+        ("filterServerNums", ("0",), "it makes a broker start a shell command"),
+        ("filterDataCleanTimeSpan", (), "filter servers run code of clients"),
+        ("messageStorePlugIn", ("",), "it names a class to load"),
+        ("transientStorePoolEnable", ("false",), "it acknowledges what is not in any file yet"),
+        ("brokerConfigPath", (), "it redirects where settings are written"),
+        ("brokerRole", ("async_master",), _REFUSED_COPY),
+        ("enableDLegerCommitLog", ("false",), "a DLedger log has another format and its copies"),
+        ("enableControllerMode", ("false",), f"{_NO_CONTROLLER}, and without it none would serve"),
+        ("enableControllerInNamesrv", ("false",), _NO_CONTROLLER),
+        ("brokerConfigPaths", (), "a container of brokers is started by `sparrowmq up --brokers`"),
+        (
+            "fetchNamesrvAddrByAddressServer",
+            ("false",),
+            "name servers are not looked up on the web; write them as namesrvAddr",
+        ),
+    )
+}
+
+
+def without_effect(key: str, value: str) -> str | None:
+    """Why a key changes nothing; empty when nothing has to be said, None for an unknown key."""
+    if key in NO_EFFECT:
+        fitting, why = NO_EFFECT[key]
+        return "" if value.lower() in fitting else why
+    if key in REFUSED:
+        return ""
+    if key.endswith(("ThreadPoolNums", "ThreadPoolQueueCapacity", "PoolNums")):
+        return _NO_POOLS
+    return None
+
+
+def refusal(key: str, value: str) -> str:
+    """Why a line cannot be accepted; empty when it can."""
+    harmless, why = REFUSED.get(key, (frozenset(), ""))
+    return "" if value.lower() in harmless else why
