@@ -2,7 +2,7 @@
 
 import logging
 
-from sparrowmq.spark.errors import BrokerAway, DataLoss
+from sparrowmq.spark.errors import BrokerAway, DataLoss, TopicMissing
 from sparrowmq.spark.offsets import Offsets
 from sparrowmq.spark.options import Options
 from sparrowmq.spark.routes import Cluster, Queue
@@ -19,9 +19,7 @@ def latest_offsets(
     Raises BrokerAway while a known broker is not there, DataLoss for a queue that is gone for good
     or goes back behind what was read already.
     """
-    for topic in sorted({queue.topic for queue in begin}):
-        cluster.known_route(topic)
-    there = set(find_queues(cluster, options))
+    there = _queues_there(cluster, options, begin)
     for queue in sorted(set(begin) - there):
         _check_gone(cluster, queue, options)
     wanted = set(begin) | (there if target is None else there & set(target))
@@ -37,8 +35,18 @@ def latest_offsets(
     return ends
 
 
+def _queues_there(cluster: Cluster, options: Options, begin: Offsets) -> set[Queue]:
+    try:
+        return set(find_queues(cluster, options))
+    except TopicMissing as missing:
+        if missing.topic not in {queue.topic for queue in begin}:
+            raise
+        # It was there before, so it is its broker that is missing.
+        raise BrokerAway(f"no broker serves topic {missing.topic} at present") from missing
+
+
 def _check_gone(cluster: Cluster, queue: Queue, options: Options) -> None:
-    addresses = cluster.route(queue.topic, fresh=False).addresses
+    addresses = cluster.known_route(queue.topic).addresses
     if queue.broker_name not in addresses:
         raise BrokerAway(f"broker {queue.broker_name}, which has {queue}, is not registered")
     text = (
