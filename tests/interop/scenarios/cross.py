@@ -11,12 +11,12 @@ from tests.interop.scene import Scene
 GET_ROUTE = 105
 
 
-@scenario(clients=("java5", "go"), needs="cross", lane="apart", compared=False)
+@scenario(clients=("java5", "go", "python"), needs="cross", lane="apart", compared=False)
 def our_broker_registers_at_apaches_name_server(scene: Scene) -> Outcome:
     return _mixed(scene, broker=sparrow, name_server=apache)
 
 
-@scenario(clients=("java5", "go"), needs="cross", lane="apart", compared=False)
+@scenario(clients=("java5", "go", "python"), needs="cross", lane="apart", compared=False)
 def apaches_broker_registers_at_our_name_server(scene: Scene) -> Outcome:
     return _mixed(scene, broker=apache, name_server=sparrow)
 

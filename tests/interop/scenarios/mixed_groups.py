@@ -108,11 +108,8 @@ class Cost:
     """What one change cost."""
 
     what: str
-    moved: int
-    """Queues that have another owner now."""
-    longest_pause_ms: int
-    """Of the moved queues, the longest time without a delivery."""
-    median_pause_ms: int
+    pauses_ms: list[int]
+    """Of each queue that has another owner now, the longest time without a delivery."""
     twice: Counter[str]
     """Messages delivered again, by who had them before and who got them again."""
     burst: int
@@ -120,10 +117,10 @@ class Cost:
 
     def __str__(self) -> str:
         twice = ", ".join(f"{count} {pair}" for pair, count in sorted(self.twice.items())) or "0"
+        pauses = ", ".join(map(str, self.pauses_ms)) or "–"
         return (
-            f"{self.what}: {self.moved} queues moved, paused {self.median_pause_ms} ms (median),"
-            f" {self.longest_pause_ms} ms (longest); delivered twice: {twice};"
-            f" largest burst {self.burst}"
+            f"{self.what}: {len(self.pauses_ms)} queues moved, paused for {pauses} ms;"
+            f" delivered twice: {twice}; largest burst {self.burst}"
         )
 
 
@@ -150,15 +147,7 @@ def _cost(what: str, deliveries: list[Delivery], from_ms: int, until_ms: int) ->
             steps = pairwise([before[-1], *after])
             pauses.append(max(later.at_ms - earlier.at_ms for earlier, later in steps))
             bursts.append(max(Counter(one.at_ms // BURST_MS for one in after).values()))
-    pauses.sort()
-    return Cost(
-        what,
-        len(pauses),
-        pauses[-1] if pauses else 0,
-        pauses[len(pauses) // 2] if pauses else 0,
-        _twice(deliveries, from_ms, until_ms),
-        max(bursts),
-    )
+    return Cost(what, sorted(pauses), _twice(deliveries, from_ms, until_ms), max(bursts))
 
 
 def _twice(deliveries: list[Delivery], from_ms: int, until_ms: int) -> Counter[str]:
