@@ -1,5 +1,6 @@
 """Starting again: after a normal stop, after a crash, after losing what is derived."""
 
+from collections import Counter
 from random import Random
 
 import pytest
@@ -273,6 +274,40 @@ def test_a_queue_that_apache_lost_is_rebuilt_with_all_its_messages() -> None:
     assert everything(store) == list(range(COUNT))
     store.close(COUNT)
     assert derived(disk, "consumequeue") == before
+
+
+def trimmed(disk: RecordingDisk) -> RecordingDisk:
+    """Apache's store after the first two log files and the queue files before them expired."""
+    disk = apaches(disk)
+    for start in (0, SMALL.log_file_size):
+        disk.unlink(f"commitlog/{start:020d}")
+    for queue_id in range(3):
+        disk.unlink(f"consumequeue/orders/{queue_id}/{0:020d}")
+    return disk
+
+
+def test_a_store_of_apaches_that_has_lost_its_beginning_is_taken_over_as_well() -> None:
+    disk = trimmed(RecordingDisk())
+    before = derived(disk, "consumequeue")
+    first = f"commitlog/{2 * SMALL.log_file_size:020d}"
+    reads: Counter[str] = Counter()
+    disk.on_call = lambda operation, path: reads.update([path] if operation == "read" else [])
+    store = open_store(disk)
+    disk.on_call = None
+    assert reads[first] <= 3, "no scan"
+    kept = everything(store)
+    assert kept == list(range(kept[0], COUNT)) and kept[0] > 100
+    store.close(COUNT)
+    assert derived(disk, "consumequeue") == before
+
+
+def test_a_first_queue_file_that_apache_lost_is_rebuilt_though_the_log_has_lost_its_beginning() -> (
+    None
+):
+    kept = everything(open_store(trimmed(RecordingDisk())))
+    disk = trimmed(RecordingDisk())
+    disk.unlink(min(derived(disk, "consumequeue/orders/1")))
+    assert everything(open_store(disk)) == kept
 
 
 def test_queues_of_apaches_that_lead_elsewhere_are_not_trusted() -> None:

@@ -79,10 +79,10 @@ class QueueRecovery:
         per_file = self._dispatch.files.units_per_file
         if any(after - before != per_file for before, after in pairwise(starts)):
             return False
-        if starts and starts[0] > 0 and log.min_offset == 0:
-            return False  # the log has lost nothing yet, so this queue has lost a file
         queue.min_offset = starts[0] if starts else 0
         queue.max_offset = queue.written_to = queue.tail_from = reached
+        if queue.min_offset > 0 and not _begins_before(log, queue):
+            return False
         end = queue.first_at_or_behind(begin)
         if not _leads_to_its_record(log, queue, end - 1):
             return False
@@ -188,6 +188,16 @@ class QueueRecovery:
             # Untouched queues lead to records before the scan, which are there.
             if queue.is_dirty:
                 queue.truncate(queue.first_at_or_behind(log_end))
+
+
+def _begins_before(log: CommitLog, queue: ConsumeQueue) -> bool:
+    """Whether a queue that has lost its beginning needs no more than it has.
+
+    Its files expire after the log's. A first unit that still leads into the log is thus one whose
+    file was lost before it, or the rare one at a boundary, for which it is worth to look again.
+    """
+    unit = queue.unit(queue.min_offset)
+    return unit is not None and (unit[1] == BLANK_UNIT_SIZE or unit[0] < log.min_offset)
 
 
 def _leads_to_its_record(log: CommitLog, queue: ConsumeQueue, offset: int) -> bool:
