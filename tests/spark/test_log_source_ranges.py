@@ -212,6 +212,14 @@ def test_a_torn_record_at_the_end_is_no_damage_and_one_before_the_durable_mark_i
     assert damage.begin == last
 
 
+def test_a_file_that_was_made_ahead_of_time_is_no_damage(writer: LogWriter) -> None:
+    store = writer.write()
+    end = max(int(path.name) for path in (store / "commitlog").iterdir()) + FILE_SIZE
+    for ahead in (end, end + FILE_SIZE):
+        (store / "commitlog" / f"{ahead:020d}").write_bytes(bytes(FILE_SIZE))
+    assert offsets(store, onDamage="fail") == writer.offsets
+
+
 def test_a_record_that_is_larger_than_the_window_is_read(tmp_path: Path) -> None:
     writer = LogWriter(tmp_path, file_size=1 << 20)
     for size in (10, 200_000, 20):

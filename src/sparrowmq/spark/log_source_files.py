@@ -89,19 +89,21 @@ def log_files(directory: Path) -> list[LogFile]:
 
 def log_ranges(files: list[LogFile], max_bytes: int, sure: int = 0) -> list[LogRange]:
     """The log cut into ranges of about `max_bytes`."""
-    ranges: list[LogRange] = []
-    for at, file in enumerate(files):
-        is_last = at == len(files) - 1
-        end = _end_of_data(file) if is_last else file.start + file.size
-        for begin, stop in pairwise([*_cuts(file, end, max_bytes), end]):
-            ranges.append(LogRange(file, begin, stop, is_last and stop == end, sure))
-    return ranges
+    ends = [file.start + file.size for file in files]
+    # Brokers make files ahead of time: the log ends in the last one that has been written to.
+    while ends and (end := _end_of_data(files[len(ends) - 1])) == files[len(ends) - 1].start:
+        ends.pop()
+    if ends:
+        ends[-1] = end
+    return [
+        LogRange(file, begin, stop, is_last=stop == ends[-1], sure=sure)
+        for file, file_end in zip(files, ends, strict=False)
+        for begin, stop in pairwise([*_cuts(file, file_end, max_bytes), file_end])
+    ]
 
 
 def _cuts(file: LogFile, end: int, max_bytes: int) -> Iterator[int]:
     """Where ranges begin, the first at the file's beginning."""
-    if end <= file.start:
-        return
     yield file.start
     wanted = file.start + max_bytes
     while wanted < end:
