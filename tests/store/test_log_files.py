@@ -10,7 +10,7 @@ from sparrowmq.store.disk_real import RealDisk
 from sparrowmq.store.errors import StoreLocked
 from sparrowmq.store.marks import load_checkpoint
 from sparrowmq.store.recording_disk import RecordingDisk
-from tests.store.stores import SMALL, flush, message, numbers, open_store
+from tests.store.stores import SMALL, flush, message, numbers, open_store, with_sizes
 
 FILE = SMALL.log_file_size
 
@@ -131,3 +131,17 @@ def test_the_checkpoint_is_never_ahead_of_the_disk() -> None:
     assert queue_time > 20_000
     store.close(40_000)
     assert load_checkpoint(disk) == (39_000, 39_000, 39_000)
+
+
+def test_however_many_queues_there_are_only_so_many_of_their_files_are_open(
+    tmp_path: Path,
+) -> None:
+    store = open_store(RealDisk(tmp_path), with_sizes(open_queue_files=5))
+    for number in range(120):
+        store.append(message(number, queue_id=number % 40), number)
+        store.tick(number)
+    assert all(numbers(store, queue_id=queue_id) for queue_id in range(40))
+    links = [entry.readlink() for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]
+    open_queues = [link for link in links if link.is_relative_to(tmp_path / "consumequeue")]
+    store.close(120)
+    assert 0 < len(open_queues) <= 5
