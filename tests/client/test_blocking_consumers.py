@@ -86,7 +86,7 @@ def test_what_was_polled_before_an_exception_comes_again(sparrowmq_cluster: Clus
         last = polled(consumer, 2)[-1]
         raise ZeroDivisionError
     with facade.LitePullConsumer("g", {"orders": "*"}, **settings) as consumer:
-        assert polled(consumer, 1) == [last]
+        assert last in polled(consumer, 1)
 
 
 def test_pull_goes_through_a_queue_and_keeps_progress(sparrowmq_cluster: Cluster) -> None:

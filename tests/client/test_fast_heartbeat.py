@@ -2,12 +2,16 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
+from typing import Any, TypeVar
 
 import pytest
 
 from sparrowmq.broker.sessions import Sessions
+from sparrowmq.client.consumer_calls import routes
+from sparrowmq.client.errors import QueueLost
+from sparrowmq.client.lite_pull_consumer import LitePullConsumer
 from sparrowmq.client.ownership import Ownership
 from sparrowmq.client.producer import Producer
 from sparrowmq.client.push_consumer import PushConsumer
@@ -19,6 +23,7 @@ from sparrowmq.testing import Cluster
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from tests.client.members import GROUP, TOPIC, Member, create_topic, send, stored_offset
 
+T = TypeVar("T")
 both_ways = pytest.mark.parametrize("orderly", [False, True])
 
 
@@ -254,6 +259,50 @@ def test_progress_of_others_counts_after_a_session_was_lost() -> None:
         sim.advance(30)
         assert member.got[2:] == [b"9"]
         assert stored_offset(sim) == 10
+
+
+class Reader:
+    """A lite pull consumer on a host of its own that does what it is told."""
+
+    def __init__(self, sim: RunningCluster, name: str) -> None:
+        self.sim, self.host = sim, sim.host(name)
+        self.consumer = LitePullConsumer(
+            GROUP,
+            {TOPIC: "*"},
+            client=sim.client_on(name, routes),
+            from_where=ConsumeFromWhere.FIRST_OFFSET,
+            batch=1,
+        )
+        self.do(self._start())
+
+    async def _start(self) -> None:
+        await self.consumer.client.start()
+        await self.consumer.start()
+
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.sim.run(work, on=self.host)
+
+    def poll(self) -> list[bytes]:
+        return [message.body for message in self.do(self.consumer.poll())]
+
+
+def test_a_reader_that_stood_still_polls_and_commits_nothing_that_others_took_over() -> None:
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        send(sim, b"0", b"1", b"2", b"3")
+        first = Reader(sim, "a")
+        assert first.poll() == [b"0"]
+        sim.advance(1)
+        first.host.pause()
+        second = Reader(sim, "b")
+        sim.advance(6)
+        assert [second.poll() for _ in range(3)] == [[b"0"], [b"1"], [b"2"]]
+        second.do(second.consumer.commit())
+        first.host.resume()
+        with pytest.raises(QueueLost, match="went to another member"):
+            first.do(first.consumer.commit())
+        assert stored_offset(sim) == 3
+        assert first.poll() == [b"3"]  # it has its share again, from where the other one ended
 
 
 @pytest.mark.sparrowmq(session_timeout_s=2.0)

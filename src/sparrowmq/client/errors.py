@@ -5,12 +5,14 @@ ClientError
 ├── BrokerRefused    a broker answered with a code other than success
 ├── StrategyFailed   queues cannot be allocated: the strategy raised, or gave what is not there
 ├── SendFailed       all attempts of a send failed; carries attempts, time and brokers tried
+├── QueueLost        a queue went to another member: what was read of it is not to be committed
 └── NotStarted       the producer or consumer is not running
 
 Wrong arguments are ValueErrors, raised before anything is sent.
 """
 
 from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.message import MessageQueue
 
 
 class ClientError(Exception):
@@ -64,6 +66,17 @@ class SendFailed(ClientError):
     def brokers(self) -> list[str]:
         """Names of the brokers that were tried, each once."""
         return list(dict.fromkeys(broker for broker, _ in self.attempts))
+
+
+class QueueLost(ClientError):
+    """`queue` was given to another member while this one could not be reached."""
+
+    def __init__(self, queue: MessageQueue) -> None:
+        super().__init__(
+            f"{queue} went to another member of the group, which reads it again from its stored"
+            " progress: forget what was read of it since the last commit"
+        )
+        self.queue = queue
 
 
 class NotStarted(ClientError):

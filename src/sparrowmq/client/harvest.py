@@ -5,10 +5,14 @@ pulled ▶ ready ▶ outstanding (returned by the last poll) ▶ acknowledged (b
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
 
 from sparrowmq.client.held_queue import HeldQueue
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
+
+AGAIN_S = 0.5
 
 
 class Harvest:
@@ -28,13 +32,21 @@ class Harvest:
             self._ready.append((held, self._epochs.get(held, 0), messages))
             self.arrival.set()
 
-    def next_batch(self) -> list[MessageExt]:
-        """What the application gets now; it stays in work until it is acknowledged."""
+    async def more(self) -> None:
+        """Wait until `next_batch` may have something; what is kept back is looked at again soon."""
+        self.arrival.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(AGAIN_S if self._ready else None):
+                await self.arrival.wait()
+
+    def next_batch(self, may_work: Callable[[HeldQueue], bool]) -> list[MessageExt]:
+        """What the application gets now; it stays in work until it is acknowledged. Queues that are
+        paused, and those that may be another member's by now, are kept back."""
         for _ in range(len(self._ready)):
             held, epoch, messages = self._ready.popleft()
             if not held.may_begin or epoch != self._epochs.get(held, 0):
                 continue  # given up, or sought elsewhere since
-            if held.queue in self.paused:
+            if held.queue in self.paused or not may_work(held):
                 self._ready.append((held, epoch, messages))
                 continue
             held.work_begins()

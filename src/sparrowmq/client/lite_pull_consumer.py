@@ -178,11 +178,10 @@ class LitePullConsumer(Seeking):
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while self._is_started:
-                    found = self._harvest.next_batch()
+                    found = self._harvest.next_batch(self.member.may_work)
                     if found:
                         return found
-                    self._harvest.arrival.clear()
-                    await self._harvest.arrival.wait()
+                    await self._harvest.more()
         return []
 
     def _acknowledge(self) -> None:
@@ -197,10 +196,9 @@ class LitePullConsumer(Seeking):
         return self._held(queue).progress
 
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Store progress now: of everything polled, or as given. Raises what keeps it from being
-        stored: NoRoute, BrokerRefused, NetError, OSError."""
-        chosen = self._note(offsets)
-        await self.member.offsets.persist(list(chosen), raises=True)
+        """Store progress now: of everything polled, or as given. Raises QueueLost, and what else
+        keeps it from being stored: NoRoute, BrokerRefused, NetError, OSError."""
+        await self.member.store(self._note(offsets))
 
     def commit_later(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
         """The same without waiting: it is stored in the background within 5 s."""

@@ -6,13 +6,13 @@ stop:  handlers finish ▶ persist ▶ unlock ▶ unregister          (and again
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import Any
 
 from sparrowmq.client.assignment import Assignment
 from sparrowmq.client.client import Client
-from sparrowmq.client.errors import ClientError
+from sparrowmq.client.errors import ClientError, QueueLost
 from sparrowmq.client.held_queue import HeldQueue
 from sparrowmq.client.leases import Leases
 from sparrowmq.client.local_offsets import LocalOffsets
@@ -188,6 +188,16 @@ class Membership:
     def has_leases(self) -> bool:
         """Whether queues are locked at their brokers."""
         return self._ownership is not None
+
+    async def store(self, queues: Iterable[MessageQueue]) -> None:
+        """Store progress now. Raises QueueLost for a queue that others have got meanwhile, and what
+        else keeps it from being stored: NoRoute, BrokerRefused, NetError, OSError."""
+        chosen = list(queues)
+        for queue in chosen:
+            held = self.held.get(queue)
+            if held is not None and not await self.make_sure(held) and held.is_dropped:
+                raise QueueLost(queue)
+        await self.offsets.persist(chosen, raises=True)
 
     async def make_sure(self, held: HeldQueue) -> bool:
         """Whether a queue is certainly ours, asking its broker where that is not known."""

@@ -152,12 +152,12 @@ class PullConsumer(GroupConsumer):
         self._running().offsets.update(queue, offset, may_lower=True)
 
     async def commit(self, queues: Iterable[MessageQueue]) -> None:
-        """Store the noted progress of these queues now. Raises what keeps it from being stored:
-        NoRoute, BrokerRefused, NetError, OSError."""
+        """Store the noted progress of these queues now. Raises QueueLost, and what else keeps it
+        from being stored: NoRoute, BrokerRefused, NetError, OSError."""
         chosen = list(queues)
         for topic in sorted({queue.topic for queue in chosen}):
             await self.queues(topic)
-        await self._running().offsets.persist(chosen, raises=True)
+        await self._running().store(chosen)
 
     async def committed(self, queue: MessageQueue) -> int | None:
         """The stored offset; None when there is none."""

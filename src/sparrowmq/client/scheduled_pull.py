@@ -25,6 +25,8 @@ from sparrowmq.protocol.message import MessageQueue
 DELAY_S = 0.2
 """How long a queue waits between two turns unless its callback says otherwise."""
 FAILED_S = 1.0
+DOUBT_S = 0.5
+"""How long a queue waits that may be another member's by now."""
 
 
 class Turn:
@@ -109,6 +111,8 @@ class ScheduledPull:
         """One call; how long the queue waits then."""
         if not held.may_begin:
             return 0.0  # left while all workers were busy
+        if not self.consumer.member.may_work(held):
+            return DOUBT_S
         turn = Turn(self.consumer)
         held.work_begins()
         try:
