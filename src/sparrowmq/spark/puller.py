@@ -1,6 +1,6 @@
 """Reading a piece of a queue: large pulls, the next one under way while one is decoded.
 
-    broker ── pull ──▶ bytes ── collect 4,096 messages or 4 MiB ──▶ Decoder ──▶ RowFilter ──▶ Spark
+    broker ── pull ──▶ bytes ── collect 8,192 messages or 4 MiB ──▶ Decoder ──▶ RowFilter ──▶ Spark
 
 Runs on executors: standard library, numpy and pyarrow only.
 """
@@ -30,7 +30,7 @@ READ_GROUP = "TOOLS_CONSUMER"
 """Pulls go under a name that every broker has: an operator's reset or lock of the group that the
 user named must not change what a range of offsets means."""
 
-ROWS_AT_ONCE = 4096
+ROWS_AT_ONCE = 8192
 _log = logging.getLogger(__name__)
 
 
