@@ -29,7 +29,7 @@ class Commits:
         """Empty when the progress is what it may be."""
         kept = max((at for when, at in self.answered if when < self.killed_s - UNDONE_S), default=0)
         if self.found is None:
-            return f"progress {kept} was reset" if self.answered else ""
+            return f"progress {kept} was reset" if kept else ""
         if self.found < kept:
             return (
                 f"progress {kept} of more than {UNDONE_S:g} s before the kill became {self.found}"
