@@ -135,6 +135,8 @@ def system_topics(
         plain_topic(names.TRANS_HALF_TOPIC, 1),
         plain_topic(names.TRANS_OP_HALF_TOPIC, 1),
         plain_topic(names.TIMER_TOPIC, 1),
+        # Apache's only with traceTopicEnable; without auto-creation nobody else makes it.
+        plain_topic(names.TRACE_TOPIC, 1),
     ]
     if auto_create:
         perm = PERM_INHERIT | PERM_READ_WRITE
