@@ -8,6 +8,7 @@ import pytest
 from sparrowmq.protocol.names import SCHEDULE_TOPIC
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.flushing import sync_plan
+from sparrowmq.store.marks import Marks
 from sparrowmq.store.messages import PutMessage
 from sparrowmq.store.recording_disk import RecordingDisk
 from sparrowmq.store.store import Store
@@ -81,6 +82,24 @@ def test_who_crashes_again_and_again_does_not_scan_more_each_time() -> None:
         flush(store, disk)
     assert numbers(open_store(disk.killed(), config)) == list(range(600))
     assert max(scanned) <= 3, scanned
+
+
+def test_a_long_scan_of_thousands_of_queues_is_followed_by_a_checkpoint_in_portions() -> None:
+    config = with_sizes(checkpoint_interval_ms=1_000_000, checkpoint_bytes=1_000_000)
+    disk = RecordingDisk()
+    store = open_store(disk, config, now_ms=1_000_000)
+    for number in range(600):
+        store.append(message(number, queue_id=number % 300), 1)
+    flush(store, disk)
+    disk = disk.killed()
+    store = open_store(disk, config, now_ms=1_000_001)
+    assert disk.calls["sync"] < 50
+    for _ in range(20):
+        store.tick(1_000_002)
+        flush(store, disk)
+    assert disk.calls["sync"] > 300
+    snapshot = Marks(config, disk).load_snapshot()
+    assert snapshot is not None and snapshot.log_offset == store.max_log_offset
 
 
 def test_a_checkpoint_ends_though_somebody_waits_for_every_flush() -> None:
