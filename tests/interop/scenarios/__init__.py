@@ -16,6 +16,7 @@ from tests.interop.scenarios import (
     restarts,
     sending,
     spark,
+    spark_sink,
     wire,
 )
 
@@ -35,5 +36,6 @@ __all__ = [
     "restarts",
     "sending",
     "spark",
+    "spark_sink",
     "wire",
 ]
