@@ -217,3 +217,10 @@ def test_a_batch_over_the_limit_is_refused_as_a_whole() -> None:
 def test_a_batch_cannot_go_to_a_retry_topic(world: World) -> None:
     answer = world.ask(header_of(SendBatchMessage, "%RETRY%billing", batch=True), batch(b"1"))
     assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+
+
+def test_the_port_two_below_leads_to_the_same_broker(world: World) -> None:
+    host, port = world.sim.brokers["broker-a"].address.rsplit(":", 1)
+    sent = world.sim.client.send("orders", b"by the VIP channel", address=f"{host}:{int(port) - 2}")
+    assert world.sim.wait(sent).queue_offset == 0
+    assert world.broker.store.max_offset("orders", 0) == 1

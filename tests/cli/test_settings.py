@@ -8,6 +8,7 @@ from sparrowmq.broker.config import BrokerConfig, Flush
 from sparrowmq.cli.apache_conf import read_broker_conf
 from sparrowmq.cli.server_commands import SECTIONS, broker_settings, nameserver_settings
 from sparrowmq.cli.settings import Given, SettingError, build, check_known, read_toml, resolve
+from sparrowmq.nameserver.config import NameServerConfig
 
 
 def broker(
@@ -36,6 +37,14 @@ def test_the_file_wins_over_the_default() -> None:
     config, given = broker(file={"default-queues": Given("3", "x.toml default-queues")})
     assert config.default_queues == 3
     assert given["default-queues"].origin == "x.toml default-queues"
+
+
+def test_the_defaults_are_rocketmqs_ports_on_loopback() -> None:
+    config, _ = broker()
+    ports = (config.port, config.port - 2 if config.vip_alias else 0, config.ha_port)
+    assert ports == (10911, 10909, 10912)
+    assert NameServerConfig().listen_port == 9876
+    assert (config.listen_host, NameServerConfig().listen_host) == ("127.0.0.1", "127.0.0.1")
 
 
 def test_every_setting_has_one_name() -> None:
