@@ -2,7 +2,7 @@
 
 import json
 import threading
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -164,8 +164,14 @@ def shown(row: Any, *, as_json: bool) -> str:
     body = bytes(row["body"]).decode("utf-8", "backslashreplace")
     if as_json:
         value = {**row.asDict(), "body": body}
-        return json.dumps(value, default=str, ensure_ascii=False)
+        return json.dumps(value, default=_text, ensure_ascii=False)
     tags = f" [{row['tags']}]" if row["tags"] else ""
     keys = f" {' '.join(row['keys'])}" if row["keys"] else ""
     place = f"{row['topic']}/{row['brokerName']}/{row['queueId']}/{row['queueOffset']}"
-    return f"{row['storeTimestamp']:%Y-%m-%d %H:%M:%S} {place}{tags}{keys}: {body}"
+    # PySpark hands out times of this machine's zone.
+    at = row["storeTimestamp"].astimezone(UTC)
+    return f"{at:%Y-%m-%d %H:%M:%S} {place}{tags}{keys}: {body}"
+
+
+def _text(value: object) -> str:
+    return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else str(value)

@@ -51,9 +51,12 @@ class JobGroup(click.Group):
 
 def spark_reason(error: Exception) -> str | None:
     """What went wrong in Spark, without its stack; None for an error that is not Spark's."""
+    if sys.modules.get("pyspark") is None:
+        return None
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    if not isinstance(error, PySparkException):
+    if not isinstance(error, PySparkException | Py4JError):
         return None
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith("sparrowmq.spark.")]

@@ -31,15 +31,21 @@ def pipeline_session(
     environ: MutableMapping[str, str] = os.environ,
 ) -> "Iterator[SparkSession]":
     """A session for the block; one that was there before is used, and stays."""
-    from pyspark.sql import SparkSession
-
-    before = SparkSession.getActiveSession()
+    before = _running_session()
     session = before or _quiet_session(name, master, settings, environ)
     try:
         yield session
     finally:
         if before is None:
             session.stop()
+
+
+def _running_session() -> "SparkSession | None":
+    if sys.modules.get("pyspark.sql") is None:
+        return None
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession()
 
 
 def _quiet_session(

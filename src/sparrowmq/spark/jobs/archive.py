@@ -208,10 +208,11 @@ def compact_archive(
     """Compact all that can be, without a broker; files before and after."""
     files = ArchiveFiles(spark, path)
     log = ArchiveLog(files)
+    _existing(log, path)
     with ExitStack() as stack:
         if (folder := files.local_folder) is not None:
             stack.enter_context(FolderLock(folder, "this archive"))
-        before = _existing(log, path)
+        before = log.read()
         after = Compactor(spark, files, log, rule, tell, clock).run(before, all_of_it=True)
     return len(before.files), len(after.files)
 

@@ -129,8 +129,7 @@ class Drain:
         starts = {queue: self._start(queue) for queue in queues}
         ends = {queue: max(starts[queue], self._cluster.max_offset(queue)) for queue in queues}
         copied = new_copy(f"drain {job.topic} {job.group} {job.to}", starts, ends)
-        plan = {"spread": job.spread.value, "batchRows": job.batch_rows, "to": job.to}
-        value = {**plan, "isMoved": False, "copy": copied.to_json()}
+        value = {**self._begun_with(), "isMoved": False, "copy": copied.to_json()}
         self._journal.write(value)
         return value
 
@@ -150,14 +149,21 @@ class Drain:
 
     def _check_same(self, saved: dict[str, Any]) -> None:
         """A batch is only repeated as it was if it is cut and spread as it was."""
-        job = self.job
-        now = {"spread": job.spread.value, "batchRows": job.batch_rows, "to": job.to}
-        for name, value in now.items():
+        for name, value in self._begun_with().items():
             if saved[name] != value and not saved["copy"]["isFinished"]:
                 raise JobError(
                     f"this drain was begun with {name} {saved[name]}, go on with that,"
                     f" not with {value}"
                 )
+
+    def _begun_with(self) -> dict[str, Any]:
+        job = self.job
+        return {
+            "nameServer": job.name_server,
+            "spread": job.spread.value,
+            "batchRows": job.batch_rows,
+            "to": job.to,
+        }
 
     def _create_topic(self, copied: Copied) -> None:
         counts: dict[str, int] = {}

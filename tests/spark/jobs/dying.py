@@ -1,0 +1,26 @@
+"""Jobs that die at a step: the tests let them raise, a process of its own is killed."""
+
+from collections.abc import Callable
+
+from sparrowmq.spark.jobs.steps import Step, Tell
+
+
+class Died(BaseException):
+    """Nothing after the step is done, as if the process had been killed."""
+
+
+def die_at(name: str, times: int = 1, die: Callable[[], None] | None = None) -> Tell:
+    """Dies when a step of that name comes for the `times`-th time."""
+    seen = 0
+
+    def tell(step: Step) -> None:
+        nonlocal seen
+        if step.name != name:
+            return
+        seen += 1
+        if seen == times:
+            if die is not None:
+                die()
+            raise Died(name)
+
+    return tell

@@ -1,0 +1,119 @@
+"""A job in a process of its own that is killed at a step, with its driver.
+
+`python -m tests.spark.jobs.killed_job NAME-SERVER archive|drain TOPIC FOLDER STEP`
+
+STEP is the name of a step, `never`, or `worker`: then a Python worker of an executor is killed
+while the job's first batch runs, and Spark has to do its task again.
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from sparrowmq.spark.jobs.archive import ArchiveJob, archive_once, opened_archive
+from sparrowmq.spark.jobs.archive_compact import CompactionRule
+from sparrowmq.spark.jobs.drain import Drain, DrainJob
+from sparrowmq.spark.jobs.journal import Journal
+from sparrowmq.spark.jobs.operator import AdminOperator
+from sparrowmq.spark.jobs.steps import Step, Tell
+from sparrowmq.spark.routes import Cluster
+from sparrowmq.spark.session import spark_session
+from tests.spark.jobs.dying import die_at
+
+ROWS_A_BATCH = 40
+_SEARCH_S = 60.0
+
+
+def archive_job(name_server: str, topic: str, folder: Path) -> ArchiveJob:
+    """Small batches, and a compaction after the second."""
+    return ArchiveJob(
+        name_server=name_server,
+        to=str(folder / "archive"),
+        topics=(topic,),
+        group=f"archive-{topic}",
+        batch_rows=ROWS_A_BATCH,
+        compaction=CompactionRule(least_files=3),
+    )
+
+
+def drain_job(name_server: str, topic: str, folder: Path) -> DrainJob:
+    """Small batches to a topic beside it."""
+    return DrainJob(
+        name_server=name_server,
+        topic=topic,
+        group=f"slow-{topic}",
+        to=f"{topic}-wide",
+        state=folder / "drain",
+        batch_rows=ROWS_A_BATCH,
+    )
+
+
+def kill_this_process() -> None:
+    """Nothing is written, flushed or said after this."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def kill_a_worker(begun: set[str]) -> Tell:
+    """Kills a Python worker of Spark as soon as there is one, once a batch has begun."""
+
+    def tell(step: Step) -> None:
+        if step.name in ("planned", "under way") and not begun:
+            begun.add(step.name)
+            threading.Thread(target=_kill_first_worker, daemon=True).start()
+
+    return tell
+
+
+def _kill_first_worker() -> None:
+    ends = time.monotonic() + _SEARCH_S
+    while time.monotonic() < ends:
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit() and _is_own_worker(int(entry.name)):
+                os.kill(int(entry.name), signal.SIGKILL)
+                return
+        time.sleep(0.005)
+
+
+def _is_own_worker(pid: int) -> bool:
+    """A worker is a fork of Spark's daemon, which is a child of Java, which is ours."""
+    try:
+        daemon = _parent(pid)
+        line = Path(f"/proc/{daemon}/cmdline").read_bytes()
+        return b"pyspark.daemon" in line and os.getpid() in (
+            _parent(daemon),
+            _parent(_parent(daemon)),
+        )
+    except (OSError, IndexError, ValueError):
+        return False
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def main(name_server: str, kind: str, topic: str, folder: Path, step: str) -> None:
+    """Run the job."""
+    tell = kill_a_worker(set()) if step == "worker" else die_at(step, die=kill_this_process)
+    settings = {"spark.driver.memory": "1g", "spark.local.dir": str(folder / "local")}
+    spark = spark_session("killed job", master="local[2,4]", settings=settings)
+
+    def archive() -> None:
+        with opened_archive(spark, archive_job(name_server, topic, folder), tell) as archiver:
+            archive_once(archiver)
+
+    def drain() -> None:
+        job = drain_job(name_server, topic, folder)
+        with Cluster(name_server) as cluster, Journal(job.state) as journal:
+            Drain(job, cluster, AdminOperator(name_server), journal).run(spark, tell)
+
+    kinds: dict[str, Callable[[], None]] = {"archive": archive, "drain": drain}
+    kinds[kind]()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], sys.argv[3], Path(sys.argv[4]), sys.argv[5])

@@ -1,0 +1,120 @@
+"""`sparrowmq pipeline`: what it says about wrong input, and while it runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from sparrowmq.cli.main import app
+from sparrowmq.cli.pipeline_commands import spark_reason
+from sparrowmq.cli.pipeline_session import told_progress
+from sparrowmq.spark.jobs.steps import Step
+from tests.spark.jobs.backlog import fill_topic, put_group, topics
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sparrowmq.testing import Cluster
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["archive"], "give --to, and --topics or --pattern"),
+        (["archive", "--topics", "a", "--pattern", "b", "--to", "c"], "--topics or --pattern"),
+        (["archive", "--topics", "a", "--to", "c", "--interval", "soon"], "must be a number"),
+        (["archive", "--topics", "a b", "--to", "c"], "option subscribe"),
+        (["archive", "query", "c", "--since", "yesterday"], "write 2026-11-15"),
+        (["drain", "orders"], "Missing option '--group'"),
+        (["drain", "orders", "--group", "g", "--cleanup"], "--cleanup goes with --hand-back"),
+        (
+            ["replay", "a", "--to", "b", "--since", "2026-02-01", "--until", "2026-01-01"],
+            "not before",
+        ),
+        (["archive", "--topics", "a", "--to", "c", "--conf", "nothing"], "is not NAME=VALUE"),
+    ],
+)
+def test_wrong_input_is_told_before_spark_starts(arguments: list[str], said: str) -> None:
+    done = CliRunner().invoke(app, ["pipeline", *arguments])
+    assert done.exit_code != 0
+    assert said in done.output
+
+
+def test_help_needs_neither_spark_nor_numpy() -> None:
+    code = (
+        "import sys\n"
+        "for name in ('pyspark', 'numpy', 'pyarrow', 'pandas'): sys.modules[name] = None\n"
+        "from sparrowmq.cli.main import app\n"
+        "app(['pipeline', sys.argv[1], '--help'], prog_name='sparrowmq')\n"
+    )
+    for name in ("archive", "drain", "replay", "dead-letters"):
+        done = subprocess.run(
+            [sys.executable, "-c", code, name], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert "--master" in done.stdout
+
+
+def test_a_missing_pyspark_is_told_with_its_remedy(tmp_path: Path) -> None:
+    code = (
+        "import sys\n"
+        "sys.modules['pyspark'] = None\n"
+        "from sparrowmq.cli.main import app\n"
+        "app(['pipeline', 'archive', 'query', sys.argv[1]], prog_name='sparrowmq')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "PySpark is missing; run: pip install 'sparrowmq[spark]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_error_in_a_task_is_told_by_its_last_words_and_not_by_its_stack() -> None:
+    from pyspark.errors import PySparkException
+
+    stack = "Job aborted\n at x\nsparrowmq.spark.errors.DataLoss: orders queue 0: gone\n at y"
+    assert spark_reason(PySparkException(stack)) == "orders queue 0: gone"
+    assert spark_reason(PySparkException("[UNRESOLVED] no column x\nat y")) == (
+        "[UNRESOLVED] no column x"
+    )
+    assert spark_reason(ValueError("ours")) is None
+
+
+def test_progress_is_a_line_for_each_commit_where_there_is_no_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with told_progress("drain") as tell:
+        tell(Step("under way", 100, 0, 250))
+        tell(Step("committed", 100, 100, 250))
+    assert capsys.readouterr().err == "drain: committed 100 rows, 100 of 250 done\n"
+
+
+def test_a_drain_is_reported_and_handed_back_by_commands(
+    spark: SparkSession, running: Cluster, tmp_path: Path
+) -> None:
+    fill_topic(running, "told-drain", 40)
+    put_group(running, "told-slow", "told-drain")
+
+    def said(*more: str) -> tuple[int, str]:
+        given = ["pipeline", "drain", "told-drain", "--group", "told-slow", *more]
+        where = ["--name-server", running.name_server, "--state", str(tmp_path)]
+        done = CliRunner().invoke(app, [*given, *where])
+        return done.exit_code, done.output
+
+    assert spark.range(1).count() == 1
+    code, text = said()
+    assert code == 0, text
+    assert "40 of 40 messages of told-drain copied to told-drain-drain" in text
+    assert "20 queues with 2 to 2 each" in text
+    code, text = said("--hand-back", "--worked-by", "fast")
+    assert (code, "not yet: 40 messages of the temporary topic" in text) == (1, True), text
+    put_group(running, "fast", "told-drain-drain", offset=2)
+    code, text = said("--hand-back", "--worked-by", "fast", "--cleanup")
+    assert (code, "topic told-drain-drain deleted" in text) == (0, True), text
+    assert "told-drain-drain" not in topics(running)

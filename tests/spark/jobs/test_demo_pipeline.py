@@ -1,0 +1,49 @@
+"""The end of the demo: what Spark finds is what was sent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree
+
+from tests.spark.admin import create_topic
+from tests.spark.topics import send
+from tools.chart import bar_chart
+from tools.demo import TOPIC, Orders, conclude_spark
+from tools.demo_spark import City, cities, stream_to_parquet, write_chart
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sparrowmq.testing import Cluster
+
+
+def test_the_demo_streams_every_order_into_parquet_and_adds_them_up(
+    spark: SparkSession, sparrowmq_cluster: Cluster, tmp_path: Path
+) -> None:
+    running, orders = sparrowmq_cluster, Orders()
+    create_topic(running, TOPIC, 2)
+    send(running, [orders.next_message() for _ in range(60)])
+    frame = stream_to_parquet(spark, running.name_server, TOPIC, tmp_path)
+    found = cities(frame)
+    assert conclude_spark(frame.count(), found, orders) == 0
+    chart = ElementTree.parse(write_chart(found, tmp_path / "chart.svg")).getroot()
+    texts = [element.text for element in chart.iter("{http://www.w3.org/2000/svg}text")]
+    assert {city.name for city in found} <= set(texts)
+    assert {f"{city.amount:,}" for city in found} <= set(texts)
+
+
+def test_the_demo_fails_when_spark_misses_an_order_or_an_amount() -> None:
+    orders = Orders()
+    for _ in range(4):
+        orders.next_message()
+    right = orders.by_city()
+    assert conclude_spark(4, right, orders) == 0
+    assert conclude_spark(3, right, orders) == 1
+    wrong = [City(right[0].name, right[0].orders, right[0].created + 1, right[0].paid)]
+    assert conclude_spark(4, wrong + right[1:], orders) == 1
+
+
+def test_a_chart_of_nothing_and_of_odd_names_is_still_a_picture() -> None:
+    for bars in ({}, {"<&>": (0.0, 0.0)}, {"small": (0.4,), "large": (123456.0,)}):
+        ElementTree.fromstring(bar_chart("a < b", "&", ("x",), bars))

@@ -1,0 +1,187 @@
+"""A blocked topic to a wider one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sparrowmq.blocking import PushConsumer
+from sparrowmq.spark.jobs.drain import Drain, DrainJob, Spread
+from sparrowmq.spark.jobs.drain_report import drain_report
+from sparrowmq.spark.jobs.errors import JobError
+from sparrowmq.spark.jobs.journal import Journal
+from sparrowmq.spark.jobs.operator import AdminOperator
+from sparrowmq.spark.routes import Cluster as Wire
+from tests.spark.jobs.backlog import bodies, fill_topic, offsets_of, put_group, sizes, table, topics
+from tests.spark.jobs.dying import Died, die_at
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sparrowmq.testing import Cluster
+
+STEPS = ("planned", "created", "under way", "sent", "committed", "finished", "moving", "moved")
+
+
+def job_of(running: Cluster, folder: Path, topic: str, **more: object) -> DrainJob:
+    values: dict[str, object] = {
+        "name_server": running.name_server,
+        "topic": topic,
+        "group": f"slow-{topic}",
+        "to": f"{topic}-wide",
+        "state": folder,
+        "batch_rows": 200,
+        **more,
+    }
+    return DrainJob(**values)  # type: ignore[arg-type]
+
+
+@contextmanager
+def opened(job: DrainJob) -> Iterator[Drain]:
+    with Wire(job.name_server) as wire, Journal(job.state) as journal:
+        yield Drain(job, wire, AdminOperator(job.name_server), journal)
+
+
+def blocked(running: Cluster, topic: str, count: int, *, handled: int = 0) -> list[bytes]:
+    """A topic whose group has handled so many messages of each of its two queues."""
+    sent = fill_topic(running, topic, count)
+    put_group(running, f"slow-{topic}", topic, handled)
+    return sent
+
+
+def test_the_backlog_is_spread_evenly_over_ten_times_the_queues(
+    spark: SparkSession, running: Cluster, tmp_path: Path
+) -> None:
+    sent = blocked(running, "drain-even", 530)
+    job = job_of(running, tmp_path, "drain-even")
+    with opened(job) as drain:
+        copied = drain.run(spark)
+        report = drain_report(drain, "fast")
+    assert (copied.sent, copied.repeated) == (530, 0)
+    assert len(sizes(running, "drain-even-wide")) == 20
+    assert report.spread == (26, 27)
+    assert bodies(table(spark, running, "drain-even-wide")) == sent
+    assert report.twice == 0
+    with opened(job) as drain:
+        assert drain.run(spark).sent == 530  # again, and nothing is sent
+    assert sum(sizes(running, "drain-even-wide")) == 530
+    assert offsets_of(running, "slow-drain-even", "drain-even") == sizes(running, "drain-even")
+
+
+def test_what_the_group_has_handled_and_what_comes_later_stays_with_the_old_topic(
+    spark: SparkSession, running: Cluster, tmp_path: Path
+) -> None:
+    blocked(running, "drain-part", 100, handled=20)
+    before = sizes(running, "drain-part")
+    job = job_of(running, tmp_path, "drain-part")
+    with opened(job) as drain:
+        drain.prepare()
+        fill_topic(running, "drain-part", 50, first=100)
+        copied = drain.run(spark)
+    assert copied.sent == 60
+    assert offsets_of(running, job.group, "drain-part") == before
+    assert sum(sizes(running, "drain-part")) == 150
+    keys = {row.keys[0] for row in table(spark, running, "drain-part-wide").collect()}
+    assert keys == {f"k{number}" for number in range(7)}
+
+
+def test_by_key_the_same_key_goes_to_the_same_queue_in_order(
+    spark: SparkSession, running: Cluster, tmp_path: Path
+) -> None:
+    fill_topic(running, "drain-key", 210, queues=1)
+    put_group(running, "slow-drain-key", "drain-key")
+    with opened(job_of(running, tmp_path, "drain-key", spread=Spread.KEY)) as drain:
+        assert drain.run(spark).sent == 210
+    rows = table(spark, running, "drain-key-wide").orderBy("queueId", "queueOffset").collect()
+    queue_of = {row["keys"][0]: row["queueId"] for row in rows}
+    assert all(queue_of[row["keys"][0]] == row["queueId"] for row in rows)
+    for key in queue_of:
+        of_key = [bytes(row["body"]) for row in rows if row["keys"] == [key]]
+        assert of_key == sorted(of_key)
+        assert len(of_key) == 30
+
+
+def test_runs_that_die_after_any_step_lose_nothing_and_repeat_one_batch_at_most(
+    spark: SparkSession, running: Cluster, tmp_path: Path
+) -> None:
+    sent = blocked(running, "drain-dies", 70)
+    job = job_of(running, tmp_path, "drain-dies", batch_rows=40)
+    for step in STEPS:
+        with pytest.raises(Died), opened(job) as drain:
+            drain.run(spark, die_at(step))
+        # Not before the copy is committed.
+        is_moved = step in ("moving", "moved")
+        expected = sizes(running, job.topic) if is_moved else [0, 0]
+        assert offsets_of(running, job.group, job.topic) == expected
+    with opened(job) as drain:
+        copied = drain.run(spark)
+        report = drain_report(drain, "fast")
+    assert (copied.sent, copied.wanted) == (70, 70)
+    frame = table(spark, running, job.to)
+    assert sorted(set(bodies(frame))) == sent
+    # "under way" died before its batch was sent, "sent" behind it: 40 are there twice, and a
+    # reader can tell which.
+    assert (report.twice, copied.repeated) == (40, 80)
+    assert frame.select("msgId").distinct().count() == 70
+    assert not report.behind()
+
+
+def test_a_drain_is_refused_while_members_of_the_group_are_alive(
+    spark: SparkSession, running: Cluster, tmp_path: Path
+) -> None:
+    blocked(running, "drain-alive", 10)
+    job = job_of(running, tmp_path, "drain-alive")
+    member = PushConsumer(job.group, {"other-topic": "*"}, name_servers=running.name_server)
+    with member:
+        member.start(lambda messages: None)
+        with (
+            opened(job) as drain,
+            pytest.raises(JobError, match="1 members of group slow-drain-alive are alive"),
+        ):
+            drain.run(spark)
+        assert job.to not in topics(running)
+        with opened(job_of(running, tmp_path, "drain-alive", live=True)) as drain:
+            assert drain.run(spark).sent == 10
+    assert offsets_of(running, job.group, "drain-alive") == sizes(running, "drain-alive")
+
+
+def test_the_temporary_topic_can_go_when_all_of_it_is_handled(
+    spark: SparkSession, running: Cluster, tmp_path: Path
+) -> None:
+    blocked(running, "drain-back", 40)
+    job = job_of(running, tmp_path, "drain-back")
+    with opened(job) as drain:
+        drain.run(spark)
+        points = drain_report(drain, "fast").open_points()
+        assert points == ["40 messages of the temporary topic are not handled yet"]
+        put_group(running, "fast", job.to, offset=2)
+        assert drain_report(drain, "fast").open_points() == []
+        drain.forget()
+        assert job.to not in topics(running)
+        with pytest.raises(JobError, match="was not drained"):
+            drain.saved()
+
+
+def test_a_topic_that_exists_already_is_not_written_to(
+    spark: SparkSession, running: Cluster, tmp_path: Path
+) -> None:
+    blocked(running, "drain-exists", 4)
+    fill_topic(running, "drain-exists-wide", 1)
+    job = job_of(running, tmp_path, "drain-exists")
+    with opened(job) as drain, pytest.raises(JobError, match="drain-exists-wide exists already"):
+        drain.run(spark)
+
+
+def test_a_drain_goes_on_only_as_it_was_begun(
+    spark: SparkSession, running: Cluster, tmp_path: Path
+) -> None:
+    blocked(running, "drain-other", 4)
+    with opened(job_of(running, tmp_path, "drain-other")) as drain:
+        drain.prepare()
+    other = job_of(running, tmp_path, "drain-other", batch_rows=7)
+    with opened(other) as drain, pytest.raises(JobError, match="begun with batchRows 200"):
+        drain.prepare()

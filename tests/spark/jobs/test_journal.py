@@ -1,0 +1,52 @@
+"""What a job remembers."""
+
+from pathlib import Path
+
+import pytest
+
+from sparrowmq.spark.jobs.errors import JobError
+from sparrowmq.spark.jobs.journal import Journal
+
+
+def test_a_journal_gives_back_what_was_written_last(tmp_path: Path) -> None:
+    with Journal(tmp_path / "job") as journal:
+        assert journal.read() is None
+        journal.write({"step": 1})
+        journal.write({"step": 2})
+    with Journal(tmp_path / "job") as journal:
+        assert journal.read() == {"step": 2}
+
+
+def test_a_second_run_of_the_same_job_is_refused_while_the_first_runs(tmp_path: Path) -> None:
+    with (
+        Journal(tmp_path / "job"),
+        pytest.raises(JobError, match="another run works on this job"),
+        Journal(tmp_path / "job"),
+    ):
+        pass
+    with Journal(tmp_path / "job"):
+        pass
+
+
+def test_a_write_that_was_cut_short_leaves_the_journal_as_it_was(tmp_path: Path) -> None:
+    with Journal(tmp_path / "job") as journal:
+        journal.write({"step": 1})
+        (tmp_path / "job" / "journal.new").write_text('{"st')
+        assert journal.read() == {"step": 1}
+
+
+def test_a_journal_that_was_put_aside_is_kept_and_the_next_run_begins_anew(tmp_path: Path) -> None:
+    with Journal(tmp_path / "job") as journal:
+        for step in (1, 2):
+            journal.write({"step": step})
+            kept = journal.put_aside()
+            assert kept is not None
+            assert journal.read() is None
+    assert len(list((tmp_path / "job").glob("journal-*.json"))) == 2
+
+
+def test_a_damaged_journal_is_named_and_not_overwritten(tmp_path: Path) -> None:
+    with Journal(tmp_path / "job") as journal:
+        journal.path.write_text("not JSON")
+        with pytest.raises(JobError, match="is no journal"):
+            journal.read()

@@ -1,0 +1,127 @@
+"""A time range of a topic, sent again."""
+
+from __future__ import annotations
+
+import os
+import signal
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sparrowmq.spark.jobs.archive import archive_once, opened_archive
+from sparrowmq.spark.jobs.copying import Copied
+from sparrowmq.spark.jobs.journal import Journal
+from sparrowmq.spark.jobs.replay import Replay, ReplayJob, journal_folder
+from tests.spark.admin import create_topic
+from tests.spark.jobs.backlog import bodies, fill_topic, table
+from tests.spark.jobs.dying import Died, die_at
+from tests.spark.jobs.test_archive import job_of as archive_job
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sparrowmq.testing import Cluster
+
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
+LATER = datetime(2100, 1, 1, tzinfo=UTC)
+
+
+def job_of(running: Cluster, topic: str, **more: Any) -> ReplayJob:
+    values = {
+        "name_server": running.name_server,
+        "topic": topic,
+        "to": f"{topic}-again",
+        "since": LONG_AGO,
+        "until": LATER,
+        **more,
+    }
+    return ReplayJob(**values)
+
+
+def replayed(spark: SparkSession, job: ReplayJob, folder: Path) -> Copied:
+    with Journal(journal_folder(folder, job)) as journal:
+        return Replay(spark, job, journal).run()
+
+
+def prepared(running: Cluster, topic: str, count: int) -> list[bytes]:
+    create_topic(running, f"{topic}-again", 3)
+    return fill_topic(running, topic, count)
+
+
+def test_a_range_is_sent_once_however_often_it_is_asked_for(
+    spark: SparkSession, running: Cluster, tmp_path: Path
+) -> None:
+    sent = prepared(running, "replay-all", 50)
+    job = job_of(running, "replay-all")
+    assert replayed(spark, job, tmp_path).sent == 50
+    again = replayed(spark, job, tmp_path)
+    assert (again.sent, again.is_finished) == (50, True)
+    found = table(spark, running, job.to)
+    assert bodies(found) == sent
+    row = found.where("body = X'303030303035'").first()
+    assert row is not None
+    assert (row["keys"], row["tags"]) == (["k5"], "t1")
+
+
+def test_a_condition_and_a_range_choose_what_is_sent(
+    spark: SparkSession, running: Cluster, tmp_path: Path
+) -> None:
+    prepared(running, "replay-some", 30)
+    job = job_of(running, "replay-some", where="array_contains(keys, 'k3') and tags = 't1'")
+    assert replayed(spark, job, tmp_path).sent == 2
+    assert bodies(table(spark, running, job.to)) == [b"000003", b"000017"]
+    past = job_of(running, "replay-some", until=LONG_AGO + timedelta(days=1))
+    assert replayed(spark, past, tmp_path).sent == 0
+
+
+def test_a_range_of_an_archive_is_sent_like_one_of_the_live_topic(
+    spark: SparkSession, running: Cluster, tmp_path: Path
+) -> None:
+    sent = prepared(running, "replay-old", 30)
+    with opened_archive(spark, archive_job(running, tmp_path / "a", "replay-old")) as archiver:
+        archive_once(archiver)
+    job = job_of(running, "replay-old", archive=str(tmp_path / "a"), batch_rows=12)
+    copied = replayed(spark, job, tmp_path)
+    assert copied.sent == 30
+    assert copied.batches > 1
+    assert bodies(table(spark, running, job.to)) == sent
+
+
+def test_a_run_that_died_is_finished_and_says_what_may_have_come_twice(
+    spark: SparkSession, running: Cluster, tmp_path: Path
+) -> None:
+    sent = prepared(running, "replay-dies", 30)
+    job = job_of(running, "replay-dies", batch_rows=12)
+    with Journal(journal_folder(tmp_path, job)) as journal, pytest.raises(Died):
+        Replay(spark, job, journal).run(die_at("sent", times=2))
+    copied = replayed(spark, job, tmp_path)
+    assert (copied.sent, copied.repeated) == (30, 12)
+    found = bodies(table(spark, running, job.to))
+    assert sorted(set(found)) == sent
+    assert len(found) == 42
+
+
+def test_a_worker_that_is_killed_in_the_middle_loses_nothing(
+    spark: SparkSession, running: Cluster, tmp_path: Path
+) -> None:
+    sent = prepared(running, "replay-killed", 30)
+    once = tmp_path / "killed"
+
+    def die_once(body: bytes) -> bool:
+        if body == b"000017" and not once.exists():
+            once.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return True
+
+    spark.udf.register("die_once", die_once, "boolean")
+    job = job_of(running, "replay-killed", where="die_once(body)", batch_rows=12)
+    with pytest.raises(Exception, match="exited unexpectedly"):
+        replayed(spark, job, tmp_path)
+    assert once.exists()
+    copied = replayed(spark, job, tmp_path)
+    assert copied.sent == 30
+    found = bodies(table(spark, running, job.to))
+    assert sorted(set(found)) == sent
+    assert len(found) <= 30 + copied.repeated <= 42
