@@ -1,16 +1,19 @@
 """`./dev demo`: everything in one process, and what happened to every message.
 
 send ──▶ two brokers ──▶ member one, alone ── member two joins ──▶ both ──▶ every order checked
+                   └───▶ a Spark stream ──▶ Parquet ──▶ a table and a chart ──▶ every amount checked
 """
 
 import argparse
 import asyncio
 import json
+import shutil
 import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -18,15 +21,21 @@ from rich.table import Table
 from sparrowmq import ConsumeFromWhere, Message, MessageExt, Producer, PushConsumer, SendResult
 from sparrowmq.client.errors import SendFailed
 from sparrowmq.testing import Cluster, cluster
+from tools.demo_spark import City, cities, show, stream_to_parquet, write_chart
 
 TOPIC = "orders"
 GROUP = "billing"
 TAGS = ("created", "paid")
+CITIES = ("Hangzhou", "Berlin", "Nairobi", "Hangzhou", "Lisbon", "Toronto", "Berlin", "Hangzhou")
+"""Some order more than others."""
 QUEUES_PER_BROKER = 4
 """What a topic gets that is created by its first message."""
 IN_FLIGHT = 64
 PATIENCE_S = 30.0
 """How long to wait for what takes milliseconds; a demo that hangs explains nothing."""
+
+RESULTS = Path(__file__).resolve().parent.parent / "build" / "demo"
+SPARK_SETTINGS = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"}
 
 console = Console(highlight=False, soft_wrap=True)
 
@@ -47,7 +56,9 @@ class Orders:
     def next_message(self) -> Message:
         number = len(self.sent)
         order = f"o-{number}"
-        body = json.dumps({"order": order, "amount": number * 7 % 100}).encode()
+        city = CITIES[number // 2 % len(CITIES)]
+        value = {"order": order, "city": city, "amount": number * 7 % 100}
+        body = json.dumps(value).encode()
         self.sent[order] = body
         return Message(TOPIC, body, tags=TAGS[number % 2], keys=order)
 
@@ -62,6 +73,18 @@ class Orders:
                     self.damaged.append(order)
 
         return handle
+
+    def by_city(self) -> list[City]:
+        """What Spark has to find: amounts by city and tag, the largest first."""
+        found: dict[str, City] = {}
+        for number, body in enumerate(self.sent.values()):
+            order = json.loads(body)
+            city = found.get(order["city"], City(order["city"], 0, 0, 0))
+            created, paid = (order["amount"], 0) if number % 2 == 0 else (0, order["amount"])
+            found[city.name] = City(
+                city.name, city.orders + 1, city.created + created, city.paid + paid
+            )
+        return sorted(found.values(), key=lambda city: (-city.amount, city.name))
 
     @property
     def missing(self) -> set[str]:
@@ -205,11 +228,44 @@ def conclude(orders: Orders) -> int:
     return 0 if good else 1
 
 
+def analyse(name_server: str, orders: Orders) -> int:
+    """Streams the orders through Spark; 0 if it finds every one of them and every amount."""
+    from sparrowmq.cli.pipeline_session import pipeline_session
+
+    console.print("[bold]6  Spark[/] streams the orders into Parquet and adds them up")
+    shutil.rmtree(RESULTS, ignore_errors=True)
+    started = time.perf_counter()
+    with pipeline_session("demo", "local[2]", SPARK_SETTINGS) as spark:
+        ready_s = time.perf_counter() - started
+        frame = stream_to_parquet(spark, name_server, TOPIC, RESULTS)
+        rows, found = frame.count(), cities(frame)
+    took_s = time.perf_counter() - started
+    console.print(f"   ready after {ready_s:.1f} s, done after {took_s:.1f} s")
+    show(console, found)
+    console.print(f"   Parquet  {RESULTS / 'orders'}")
+    console.print(f"   chart    {write_chart(found, RESULTS / 'orders.svg')}")
+    return conclude_spark(rows, found, orders)
+
+
+def conclude_spark(rows: int, found: list[City], orders: Orders) -> int:
+    """Prints the result; 0 if Spark has got what was sent."""
+    good = rows == len(orders.sent) and found == orders.by_city()
+    amount = sum(city.amount for city in found)
+    console.print(
+        f"[bold]7  Checked[/]: {len(orders.sent):,} sent, {rows:,} rows in Parquet, amount"
+        f" {amount:,} of {sum(city.amount for city in orders.by_city()):,}"
+    )
+    console.print("[bold green]Spark agrees.[/]" if good else "[bold red]Spark disagrees.[/]")
+    return 0 if good else 1
+
+
 def main(arguments: Sequence[str]) -> int:
     """Runs the demo; returns the exit code."""
     parser = argparse.ArgumentParser(prog="./dev demo", description=__doc__.splitlines()[0])
     parser.add_argument("--messages", type=int, default=4000, help="how many orders (4000)")
-    count = parser.parse_args(arguments).messages
+    parser.add_argument("--without-spark", action="store_true", help="end before the pipeline")
+    given = parser.parse_args(arguments)
+    count = given.messages
     if count < 100:
         parser.error(f"--messages is {count}, must be 100 or more")
     try:
@@ -220,10 +276,13 @@ def main(arguments: Sequence[str]) -> int:
                 console.print(f"   {name:12} {address}")
             with asyncio.Runner(loop_factory=new_loop) as runner:
                 orders = runner.run(tell(running, count))
+            code = conclude(orders)
+            if code == 0 and not given.without_spark:
+                code = analyse(running.name_server, orders)
+            return code
     except (Surprise, SendFailed) as error:
         console.print(f"[bold red]The demo failed[/]: {error}")
         return 1
-    return conclude(orders)
 
 
 if __name__ == "__main__":

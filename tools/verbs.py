@@ -38,7 +38,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def demo(arguments: list[str]) -> int:
-    """start everything in one process, send, consume with two members, show what happened"""
+    """start everything, send, consume with two members, run a Spark pipeline, show what happened"""
     return _module("tools.demo", arguments)
 
 

@@ -1,0 +1,106 @@
+"""The end of the demo: the orders as a Spark stream, as Parquet, as a table and as a chart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from tools.chart import bar_chart
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+FIELDS = "`order` string, city string, amount int"
+
+
+@dataclass(frozen=True)
+class City:
+    """What was ordered in one city."""
+
+    name: str
+    orders: int
+    created: int
+    """The amounts of orders with the tag created."""
+    paid: int
+
+    @property
+    def amount(self) -> int:
+        return self.created + self.paid
+
+
+def stream_to_parquet(spark: SparkSession, name_server: str, topic: str, folder: Path) -> DataFrame:
+    """Stream all that a topic has into Parquet files; what is in them."""
+    stream = (
+        spark.readStream.format("rocketmq")
+        .option("nameServer", name_server)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("group", "analytics")
+        .load()
+    )
+    query = (
+        with_orders(stream)
+        .writeStream.format("parquet")
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(folder / "orders"))
+    )
+    query.awaitTermination()
+    return spark.read.parquet(str(folder / "orders"))
+
+
+def with_orders(messages: DataFrame) -> DataFrame:
+    """Messages to orders: the fields of the JSON body, and the tag."""
+    from pyspark.sql import functions as F
+
+    order = F.from_json(F.col("body").cast("string"), FIELDS)
+    return messages.select(order.alias("order"), "tags").select("order.*", "tags")
+
+
+def by_city(orders: DataFrame) -> DataFrame:
+    """Orders and amounts of every city, the largest first."""
+    from pyspark.sql import functions as F
+
+    def amount(tag: str) -> Column:
+        return F.sum(F.when(F.col("tags") == tag, F.col("amount")).otherwise(0)).alias(tag)
+
+    counted = F.countDistinct("order").alias("orders")
+    grouped = orders.groupBy("city").agg(counted, amount("created"), amount("paid"))
+    return grouped.orderBy(F.desc(F.col("created") + F.col("paid")), "city")
+
+
+def cities(orders: DataFrame) -> list[City]:
+    """The aggregate, computed by Spark."""
+    return [
+        City(row["city"], row["orders"], row["created"], row["paid"])
+        for row in by_city(orders).collect()
+    ]
+
+
+def show(console: Console, found: list[City]) -> None:
+    """The aggregate as a table."""
+    table = Table("", "city", "orders", "created", "paid", "amount", box=None, padding=(0, 1))
+    for column in table.columns[2:]:
+        column.justify = "right"
+    for city in found:
+        numbers = (city.orders, city.created, city.paid, city.amount)
+        table.add_row("", city.name, *(f"{number:,}" for number in numbers))
+    console.print(table)
+
+
+def write_chart(found: list[City], path: Path) -> Path:
+    """The aggregate as a chart."""
+    orders = sum(city.orders for city in found)
+    text = bar_chart(
+        "What was ordered where",
+        f"amount by city, from {orders:,} orders that Spark read from the broker",
+        ("created", "paid"),
+        {city.name: (city.created, city.paid) for city in found},
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
