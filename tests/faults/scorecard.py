@@ -27,6 +27,7 @@ from tests.faults.scorecard_clients import (
     order_under_churn,
 )
 from tests.faults.scored import Row, Scored
+from tests.faults.spark_jobs import spark_jobs
 from tests.faults.stop_time import StopResult, stop_after_failed_sync
 
 KEPT = Path("build") / "faults"
@@ -246,4 +247,5 @@ ROWS: dict[int, Row] = {
     11: order_under_churn,
     12: nameserver_outage,
     13: hostile_input,
+    16: spark_jobs,
 }
