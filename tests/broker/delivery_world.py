@@ -45,7 +45,7 @@ class Peer:
     """The part of a connection that handlers use; it remembers what it was told."""
 
     def __init__(self, name: str = "client") -> None:
-        self.name = name
+        self.name = self.peer = name
         self.is_open = True
         self.peer_bytes = bytes((127, 0, 0, 1, 0, 0, 0x30, 0x39))
         self.replies: list[Reply] = []

@@ -1,11 +1,14 @@
 """Whole tables of offsets, copies of them, and raw queue units."""
 
+import struct
+
 from sparrowmq.protocol.broker_stats import ConsumeQueueUnits, CorrectionOffsets
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.statistics import (
     CloneGroupOffset,
     GetAllConsumerOffsets,
     GetAllDelayOffsets,
+    GetTimerCheckpoint,
     QueryConsumeQueue,
     QueryCorrectionOffset,
 )
@@ -32,6 +35,15 @@ def test_the_progress_of_every_delay_level_is_told(world: World) -> None:
     assert (len(before), before[1]) == (18, 0)
     world.sim.advance(3)
     assert world.read(GetAllDelayOffsets(), DelayOffsetTable).offset_table[1] == 1
+
+
+def test_the_progress_of_delivery_times_is_told_as_apaches_slaves_read_it(world: World) -> None:
+    due_ms = world.sim.clock() + 1_500
+    world.send("orders", b"soon", b"soon too", TIMER_DELIVER_MS=str(due_ms))
+    world.sim.advance(5)
+    told = struct.unpack(">7q", world.done(GetTimerCheckpoint()).body)
+    assert told[0] <= due_ms < told[0] + 5_000
+    assert told[1:] == (0, 2, 2, 0, 0, 0)
 
 
 def test_a_group_takes_over_the_progress_of_another(world: World) -> None:

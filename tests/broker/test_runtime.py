@@ -1,5 +1,8 @@
 """How the broker is doing, and cleaning up at an operator's word."""
 
+import pytest
+
+from sparrowmq.broker import timer
 from sparrowmq.broker.runtime_info import human_bytes
 from sparrowmq.protocol.headers.admin import (
     CleanExpiredQueues,
@@ -9,6 +12,7 @@ from sparrowmq.protocol.headers.admin import (
 )
 from sparrowmq.protocol.tables import KVTable
 from sparrowmq.store.config import StoreConfig
+from sparrowmq.store.errors import DiskFull
 from tests.broker.world import World, world_with
 
 HOUR_S = 3600
@@ -50,6 +54,32 @@ def test_the_delay_levels_tell_how_far_they_are_delivered(world: World) -> None:
     assert runtime(world)["scheduleMessageOffset_2"] == "0,1"
     world.sim.advance(6)
     assert runtime(world)["scheduleMessageOffset_2"] == "1,1"
+
+
+def test_timers_tell_how_many_wait_and_how_fast_they_come_and_go(world: World) -> None:
+    due_ms = world.sim.clock() + 60_000
+    world.send("orders", *[b"later"] * 30, TIMER_DELIVER_MS=str(due_ms))
+    world.sim.advance(20)
+    before = runtime(world)
+    assert (before["timerCongestNum"], before["timerReadBehind"]) == ("30", "0")
+    assert float(before["timerEnqueueTps"]) > 0
+    assert float(before["timerDequeueTps"]) == 0
+    world.sim.advance(50)
+    after = runtime(world)
+    assert (after["timerCongestNum"], after["timerOffsetBehind"]) == ("0", "0")
+    assert float(after["timerDequeueTps"]) > 0
+
+
+def test_timers_that_find_no_space_tell_how_late_they_are(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise DiskFull("log", 0, "no space")
+
+    world.send("orders", b"later", TIMER_DELIVER_MS=str(world.sim.clock() + 5_000))
+    monkeypatch.setattr(timer, "deliver", full)
+    world.sim.advance(15)
+    assert runtime(world)["timerReadBehind"] in ("9", "10")
 
 
 def test_sizes_are_written_for_people() -> None:

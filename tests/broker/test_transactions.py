@@ -12,8 +12,12 @@ from sparrowmq.broker.transactions import commit_progress
 from sparrowmq.net.reply import Reply
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.protocol.headers.transactions import CheckTransactionState, EndTransaction
-from sparrowmq.protocol.ids import OffsetId
+from sparrowmq.protocol.headers.transactions import (
+    CheckTransactionState,
+    EndTransaction,
+    ResumeCheckHalfMessage,
+)
+from sparrowmq.protocol.ids import OffsetId, offset_id
 from sparrowmq.protocol.message_ext import decode_messages
 from sparrowmq.protocol.names import (
     SCHEDULE_TOPIC,
@@ -301,6 +305,33 @@ def test_fifteen_unknown_answers_set_a_transaction_aside(world: DeliveryWorld) -
     assert len(world.broker.delivery.halves) == 0
     assert end(world, other, TRANSACTION_COMMIT).code == ResponseCode.SUCCESS
     assert bodies(world) == []
+
+
+def test_a_transaction_that_was_set_aside_is_asked_about_again_when_an_operator_says_so(
+    world: DeliveryWorld,
+) -> None:
+    peer = producer(world)
+    half(world, b"forgotten")
+    world.pass_time(15 * 30 + 60)
+    (kept,) = world.messages(TRANS_CHECK_MAX_TIME_TOPIC)
+    asked = len(peer.calls)
+    where = offset_id(world.broker.store_host, kept.log_offset)
+    assert world.call(ResumeCheckHalfMessage(msg_id=where)).code == ResponseCode.SUCCESS
+    world.kill()
+    peer = producer(world)
+    world.pass_time(1)
+    assert asked == 15
+    assert len(peer.calls) == 1
+    assert answer(world, peer, TRANSACTION_COMMIT).code == ResponseCode.SUCCESS
+    assert bodies(world) == [b"forgotten"]
+
+
+@pytest.mark.parametrize("msg_id", ["nonsense", "half", "7F00000100002A9F0000000000FFFFFF"])
+def test_only_what_was_set_aside_is_resumed(world: DeliveryWorld, msg_id: str) -> None:
+    sent = half(world, b"pending")
+    header = ResumeCheckHalfMessage(msg_id=sent.msg_id if msg_id == "half" else msg_id)
+    assert world.call(header).code in (ResponseCode.SYSTEM_ERROR, ResponseCode.INVALID_PARAMETER)
+    assert len(world.broker.delivery.halves) == 1
 
 
 def test_a_group_without_a_live_producer_uses_up_no_questions(world: DeliveryWorld) -> None:

@@ -1,9 +1,11 @@
 """How the broker is doing, in the words that Apache's tools look for."""
 
 from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.sampling import DELIVERED_TIMERS
+from sparrowmq.broker.statistics import GROUP_GET, TOPIC_PUT
 from sparrowmq.broker.store_times import log_time
 from sparrowmq.protocol.delay import schedule_queue_id
-from sparrowmq.protocol.names import SCHEDULE_TOPIC
+from sparrowmq.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
 
 VERSION_TEXT = "V5_3_3"
 """What MQ_VERSION stands for."""
@@ -25,9 +27,7 @@ def runtime_info(broker: Broker) -> dict[str, str]:
         **_log(broker),
         **_waiting(broker),
         **_delay_levels(broker),
-        # There is no second queue before the timers; clusterList reads these as numbers
-        **dict.fromkeys(("timerReadBehind", "timerOffsetBehind", "timerCongestNum"), 0),
-        **dict.fromkeys(("timerEnqueueTps", "timerDequeueTps"), 0.0),
+        **_timers(broker, now_ms),
     }
     return {name: str(value) for name, value in sorted(values.items())}
 
@@ -94,6 +94,20 @@ def _delay_levels(broker: Broker) -> dict[str, object]:
         end = broker.store.max_offset(SCHEDULE_TOPIC, schedule_queue_id(level))
         values[f"scheduleMessageOffset_{level}"] = f"{offset},{end}"
     return values
+
+
+def _timers(broker: Broker, now_ms: int) -> dict[str, object]:
+    """How many timers wait and how late the first is; `mqadmin clusterList` prints these."""
+    timers, statistics = broker.delivery.timers, broker.statistics
+    next_ms = timers.next_due_ms
+    late_ms = 0 if next_ms is None else max(0, now_ms - next_ms)
+    return {
+        "timerReadBehind": late_ms // 1000,
+        "timerOffsetBehind": 0,  # there is no second queue before the timers
+        "timerCongestNum": len(timers),
+        "timerEnqueueTps": statistics.tps(TOPIC_PUT, TIMER_TOPIC, now_ms),
+        "timerDequeueTps": statistics.tps(GROUP_GET, DELIVERED_TIMERS, now_ms),
+    }
 
 
 def _yes(is_so: bool) -> str:

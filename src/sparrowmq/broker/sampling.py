@@ -4,8 +4,11 @@ import asyncio
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.statistics import SAMPLE_MS
+from sparrowmq.protocol.names import TIMER_TOPIC
 
 _FRESH_MS = 1_000
+DELIVERED_TIMERS = f"{TIMER_TOPIC}@delivered"
+"""The timer queue is consumed by the broker itself, and out of turn: how much of it is."""
 
 
 def refresh(broker: Broker) -> None:
@@ -20,7 +23,9 @@ def sample(broker: Broker) -> None:
     ends: dict[str, dict[int, int]] = {}
     for topic, queue_id in broker.store.queues():
         ends.setdefault(topic, {})[queue_id] = broker.store.max_offset(topic, queue_id)
-    broker.statistics.sample(broker.clock(), ends.items(), broker.offsets.rows())
+    delivered = broker.store.max_offset(TIMER_TOPIC, 0) - len(broker.delivery.timers)
+    timers = (DELIVERED_TIMERS, {0: delivered})
+    broker.statistics.sample(broker.clock(), ends.items(), [*broker.offsets.rows(), timers])
 
 
 async def keep_sampling(broker: Broker) -> None:

@@ -280,6 +280,17 @@ def _set_aside(broker: Broker, half: Half, record: Record, fields: dict[str, str
     end(broker, half)
 
 
+def resume(broker: Broker, record: Record) -> None:
+    """A transaction that was set aside is pending again, with no question counted.
+
+    Raises DiskFull, StoreStopped, MessageTooLarge.
+    """
+    fields = fields_of(record)
+    fields[TRANSACTION_CHECK_TIMES] = "0"
+    now_ms = broker.clock()
+    append(broker, Placement(stored_again(record, TRANS_HALF_TOPIC, 0, fields), now_ms), now_ms)
+
+
 # ---- how far it has come
 
 

@@ -9,12 +9,14 @@ from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.reply import Reply, Request
 from sparrowmq.net.routes import Routes
 from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.protocol.headers.transactions import EndTransaction
-from sparrowmq.protocol.names import TRANS_HALF_TOPIC
+from sparrowmq.protocol.errors import BodyError
+from sparrowmq.protocol.headers.transactions import EndTransaction, ResumeCheckHalfMessage
+from sparrowmq.protocol.ids import OffsetId
+from sparrowmq.protocol.names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
 from sparrowmq.protocol.properties import CHECK_IMMUNITY_TIME_S, PRODUCER_GROUP
 from sparrowmq.protocol.record import Record
 from sparrowmq.protocol.sys_flag import TRANSACTION_COMMIT, TRANSACTION_NONE, TRANSACTION_ROLLBACK
-from sparrowmq.store.errors import DiskFull, StoreStopped
+from sparrowmq.store.errors import DiskFull, MessageTooLarge, StoreStopped
 
 routes: Routes[Broker] = Routes()
 
@@ -42,6 +44,29 @@ def end_transaction(broker: Broker, request: Request[EndTransaction]) -> Reply |
             transactions.end(broker, half)
     except (DiskFull, StoreStopped) as error:
         raise refusal(error) from error
+    end = broker.store.max_log_offset
+    return broker.durability.reply_when_safe(request, Reply(), end, must_wait=True)
+
+
+@routes.on(ResumeCheckHalfMessage)
+def resume_check(broker: Broker, request: Request[ResumeCheckHalfMessage]) -> Reply | None:
+    """Ask the producers again about a transaction that was set aside, as if for the first time.
+
+    The message stays where it was kept as well, as with Apache.
+    """
+    try:
+        log_offset = OffsetId.parse(request.header.msg_id).log_offset
+    except BodyError as error:
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, str(error)) from error
+    record = broker.store.read_record(log_offset)
+    if record is None or record.topic != TRANS_CHECK_MAX_TIME_TOPIC:
+        text = f"no transaction was set aside at log offset {log_offset}"
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, text)
+    try:
+        transactions.resume(broker, record)
+    except (DiskFull, StoreStopped, MessageTooLarge) as error:
+        raise refusal(error) from error
+    broker.log.info("audit: %s resumed transaction %d", request.connection.peer, log_offset)
     end = broker.store.max_log_offset
     return broker.durability.reply_when_safe(request, Reply(), end, must_wait=True)
 

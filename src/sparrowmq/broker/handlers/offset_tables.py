@@ -1,5 +1,7 @@
 """Whole tables of offsets, copies of them, and raw queue units."""
 
+import struct
+
 from sparrowmq.broker.broker import Broker
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.reply import Reply, Request
@@ -10,16 +12,18 @@ from sparrowmq.protocol.headers.statistics import (
     CloneGroupOffset,
     GetAllConsumerOffsets,
     GetAllDelayOffsets,
+    GetTimerCheckpoint,
     QueryConsumeQueue,
     QueryCorrectionOffset,
 )
-from sparrowmq.protocol.names import group_fault
+from sparrowmq.protocol.names import TIMER_TOPIC, group_fault
 from sparrowmq.protocol.offsets_body import ConsumerOffsetTable, DelayOffsetTable
 
 routes: Routes[Broker] = Routes()
 
 _MOST_UNITS = 10_000
 _NEVER = 2**63 - 1
+_TIMER_CHECKPOINT = struct.Struct(">7q")
 
 
 @routes.on(GetAllConsumerOffsets)
@@ -57,6 +61,15 @@ def clone_group_offset(broker: Broker, request: Request[CloneGroupOffset]) -> Re
         topics,
     )
     return Reply()
+
+
+@routes.on(GetTimerCheckpoint)
+def get_timer_checkpoint(broker: Broker, request: Request[GetTimerCheckpoint]) -> Reply:
+    """How far delivery times are delivered, as Apache's slaves ask for it."""
+    mark, end = broker.delivery.timers.mark, broker.store.max_offset(TIMER_TOPIC, 0)
+    read_ms = mark.time_ms // 1000 * 1000
+    # Time, position in a timer log (there is none), queue offset, the master's; version 0.
+    return Reply(body=_TIMER_CHECKPOINT.pack(read_ms, 0, end, end, 0, 0, 0))
 
 
 @routes.on(QueryCorrectionOffset)

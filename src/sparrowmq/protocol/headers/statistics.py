@@ -90,6 +90,12 @@ class GetAllDelayOffsets(RequestHeader, frozen=True, kw_only=True):
     CODE: ClassVar[RequestCode] = RequestCode.GET_ALL_DELAY_OFFSET
 
 
+class GetTimerCheckpoint(RequestHeader, frozen=True, kw_only=True):
+    """How far delivery times are delivered; the body of the answer is 56 bytes."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.GET_TIMER_CHECK_POINT
+
+
 class CloneGroupOffset(RequestHeader, frozen=True, kw_only=True):
     """Give a group the progress of another."""
 

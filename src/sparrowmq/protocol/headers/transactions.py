@@ -38,3 +38,13 @@ class CheckTransactionState(RequestHeader, frozen=True, kw_only=True):
     transaction_id: str | None = None
     offset_msg_id: str | None = None
     broker_name: str | None = msgspec.field(name="bname", default=None)
+
+
+class ResumeCheckHalfMessage(RequestHeader, frozen=True, kw_only=True):
+    """Ask producers again about a transaction that was set aside."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.RESUME_CHECK_HALF_MESSAGE
+
+    msg_id: str
+    """The offset id of the message in TRANS_CHECK_MAX_TIME_TOPIC."""
+    topic: str | None = None
