@@ -319,7 +319,8 @@ def test_a_transaction_that_was_set_aside_is_asked_about_again_when_an_operator_
     assert world.call(ResumeCheckHalfMessage(msg_id=where)).code == ResponseCode.SUCCESS
     world.kill()
     peer = producer(world)
-    world.pass_time(1)
+    world.pass_time(6)
+    world.deliver()
     assert asked == 15
     assert len(peer.calls) == 1
     assert answer(world, peer, TRANSACTION_COMMIT).code == ResponseCode.SUCCESS
