@@ -181,7 +181,9 @@ def java_go_and_python_members_share_a_group(scene: Scene) -> Outcome:
     _, producer = _load(scene, topic)
     for member in ("java-1", "go-1", "python-1", "python-2"):
         group.join(member)
-    for member in ("java-1", "go-1"):
+    group.leave("java-1")
+    group.join("java-2")  # takes queues from Python members, and waits for nobody
+    for member in ("go-1", "java-2"):
         group.leave(member)
     # Only Python members from here on: they hand queues over without repeating anything.
     group.join("python-3")
