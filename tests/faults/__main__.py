@@ -1,6 +1,7 @@
 """`python -m tests.faults [--row N] [--small] [--seed S]`: the scorecard, with counts and seeds."""
 
 import argparse
+import logging
 import sys
 import time
 import traceback
@@ -19,6 +20,8 @@ def main() -> int:
     parser.add_argument("--small", action="store_true", help="as in ./dev test")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
+    # What simulated servers log about their faults is not the table.
+    logging.getLogger("sparrowmq").addHandler(logging.NullHandler())
     print(f"commit {commit()}, seed {arguments.seed}, {'small' if arguments.small else 'full'}")
     print(f"{'#':>2}  {'fault':<30} {'result':<8} {'seconds':>7}  counts", flush=True)
     scored: list[Scored] = []

@@ -54,7 +54,7 @@ def stop_after_failed_sync(seed: int, *, sync_flush: bool) -> StopResult:
         sim.host("sender-0").pause()
         if rng.random() < 0.5:
             sim.host("name-server-1").pause()
-        fault = node.disk.fail("sync", errno.EIO, first=rng.randint(1, 30), path_prefix="commitlog")
+        fault = node.disk.fail("sync", errno.EIO, first=rng.randint(1, 6), path_prefix="commitlog")
         sim.until(lambda: fault.seen >= fault.first)
         failed_s = sim.now_s
         sim.until(lambda: not node.is_running)
@@ -85,7 +85,7 @@ def _keep_sending(sim: RunningCluster, name: str, acknowledged_s: list[float]) -
                 return
             if answer.code == ResponseCode.SUCCESS:
                 acknowledged_s.append(sim.now_s)
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.03)
 
     client.host.start(send(), name=name)
 
