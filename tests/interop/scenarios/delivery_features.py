@@ -1,0 +1,243 @@
+"""Delivery features of 5.x clients and of operators: recall, traces, policies, switches."""
+
+import time
+from typing import Any
+
+from sparrowmq.protocol.record import decode_record
+from tests.interop import raw
+from tests.interop.cluster import Settings
+from tests.interop.handles import Handle, Message
+from tests.interop.outcomes import bodies, seen, statuses
+from tests.interop.registry import JAVA, Outcome, check, scenario
+from tests.interop.scenarios.administration import JAVA5, printed
+from tests.interop.scenarios.delivery import warm_up
+from tests.interop.scene import Scene
+
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
+PULL = 11
+TRACED = Settings(properties=(("traceTopicEnable", "true"),))
+RECALLING = Settings(properties=(("recallMessageEnable", "true"),))
+REBALANCE_S = 20.0
+"""How often members look for themselves."""
+
+
+class RecallingProducer(Handle):
+    """A producer of 5.x that keeps the handles of its timed messages."""
+
+    KIND = "recalling"
+
+    def send(self, topic: str, messages: list[Message]) -> list[dict[str, str]]:
+        """Send; handle and unique id of each."""
+        return list(self.call("recalling_send", topic=topic, messages=messages))
+
+    def recall(self, topic: str, handle: str) -> str:
+        """Take a message back; its unique id."""
+        return str(self.call("recalling_recall", topic=topic, handle=handle))
+
+
+def recalling(scene: Scene) -> RecallingProducer:
+    name, server = f"recalling-{scene.suffix}", scene.cluster.name_server
+    producer = RecallingProducer(scene.peer, name, server, group=scene.name("recallers"))
+    scene.closing(producer.stop)
+    return producer
+
+
+def timed(body: str, seconds: int) -> Message:
+    return {"body": body, "system_properties": {"TIMER_DELAY_SEC": str(seconds)}}
+
+
+@scenario(clients=JAVA5, needs="delay", lane="apart")
+def a_recalled_message_is_not_delivered(scene: Scene) -> Outcome:
+    own = scene.own_cluster(RECALLING)
+    topic = own.topic(queues=1)
+    consumer = own.push_consumer(topic)
+    producer = recalling(own)
+    waits = [timed("taken back", 8), timed("before", 6), timed("after", 10)]
+    sent = producer.send(topic, waits)
+    recalled = producer.recall(topic, sent[0]["handle"])
+    got = consumer.received(2)
+    own.pause(1.0)
+    plain = producer.send(topic, [{"body": "plain"}])
+    return {
+        "delivered": bodies(consumer.received(3)),
+        "same_id": recalled == sent[0]["unique_id"],
+        "first": bodies(got),
+        "handles": [one["handle"] is not None for one in [*sent, *plain]],
+        "no_handle": scene.refusal(lambda: producer.recall(topic, "nonsense")),
+        "other_topic": scene.refusal(lambda: producer.recall(own.name("other"), sent[1]["handle"])),
+    }
+
+
+@scenario(clients=JAVA5, needs="core", lane="apart")
+def traces_of_clients_are_messages_like_others(scene: Scene) -> Outcome:
+    own = scene.own_cluster(TRACED)
+    topic = own.topic(queues=1)
+    own.wait_for_route(TRACE_TOPIC)
+    reader = own.push_consumer(TRACE_TOPIC, "tracers")
+    came = scene.peer.call(
+        "traced",
+        name_server=own.cluster.name_server,
+        name=f"traced-{scene.suffix}",
+        group=own.name("senders"),
+        consumers=own.name("billing"),
+        topic=topic,
+        messages=[{"body": f"m-{n}", "keys": f"k-{n}", "tags": "paid"} for n in range(3)],
+        timeout_ms=60_000,
+    )
+
+    own.wait_until(lambda: len(_traces(own)) == 9, "a trace of every send and every delivery")
+    keys = {key for message in reader.received(2) for key in message["properties"]["KEYS"].split()}
+    return {
+        "consumed": came,
+        "traces": _traces(own),
+        "keys": sorted(key for key in keys if key.startswith("k-")),
+    }
+
+
+def _traces(scene: Scene) -> list[tuple[str, ...]]:
+    """What the records in the trace topic tell: kind, topic or group, and key of the message."""
+    fields = {"consumerGroup": scene.name("reader"), "topic": TRACE_TOPIC, "queueId": "0"}
+    fields |= {"queueOffset": "0", "maxMsgNums": "32", "sysFlag": "4", "commitOffset": "0"}
+    fields |= {"suspendTimeoutMillis": "0", "subVersion": "0", "subscription": "*"}
+    data = raw.call(scene.cluster.broker, PULL, fields | {"expressionType": "TAG"}).body
+    found: set[tuple[str, ...]] = set()
+    while data:
+        record = decode_record(data)
+        data = data[record.size :]
+        for line in record.body.decode().split("\x02"):
+            values = line.split("\x01")
+            places = {"Pub": (0, 4, 7), "SubBefore": (0, 3, 7), "SubAfter": (0, 5)}.get(values[0])
+            if places is not None:
+                found.add(tuple(values[place] for place in places))
+    return sorted(found)
+
+
+@scenario(clients=JAVA, needs="core")
+def the_vip_channel_leads_to_the_same_broker(scene: Scene) -> Outcome:
+    topic = scene.topic(queues=2)
+    consumer = scene.push_consumer(topic, vip_channel=True)
+    sent = scene.producer(vip_channel=True).send(topic, [f"m-{n}" for n in range(6)])
+    return {"statuses": statuses(sent), "bodies": bodies(consumer.received(6))}
+
+
+@scenario(clients=JAVA5, needs="retry")
+def a_group_with_a_retry_policy_retries_and_gives_up(scene: Scene) -> Outcome:
+    """Apache's broker uses the policy for its gRPC clients only and waits for level 3."""
+    out: Outcome = {}
+    policies: dict[str, dict[str, Any]] = {
+        "customised": {
+            "type": "CUSTOMIZED",
+            "customizedRetryPolicy": {"next": [1000, 1000, 2000, 2000]},
+        },
+        "exponential": {
+            "type": "EXPONENTIAL",
+            "exponentialRetryPolicy": {"initial": 2500, "max": 60_000, "multiplier": 2},
+        },
+    }
+    for word, policy in policies.items():
+        topic, group = scene.topic(word, queues=1), scene.name(f"{word}-group")
+        config = {"groupName": group, "retryMaxTimes": 1, "retryQueueNums": 1}
+        broker = scene.cluster.broker
+        scene.admin(
+            "createAndUpdateSubscriptionGroupConfig", broker, config | {"groupRetryPolicy": policy}
+        )
+        warm_up(scene, topic, f"{word}-group")
+        consumer = scene.push_consumer(
+            topic, f"{word}-group", fails={"bad": 99}, max_reconsume_times=1
+        )
+        scene.producer().send(topic, ["bad"])
+        got = consumer.received(2)
+        late_ms = got[1]["at"] - got[0]["at"]
+        is_ours = scene.cluster.target == "sparrow"
+        check(late_ms >= (2_000 if is_ours else 10_000), f"{word}: after {late_ms} ms")
+        check(not is_ours or late_ms < 9_000, f"{word}: after {late_ms} ms, the policy says 2")
+        dead_topic = f"%DLQ%{group}"
+        scene.wait_for_route(dead_topic)
+        dead = scene.push_consumer(dead_topic, f"{word}-undertaker").received(1)
+        read_back = scene.admin("examineSubscriptionGroupConfig", broker, group)
+        out[word] = {"config": read_back, "deliveries": bodies(got), "dead": bodies(dead)}
+    return out
+
+
+@scenario(clients=JAVA5, needs="core")
+def members_learn_of_others_at_once_unless_their_group_is_not_told(scene: Scene) -> Outcome:
+    out: Outcome = {}
+    for word, is_told in (("told", True), ("silent", False)):
+        topic, group = scene.topic(word, queues=4), f"{word}-group"
+        config = {"groupName": scene.name(group), "notifyConsumerIdsChangedEnable": is_told}
+        broker = scene.cluster.broker
+        scene.admin("createAndUpdateSubscriptionGroupConfig", broker, config)
+        warm_up(scene, topic, group)
+        first = scene.push_consumer(topic, group)
+        began = time.monotonic()
+        scene.wait_until(lambda: _held(first) == 4, "the first member holds all")  # noqa: B023
+        second = scene.push_consumer(topic, group)
+        scene.wait_until(lambda: _held(second) == 2, "the second has its share")  # noqa: B023
+        # The first member looks for itself 20 s after its start: until then only a word moves it.
+        while _held(first) == 4 and time.monotonic() < began + REBALANCE_S - 4:
+            scene.pause(0.2)
+        before_its_own_look = time.monotonic() < began + REBALANCE_S - 2
+        moved = _held(first) == 2
+        scene.wait_until(lambda: _held(first) == 2, "the first gave two away")  # noqa: B023
+        out[word] = moved and before_its_own_look
+    return out
+
+
+def _held(consumer: Handle) -> int:
+    return len(consumer.call("push_assigned"))
+
+
+@scenario(clients=JAVA5, needs="statistics")
+def a_message_is_consumed_directly_by_a_member(scene: Scene) -> Outcome:
+    topic = scene.topic(queues=1)
+    sent = scene.producer().send(topic, [{"body": "m", "keys": "k"}])
+    consumer = scene.push_consumer(topic)
+    consumer.received(1)
+    group = scene.name("billing")
+    members = scene.admin("examineConsumerConnectionInfo", group, signature="String")
+    client = members["connectionSet"][0]["clientId"]
+    directly = scene.admin("consumeMessageDirectly", group, client, topic, sent[0]["offset_id"])
+    directly.pop("spentTimeMills")
+    got = consumer.received(2)
+    status = scene.admin("getConsumeStatus", topic, group, client)
+    offsets = [[queue["queueId"], at] for rows in status.values() for queue, at in rows]
+    nobody = scene.refusal(
+        lambda: scene.admin("consumeMessageDirectly", group, "nobody", topic, sent[0]["offset_id"])
+    )
+    return {"result": directly, "seen": seen(got), "status": offsets, "nobody": nobody}
+
+
+@scenario(clients=JAVA5, needs="reset")
+def mqadmin_moves_groups_and_tells_of_them(scene: Scene) -> Outcome:
+    topic, group, heir = scene.topic(queues=2), scene.name("billing"), scene.name("heir")
+    broker = scene.cluster.broker
+    scene.producer().send(topic, [f"m-{n}" for n in range(10)])
+    consumer = scene.push_consumer(topic, persist_ms=200)
+    consumer.received(10)
+    scene.wait_until_committed(topic, 10)
+    members = scene.admin("examineConsumerConnectionInfo", group, signature="String")
+    client = members["connectionSet"][0]["clientId"]
+    connected = printed(scene.mqadmin("consumerConnection", "-g", group), only=topic)
+    status = printed(scene.mqadmin("consumerStatus", "-g", group, "-i", client), only=topic)
+    consumer.stop()
+    reset = printed(scene.mqadmin("resetOffsetByTime", "-g", group, "-t", topic, "-s", "0"))
+    again = scene.push_consumer(topic, persist_ms=200)
+    scene.wait_until(lambda: len(again.bodies()) >= 10, "the messages come again")
+    scene.wait_until_committed(topic, 10)
+    again.stop()
+    scene.mqadmin("updateSubGroup", "-b", broker, "-g", heir)
+    where = ("-s", group, "-d", heir, "-t", topic)
+    cloned = printed(scene.mqadmin("cloneGroupOffset", *where))
+    scene.producer().send(topic, ["late"] * 4)
+    skipped = printed(scene.mqadmin("skipAccumulatedMessage", "-g", heir, "-t", topic))
+    lag = printed(scene.mqadmin("brokerConsumeStats", "-b", broker), only=topic)
+    return {
+        "consumerConnection": connected,
+        # The queues, and what was pulled from them; the rates depend on the moment.
+        "consumerStatus": [line.split()[:3] for line in status if "broker-a" in line],
+        "resetOffsetByTime": [line.split()[:4] for line in reset if "broker-a" in line],
+        "cloneGroupOffset": cloned,
+        "skipAccumulatedMessage": [line.split()[:4] for line in skipped if "broker-a" in line],
+        "brokerConsumeStats": sorted(line.split()[:7] for line in lag),
+        "statsAll": len(printed(scene.mqadmin("statsAll", "-t", topic), only=topic)) > 0,
+    }
