@@ -58,5 +58,14 @@ class QueueLocks:
         lock = self._locks.get(group, {}).get(queue)
         return None if lock is None or self._is_free(lock, self._clock()) else lock.client_id
 
+    def owners(self, group: str, topic: str) -> dict[int, str]:
+        """Who holds which queues of a topic now."""
+        now = self._clock()
+        return {
+            queue.queue_id: lock.client_id
+            for queue, lock in self._locks.get(group, {}).items()
+            if queue.topic == topic and not self._is_free(lock, now)
+        }
+
     def _is_free(self, lock: _Lock, now_ms: int) -> bool:
         return now_ms - lock.renewed_ms > self._timeout_ms

@@ -1,10 +1,14 @@
 """Calls consumers make to brokers, each one function: request, answer, errors."""
 
+from collections.abc import Iterable
+
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import BrokerRefused, NoRoute
 from sparrowmq.net.calls import Response
+from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.body import Body
 from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.errors import ProtocolError
 from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.protocol.headers.clients import GetConsumerList
 from sparrowmq.protocol.headers.offsets import (
@@ -21,6 +25,7 @@ from sparrowmq.protocol.route import MASTER_ID
 
 class _ConsumerIds(Body, frozen=True, kw_only=True):
     consumer_id_list: tuple[str, ...] = ()
+    owners: dict[int, str] | None = None
 
 
 async def address_of(
@@ -57,6 +62,28 @@ async def group_members(client: Client, topic: str, group: str) -> list[str]:
     address = await address_of(client, topic, client.rng.choice(names))
     response = await call(client, address, GetConsumerList(consumer_group=group))
     return list(_ConsumerIds.from_json(response.body).consumer_id_list)
+
+
+async def queue_owners(
+    client: Client, topic: str, group: str, broker_names: Iterable[str]
+) -> dict[MessageQueue, str] | None:
+    """Who of a group holds which queues; None where brokers do not know. A broker that cannot be
+    asked counts as one whose queues nobody holds. Raises NoRoute."""
+    owners: dict[MessageQueue, str] = {}
+    is_known = False
+    for name in sorted(broker_names):
+        try:
+            address = await address_of(client, topic, name)
+            header = GetConsumerList(consumer_group=group, owners_of=topic)
+            response = await call(client, address, header)
+            told = _ConsumerIds.from_json(response.body).owners
+        except (BrokerRefused, NetError, ProtocolError) as error:
+            client.log.info("owners of %s at %s not known: %s", topic, name, error)
+            continue
+        if told is not None:
+            is_known = True
+            owners |= {MessageQueue(topic, name, number): who for number, who in told.items()}
+    return owners if is_known else None
 
 
 async def committed_offset(

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 
 from sparrowmq.client.assignment import MISSED_S, NEVER, Assignment
-from sparrowmq.client.broker_calls import group_members
+from sparrowmq.client.broker_calls import group_members, queue_owners
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import ClientError, StrategyFailed
 from sparrowmq.client.rebalance import plan_rebalance
@@ -57,6 +57,7 @@ class Rebalancing:
         self._wake_up = asyncio.Event()
         self._idle_reason: str | None = None
         self._missing: Counter[str] = Counter()
+        self._is_settling = False
         self.is_by_hand = False
         """Whether queues are chosen by the application: then rounds change nothing."""
 
@@ -109,6 +110,7 @@ class Rebalancing:
             return MISSED_S * 2.0 ** (self._missing[topic] - 1)
         self._missing.pop(topic, None)
         queues = sorted(subscribe_queues(topic, route))
+        self._is_settling = False
         assigned = await self._allocate(topic, queues)
         held = {queue for queue in self._assignment.held if queue.topic == topic}
         silent: set[MessageQueue] = set()
@@ -124,6 +126,8 @@ class Rebalancing:
         taken = await assignment.take(plan.take)
         if dropped.changed or restarted.changed or taken.changed:
             await self._changed(topic, queues)
+        if self._is_settling:
+            again_s = min(again_s, MISSED_S)
         return min(again_s, restarted.again_s, taken.again_s)
 
     async def _allocate(self, topic: str, queues: list[MessageQueue]) -> set[MessageQueue]:
@@ -131,8 +135,9 @@ class Rebalancing:
             self._step(topic, "%d queues, all of them are ours", len(queues))
             return set(queues)
         members = sorted(await group_members(self._client, topic, self._group))
+        owners = await self._owners(topic, queues)
         try:
-            assigned = self._strategy(self._group, self._client.client_id, queues, members)
+            assigned = self._share(queues, members, owners)
             why_idle = self._strategy.why_idle(self._group, members)
         except Exception as error:  # a strategy may be the user's own
             raise StrategyFailed(self._strategy.name, str(error)) from error
@@ -145,6 +150,30 @@ class Rebalancing:
             topic, "%d queues, %d members: %d for us", len(queues), len(members), len(assigned)
         )
         return set(assigned)
+
+    async def _owners(
+        self, topic: str, queues: list[MessageQueue]
+    ) -> dict[MessageQueue, str] | None:
+        """Who holds what, for strategies that want to know and where brokers do."""
+        if self._strategy.plan is None:
+            return None
+        names = {queue.broker_name for queue in queues}
+        return await queue_owners(self._client, topic, self._group, names)
+
+    def _share(
+        self,
+        queues: list[MessageQueue],
+        members: list[str],
+        owners: dict[MessageQueue, str] | None,
+    ) -> list[MessageQueue]:
+        us, plan = self._client.client_id, self._strategy.plan
+        if plan is None or owners is None or us not in members:
+            return self._strategy(self._group, us, queues, members)
+        planned = plan(queues, members, owners)
+        # Whoever looked earlier may have seen other owners and left a queue to us, or we to them:
+        # look again until every queue is where it should be.
+        self._is_settling = planned != {queue: owners.get(queue) for queue in queues}
+        return [queue for queue in queues if planned[queue] == us]
 
     def _tell_why_idle(self, reason: str | None) -> None:
         if reason is not None and reason != self._idle_reason:

@@ -27,6 +27,8 @@ class ConsumerIds(Body, frozen=True, kw_only=True):
     """Body of the answer to GetConsumerList."""
 
     consumer_id_list: list[str]
+    owners: dict[int, str] | msgspec.UnsetType = msgspec.UNSET
+    """Queue id to the client that holds it, when somebody asks for it."""
 
 
 @routes.on(Heartbeat)
@@ -145,4 +147,7 @@ def get_consumer_list(broker: Broker, request: Request[GetConsumerList]) -> Repl
     if live is None:
         text = f"group {request.header.consumer_group} has no live member on this broker"
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, text)
-    return Reply(body=msgspec.json.encode(ConsumerIds(consumer_id_list=live.client_ids)))
+    topic = request.header.owners_of
+    owners = msgspec.UNSET if topic is None else broker.locks.owners(live.name, topic)
+    answer = ConsumerIds(consumer_id_list=live.client_ids, owners=owners)
+    return Reply(body=msgspec.json.encode(answer))

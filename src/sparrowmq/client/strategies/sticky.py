@@ -17,10 +17,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 
-from sparrowmq.client.strategies.strategy import Strategy, takes_part
+from sparrowmq.client.strategies.strategy import Owners, Strategy, takes_part
 from sparrowmq.protocol.message import MessageQueue
-
-Owners = dict[MessageQueue, str]
 
 _POINTS = (
     20  # of each member on the ring; 100 would move 10 % fewer queues and take 3 times as long
@@ -30,8 +28,9 @@ _POINTS = (
 def sticky(previous: Mapping[MessageQueue, str] | None = None) -> Strategy:
     """Loads within one queue of each other, and the fewest moves from `previous`.
 
-    `previous` maps queues to the client ids that hold them and must be the same at all members.
-    Without it the shares follow from queues and members alone and still move little.
+    Without `previous` the brokers say who holds what, as SparrowMQ's do; with brokers that do not
+    know, shares follow from queues and members alone and still move little. A `previous` of your
+    own maps queues to the client ids that hold them and must be the same at all members.
     """
     owners = dict(previous or {})
 
@@ -43,7 +42,7 @@ def sticky(previous: Mapping[MessageQueue, str] | None = None) -> Strategy:
         plan = plan_sticky(queues, client_ids, owners)
         return [queue for queue in queues if plan[queue] == client_id]
 
-    return Strategy("STICKY", allocate)
+    return Strategy("STICKY", allocate, plan=plan_sticky if previous is None else None)
 
 
 def plan_sticky(
@@ -147,3 +146,4 @@ def _hash(key: str) -> int:
 
 
 STICKY = sticky()
+"""Remembers nothing itself: any number of groups may share it."""

@@ -1,12 +1,17 @@
 """What a strategy is, and the checks all of them share."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sparrowmq.protocol.message import MessageQueue
 
+Owners = dict[MessageQueue, str]
 Allocate = Callable[[str, str, Sequence[MessageQueue], Sequence[str]], list[MessageQueue]]
 """(group, client id, sorted queues, sorted client ids) to the queues of that client."""
+
+
+Plan = Callable[[Sequence[MessageQueue], Sequence[str], Mapping[MessageQueue, str]], Owners]
+"""(sorted queues, sorted client ids, who holds what now) to the owner of every queue."""
 
 
 def _never_idle(_group: str, _client_ids: Sequence[str]) -> str | None:
@@ -25,6 +30,8 @@ class Strategy:
     allocate: Allocate
     why_idle: Callable[[str, Sequence[str]], str | None] = _never_idle
     """(group, client ids) to the reason why nobody at all consumes, for the log; else None."""
+    plan: Plan | None = None
+    """Used instead of `allocate` where brokers tell who holds which queues."""
 
     def __call__(
         self,

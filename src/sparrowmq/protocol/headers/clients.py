@@ -50,6 +50,8 @@ class GetConsumerList(RequestHeader, frozen=True, kw_only=True):
     CODE: ClassVar[RequestCode] = RequestCode.GET_CONSUMER_LIST_BY_GROUP
 
     consumer_group: str
+    owners_of: str | None = msgspec.field(name="sparrowOwnersOf", default=None)
+    """Ours: a topic, to be told who holds which of its queues as well; other brokers do not."""
 
 
 class NotifyConsumerIdsChanged(RequestHeader, frozen=True, kw_only=True):
