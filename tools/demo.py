@@ -20,6 +20,7 @@ from rich.table import Table
 
 from sparrowmq import ConsumeFromWhere, Message, MessageExt, Producer, PushConsumer, SendResult
 from sparrowmq.client.errors import SendFailed
+from sparrowmq.spark.errors import RocketMQError
 from sparrowmq.testing import Cluster, cluster
 from tools.demo_spark import City, cities, show, stream_to_parquet, write_chart
 
@@ -280,7 +281,7 @@ def main(arguments: Sequence[str]) -> int:
             if code == 0 and not given.without_spark:
                 code = analyse(running.name_server, orders)
             return code
-    except (Surprise, SendFailed) as error:
+    except (Surprise, SendFailed, RocketMQError) as error:
         console.print(f"[bold red]The demo failed[/]: {error}")
         return 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,8 @@ from tools.chart import bar_chart
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+ATTEMPTS = 5
+SLOW_START = "Python worker failed to connect back"
 FIELDS = "`order` string, city string, amount int"
 
 
@@ -42,15 +45,31 @@ def stream_to_parquet(spark: SparkSession, name_server: str, topic: str, folder:
         .option("group", "analytics")
         .load()
     )
-    query = (
+    writer = (
         with_orders(stream)
         .writeStream.format("parquet")
         .option("checkpointLocation", str(folder / "checkpoint"))
         .trigger(availableNow=True)
-        .start(str(folder / "orders"))
     )
-    query.awaitTermination()
+    run_patiently(lambda: writer.start(str(folder / "orders")).awaitTermination())
     return spark.read.parquet(str(folder / "orders"))
+
+
+def run_patiently(query: Callable[[], object]) -> None:
+    """Runs a query again that ended because Python started too slowly; its checkpoint knows more.
+
+    Spark gives a worker ten seconds to start, and a machine that is busy elsewhere needs longer.
+    """
+    from pyspark.errors import StreamingQueryException
+
+    for attempts_left in reversed(range(ATTEMPTS)):
+        try:
+            query()
+        except StreamingQueryException as error:
+            if not attempts_left or SLOW_START not in str(error):
+                raise
+        else:
+            return
 
 
 def with_orders(messages: DataFrame) -> DataFrame:

@@ -6,11 +6,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
+import pytest
+
 from tests.spark.admin import create_topic
 from tests.spark.topics import send
 from tools.chart import bar_chart
 from tools.demo import TOPIC, Orders, conclude_spark
-from tools.demo_spark import City, cities, stream_to_parquet, write_chart
+from tools.demo_spark import (
+    SLOW_START,
+    City,
+    cities,
+    run_patiently,
+    stream_to_parquet,
+    write_chart,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,6 +51,28 @@ def test_the_demo_fails_when_spark_misses_an_order_or_an_amount() -> None:
     assert conclude_spark(3, right, orders) == 1
     wrong = [City(right[0].name, right[0].orders, right[0].created + 1, right[0].paid)]
     assert conclude_spark(4, wrong + right[1:], orders) == 1
+
+
+def test_a_query_whose_worker_started_too_slowly_runs_again_and_no_other() -> None:
+    from pyspark.errors import StreamingQueryException
+
+    ran: list[int] = []
+
+    def slow_at_first() -> None:
+        ran.append(1)
+        if len(ran) < 3:
+            raise StreamingQueryException(f"[STREAM_FAILED] {SLOW_START}")
+
+    run_patiently(slow_at_first)
+    assert len(ran) == 3
+
+    def wrong() -> None:
+        ran.append(1)
+        raise StreamingQueryException("[STREAM_FAILED] no such topic")
+
+    with pytest.raises(StreamingQueryException, match="no such topic"):
+        run_patiently(wrong)
+    assert len(ran) == 4
 
 
 def test_a_chart_of_nothing_and_of_odd_names_is_still_a_picture() -> None:
