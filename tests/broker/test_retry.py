@@ -1,5 +1,6 @@
 """Messages that a group fails on come back later, and end among its dead letters."""
 
+import random
 from collections.abc import Iterator
 
 import msgspec
@@ -22,6 +23,7 @@ from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import SCHEDULE_TOPIC
 from sparrowmq.protocol.perm import PERM_READ_WRITE
 from sparrowmq.protocol.subscription import SubscriptionData
+from sparrowmq.store.recording_disk import PowerCut
 from tests.broker.delivery_world import DeliveryWorld
 
 RETRY, DEAD = "%RETRY%billing", "%DLQ%billing"
@@ -264,3 +266,69 @@ def test_retries_survive_a_kill_at_every_step(world: DeliveryWorld) -> None:
     world.deliver()
     (retried,) = world.messages(RETRY)
     assert retried.reconsume_times == 1
+
+
+def _fail_until_cut(world: DeliveryWorld, due_ms: dict[int, int], timed: bool) -> None:
+    """Give a message back again and again; when each retry is due, noted as it is acknowledged.
+
+    With `timed` the group's policy asks for delays that are no levels.
+    """
+    if timed:
+        policy = GroupRetryPolicy(
+            type=RetryPolicyType.CUSTOMIZED,
+            customized_retry_policy=CustomizedRetryPolicy(next=(0, 0, 700, 1_100, 1_300)),
+        )
+        config = SubscriptionGroupConfig(group_name="billing", group_retry_policy=policy)
+        world.broker.groups.put(config)
+    delays_ms = (700, 1_100, 1_300) if timed else (1_000, 5_000, 1_000)
+    message = first_message(world)
+    for number, delay_ms in enumerate(delays_ms):
+        level = 0 if timed else RETRY_DELAYS_MS.index(delay_ms) + 1
+        given_ms = world.now_ms
+        reply = world.give_back(message, "billing", level=level, max_reconsume_times=3)
+        assert reply.code == ResponseCode.SUCCESS
+        due_ms[number + 1] = given_ms + delay_ms
+        world.flush()
+        world.pass_time(delay_ms / 1000)
+        world.deliver()
+        world.save()
+        (message,) = [one for one in world.messages(RETRY) if one.reconsume_times == number + 1]
+    assert world.give_back(message, "billing", max_reconsume_times=3).code == ResponseCode.SUCCESS
+    due_ms[4] = 0
+    world.flush()
+    world.save()
+
+
+@pytest.mark.parametrize("power", [False, True])
+@pytest.mark.parametrize("timed", [False, True])
+def test_a_retry_is_neither_lost_nor_early_whichever_call_a_crash_meets(
+    power: bool, timed: bool
+) -> None:
+    for call in range(1, 400):
+        with DeliveryWorld() as world:
+            due_ms: dict[int, int] = {}
+            world.disk.cut_at(call)
+            try:
+                _fail_until_cut(world, due_ms, timed)
+            except PowerCut:
+                pass
+            else:
+                assert call > 50
+                return
+            if power:
+                # With asynchronous flush only what was flushed is promised.
+                due_ms.pop(next(reversed(due_ms), 0), None)
+                world.lose_power(random.Random(call))
+            else:
+                world.kill()
+            world.pass_time(20)
+            world.deliver()
+            came = {one.reconsume_times: one for one in world.messages(RETRY)}
+            came |= {one.reconsume_times: one for one in world.messages(DEAD)}
+            assert due_ms.keys() <= came.keys(), call
+            for times, message in came.items():
+                assert message.store_timestamp >= due_ms.get(times, 0), call
+                assert (message.body, message.tags, message.keys) == _FIRST, call
+
+
+_FIRST = (b"an order", "created", ("o-1", "o-2"))
