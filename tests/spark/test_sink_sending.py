@@ -23,7 +23,7 @@ from sparrowmq.spark.sender import (  # noqa: E402
     UnknownTopic,
     write_queues,
 )
-from sparrowmq.spark.sink_options import SinkOptions  # noqa: E402
+from sparrowmq.spark.sink_options import MAX_MESSAGE_BYTES, SinkOptions  # noqa: E402
 from sparrowmq.spark.sink_plan import Send  # noqa: E402
 from sparrowmq.spark.sink_task import Pace, bounded, write_rows  # noqa: E402
 from sparrowmq.store.files import StoreFiles  # noqa: E402
@@ -32,8 +32,16 @@ from sparrowmq.testing import Cluster, cluster  # noqa: E402
 QUEUES = 4
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def running() -> Iterator[Cluster]:
+    """For tests that stop nothing; each has a topic of its own."""
+    with cluster(brokers=2, default_queues=QUEUES) as started:
+        yield started
+
+
+@pytest.fixture
+def fragile() -> Iterator[Cluster]:
+    """For a test that stops brokers."""
     with cluster(brokers=2, default_queues=QUEUES) as started:
         create(started, "orders")
         yield started
@@ -47,7 +55,7 @@ def create(running: Cluster, topic: str, **settings: Any) -> None:
     asyncio.run(work())
 
 
-def stored(running: Cluster, topic: str = "orders") -> dict[tuple[str, int], list[Record]]:
+def stored(running: Cluster, topic: str) -> dict[tuple[str, int], list[Record]]:
     """The records of each queue, in the order of the log."""
     found: dict[tuple[str, int], list[Record]] = {}
     for broker in running.broker_addresses:
@@ -68,9 +76,10 @@ def sender(brokers: Brokers, **settings: Any) -> Sender:
 
 
 def test_rows_without_a_key_fill_all_queues_evenly(running: Cluster) -> None:
+    create(running, "even")
     bodies = [b"%d" % at for at in range(81)]
-    sent = write(running, {"body": pa.array(bodies)}, topic="orders")
-    queues = stored(running)
+    sent = write(running, {"body": pa.array(bodies)}, topic="even")
+    queues = stored(running, "even")
     assert sent.rows == 81
     assert sent.sends == 2 * QUEUES
     assert Counter(map(len, queues.values())) == {10: 7, 11: 1}
@@ -80,41 +89,45 @@ def test_rows_without_a_key_fill_all_queues_evenly(running: Cluster) -> None:
 def test_rows_of_one_key_lie_in_one_queue_in_their_order_where_producers_put_them(
     running: Cluster,
 ) -> None:
+    create(running, "sharded")
     keys = [f"customer-{at % 7}" for at in range(200)]
     bodies = [b"%d" % at for at in range(200)]
-    write(running, {"body": pa.array(bodies), "shardingKey": pa.array(keys)}, topic="orders")
+    write(running, {"body": pa.array(bodies), "shardingKey": pa.array(keys)}, topic="sharded")
     names = [
-        MessageQueue("orders", broker, at)
+        MessageQueue("sharded", broker, at)
         for broker in ("broker-a", "broker-b")
         for at in range(QUEUES)
     ]
-    for (broker, queue_id), records in stored(running).items():
+    for (broker, queue_id), records in stored(running, "sharded").items():
         numbers = [int(record.body) for record in records]
         assert numbers == sorted(numbers)
         for record in records:
             key = decode_properties(record.properties)["__SHARDINGKEY"]
             assert key == keys[int(record.body)]
-            assert queue_for_key(names, key) == MessageQueue("orders", broker, queue_id)
+            assert queue_for_key(names, key) == MessageQueue("sharded", broker, queue_id)
+
+
+def bodies_in(running: Cluster, topic: str) -> list[bytes]:
+    found = stored(running, topic).values()
+    return sorted(record.body for records in found for record in records)
 
 
 def test_delayed_rows_wait_while_the_others_are_delivered(running: Cluster) -> None:
+    create(running, "delayed")
     levels = pa.array([None, 18, 0], pa.int32())
-    write(running, {"body": pa.array([b"a", b"b", b"c"]), "delayLevel": levels}, topic="orders")
-    there = [record.body for records in stored(running).values() for record in records]
-    waiting = [
-        record.body
-        for records in stored(running, "SCHEDULE_TOPIC_XXXX").values()
-        for record in records
-    ]
-    assert (sorted(there), waiting) == ([b"a", b"c"], [b"b"])
+    write(running, {"body": pa.array([b"a", b"b", b"c"]), "delayLevel": levels}, topic="delayed")
+    assert bodies_in(running, "delayed") == [b"a", b"c"]
+    assert bodies_in(running, "SCHEDULE_TOPIC_XXXX") == [b"b"]
 
 
-def test_rows_that_are_too_large_for_a_batch_go_alone(running: Cluster) -> None:
-    bodies = [b"small", bytes([7]) * 3000, b"small too"]
-    sent = write(running, {"body": pa.array(bodies)}, topic="orders", max_batch_bytes=1024)
+def test_a_row_as_large_as_brokers_take_goes_alone_without_the_weight_of_a_batch(
+    running: Cluster,
+) -> None:
+    create(running, "large")
+    bodies = [b"small", bytes([7]) * MAX_MESSAGE_BYTES, b"small too"]
+    sent = write(running, {"body": pa.array(bodies)}, topic="large")
     assert sent.sends == 3
-    found = [record.body for records in stored(running).values() for record in records]
-    assert sorted(found) == sorted(bodies)
+    assert bodies_in(running, "large") == sorted(bodies)
 
 
 def test_a_topic_that_does_not_exist_is_named_with_the_remedy(running: Cluster) -> None:
@@ -132,62 +145,63 @@ def test_a_topic_that_nobody_may_write_to_is_told_from_one_that_is_missing(
 
 
 def test_a_refusal_fails_at_once_with_code_remark_topic_and_queue(running: Cluster) -> None:
+    create(running, "refused")
     with Brokers(running.name_server) as brokers:
         one = sender(brokers)
-        one.queue_count("orders")
-        text = r"sending 1 rows to orders queue 0 of broker-a at .* refused with code 13: \S"
+        one.queue_count("refused")
+        text = r"sending 1 rows to refused queue 0 of broker-a at .* refused with code 13: \S"
         with pytest.raises(Refused, match=text):
-            one.send(Send("orders", 0, True, 1, bytes(5 << 20), ""))
+            one.send(Send("refused", 0, True, 1, bytes(5 << 20), ""))
 
 
-def test_a_send_outlasts_a_broker_that_is_away(running: Cluster) -> None:
+def test_a_send_outlasts_a_broker_that_is_away(fragile: Cluster) -> None:
     pauses: list[float] = []
 
     def pause(seconds: float) -> None:
         pauses.append(seconds)
         if len(pauses) == 3:
-            running.start_broker("broker-b")
+            fragile.start_broker("broker-b")
 
-    running.stop_broker("broker-b")
-    with Brokers(running.name_server) as brokers:
+    fragile.stop_broker("broker-b")
+    with Brokers(fragile.name_server) as brokers:
         one = sender(brokers, pause=pause)
-        one._queues["orders"] = write_queues_of_both(running)
+        one._queues["orders"] = write_queues_of_both()
         one.send(Send("orders", QUEUES, True, 1, b"for b", ""))
     assert len(pauses) >= 3
     assert pauses == sorted(pauses)
-    assert [r.body for r in stored(running)["broker-b", 0]] == [b"for b"]
+    assert [r.body for r in stored(fragile, "orders")["broker-b", 0]] == [b"for b"]
 
 
-def test_rows_without_a_key_go_to_another_broker_meanwhile(running: Cluster) -> None:
-    running.stop_broker("broker-b")
+def test_rows_without_a_key_go_to_another_broker_meanwhile(fragile: Cluster) -> None:
+    fragile.stop_broker("broker-b")
     pauses: list[float] = []
-    with Brokers(running.name_server) as brokers:
+    with Brokers(fragile.name_server) as brokers:
         one = sender(brokers, pause=pauses.append)
-        one._queues["orders"] = write_queues_of_both(running)
+        one._queues["orders"] = write_queues_of_both()
         one.send(Send("orders", QUEUES, False, 1, b"anywhere", ""))
     assert len(pauses) == 1
-    assert [broker for broker, _ in stored(running)] == ["broker-a"]
+    assert [broker for broker, _ in stored(fragile, "orders")] == ["broker-a"]
 
 
 def test_a_broker_that_stays_away_fails_the_send_and_the_text_says_for_how_long(
-    running: Cluster,
+    fragile: Cluster,
 ) -> None:
     now_s = [0.0]
 
     def pause(seconds: float) -> None:
         now_s[0] += seconds
 
-    running.stop_broker("broker-b")
-    with Brokers(running.name_server) as brokers:
+    fragile.stop_broker("broker-b")
+    with Brokers(fragile.name_server) as brokers:
         one = sender(brokers, retry_timeout_s=5.0, pause=pause, elapsed_s=lambda: now_s[0])
-        one._queues["orders"] = write_queues_of_both(running)
+        one._queues["orders"] = write_queues_of_both()
         text = r"sending 1 rows to orders queue 0 of broker-b: given up after .* retryTimeout 5s"
         with pytest.raises(BrokerAway, match=text):
             one.send(Send("orders", QUEUES, True, 1, b"a", ""))
     assert 3.0 <= now_s[0] <= 5.0
 
 
-def write_queues_of_both(running: Cluster) -> Any:
+def write_queues_of_both() -> Any:
     """What a task knows that asked before a broker went away."""
     from sparrowmq.spark.routes import Queue
 
