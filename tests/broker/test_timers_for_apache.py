@@ -1,5 +1,7 @@
 """What Apache's broker finds of pending timers, and what we make of its files."""
 
+import itertools
+import random
 import struct
 from collections.abc import Iterator
 
@@ -13,6 +15,7 @@ from sparrowmq.protocol.headers.recall import RecallableSent, RecallMessage
 from sparrowmq.protocol.names import TIMER_TOPIC
 from sparrowmq.protocol.record import Record
 from sparrowmq.store.messages import PutMessage
+from sparrowmq.store.recording_disk import PowerCut
 from tests.broker.delivery_world import EPOCH_MS, DeliveryWorld, Sent
 
 LOG = "timerlog/00000000000000000000"
@@ -190,3 +193,49 @@ def first_timer(world: DeliveryWorld) -> tuple[Record, dict[str, str]]:
 
 def stored_again(record: Record, fields: dict[str, str], **more: str) -> PutMessage:
     return placement.stored_again(record, TIMER_TOPIC, 0, fields | more)
+
+
+def known_to_apache(world: DeliveryWorld, places: list[int]) -> set[int]:
+    """Queue offsets of the messages that Apache's broker would find pending, or find again.
+
+    `places` are where the messages of the timer queue lie in the log.
+    """
+    files = world.disk.files()
+    first = goes_on_at(world)[1] if "config/timercheck" in files else 0
+    log = files.get(LOG, b"")
+    found = [UNIT.unpack_from(log, at) for at in range(0, len(log) - UNIT.size, UNIT.size)]
+    # Recovery stops at the first unit that is none.
+    whole = itertools.takewhile(lambda unit: unit[0] == UNIT.size, found)
+    in_log = {places.index(unit[5]) for unit in whole if unit[4] >= 0}
+    return in_log | set(range(first, len(places)))
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_apache_misses_no_timer_whichever_call_of_a_stop_or_start_a_crash_meets(
+    power: bool,
+) -> None:
+    for call in range(1, 200):
+        with DeliveryWorld() as world:
+            world.broker.topics.put(plain_topic("orders", 4))
+            for seconds in (60, 1, 61, 2, 62):
+                send_in(world, seconds, b"%d" % seconds)
+            world.pass_time(3)
+            world.deliver()
+            world.save()
+            places = [log_place(world, offset)[0] for offset in range(5)]
+            world.disk.cut_at(call)
+            try:
+                world.stop()
+                world.start()
+                world.stop()
+            except PowerCut:
+                pass
+            else:
+                assert call > 20
+                return
+            disk = world.disk
+            world.disk = disk.crashed(random.Random(call)) if power else disk.killed()
+            assert {0, 2, 4} <= known_to_apache(world, places), call
+            world.start()
+            world.pass_time(100)
+            assert set(bodies(world)) == {b"60", b"1", b"61", b"2", b"62"}, call
