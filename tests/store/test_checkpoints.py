@@ -1,0 +1,65 @@
+"""Checkpoints bound what a start after a crash has to scan."""
+
+from sparrowmq.store.config import StoreConfig
+from sparrowmq.store.flushing import sync_plan
+from sparrowmq.store.marks import Marks
+from sparrowmq.store.recording_disk import RecordingDisk
+from tests.store.stores import flush, message, numbers, open_store, with_sizes
+
+
+def log_files_read_at_start(disk: RecordingDisk, config: StoreConfig) -> set[str]:
+    read: set[str] = set()
+    disk.on_call = lambda operation, path: read.add(path) if operation == "read" else None
+    open_store(disk, config)
+    disk.on_call = None
+    return {path for path in read if path.startswith("commitlog/")}
+
+
+def test_who_crashes_again_and_again_does_not_scan_more_each_time() -> None:
+    config = with_sizes(checkpoint_interval_ms=1_000_000, checkpoint_bytes=32 * 1024)
+    disk = RecordingDisk()
+    scanned = []
+    for life in range(6):
+        disk = disk.killed()
+        scanned.append(len(log_files_read_at_start(disk, config)))
+        disk = disk.killed()
+        store = open_store(disk, config)
+        for number in range(100 * life, 100 * life + 100):
+            store.append(message(number), number)
+        flush(store, disk)
+    assert numbers(open_store(disk.killed(), config)) == list(range(600))
+    assert max(scanned) <= 3, scanned
+
+
+def test_a_long_scan_of_thousands_of_queues_is_followed_by_a_checkpoint_in_portions() -> None:
+    config = with_sizes(checkpoint_interval_ms=1_000_000, checkpoint_bytes=1_000_000)
+    disk = RecordingDisk()
+    store = open_store(disk, config, now_ms=1_000_000)
+    for number in range(600):
+        store.append(message(number, queue_id=number % 300), 1)
+    flush(store, disk)
+    disk = disk.killed()
+    store = open_store(disk, config, now_ms=1_000_001)
+    assert disk.calls["sync"] < 50
+    for _ in range(20):
+        store.tick(1_000_002)
+        flush(store, disk)
+    assert disk.calls["sync"] > 300
+    snapshot = Marks(config, disk).load_snapshot()
+    assert snapshot is not None and snapshot.log_offset == store.max_log_offset
+
+
+def test_a_checkpoint_ends_though_somebody_waits_for_every_flush() -> None:
+    config = with_sizes(checkpoint_interval_ms=10)
+    disk = RecordingDisk()
+    store = open_store(disk, config)
+    for number in range(600):
+        store.append(message(number, queue_id=number % 3), number)
+        store.tick(number)
+        plan = store.begin_flush(urgent=True)
+        assert plan is not None
+        sync_plan(disk, plan)
+        store.finish_flush(plan)
+    disk = disk.killed()
+    assert len(disk.files()["commitlog/00000000000000000000"]) == config.log_file_size
+    assert "commitlog/00000000000000000000" not in log_files_read_at_start(disk, config)
