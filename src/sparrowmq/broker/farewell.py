@@ -64,6 +64,7 @@ async def end_pulls(endpoint: Endpoint[Broker]) -> None:
     broker.arrivals.end_all(lambda pull: pull.request.answer(refuse(broker, pull.request)))
     for _ in range(_MAX_ROUNDS):
         before = refused
-        await asyncio.sleep(_QUIET_S)
+        if endpoint.connections:
+            await asyncio.sleep(_QUIET_S)
         if refused == before:
             break
