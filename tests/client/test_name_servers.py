@@ -149,41 +149,6 @@ def test_when_none_answers_the_error_names_them_all() -> None:
         w.ask(ask)
 
 
-def test_one_that_failed_is_asked_last_until_it_has_rested() -> None:
-    async def ask(servers: NameServers) -> None:
-        w.servers["a"].is_mute = True
-        await servers.route("first")  # a is silent, b answers
-        w.servers["a"].is_mute = False
-        w.servers["b"].is_mute = True
-        await servers.route("second")  # b is silent, and c is asked before a, which rests
-        w.servers["b"].is_mute = False
-        w.servers["c"].is_mute = True
-        await asyncio.sleep(2)
-        await servers.route("third")  # a has rested
-
-    with world() as w:
-        w.ask(ask)
-        assert [server.topics for server in w.servers.values()] == [
-            ["first", "third"],
-            ["first", "second"],
-            ["second", "third"],
-        ]
-
-
-def test_those_that_rest_are_asked_when_there_is_nobody_else() -> None:
-    async def ask(servers: NameServers) -> None:
-        for server in w.servers.values():
-            server.is_mute = True
-        with pytest.raises(NoRoute):
-            await servers.route("nobody")
-        w.servers["b"].is_mute = False
-        await servers.route("b alone")
-
-    with world() as w:
-        w.ask(ask)
-        assert w.servers["b"].topics == ["nobody", "b alone"]
-
-
 def test_waits_grow_to_a_limit_and_are_not_the_same_for_everybody() -> None:
     def waits(seed: int) -> list[float]:
         backoff = Backoff(longest_s=30, rng=random.Random(seed))

@@ -6,21 +6,20 @@ take:    locked ▶ stale offset forgotten ▶ where to start ▶ one pull loop
 
 import asyncio
 import logging
-import math
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import ClientError
 from sparrowmq.client.held_queue import HeldQueue
 from sparrowmq.client.leases import NO_LOCKS, Leases
 from sparrowmq.client.offset_store import Offsets
+from sparrowmq.client.outcome import NEVER, Outcome
 from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.errors import ProtocolError
 from sparrowmq.protocol.message import MessageQueue
 
-NEVER = math.inf
 LOCKED_S = 0.5
 """A queue that another member still holds is asked for again after this long."""
 MISSED_S = 1.0
@@ -31,14 +30,6 @@ HAND_OVER_S = 10.0
 """How long handlers may keep a queue that is consumed concurrently. An ordered one stays."""
 LEASE_S = 15.0
 """How long a taker waits for a release; longer than a hand-over takes. Ordered: for ever."""
-
-
-class Outcome(NamedTuple):
-    """What became of a step."""
-
-    changed: bool
-    again_s: float = NEVER
-    """When to try again what did not succeed."""
 
 
 class Assignment:

@@ -5,10 +5,8 @@ import itertools
 import logging
 import os
 import random
-import socket
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any
 
 from sparrowmq.client.backoff import Backoff
 from sparrowmq.client.beats import BeatPlace, Beats, OwnThread, beat
@@ -17,6 +15,7 @@ from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.errors import ClientError, NoRoute
 from sparrowmq.client.members_here import MEMBERS_OF_PROCESS, MembersHere
 from sparrowmq.client.name_servers import NameServers
+from sparrowmq.client.own_address import own_address, packed
 from sparrowmq.client.route_table import RouteTable
 from sparrowmq.client.sessions import Sessions
 from sparrowmq.clock import Clock, system_clock
@@ -103,14 +102,13 @@ class Client:
             servers,
             first=self.rng.randrange(len(servers)),
             timeout_s=self.config.name_server_timeout_s,
-            backoff=self._backoff,
         )
         self.route_table = RouteTable(self.name_servers)
         self._beats.start(self.peers, self.tasks)
-        ip = self.config.client_ip or _own_address(servers[0])
+        ip = self.config.client_ip or own_address(servers[0])
         self.client_id = self._make_client_id(ip)
         self.unique_ids = UniqueIds(
-            self.clock, ip=_packed(ip), pid=self.pid, instance=self.rng.getrandbits(32)
+            self.clock, ip=packed(ip), pid=self.pid, instance=self.rng.getrandbits(32)
         )
         self.tasks.create_task(self._poll_routes(), name="route poll")
         self.tasks.create_task(self._send_heartbeats(), name="heartbeats")
@@ -242,22 +240,3 @@ def _all_routes() -> Routes[Client]:
     routes: Routes[Client] = Routes()
     routes.include(consumer_calls.routes, producer_calls.routes)
     return routes
-
-
-def _own_address(name_server: str) -> str:
-    """The local address that reaches a name server: a connected UDP socket sends nothing."""
-    host, _, port = name_server.rpartition(":")
-    try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect((host, int(port)))
-            address: Any = probe.getsockname()
-            return str(address[0])
-    except (OSError, ValueError):
-        return "127.0.0.1"
-
-
-def _packed(ip: str) -> bytes:
-    try:
-        return socket.inet_pton(socket.AF_INET6 if ":" in ip else socket.AF_INET, ip)
-    except OSError:
-        return bytes((127, 0, 0, 1))

@@ -20,7 +20,7 @@ from sparrowmq.client.member_settings import StartSettings
 from sparrowmq.client.membership import Membership
 from sparrowmq.client.pulling import PullLoop
 from sparrowmq.client.seeking import Seeking
-from sparrowmq.client.subscriptions import Filter, Only, Subscriptions
+from sparrowmq.client.subscriptions import Filter, Subscriptions, without_functions
 from sparrowmq.protocol.heartbeat import ConsumeType
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
@@ -54,7 +54,7 @@ class LitePullConsumer(Seeking):
             raise ValueError(f"batch is {batch}, must be 1 or more")
         super().__init__(
             group,
-            Subscriptions(_checked(subscriptions or {})),
+            Subscriptions(without_functions(subscriptions or {})),
             settings,
             consume_type=ConsumeType.ACTIVELY,
             takes_retries=False,
@@ -130,7 +130,7 @@ class LitePullConsumer(Seeking):
             raise ValueError(
                 "queues were assigned by hand: subscribe and assign exclude each other"
             )
-        _checked({topic: choice})
+        without_functions({topic: choice})
         self.subscriptions.add(topic, choice, self.client.clock())
         await self._subscriptions_changed()
 
@@ -245,10 +245,3 @@ class LitePullConsumer(Seeking):
             "offset %d of %s is out of range, going on at %d", held.next_offset, held.queue, offset
         )
         self._harvest.move(held, offset)
-
-
-def _checked(filters: Mapping[str, Filter]) -> Mapping[str, Filter]:
-    for topic, choice in filters.items():
-        if isinstance(choice, Only):
-            raise ValueError(f"topic {topic}: a consumer that polls filters what it polled itself")
-    return filters

@@ -7,6 +7,7 @@ stop:  handlers finish ▶ persist ▶ unlock ▶ unregister          (and again
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,11 @@ from sparrowmq.client.member_settings import MemberSettings
 from sparrowmq.client.offset_store import Offsets, RemoteOffsets
 from sparrowmq.client.ownership import Ownership
 from sparrowmq.client.rebalancing import Rebalancing
-from sparrowmq.client.start_offset import start_offset
+from sparrowmq.client.start_offset import start_at
 from sparrowmq.client.subscriptions import Subscriptions
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere, ConsumerData
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.names import is_retry_topic, retry_topic
-
-HALF_HOUR_MS = 30 * 60 * 1000
 
 
 class Membership:
@@ -65,7 +64,7 @@ class Membership:
             self.offsets,
             leases,
             is_orderly=settings.is_orderly,
-            start_at=self._start_at,
+            start_at=partial(start_at, client, settings, self.started_ms),
             begin=begin,
             released=released,
             make_sure=self.make_sure,
@@ -216,20 +215,6 @@ class Membership:
     def _route_changed(self, topic: str) -> None:
         if topic in self.subscriptions:
             self.wake()
-
-    async def _start_at(self, queue: MessageQueue, stored: int | None) -> int:
-        settings = self.settings
-        if settings.starts_at_0:
-            return stored if stored is not None and stored >= 0 else 0
-        at_ms = settings.from_timestamp_ms
-        default_ms = self.started_ms - HALF_HOUR_MS
-        return await start_offset(
-            self.client,
-            queue,
-            stored,
-            settings.from_where,
-            default_ms if at_ms is None else at_ms,
-        )
 
     async def _changed(self, topic: str, queues: list[MessageQueue]) -> None:
         now_ms = self.client.clock()

@@ -10,10 +10,11 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 
-from sparrowmq.client.assignment import MISSED_S, NEVER, Assignment
+from sparrowmq.client.assignment import MISSED_S, Assignment
 from sparrowmq.client.broker_calls import group_members, queue_owners
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import ClientError, StrategyFailed
+from sparrowmq.client.outcome import NEVER
 from sparrowmq.client.rebalance import plan_rebalance
 from sparrowmq.client.route_table import subscribe_queues
 from sparrowmq.client.strategies import Strategy

@@ -2,9 +2,24 @@
 
 from sparrowmq.client.broker_calls import max_offset, offset_at
 from sparrowmq.client.client import Client
+from sparrowmq.client.member_settings import MemberSettings
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.names import is_retry_topic
+
+HALF_HOUR_MS = 30 * 60 * 1000
+
+
+async def start_at(
+    client: Client, settings: MemberSettings, now_ms: int, queue: MessageQueue, stored: int | None
+) -> int:
+    """Where a queue begins for a consumer that started at `now_ms`. Raises as `start_offset`."""
+    if settings.starts_at_0:
+        return stored if stored is not None and stored >= 0 else 0
+    at_ms = settings.from_timestamp_ms
+    default_ms = now_ms - HALF_HOUR_MS
+    since_ms = default_ms if at_ms is None else at_ms
+    return await start_offset(client, queue, stored, settings.from_where, since_ms)
 
 
 async def start_offset(

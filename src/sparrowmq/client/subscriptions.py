@@ -116,6 +116,14 @@ def _data(topic: str, choice: Filter, version: int) -> SubscriptionData:
             return SubscriptionData.build(topic, tags, version=version, expression_type=TAG)
 
 
+def without_functions(filters: Mapping[str, Filter]) -> Mapping[str, Filter]:
+    """The same. Raises ValueError for a function, which only a consumer with a handler can run."""
+    for topic, choice in filters.items():
+        if isinstance(choice, Only):
+            raise ValueError(f"topic {topic}: a consumer that polls filters what it polled itself")
+    return filters
+
+
 def wanted(messages: list[MessageExt], subscription: SubscriptionData) -> list[MessageExt]:
     """The broker compares hashes, which may collide; the client compares the tags themselves."""
     if not subscription.is_tag or not subscription.tags_set:
