@@ -25,6 +25,8 @@ _FEWEST, _MOST = 2, 10
 _BURST = 8
 _PAUSE_S = 0.01
 _PATIENCE_S = 60.0
+PATIENT = ("--busy-lag", "30s")
+"""For brokers whose every refusal counts: a busy machine is not what is tested here."""
 
 
 @dataclass
@@ -57,7 +59,8 @@ async def servers(queues: int = QUEUES) -> AsyncIterator[Servers]:
     with tempfile.TemporaryDirectory(prefix="sparrowmq-churn-") as directory:
         root = Path(directory)
         name_server = NameServerProcess(root)
-        broker = BrokerProcess(root / "data", "--name-servers", name_server.address)
+        options = ("--name-servers", name_server.address, *PATIENT)
+        broker = BrokerProcess(root / "data", *options)
         try:
             config = ClientConfig(name_servers=(name_server.address,))
             client = Client(config)
@@ -66,7 +69,7 @@ async def servers(queues: int = QUEUES) -> AsyncIterator[Servers]:
                 topic=TOPIC, read_queue_nums=queues, write_queue_nums=queues, perm=6
             )
             await call(client, f"127.0.0.1:{broker.port}", create)
-            async with Producer("feeder", client=client) as producer:
+            async with Producer("feeder", client=client, timeout_s=_PATIENCE_S) as producer:
                 found = await producer.queues(TOPIC)
                 yield Servers(name_server.address, client, producer, found)
             await client.stop()

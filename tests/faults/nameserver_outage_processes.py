@@ -26,6 +26,7 @@ from sparrowmq.protocol.registration import RegisterBrokerBody, body_checksum
 from sparrowmq.protocol.route import TopicRoute
 from sparrowmq.protocol.topic_config import RegisteredTopics, TopicConfig
 from tests.faults.broker_process import BrokerProcess
+from tests.faults.churn_processes import PATIENT
 from tests.faults.nameserver_outage import Outage, Registrations
 from tests.faults.nameserver_outage_servers import NameServerProcess
 
@@ -86,7 +87,7 @@ async def _outage(root: Path, down_s: float) -> Outage:
     servers = [NameServerProcess(root) for _ in range(2)]
     addresses = ";".join(server.address for server in servers)
     brokers = [
-        BrokerProcess(root / name, "--name-servers", addresses, "--broker-name", name)
+        BrokerProcess(root / name, "--name-servers", addresses, "--broker-name", name, *PATIENT)
         for name in ("broker-a", "broker-b")
     ]
     try:
@@ -100,7 +101,8 @@ async def _outage(root: Path, down_s: float) -> Outage:
             flow = Flow(outage)
             first = ConsumeFromWhere.FIRST_OFFSET
             consumer = PushConsumer("outage", {_TOPIC: "*"}, client=consuming, from_where=first)
-            async with consumer, Producer("outage", client=client) as producer:
+            producing = Producer("outage", client=client, timeout_s=_PATIENCE_S)
+            async with consumer, producing as producer:
                 await consumer.start(flow.handle)
                 await _suffer(flow, client, producer, servers, down_s)
     finally:
