@@ -26,6 +26,8 @@ class Said:
     fields: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
     remark: str = ""
+    before: bytes = b""
+    """Sent in front of the answer."""
 
 
 Script = Callable[[dict[str, str]], object]
@@ -98,7 +100,7 @@ class ScriptedBroker:
                 "opaque": header["opaque"],
                 "remark": said.remark,
             }
-            connection.sendall(encode_frame(json.dumps(answer).encode(), said.body))
+            connection.sendall(said.before + encode_frame(json.dumps(answer).encode(), said.body))
         return True
 
     def _route(self, topic: str, queues: int) -> bytes:

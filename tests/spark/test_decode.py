@@ -133,6 +133,25 @@ def test_any_properties_are_decoded_as_the_protocol_does(records: list[bytes]) -
     assert_equal(b"".join(records))
 
 
+ODD_PROPERTIES = (
+    b"a\x01\x02",
+    b"\x01b\x02",
+    b"a\x02",
+    b"a\x01b",
+    b"a\x01b\x01c\x02",
+    b"a\x01b\x02\x02",
+    b"\x02a\x01b\x02",
+    b"a\x01b\x02a\x01c\x02",
+    b"a\x01\xff\x02",
+)
+
+
+@pytest.mark.parametrize("odd", ODD_PROPERTIES)
+def test_properties_that_java_would_not_write_are_read_as_the_protocol_does(odd: bytes) -> None:
+    assert_equal(record() + record(properties=odd) + record(properties=b"") + record())
+    assert_equal(record(properties=odd))
+
+
 def test_a_hundred_different_names_are_told_apart() -> None:
     many = encode_properties({f"name{i}": str(i) for i in range(100)})
     assert_equal(record(properties=many) + record() + record(properties=many + b"name7\x01x\x02"))

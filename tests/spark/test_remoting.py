@@ -1,8 +1,11 @@
 """Requests over one blocking socket."""
 
+import json
+
 import pytest
 
 from sparrowmq.protocol.codes import RequestCode
+from sparrowmq.protocol.frame import encode_frame
 from sparrowmq.spark.errors import Refused, Unreachable
 from sparrowmq.spark.remoting import Remoting
 from tests.spark.scripted_broker import HANG_UP, SILENCE, Said, ScriptedBroker
@@ -55,6 +58,14 @@ def test_silence_ends_with_the_time_limit_and_the_late_answer_is_not_taken_for_a
         with pytest.raises(Unreachable, match=r"no answer in 0\.1 s"):
             remoting.call(MAX, FIELDS)
         broker.on(MAX, lambda _: Said(5))
+        assert remoting.call(MAX, FIELDS).code == 5
+
+
+def test_a_request_of_the_servers_own_is_not_taken_for_an_answer() -> None:
+    own = {"code": RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, "flag": 0, "opaque": 1}
+    notice = encode_frame(json.dumps(own).encode())
+    with ScriptedBroker() as broker, Remoting(broker.address) as remoting:
+        broker.on(MAX, lambda _: Said(5, before=notice))
         assert remoting.call(MAX, FIELDS).code == 5
 
 
