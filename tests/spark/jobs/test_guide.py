@@ -72,12 +72,6 @@ def test_the_guide_names_every_option_with_its_default(
             assert read(default) == value, name
 
 
-def pasted(source: str, running: Cluster, folder: Path) -> str:
-    return source.replace("127.0.0.1:9876", running.name_server).replace(
-        '"archive"', repr(str(folder / "archive"))
-    )
-
-
 def test_the_guide_runs_as_pasted(
     spark: SparkSession,
     sparrowmq_cluster: Cluster,
@@ -95,7 +89,7 @@ def test_the_guide_runs_as_pasted(
     for language, block in re.findall(r"^```(python|console)\n(.*?)^```", GUIDE, re.M | re.S):
         if language == "python":
             with contextlib.redirect_stdout(io.StringIO()):
-                exec(pasted(block, running, tmp_path), names)
+                exec(block.replace("127.0.0.1:9876", running.name_server), names)
             continue
         for line in block.splitlines():
             done = CliRunner().invoke(app, shlex.split(line)[1:])

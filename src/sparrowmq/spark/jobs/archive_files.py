@@ -19,6 +19,9 @@ class ArchiveFiles:
         conf = context._jsc.hadoopConfiguration()
         given = self._hadoop.Path(root)
         self._fs = given.getFileSystem(conf)
+        if self._fs.getScheme() == "file" and not given.isAbsolute():
+            # Java would take the folder that it was started in.
+            given = self._hadoop.Path(str(Path.cwd() / root))
         self.root = str(self._fs.makeQualified(given).toString()).rstrip("/")
         self._context = self._hadoop.FileContext.getFileContext(self._fs.getUri(), conf)
 
