@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -199,6 +200,24 @@ def test_a_message_that_still_waits_cannot_be_given_back(world: DeliveryWorld) -
     reply = world.give_back(waiting, "billing")
     assert reply.code == ResponseCode.MESSAGE_ILLEGAL
     assert SCHEDULE_TOPIC in reply.remark
+
+
+@pytest.mark.parametrize("too_large", ["properties", "body"])
+def test_a_message_that_is_too_large_to_be_retried_becomes_a_dead_letter(too_large: str) -> None:
+    with DeliveryWorld() as world:
+        room = world.config.max_properties_bytes - 200
+        more = {"mine": "x" * room} if too_large == "properties" else {}
+        world.post("orders", b"x" * 2_000, {"UNIQ_KEY": "U1", "TAGS": "created"} | more)
+        (message,) = world.messages("orders")
+        if too_large == "body":
+            world.broker.config = replace(world.broker.config, max_message_bytes=1_000)
+        assert world.give_back(message, "billing").code == ResponseCode.SUCCESS
+        (letter,) = world.messages(DEAD)
+        assert (letter.body, letter.tags) == (message.body, "created")
+        assert letter.properties["UNIQ_KEY"] == "U1"
+        assert letter.reconsume_times == 1
+        world.pass_time(3 * 3600)
+        assert world.messages(RETRY) == []
 
 
 def test_a_read_only_retry_topic_takes_nothing_back(world: DeliveryWorld) -> None:

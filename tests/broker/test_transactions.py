@@ -9,6 +9,7 @@ import pytest
 from sparrowmq.broker.consumers import Member
 from sparrowmq.broker.topics import plain_topic
 from sparrowmq.broker.transactions import commit_progress
+from sparrowmq.broker.transactions_recovery import records
 from sparrowmq.net.reply import Reply
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.codes import ResponseCode
@@ -373,6 +374,26 @@ def test_immunity_puts_off_the_first_question_and_late_ends_have_to_wait_for_it(
     assert decode_messages(peer.calls[-1][1])[0].body == b"an order"
     assert answer(world, peer, TRANSACTION_COMMIT).code == ResponseCode.SUCCESS
     assert bodies(world) == [b"an order"]
+
+
+def test_a_half_message_without_room_for_the_count_is_set_aside(world: DeliveryWorld) -> None:
+    peer = producer(world)
+    room = world.config.max_properties_bytes
+    for spare in range(480, 0, -20):
+        reply = world.try_send(
+            "orders", b"x", TRAN_MSG="true", PGROUP=GROUP, x="y" * (room - spare)
+        )
+        if reply.code != ResponseCode.SUCCESS:
+            break
+    world.pass_time(7)
+    world.deliver()
+    asked, aside = len(peer.calls), world.messages(TRANS_CHECK_MAX_TIME_TOPIC)
+    assert asked > 0
+    assert len(aside) > 0
+    assert len(world.broker.delivery.halves) == asked
+    for topic in (TRANS_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC):
+        records_of = records(world.broker.store, topic, 0)
+        assert max(len(record.properties) for record in records_of) <= room
 
 
 def test_a_damaged_half_message_stops_nobody(world: DeliveryWorld) -> None:

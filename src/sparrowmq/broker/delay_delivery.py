@@ -13,6 +13,7 @@ from sparrowmq.broker.placement import (
     encoded,
     fields_of,
     real_queue_id,
+    size_fault,
     stored_again,
     with_properties,
 )
@@ -66,9 +67,9 @@ def deliver(
 
 def store_or_fault(broker: Broker, put: PutMessage) -> str | None:
     """Store a message; what is wrong with it if it cannot be. Raises DiskFull, StoreStopped."""
-    limits = broker.config
-    if len(put.body) > limits.max_message_bytes:
-        return f"its body has {len(put.body)} bytes, at most {limits.max_message_bytes} allowed"
+    fault = size_fault(broker, put)
+    if fault is not None:
+        return fault
     try:
         append(broker, Placement(put), broker.clock())
     except MessageTooLarge as error:
@@ -114,11 +115,11 @@ def bury(broker: Broker, put: PutMessage, record: Record, fault: str) -> None:
         DLQ_ORIGIN_MESSAGE_ID: fields.get(UNIQUE_KEY)
         or offset_id(record.store_host, record.log_offset),
     }
+    properties = put.properties + encoded({n: v for n, v in origin.items() if v})
+    if len(properties) > broker.config.max_properties_bytes:
+        properties = bare_properties(record)  # as it was stored before, if it cannot say more
     letter = msgspec.structs.replace(
-        put,
-        topic=dead_letters(broker, group),
-        queue_id=0,
-        properties=put.properties + encoded({n: v for n, v in origin.items() if v}),
+        put, topic=dead_letters(broker, group), queue_id=0, properties=properties
     )
     broker.log.error(
         "message %s of topic %s cannot be delivered: %s; it is kept in %s",

@@ -116,6 +116,17 @@ def append(broker: Broker, placement: Placement, now_ms: int) -> Stored:
     return stored
 
 
+def size_fault(broker: Broker, put: PutMessage) -> str | None:
+    """Why a message is too large to be stored, None if it is not."""
+    limits = broker.config
+    if len(put.body) > limits.max_message_bytes:
+        return f"its body has {len(put.body)} bytes, at most {limits.max_message_bytes} allowed"
+    if len(put.properties) > limits.max_properties_bytes:
+        size, most = len(put.properties), limits.max_properties_bytes
+        return f"its properties have {size} bytes, at most {most} allowed"
+    return None
+
+
 def delay_level(fields: Mapping[str, str]) -> int:
     """The level a message asks for, 0 for none. Raises RequestRefused for what is no number."""
     return number(fields, DELAY_LEVEL) if DELAY_LEVEL in fields else 0

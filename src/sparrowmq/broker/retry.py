@@ -15,6 +15,7 @@ import msgspec
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.placement import (
     Placement,
+    bare_properties,
     delayed,
     fields_of,
     place,
@@ -102,6 +103,12 @@ def given_back(
         return _delayed_by(broker, put, fields, delay_ms, now_ms)
     level = level or _FIRST_LEVEL + record.reconsume_times
     return delayed(broker, put, fields, level, now_ms)
+
+
+def given_up(broker: Broker, record: Record, group: SubscriptionGroupConfig) -> Placement:
+    """A message that is too large to be stored with anything added: a dead letter as it is."""
+    topic, properties = dead_letters(broker, group.group_name), bare_properties(record)
+    return Placement(_counted(stored_again(record, topic, 0, fields_of(record), properties)))
 
 
 def _counted(put: PutMessage) -> PutMessage:

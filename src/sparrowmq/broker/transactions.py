@@ -213,8 +213,11 @@ def _ask(broker: Broker, half: Half, record: Record, fields: dict[str, str], now
     fields[TRANSACTION_CHECK_TIMES] = str(half.checks + 1)
     put = stored_again(record, TRANS_HALF_TOPIC, 0, fields)
     try:
+        if len(put.properties) > broker.config.max_properties_bytes:
+            raise MessageTooLarge(len(put.properties), broker.config.max_properties_bytes)
         stored = broker.store.append(put, now_ms)
     except MessageTooLarge:
+        fields.pop(TRANSACTION_CHECK_TIMES)
         _set_aside(broker, half, record, fields)
         return
     halves = broker.delivery.halves

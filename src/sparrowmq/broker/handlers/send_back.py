@@ -1,16 +1,15 @@
 """Giving back messages that could not be consumed."""
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.handlers.send import check_size, refusal
-from sparrowmq.broker.placement import append
-from sparrowmq.broker.retry import given_back, group_of
+from sparrowmq.broker.handlers.send import refusal
+from sparrowmq.broker.placement import append, size_fault
+from sparrowmq.broker.retry import given_back, given_up, group_of
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.reply import Reply, Request
 from sparrowmq.net.routes import Routes
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.send_back import SendBack
 from sparrowmq.protocol.names import is_dlq_topic
-from sparrowmq.protocol.record import decode_record
 from sparrowmq.store.errors import DiskFull, MessageTooLarge, StoreStopped
 
 routes: Routes[Broker] = Routes()
@@ -23,20 +22,24 @@ def send_back(broker: Broker, request: Request[SendBack]) -> Reply | None:
     group = group_of(broker, header.group)
     if group.retry_queue_nums <= 0:
         return Reply()  # the group's operator switched retries off, as Apache understands it
-    found = broker.store.read_message(header.offset)
-    if found is None:
+    record = broker.store.read_record(header.offset)
+    if record is None:
         text = f"no message at log offset {header.offset} of {broker.config.broker_name}"
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, text)
     now_ms = broker.clock()
     placement = given_back(
         broker,
-        decode_record(found, check_crc=False),
+        record,
         group,
         level=header.delay_level,
         most_times=header.max_reconsume_times,
         now_ms=now_ms,
     )
-    check_size(broker, placement.put)
+    fault = size_fault(broker, placement.put)
+    if fault is not None:
+        # Refused, its consumer would give it back for ever.
+        broker.log.error("message at %d cannot be retried: %s", header.offset, fault)
+        placement = given_up(broker, record, group)
     try:
         stored = append(broker, placement, now_ms)
     except (DiskFull, StoreStopped, MessageTooLarge) as error:
