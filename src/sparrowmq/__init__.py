@@ -9,7 +9,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from sparrowmq.client.client import Client
+    from sparrowmq.client.config import ClientConfig
     from sparrowmq.client.deduplicate import Deduplicate, MemorySeen, SqliteSeen
+    from sparrowmq.client.errors import (
+        BrokerRefused,
+        ClientError,
+        NoRoute,
+        NotStarted,
+        QueueLost,
+        SendFailed,
+    )
+    from sparrowmq.client.flow_control import FlowLimits
     from sparrowmq.client.handling import RetryLater
     from sparrowmq.client.lite_pull_consumer import LitePullConsumer
     from sparrowmq.client.producer import Producer
@@ -17,6 +28,7 @@ if TYPE_CHECKING:
     from sparrowmq.client.push_consumer import PushConsumer
     from sparrowmq.client.scheduled_pull import ScheduledPull
     from sparrowmq.client.send_result import SendResult, SendStatus
+    from sparrowmq.client.strategies import Strategy
     from sparrowmq.client.subscriptions import Only, Sql
     from sparrowmq.client.transaction import (
         HalfMessage,
@@ -25,31 +37,42 @@ if TYPE_CHECKING:
         TransactionState,
     )
     from sparrowmq.client.transactional_producer import TransactionalProducer
-    from sparrowmq.protocol.heartbeat import ConsumeFromWhere
+    from sparrowmq.protocol.heartbeat import ConsumeFromWhere, MessageModel
     from sparrowmq.protocol.message import Message, MessageQueue
     from sparrowmq.protocol.message_ext import MessageExt
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "BrokerRefused",
+    "Client",
+    "ClientConfig",
+    "ClientError",
     "ConsumeFromWhere",
     "Deduplicate",
+    "FlowLimits",
     "HalfMessage",
     "LitePullConsumer",
     "MemorySeen",
     "Message",
     "MessageExt",
+    "MessageModel",
     "MessageQueue",
+    "NoRoute",
+    "NotStarted",
     "Only",
     "Producer",
     "PullConsumer",
     "PushConsumer",
+    "QueueLost",
     "RetryLater",
     "ScheduledPull",
+    "SendFailed",
     "SendResult",
     "SendStatus",
     "Sql",
     "SqliteSeen",
+    "Strategy",
     "TransactionListener",
     "TransactionResult",
     "TransactionState",
@@ -58,24 +81,35 @@ __all__ = [
 ]
 
 _HOMES = {
+    "BrokerRefused": "client.errors",
+    "Client": "client.client",
+    "ClientConfig": "client.config",
+    "ClientError": "client.errors",
     "ConsumeFromWhere": "protocol.heartbeat",
     "Deduplicate": "client.deduplicate",
+    "FlowLimits": "client.flow_control",
     "HalfMessage": "client.transaction",
     "LitePullConsumer": "client.lite_pull_consumer",
     "MemorySeen": "client.deduplicate",
     "Message": "protocol.message",
     "MessageExt": "protocol.message_ext",
+    "MessageModel": "protocol.heartbeat",
     "MessageQueue": "protocol.message",
+    "NoRoute": "client.errors",
+    "NotStarted": "client.errors",
     "Only": "client.subscriptions",
     "Producer": "client.producer",
     "PullConsumer": "client.pull_consumer",
     "PushConsumer": "client.push_consumer",
+    "QueueLost": "client.errors",
     "RetryLater": "client.handling",
     "ScheduledPull": "client.scheduled_pull",
+    "SendFailed": "client.errors",
     "SendResult": "client.send_result",
     "SendStatus": "client.send_result",
     "Sql": "client.subscriptions",
     "SqliteSeen": "client.deduplicate",
+    "Strategy": "client.strategies",
     "TransactionListener": "client.transaction",
     "TransactionResult": "client.transaction",
     "TransactionState": "client.transaction",

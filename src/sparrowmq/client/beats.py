@@ -9,6 +9,7 @@ whole life of a session stops them, and SIGSTOP, and the end of the process or i
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
@@ -61,7 +62,15 @@ class OwnThread:
 
     def start(self, own: Peers, tasks: asyncio.TaskGroup, beating: Beating) -> Callable[[], object]:
         """A task over there, with connections of its own."""
-        return self._loops.get().begin(_with_connections(beating)).cancel
+        beats = self._loops.get().begin(_with_connections(beating))
+        beats.add_done_callback(_tell_failure)
+        return beats.cancel
+
+
+def _tell_failure(beats: Future[None]) -> None:
+    """Nobody waits for beats: without this line nobody would hear what ended them."""
+    if not beats.cancelled() and beats.exception() is not None:
+        log.error("beats ended: members here are missed late", exc_info=beats.exception())
 
 
 async def _with_connections(beating: Beating) -> None:
