@@ -2,6 +2,7 @@
 
 import datetime
 import itertools
+import statistics
 
 from tests.interop.handles import Producer, PushConsumer
 from tests.interop.outcomes import bodies, in_order, seen, twice
@@ -186,6 +187,9 @@ def a_message_wakes_a_waiting_consumer(scene: Scene) -> Outcome:
     consumer.received(1)
     for number in range(20):
         producer.send(topic, [f"m-{number}"])
-        # Java has its pull held for 15 s: who is not woken learns of the message only then.
-        check(len(consumer.received(number + 2, 12)) == number + 2, f"m-{number} took over 12 s")
+        consumer.received(number + 2)
+    # Who is not woken learns of each message by the broker's look at all queues every 5 s. Most of
+    # them tell: a busy machine may stand still for a moment.
+    waits = [message["at"] - message["born_at"] for message in consumer.received()[1:]]
+    check(statistics.median(waits) < 2500, f"messages took {waits} ms")
     return {"bodies": consumer.bodies()}
