@@ -161,26 +161,35 @@ def a_group_with_a_retry_policy_retries_and_gives_up(scene: Scene) -> Outcome:
 
 @scenario(clients=JAVA5, needs="core")
 def members_learn_of_others_at_once_unless_their_group_is_not_told(scene: Scene) -> Outcome:
-    out: Outcome = {}
-    for word, is_told in (("told", True), ("silent", False)):
-        topic, group = scene.topic(word, queues=4), f"{word}-group"
+    return {word: _learns_at_once(scene, word, word == "told") for word in ("told", "silent")}
+
+
+def _learns_at_once(scene: Scene, word: str, is_told: bool) -> bool:
+    """Whether a member gives queues away before it would have looked for itself.
+
+    On a busy machine the second member may be too late to tell; then it is tried again.
+    """
+    for attempt in range(5):
+        topic, group = scene.topic(f"{word}-{attempt}", queues=4), f"{word}-{attempt}-group"
         config = {"groupName": scene.name(group), "notifyConsumerIdsChangedEnable": is_told}
         broker = scene.cluster.broker
         scene.admin("createAndUpdateSubscriptionGroupConfig", broker, config)
         warm_up(scene, topic, group)
         first = scene.push_consumer(topic, group)
-        began = time.monotonic()
+        looks_at_s = time.monotonic() + REBALANCE_S
         scene.wait_until(lambda: _held(first) == 4, "the first member holds all")  # noqa: B023
         second = scene.push_consumer(topic, group)
         scene.wait_until(lambda: _held(second) == 2, "the second has its share")  # noqa: B023
-        # The first member looks for itself 20 s after its start: until then only a word moves it.
-        while _held(first) == 4 and time.monotonic() < began + REBALANCE_S - 4:
+        has_time = time.monotonic() < looks_at_s - REBALANCE_S / 2
+        while _held(first) == 4 and time.monotonic() < looks_at_s - 4:
             scene.pause(0.2)
-        before_its_own_look = time.monotonic() < began + REBALANCE_S - 2
-        moved = _held(first) == 2
+        has_moved = _held(first) == 2
+        if has_moved and time.monotonic() < looks_at_s - 2:
+            return True
         scene.wait_until(lambda: _held(first) == 2, "the first gave two away")  # noqa: B023
-        out[word] = moved and before_its_own_look
-    return out
+        if has_time and not has_moved:
+            return False
+    raise TimeoutError("the members took too long to tell who told them")
 
 
 def _held(consumer: Handle) -> int:
