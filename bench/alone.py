@@ -13,6 +13,7 @@ from bench.delivery import delivery
 from bench.driver import Driver
 from bench.figures import Figure, at_least, at_most, middle
 from bench.hot_path import hot_path
+from bench.spark_read import spark_read
 from tests.faults.rebuild_speed import rebuild_speed
 
 MeasureAlone = Callable[[Path, Effort], list[Figure]]
@@ -89,4 +90,5 @@ ALONE: dict[str, MeasureAlone] = {
     "cold": cold,
     "delivery": delivery,
     "client": client,
+    "spark": spark_read,
 }

@@ -138,10 +138,10 @@ class Meter:
 
     def _cpu_s(self) -> float:
         pids = {*family(os.getpid()), *self._broker.pids}
-        return sum(map(_process_cpu_s, pids))
+        return sum(map(process_cpu_s, pids))
 
 
-def _process_cpu_s(pid: int) -> float:
+def process_cpu_s(pid: int) -> float:
     """User and system time of a process and of those of its children that have ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
