@@ -9,12 +9,17 @@ from typing import Any, TypeVar
 import pytest
 
 from sparrowmq.broker.sessions import Sessions
+from sparrowmq.client.beats import beat
 from sparrowmq.client.consumer_calls import routes
 from sparrowmq.client.errors import QueueLost
 from sparrowmq.client.lite_pull_consumer import LitePullConsumer
 from sparrowmq.client.ownership import Ownership
 from sparrowmq.client.producer import Producer
 from sparrowmq.client.push_consumer import PushConsumer
+from sparrowmq.client.sessions import Session
+from sparrowmq.net.calls import Response
+from sparrowmq.net.errors import CallTimedOut
+from sparrowmq.protocol.headers.clients import Heartbeat
 from sparrowmq.protocol.headers.offsets import UpdateConsumerOffset
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere
 from sparrowmq.protocol.message import Message
@@ -259,6 +264,24 @@ def test_progress_of_others_counts_after_a_session_was_lost() -> None:
         sim.advance(30)
         assert member.got[2:] == [b"9"]
         assert stored_offset(sim) == 10
+
+
+class NobodyAnswers:
+    """The part of `Peers` that a beat uses."""
+
+    async def call(self, address: str, header: Heartbeat, *, timeout_s: float) -> Response:
+        raise CallTimedOut(address, type(header).__name__, timeout_s)
+
+
+@pytest.mark.parametrize(("passed_s", "is_unreachable"), [(3.0, True), (15.0, False)])
+def test_who_slept_over_an_answer_does_not_take_the_broker_for_unreachable(
+    passed_s: float, is_unreachable: bool
+) -> None:
+    session = Session("10.0.0.3:10911", "name", life_s=4.0, confirmed_s=0.0)
+    times = iter([0.0, passed_s])
+    peers: Any = NobodyAnswers()
+    asyncio.run(beat(peers, session, lambda: next(times), lambda ended: None))
+    assert session.is_unreachable is is_unreachable
 
 
 class Reader:

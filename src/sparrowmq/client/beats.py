@@ -130,7 +130,7 @@ class Beats:
     async def _beat(self, peers: Peers, session: Session) -> None:
         while not session.is_over:
             sent_s = self._place.now_s()
-            await beat(peers, session, sent_s, self._over)
+            await beat(peers, session, self._place.now_s, self._over)
             await asyncio.sleep(max(0.0, sent_s + session.beat_s - self._place.now_s()))
 
     def _over(self, session: Session) -> None:
@@ -140,14 +140,16 @@ class Beats:
 
 
 async def beat(
-    peers: Peers, session: Session, sent_s: float, over: Callable[[Session], None]
+    peers: Peers, session: Session, now_s: Callable[[], float], over: Callable[[Session], None]
 ) -> None:
     """One beat and what its answer means."""
+    sent_s = now_s()
     header = Heartbeat(session=session.name)
     try:
         response = await peers.call(session.address, header, timeout_s=session.sure_s)
     except NetError:
-        session.is_unreachable = True
+        # Whoever was stopped for longer than it waits has missed the answer, not the broker it.
+        session.is_unreachable = now_s() - sent_s < session.life_s
         return
     session.is_unreachable = False
     if response.code == ResponseCode.SUCCESS:

@@ -155,7 +155,7 @@ class Client:
         """Whether a broker that was asked just now knows who lives here."""
         session = self.sessions.get(address)
         if session is not None:
-            await beat(self.peers, session, self.sessions.now_s(), self.sessions.ended)
+            await beat(self.peers, session, self.sessions.now_s, self.sessions.ended)
             if not session.is_over:
                 return self.sessions.is_sure(address)
         return await self._heartbeat_to(address, self._heartbeat().to_json())
