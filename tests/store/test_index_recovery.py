@@ -153,6 +153,35 @@ def test_most_of_the_index_survives_a_power_cut() -> None:
     assert again_from >= messages[-5][3]
 
 
+@pytest.mark.parametrize(
+    ("layout", "allowed"), [(LAYOUT, 8), (IndexLayout(slots=512, entries=4096), 4)]
+)
+def test_a_kill_at_any_call_costs_the_last_rounds_only(layout: IndexLayout, allowed: int) -> None:
+    """Headers follow the mark, and a process may die between the two. More files, more rounds."""
+    messages = requests(300)
+    rounds = [messages[first : first + 10] for first in range(0, 300, 10)]
+    disk = RecordingDisk()
+    built_from: list[int] = []
+    costs: list[int] = []
+
+    def look(operation: str, path: str) -> None:
+        if operation in ("write", "sync") and len(built_from) > 4:
+            again_from = KeyIndex(disk.killed(), layout).recover(1 << 40)
+            costs.append(sum(again_from <= start for start in built_from))
+
+    index = opened(disk, layout=layout)
+    disk.on_call = look
+    for batch in rounds:
+        add_all(index, batch)
+        built_from.append(batch[0][3])
+        index.build()
+        for path in index.begin_sync():
+            disk.sync(path)
+        index.end_sync()
+    assert costs
+    assert max(costs) <= allowed, costs
+
+
 def test_unmarked_files_are_rebuilt_unless_their_writer_stopped_properly() -> None:
     disk = RecordingDisk()
     index = opened(disk)

@@ -180,10 +180,13 @@ class IndexFiles:
             self._drop_first(names.index(mark.oldest))
         number = mark.files - 1
         newest = self.files[number] if number < len(self.files) else None
+        if self._has_all_but_newest(mark):
+            # Killed before the first header of a new file was written.
+            return self._drop_last_record()
         if newest is None or newest.name != mark.name or self.files[0].name != mark.oldest:
             self._drop_from(0)
             return 0
-        if not _is_continued(mark.header, newest.header):
+        if not _is_continued(mark.header, newest):
             # Not the file that the mark was written for.
             self._drop_from(number)
             return self._drop_last_record()
@@ -193,6 +196,15 @@ class IndexFiles:
         if self._cut(mark.header, mark.linked):
             return mark.safe_log_offset
         return self._drop_last_record()
+
+    def _has_all_but_newest(self, mark: IndexMark) -> bool:
+        files = self.files
+        return (
+            len(files) == mark.files - 1
+            and bool(files)
+            and files[0].name == mark.oldest
+            and files[-1].name != mark.name
+        )
 
     def _truncate(self, log_end: int) -> int:
         if self.end_log_offset < log_end:
@@ -234,8 +246,11 @@ class IndexFiles:
         del self.files[number:]
 
 
-def _is_continued(before: IndexHeader, now: IndexHeader) -> bool:
-    return now.begin_log_offset == before.begin_log_offset and now.count >= before.count
+def _is_continued(before: IndexHeader, file: IndexFile) -> bool:
+    """Whether a file holds the entries that a mark counts; its own header may lie behind."""
+    if file.header.begin_log_offset != before.begin_log_offset:
+        return False
+    return file.read_entry(before.count - 1)[1] == before.end_log_offset
 
 
 def _file_name(timestamp: int, utc_offset_ms: int) -> str:
