@@ -58,7 +58,7 @@ class Orders:
         number = len(self.sent)
         order = f"o-{number}"
         city = CITIES[number // 2 % len(CITIES)]
-        value = {"order": order, "city": city, "amount": number * 7 % 100}
+        value = {"order": order, "city": city, "amount": number * 7919 % 1009 % 100}
         body = json.dumps(value).encode()
         self.sent[order] = body
         return Message(TOPIC, body, tags=TAGS[number % 2], keys=order)
