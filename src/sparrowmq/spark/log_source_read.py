@@ -25,7 +25,9 @@ from sparrowmq.spark.decode_heads import (
 )
 from sparrowmq.spark.log_source_files import LogRange
 from sparrowmq.spark.log_source_records import (
+    ALIKE_ENOUGH,
     BLANK_MAGIC,
+    CRC_END,
     CRC_HEAD,
     CRC_SIZE,
     MAX_RECORD_BYTES,
@@ -141,15 +143,16 @@ def _right_crcs(data: bytes, starts: Longs, ends: Longs, records: Records) -> Fl
     tails = window[ends - CRC_SIZE]
     head_size = len(CRC_HEAD)
     alike = (tails[:, :head_size] == np.frombuffer(CRC_HEAD, np.uint8)).sum(axis=1)
-    has_own = alike == head_size
+    alike += tails[:, -1] == CRC_END
     digits = tails[:, head_size:-1].astype(np.int64) - ord("0")
+    is_number = ((digits >= 0) & (digits <= 9)).all(axis=1)
+    has_own = (alike == head_size + 1) & is_number
     recorded = np.where(has_own, digits @ _DIGIT_VALUES, records.head["body_crc"])
     begins = np.where(has_own, starts, records.body_at).tolist()
     stops = np.where(has_own, ends - CRC_SIZE, records.body_end).tolist()
     view = memoryview(data)
     found = [crc32(view[begin:end]) for begin, end in zip(begins, stops, strict=True)]
-    # What nearly spells that property may be one with a flipped byte.
-    right: Flags = has_own | (alike < head_size - 2)
+    right: Flags = has_own | (alike < ALIKE_ENOUGH)
     right &= np.array(found, np.int64) & 0x7FFFFFFF == recorded
     return right
 
