@@ -7,6 +7,7 @@ import io
 import re
 import shlex
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from sparrowmq.spark.sink_options import SinkOptions
 from tests.repo.tree import ROOT
 from tests.spark.admin import create_topic
 from tests.spark.jobs.backlog import put_group
+from tools.demo_spark import run_patiently
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,8 +90,9 @@ def test_the_guide_runs_as_pasted(
     names: dict[str, Any] = {}
     for language, block in re.findall(r"^```(python|console)\n(.*?)^```", GUIDE, re.M | re.S):
         if language == "python":
+            code = block.replace("127.0.0.1:9876", running.name_server)
             with contextlib.redirect_stdout(io.StringIO()):
-                exec(block.replace("127.0.0.1:9876", running.name_server), names)
+                run_patiently(partial(exec, code, names))
             continue
         for line in block.splitlines():
             done = CliRunner().invoke(app, shlex.split(line)[1:])
