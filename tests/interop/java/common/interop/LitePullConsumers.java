@@ -53,7 +53,7 @@ final class LitePullConsumers {
 
     private Object start(JsonObject command) throws Exception {
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(Values.text(command, "group", null));
-        consumer.setNamesrvAddr(Values.text(command, "name_server", null));
+        Values.connect(consumer, command);
         consumer.setInstanceName(Values.text(command, "name", null));
         consumer.setHeartbeatBrokerInterval(1000);
         consumer.setAutoCommit(Values.flag(command, "auto_commit"));

@@ -56,7 +56,7 @@ final class Producers {
 
     private Object start(JsonObject command) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer(Values.text(command, "group", null));
-        producer.setNamesrvAddr(Values.text(command, "name_server", null));
+        Values.connect(producer, command);
         producer.setInstanceName(name(command));
         producer.setVipChannelEnabled(Values.flag(command, "vip_channel"));
         producer.setDefaultTopicQueueNums((int) Values.number(command, "queues", 4));

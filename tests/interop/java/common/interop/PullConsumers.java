@@ -36,7 +36,7 @@ final class PullConsumers {
 
     private Object start(JsonObject command) throws Exception {
         DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(Values.text(command, "group", null));
-        consumer.setNamesrvAddr(Values.text(command, "name_server", null));
+        Values.connect(consumer, command);
         consumer.setInstanceName(Values.text(command, "name", null));
         consumer.start();
         consumers.put(Values.text(command, "name", null), consumer);

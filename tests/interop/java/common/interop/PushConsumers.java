@@ -70,7 +70,7 @@ final class PushConsumers {
         Member(JsonObject command) throws Exception {
             this.command = command;
             consumer = new DefaultMQPushConsumer(Values.text(command, "group", null));
-            consumer.setNamesrvAddr(Values.text(command, "name_server", null));
+            Values.connect(consumer, command);
             consumer.setInstanceName(Values.text(command, "name", null));
             consumer.setVipChannelEnabled(Values.flag(command, "vip_channel"));
             consumer.setPollNameServerInterval((int) Values.number(command, "route_poll_ms", 30_000));

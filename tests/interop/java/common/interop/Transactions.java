@@ -28,7 +28,7 @@ final class Transactions {
 
     private Object start(JsonObject command) throws Exception {
         TransactionMQProducer producer = new TransactionMQProducer(Values.text(command, "group", null));
-        producer.setNamesrvAddr(Values.text(command, "name_server", null));
+        Values.connect(producer, command);
         producer.setInstanceName(Values.text(command, "name", null));
         producer.setTransactionListener(new TransactionListener() {
             @Override

@@ -11,6 +11,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Random;
 import java.util.TreeMap;
+import org.apache.rocketmq.client.ClientConfig;
 import org.apache.rocketmq.client.exception.MQBrokerException;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.SendResult;
@@ -24,6 +25,12 @@ final class Values {
     private static final int LONGEST_SHOWN_BODY = 256;
 
     private Values() {
+    }
+
+    /** Name server and patience: on a busy machine an answer may take longer than the usual 3 s. */
+    static void connect(ClientConfig client, JsonObject command) {
+        client.setNamesrvAddr(text(command, "name_server", null));
+        client.setMqClientApiTimeout(15_000);
     }
 
     static String text(JsonObject from, String name, String fallback) {

@@ -43,7 +43,7 @@ public final class Delivery {
 
     private static DefaultMQProducer newProducer(JsonObject command) {
         DefaultMQProducer producer = new DefaultMQProducer(Values.text(command, "group", null));
-        producer.setNamesrvAddr(Values.text(command, "name_server", null));
+        Values.connect(producer, command);
         producer.setInstanceName(Values.text(command, "name", null));
         producer.setSendMsgTimeout(15_000);
         return producer;
@@ -69,7 +69,7 @@ public final class Delivery {
         JsonArray messages = command.getAsJsonArray("messages");
         CountDownLatch left = new CountDownLatch(messages.size());
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(Values.text(command, "consumers", null));
-        consumer.setNamesrvAddr(Values.text(command, "name_server", null));
+        Values.connect(consumer, command);
         consumer.setInstanceName(Values.text(command, "name", null) + "-consumer");
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setHeartbeatBrokerInterval(1000);
