@@ -185,9 +185,10 @@ async def leave_to_apache(broker: Broker) -> None:
     """Let Apache's broker go on without delivering anything again. Everything must be saved."""
     timers, store = broker.delivery.timers, broker.store
     count, end = len(timers), store.max_offset(TIMER_TOPIC, 0)
-    if end - timers.first_pending(end) == count:
+    spread = end - timers.first_pending(end)
+    if spread == count:
         return  # nothing behind the first one was delivered: the queue itself says it all
-    if not timer_apache.has_room(store, count):
+    if not timer_apache.is_quick(store, count, spread):
         broker.log.info("%d timers are pending: Apache's broker would deliver some again", count)
         return
     now_ms, entries = broker.clock(), timers.pending()

@@ -30,6 +30,7 @@ _UNITS_AT_ONCE = 1_024
 _LONG_AGO_MS = 8 * 24 * 3600 * 1000
 """Apache's wheel reaches a week back: nobody looks at a second before that."""
 _MOST = 100_000
+_MOST_SPREAD = 10_000_000
 """More would make a stop slow; then Apache delivers some of them again."""
 
 
@@ -38,9 +39,13 @@ def is_there(disk: Disk) -> bool:
     return bool(disk.listdir(LOG_DIR)) or disk.exists(WHEEL)
 
 
-def has_room(store: Store, count: int) -> bool:
-    """Whether so many entries, and one more to end with, fit into one file of the timer log."""
-    return count < min(_MOST, store.config.timer_log_size // _UNIT.size - 1)
+def is_quick(store: Store, count: int, spread: int) -> bool:
+    """Whether so many entries among so many messages are written in a second or two.
+
+    They, and one more to end with, have to fit into one file of the timer log.
+    """
+    most = min(_MOST, store.config.timer_log_size // _UNIT.size - 1)
+    return count < most and spread < _MOST_SPREAD
 
 
 def forget(disk: Disk) -> None:
