@@ -100,8 +100,8 @@ class _Puller:
         self._patience = Patience(options.retry_timeout_s)
         self._address = address
         self._broker: Remoting | None = None
-        self._ahead: int | None = None
-        """The offset that was asked for already."""
+        self._is_asked = False
+        """Whether the next pull is under way already."""
         self._expression = options.sql or tags or "*"
         self._is_filtered = self._expression != "*"
 
@@ -156,8 +156,8 @@ class _Puller:
                 self._cluster.known_route(queue.topic)
                 self._address = self._cluster.address(queue.topic, queue.broker_name)
             self._broker = Remoting(self._address, self._options.request_timeout_s)
-        ahead, self._ahead = self._ahead, None
-        if ahead == offset:
+        is_asked, self._is_asked = self._is_asked, False
+        if is_asked:
             return self._broker.finish()
         return self._broker.call(RequestCode.PULL_MESSAGE, self._fields(offset))
 
@@ -166,7 +166,7 @@ class _Puller:
         if self._broker is not None:
             with suppress(Unreachable):  # the real pull will meet it again
                 self._broker.start(RequestCode.PULL_MESSAGE, self._fields(offset))
-                self._ahead = offset
+                self._is_asked = True
 
     def _fields(self, offset: int) -> dict[str, str]:
         queue = self._piece.queue
