@@ -172,6 +172,22 @@ def test_a_send_outlasts_a_broker_that_is_away(fragile: Cluster) -> None:
     assert [r.body for r in stored(fragile, "orders")["broker-b", 0]] == [b"for b"]
 
 
+def test_a_task_that_starts_while_every_broker_is_away_waits_for_them(fragile: Cluster) -> None:
+    for name in fragile.broker_addresses:
+        fragile.stop_broker(name)
+
+    def pause(_: float) -> None:
+        for name in stopped:
+            fragile.start_broker(name)
+        stopped.clear()
+
+    stopped = list(fragile.broker_addresses)
+    with Brokers(fragile.name_server) as brokers:
+        with pytest.raises(BrokerAway, match="no broker is registered at name server"):
+            write_queues(brokers, "orders")
+        assert sender(brokers, pause=pause).queue_count("orders") in (QUEUES, 2 * QUEUES)
+
+
 def test_rows_without_a_key_go_to_another_broker_meanwhile(fragile: Cluster) -> None:
     fragile.stop_broker("broker-b")
     pauses: list[float] = []

@@ -143,11 +143,16 @@ class Sender:
 
 
 def write_queues(cluster: Cluster, topic: str) -> tuple[Queue, ...]:
-    """The queues a topic can be sent to. Raises TopicMissing, NoWriteQueue, Unreachable."""
+    """The queues a topic can be sent to. Raises UnknownTopic, BrokerAway, Unreachable."""
     try:
         queues = cluster.route(topic).write_queues
     except TopicMissing as missing:
-        raise UnknownTopic(topic, ";".join(cluster.name_servers)) from missing
+        servers = ";".join(cluster.name_servers)
+        if not cluster.topics():
+            # A broker that stops takes its topics out of the name server; that is no wrong name.
+            text = f"no broker is registered at name server {servers}, so topic {topic} is unknown"
+            raise BrokerAway(text) from missing
+        raise UnknownTopic(topic, servers) from missing
     if not queues:
         raise NoWriteQueue(topic)
     return queues

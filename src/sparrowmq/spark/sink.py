@@ -21,6 +21,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from sparrowmq.spark.errors import RocketMQError
+from sparrowmq.spark.outage import Patience
 from sparrowmq.spark.routes import Cluster
 from sparrowmq.spark.row_schema import Positions, check_columns
 from sparrowmq.spark.sender import write_queues
@@ -117,9 +118,15 @@ def _checked(
     fields = [(field.name, field.dataType.simpleString()) for field in schema.fields]
     positions = check_columns(fields, has_topic=parsed.topic is not None)
     if parsed.topic is not None:
-        with Cluster(parsed.name_server, parsed.request_timeout_s) as cluster:
-            write_queues(cluster, parsed.topic)
+        _check_topic(parsed, parsed.topic)
     return parsed, positions
+
+
+def _check_topic(options: SinkOptions, topic: str) -> None:
+    """Raise UnknownTopic before anything is sent. Spark asks again for every micro-batch."""
+    patience = Patience(options.retry_timeout_s)
+    with Cluster(options.name_server, options.request_timeout_s) as cluster:
+        patience.call(f"looking for topic {topic}", lambda: write_queues(cluster, topic))
 
 
 def _write(

@@ -24,7 +24,7 @@ class SinkOptions:
     group: str = "sparrowmq-spark"
     """The producer group that brokers see."""
     job_id: str | None = None
-    """Names a batch write: under the same one the same rows get the same unique ids."""
+    """Names a batch write: repeated under its name, the same partitions get the same unique ids."""
     max_rows_per_second: int | None = None
     """At most so many rows a second from each task; coalesce to limit the number of tasks."""
     max_batch_bytes: int = 1 << 20
