@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bench import delivery_frames
 from bench.contest import say
-from bench.delivery_pending import Sender
+from bench.delivery_pending import Sender, cpu_s
 from bench.figures import Figure, at_most
 from sparrowmq.clock import system_clock
 from sparrowmq.protocol.properties import TIMER_DELIVER_MS, decode_properties
@@ -26,15 +26,18 @@ _LONGEST_S = 120.0
 
 def due_at_once(folder: Path) -> list[Figure]:
     """100,000 messages of one second: until the last of them is in its queue."""
-    late_ms = _lateness(folder, lambda number: number % 1000, _AT_ONCE)
+    late_ms, cpu_s = _lateness(folder, lambda number: number % 1000, _AT_ONCE)
     work = f"{_AT_ONCE:,} due in one second"
-    return [Figure(work, "until all are delivered", "s", max(late_ms) / 1000, None, at_most(10))]
+    return [
+        Figure(work, "CPU of the broker", "s", cpu_s),
+        Figure(work, "until all are delivered", "s", max(late_ms) / 1000, None, at_most(10)),
+    ]
 
 
 def due_steadily(folder: Path) -> list[Figure]:
     """10,000 messages due in each of some seconds: how late each is, and that none is early."""
     count = _STEADY_S * _STEADY_RATE
-    late_ms = _lateness(folder, lambda number: number * 1000 // _STEADY_RATE, count)
+    late_ms, _ = _lateness(folder, lambda number: number * 1000 // _STEADY_RATE, count)
     work = f"{_STEADY_RATE:,} due a second"
     return [
         Figure(work, "before their time", "messages", sum(ms < 0 for ms in late_ms), None, _NONE),
@@ -46,8 +49,11 @@ def due_steadily(folder: Path) -> list[Figure]:
 _NONE = at_most(0)
 
 
-def _lateness(folder: Path, after_ms: Callable[[int], int], count: int) -> list[int]:
-    """Send so many timers, let them become due, and read when each was stored in its queue."""
+def _lateness(folder: Path, after_ms: Callable[[int], int], count: int) -> tuple[list[int], float]:
+    """Send so many timers, let them become due, and read when each was stored in its queue.
+
+    How late each was, in milliseconds, and the broker's CPU seconds from the last send on.
+    """
     folder.mkdir(parents=True)
     broker = BrokerProcess(folder / "data", "--busy-lag", "60s")
     try:
@@ -60,9 +66,12 @@ def _lateness(folder: Path, after_ms: Callable[[int], int], count: int) -> list[
                 sender.send([_timer(number, start_ms + after_ms(number)) for number in numbers])
         if system_clock() > start_ms:
             raise RuntimeError("too slow to send all of them before they were due")
+        before_s = cpu_s(broker.process.pid)
         with RawClient(broker.port) as client:
             _wait_for(client, count)
-            return [late for queue in range(_QUEUES) for late in _late_ms(client, queue)]
+            took_s = cpu_s(broker.process.pid) - before_s
+            late_ms = [late for queue in range(_QUEUES) for late in _late_ms(client, queue)]
+        return late_ms, took_s
     finally:
         broker.kill()
 
