@@ -51,7 +51,7 @@ def up(arguments: list[str]) -> int:
 
 def test(arguments: list[str]) -> int:
     """all fast tests, the installed wheel among them; arguments go to pytest"""
-    # loadgroup keeps the Spark tests in one process: a Java machine for each would be too much.
+    # loadgroup keeps the Spark tests in one process (see tests/conftest.py).
     return _module("pytest", ["-n", WORKERS, "--dist", "loadgroup", *arguments])
 
 

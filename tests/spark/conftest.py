@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,16 +13,12 @@ from sparrowmq.testing import Cluster, cluster
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-HERE = Path(__file__).parent
 IS_MISSING = importlib.util.find_spec("pyspark") is None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All of this folder in one worker: a Java machine a worker would be too much."""
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("spark"))
-            item.add_marker(pytest.mark.spark)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """`-m "not spark"` leaves out this folder."""
+    item.add_marker(pytest.mark.spark)
 
 
 @pytest.fixture(scope="session")
