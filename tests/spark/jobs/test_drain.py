@@ -56,19 +56,19 @@ def blocked(running: Cluster, topic: str, count: int, *, handled: int = 0) -> li
 def test_the_backlog_is_spread_evenly_over_ten_times_the_queues(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:
-    sent = blocked(running, "drain-even", 530)
+    sent = blocked(running, "drain-even", 540)
     job = job_of(running, tmp_path, "drain-even")
     with opened(job) as drain:
         copied = drain.run(spark)
         report = drain_report(drain, "fast")
-    assert (copied.sent, copied.repeated) == (530, 0)
+    assert (copied.sent, copied.repeated) == (540, 0)
     assert len(sizes(running, "drain-even-wide")) == 20
-    assert report.spread == (26, 27)
+    assert report.spread == (27, 27)
     assert bodies(table(spark, running, "drain-even-wide")) == sent
     assert report.twice == 0
     with opened(job) as drain:
-        assert drain.run(spark).sent == 530  # again, and nothing is sent
-    assert sum(sizes(running, "drain-even-wide")) == 530
+        assert drain.run(spark).sent == 540  # again, and nothing is sent
+    assert sum(sizes(running, "drain-even-wide")) == 540
     assert offsets_of(running, "slow-drain-even", "drain-even") == sizes(running, "drain-even")
 
 
