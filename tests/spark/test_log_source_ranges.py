@@ -1,5 +1,6 @@
 """Log files are read in ranges: no record twice, none missed, damage told from the end."""
 
+import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +24,7 @@ from sparrowmq.spark.log_source_files import (  # noqa: E402
     log_files,
     log_ranges,
 )
-from sparrowmq.spark.log_source_options import parse_log_options  # noqa: E402
+from sparrowmq.spark.log_source_options import _OPTIONS, parse_log_options  # noqa: E402
 from sparrowmq.spark.log_source_read import Damage, Run, read_range  # noqa: E402
 from sparrowmq.spark.log_source_rows import LogDamaged, LogRows  # noqa: E402
 from sparrowmq.store.files import StoreFiles  # noqa: E402
@@ -332,3 +333,9 @@ def test_a_directory_that_is_no_store_is_refused(tmp_path: Path) -> None:
 def test_a_wrong_option_is_refused_with_what_is_allowed(options: dict[str, str], text: str) -> None:
     with pytest.raises(OptionError, match=text):
         parse_log_options(options)
+
+
+def test_the_guide_names_every_option() -> None:
+    guide = (Path(__file__).resolve().parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
+    part = guide.partition("\n## Log files\n")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE) == list(_OPTIONS)
