@@ -130,8 +130,11 @@ def _send_special(
     except (DiskFull, StoreStopped, MessageTooLarge) as error:
         raise refusal(error) from error
     reply = Reply(_sent(broker, topic, queue_id, placement, stored))
+    durability = broker.durability
+    if not durability.is_sync:
+        return reply
     end = stored.log_offset + stored.size
-    return broker.durability.reply_when_safe(request, reply, end, must_wait=must_wait(request))
+    return durability.reply_when_safe(request, reply, end, must_wait=must_wait(request))
 
 
 def _sent(
