@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import UTC, date, datetime, timedelta
 from operator import itemgetter
 from pathlib import Path
@@ -96,6 +97,8 @@ def test_runs_that_die_after_any_step_are_finished_by_the_next(
         sent += fill_topic(running, "archive-dies", 10, first=len(sent))
         with pytest.raises(Died), opened_archive(spark, job, die_at(step)) as archiver:
             archive_once(archiver)
+    stored = next(tmp_path.glob("topic=*/date=*/*.parquet"))
+    shutil.copy(stored, stored.with_name("0000000099-0000.parquet"))  # as a killed run may leave
     with opened_archive(spark, job) as archiver:
         archive_once(archiver)
         assert archiver.archive.rows == len(sent)
