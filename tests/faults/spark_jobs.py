@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from sparrowmq.testing import Cluster, cluster
 from tests.faults.scored import Scored
 from tests.spark.jobs.backlog import fill_topic, offsets_of, put_group, sizes, table
-from tests.spark.jobs.killed_job import ROWS_A_BATCH, archive_job, drain_job
+from tests.spark.jobs.killed_job import KILLED_WORKER, ROWS_A_BATCH, archive_job, drain_job
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -83,6 +83,8 @@ class _Killed:
             if code != wanted:
                 yield f"ended with {code}, not {wanted}: {errors[-500:]}"
                 return
+            if at == "worker" and KILLED_WORKER not in errors:
+                yield "no worker was found that could be killed"
         yield from self._archived() if self._kind == "archive" else self._drained()
 
     def _run(self, step: str) -> tuple[int, str]:

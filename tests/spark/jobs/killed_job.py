@@ -25,6 +25,7 @@ from sparrowmq.spark.session import spark_session
 from tests.spark.jobs.dying import die_at
 
 ROWS_A_BATCH = 40
+KILLED_WORKER = "a worker was killed"
 _SEARCH_S = 60.0
 
 
@@ -74,19 +75,22 @@ def _kill_first_worker() -> None:
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and _is_own_worker(int(entry.name)):
                 os.kill(int(entry.name), signal.SIGKILL)
+                print(KILLED_WORKER, file=sys.stderr, flush=True)
                 return
         time.sleep(0.005)
 
 
 def _is_own_worker(pid: int) -> bool:
-    """A worker is a fork of Spark's daemon, which is a child of Java, which is ours."""
+    """A worker of tasks is a fork of a daemon for them, which is a child of Java, which is ours.
+
+    Planning has daemons of its own; Spark repeats a task, but no plan.
+    """
     try:
         daemon = _parent(pid)
-        line = Path(f"/proc/{daemon}/cmdline").read_bytes()
-        return b"pyspark.daemon" in line and os.getpid() in (
-            _parent(daemon),
-            _parent(_parent(daemon)),
-        )
+        words = Path(f"/proc/{daemon}/cmdline").read_bytes().split(b"\0")
+        java = _parent(daemon)
+        is_for_tasks = words[-3:-1] == [b"pyspark.daemon", b"pyspark.worker"]
+        return is_for_tasks and os.getpid() in (java, _parent(java))
     except (OSError, IndexError, ValueError):
         return False
 
