@@ -10,6 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparrowmq.spark.dedup import deduplicated
+from sparrowmq.spark.jobs.archive import (
+    ArchiveJob,
+    archive_once,
+    opened_archive,
+    read_archive,
+)
 from sparrowmq.spark.session import spark_session
 from tests.spark.standalone import LOOPBACK, SMALL_JAVA
 
@@ -51,6 +57,12 @@ def main(master: str, name_server: str, store: str, directory: str) -> None:
     report("written", written.count())
     numbers = deduplicated(written).selectExpr("cast(cast(body as string) as int) as n")
     report("rows", sorted(row.n for row in numbers.collect()))
+    archive = ArchiveJob(
+        name_server=name_server, to=str(Path(directory) / "archive"), topics=("cluster-in",)
+    )
+    with opened_archive(spark, archive) as archiver:
+        archive_once(archiver)
+    report("archive", read_archive(spark, archive.to).count())
     spark.stop()
 
 

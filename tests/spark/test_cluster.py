@@ -34,7 +34,7 @@ def create(running: Cluster, *topics: str) -> None:
     asyncio.run(work())
 
 
-def test_source_sink_and_log_source_work_on_a_cluster_that_loses_a_worker(
+def test_source_sink_log_source_and_archive_work_on_a_cluster_that_loses_a_worker(
     running: Cluster, tmp_path: Path
 ) -> None:
     sent = fill(running, "cluster-in", 100)
@@ -94,7 +94,7 @@ def test_source_sink_and_log_source_work_on_a_cluster_that_loses_a_worker(
     assert job.returncode == 0, log
     found = dict(map(json.loads, output.splitlines()))
     assert {Path(home).parents[1].suffix for home in found["home"]} == {".zip"}
-    assert found["batch"] == found["stream"] == found["log"] == len(sent)
+    assert found["batch"] == found["stream"] == found["log"] == found["archive"] == len(sent)
     assert found["rows"] == list(range(SLOW_ROWS))
     # The task of the killed worker was repeated, so some rows are there twice.
     assert found["written"] > SLOW_ROWS
