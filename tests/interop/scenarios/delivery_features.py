@@ -241,12 +241,15 @@ def mqadmin_moves_groups_and_tells_of_them(scene: Scene) -> Outcome:
     skipped = printed(scene.mqadmin("skipAccumulatedMessage", "-g", heir, "-t", topic))
     lag = printed(scene.mqadmin("brokerConsumeStats", "-b", broker), only=topic)
     return {
-        "consumerConnection": connected,
+        # Sorted all of them: mqadmin prints queues in the order of hashes of their topic's name.
+        "consumerConnection": sorted(connected),
         # The queues, and what was pulled from them; the rates depend on the moment.
-        "consumerStatus": [line.split()[:3] for line in status if "broker-a" in line],
-        "resetOffsetByTime": [line.split()[:4] for line in reset if "broker-a" in line],
+        "consumerStatus": sorted(line.split()[:3] for line in status if "broker-a" in line),
+        "resetOffsetByTime": sorted(line.split()[:4] for line in reset if "broker-a" in line),
         "cloneGroupOffset": cloned,
-        "skipAccumulatedMessage": [line.split()[:4] for line in skipped if "broker-a" in line],
+        "skipAccumulatedMessage": sorted(
+            line.split()[:4] for line in skipped if "broker-a" in line
+        ),
         "brokerConsumeStats": sorted(line.split()[:7] for line in lag),
         "statsAll": len(printed(scene.mqadmin("statsAll", "-t", topic), only=topic)) > 0,
     }
