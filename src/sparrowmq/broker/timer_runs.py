@@ -10,10 +10,10 @@ All of it is derived from the timer queue: what is missing or damaged is read fr
 """
 
 from collections.abc import Sequence
-from zlib import crc32
 
 import msgspec
 
+from sparrowmq.protocol.crc import crc32
 from sparrowmq.store.disk import Disk, DiskFile
 from sparrowmq.store.errors import StoreError
 from sparrowmq.store.layout import OWN_DIR, file_name
