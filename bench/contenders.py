@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.machine import family
+from sparrowmq.testing.held_port import HeldPort
 from tests.interop import toolchain
-from tests.interop.cluster import Server, accepts, free_port, free_port_pair, wait_until
+from tests.interop.cluster import BROKER_PORTS, Server, accepts, wait_until
 
 BROKER_NAME = "broker-a"
 
@@ -19,7 +20,7 @@ class Contender:
     """A running broker with its name server. `servers` are ended in their order."""
 
     name: str
-    name_server: str
+    ports: "Ports"
     folder: Path
     servers: list[Server]
     started_s: float
@@ -32,6 +33,11 @@ class Contender:
         """The broker's processes; a name server of its own is not one of them."""
         return family(self.servers[0].pid)
 
+    @property
+    def name_server(self) -> str:
+        """host:port."""
+        return self.ports.name_server.address
+
     def target(self) -> dict[str, object]:
         """What every command to the load needs to know."""
         return {"name_server": self.name_server, "pids": ",".join(map(str, self.pids))}
@@ -43,6 +49,20 @@ class Contender:
         for server in self.servers:
             if server.is_running():
                 server.stop(sign)
+        self.ports.close()
+
+
+class Ports:
+    """Those of one contender."""
+
+    def __init__(self) -> None:
+        self.name_server = HeldPort()
+        self.broker = HeldPort(beside=BROKER_PORTS)
+
+    def close(self) -> None:
+        """Leave them to others."""
+        self.name_server.close()
+        self.broker.close()
 
 
 Start = Callable[[Path, bool], Contender]
@@ -52,46 +72,45 @@ Start = Callable[[Path, bool], Contender]
 def start_sparrow(folder: Path, sync_flush: bool) -> Contender:
     """`sparrowmq up`: name server and broker in one process, both counted."""
     folder.mkdir(parents=True)
-    name_server = f"127.0.0.1:{free_port()}"
+    ports = Ports()
     command = [sys.executable, "-m", "sparrowmq", "up", "--data", str(folder / "data")]
-    command += ["--nameserver-port", name_server.rpartition(":")[2]]
-    command += ["--port", str(free_port_pair()), "--broker-name", BROKER_NAME]
+    command += ["--nameserver-port", str(ports.name_server.port)]
+    command += ["--port", str(ports.broker.port), "--broker-name", BROKER_NAME]
     command += ["--flush", "sync" if sync_flush else "async"]
     started = time.monotonic()
     server = Server(command, folder / "up.out")
-    return Contender("SparrowMQ", name_server, folder, [server], started)
+    return Contender("SparrowMQ", ports, folder, [server], started)
 
 
 def start_apache(folder: Path, sync_flush: bool) -> Contender:
     """Apache's name server and broker; the flags are those of its own start scripts."""
     (folder / "home" / "conf").mkdir(parents=True)
-    name_server = f"127.0.0.1:{free_port()}"
+    ports = Ports()
     conf = folder / "namesrv.properties"
-    conf.write_text(f"listenPort={name_server.rpartition(':')[2]}\nbindAddress=127.0.0.1\n")
+    conf.write_text(f"listenPort={ports.name_server.port}\nbindAddress=127.0.0.1\n")
     names = _java(folder, "512m", "org.apache.rocketmq.namesrv.NamesrvStartup", conf)
     # The broker gives up its first registration quickly, so its name server listens first.
-    wait_until(lambda: accepts(name_server), "Apache's name server listens", folder)
+    wait_until(lambda: accepts(ports.name_server.address), "Apache's name server listens", folder)
     conf = folder / "broker.properties"
-    conf.write_text(_broker_conf(folder, name_server, sync_flush))
+    conf.write_text(_broker_conf(folder, ports, sync_flush))
     started = time.monotonic()
     broker = _java(folder, "2g", "org.apache.rocketmq.broker.BrokerStartup", conf)
-    return Contender("Apache", name_server, folder, [broker, names], started)
+    return Contender("Apache", ports, folder, [broker, names], started)
 
 
-def _broker_conf(folder: Path, name_server: str, sync_flush: bool) -> str:
-    port = free_port_pair()
+def _broker_conf(folder: Path, ports: Ports, sync_flush: bool) -> str:
     pairs = {
         "brokerClusterName": "DefaultCluster",
         "brokerName": BROKER_NAME,
         "brokerId": "0",
         "brokerRole": "ASYNC_MASTER",
         "flushDiskType": "SYNC_FLUSH" if sync_flush else "ASYNC_FLUSH",
-        "namesrvAddr": name_server,
+        "namesrvAddr": ports.name_server.address,
         "brokerIP1": "127.0.0.1",
         "brokerIP2": "127.0.0.1",
         "bindAddress": "127.0.0.1",
-        "listenPort": str(port),
-        "haListenPort": str(port + 1),
+        "listenPort": str(ports.broker.port),
+        "haListenPort": str(ports.broker.port + 1),
         "autoCreateTopicEnable": "true",
         "autoCreateSubscriptionGroup": "true",
         "storePathRootDir": str(folder / "store"),
@@ -103,6 +122,7 @@ def _broker_conf(folder: Path, name_server: str, sync_flush: bool) -> str:
 def _java(folder: Path, heap: str, main: str, conf: Path) -> Server:
     flags = ["-server", f"-Xms{heap}", f"-Xmx{heap}", "-XX:+UseG1GC", "-XX:G1HeapRegionSize=16m"]
     flags += ["-XX:G1ReservePercent=25", "-XX:InitiatingHeapOccupancyPercent=30"]
+    flags += ["-XX:SoftRefLRUPolicyMSPerMB=0", "-XX:-OmitStackTraceInFastThrow"]
     flags += ["-XX:MaxDirectMemorySize=4g", *toolchain.JVM_FLAGS, f"-Duser.home={folder}"]
     classpath = f"{folder / 'home' / 'conf'}:{toolchain.jars('java5')}/*"
     command = ["java", *flags, "-cp", classpath, main, "-c", str(conf)]

@@ -4,7 +4,8 @@ import hashlib
 import subprocess
 from pathlib import Path
 
-from tests.interop.cluster import Server, accepts, free_port, wait_until
+from sparrowmq.testing.held_port import HeldPort
+from tests.interop.cluster import Server, accepts, wait_until
 from tests.interop.toolchain import ToolMissing, cache
 
 POM = Path(__file__).parent / "java" / "kafka" / "pom.xml"
@@ -41,9 +42,10 @@ class Kafka:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True)
-        self.address = f"127.0.0.1:{free_port()}"
+        self._held = (HeldPort(), HeldPort())
+        self.address, controller = (held.address for held in self._held)
         settings = folder / "server.properties"
-        settings.write_text(self._settings(folder, f"127.0.0.1:{free_port()}"))
+        settings.write_text(self._settings(folder, controller))
         java = ["java", "-Xms512m", "-Xmx1g", "-cp", f"{jars('server')}/*"]
         made = subprocess.run(
             [*java, "kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(settings)],
@@ -64,6 +66,8 @@ class Kafka:
     def close(self) -> None:
         """End it, by its own pid."""
         self._server.stop()
+        for held in self._held:
+            held.close()
 
     def _settings(self, folder: Path, controller: str) -> str:
         pairs = {

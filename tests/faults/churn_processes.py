@@ -75,7 +75,7 @@ async def servers(queues: int = QUEUES) -> AsyncIterator[Servers]:
             await client.stop()
         finally:
             broker.kill()
-            name_server.kill()
+            name_server.close()
 
 
 async def feed(running: Servers, stopping: asyncio.Event) -> None:

@@ -13,6 +13,7 @@ from sparrowmq.protocol.group_config import SubscriptionGroupConfig
 from sparrowmq.protocol.headers.groups import CreateGroup
 from sparrowmq.protocol.headers.topics import CreateTopic
 from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.testing.held_port import HeldPort
 from tests.faults.broker_process import BrokerProcess
 from tests.faults.delivery_kills import Promises
 from tests.faults.delivery_kills_life import COMMITTERS, PLAIN, QUEUES, TOPICS, Life
@@ -31,15 +32,14 @@ class Kills:
     def __init__(self, root: Path, module: str) -> None:
         self._module = module
         self._data = root / "data"
-        self._port = 0
+        self._held = HeldPort()
         self.name_server = NameServerProcess(root)
         self._broker: BrokerProcess
 
     def start(self) -> None:
         """Another life."""
-        servers = ("--name-servers", self.name_server.address, "--port", str(self._port))
+        servers = ("--name-servers", self.name_server.address, "--port", str(self._held.port))
         self._broker = BrokerProcess(self._data, *_OPTIONS, *servers, module=self._module)
-        self._port = self._broker.port
 
     def kill(self) -> None:
         """kill -9; gone when this returns."""
@@ -48,7 +48,13 @@ class Kills:
     @property
     def address(self) -> str:
         """host:port."""
-        return f"127.0.0.1:{self._port}"
+        return self._held.address
+
+    def close(self) -> None:
+        """The last kill; the name server goes as well."""
+        self.kill()
+        self.name_server.close()
+        self._held.close()
 
 
 async def _prepare(kills: Kills) -> None:
@@ -113,8 +119,7 @@ async def _run(seed: int, count: int, root: Path, module: str) -> Promises:
         kills.start()
         await _drain(kills, promises)
     finally:
-        kills.kill()
-        kills.name_server.kill()
+        kills.close()
     return promises
 
 

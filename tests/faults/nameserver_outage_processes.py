@@ -109,7 +109,7 @@ async def _outage(root: Path, down_s: float) -> Outage:
         for broker in brokers:
             broker.kill()
         for server in servers:
-            server.kill()
+            server.close()
     return outage
 
 
@@ -219,4 +219,4 @@ def register_many(brokers: int, topics: int) -> Registrations:
         try:
             return asyncio.run(_many(brokers, topics, server))
         finally:
-            server.kill()
+            server.close()

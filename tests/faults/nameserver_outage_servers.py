@@ -5,17 +5,20 @@ import subprocess
 import sys
 from pathlib import Path
 
-_READY = re.compile(rb"ready: name server 127\.0\.0\.1:(\d+)")
+from sparrowmq.testing.held_port import HeldPort
+
+_READY = re.compile(rb"ready: name server 127\.0\.0\.1:\d+")
 _ROOT = Path(__file__).parents[2]
 
 
 class NameServerProcess:
-    """Started when made; `port` 0 takes a free one."""
+    """Started when made, on a port that stays its own until `close`."""
 
-    def __init__(self, root: Path, port: int = 0, module: str = "sparrowmq") -> None:
+    def __init__(self, root: Path, module: str = "sparrowmq") -> None:
         self._root = root
         self._module = module
-        self.port = port
+        self._held = HeldPort()
+        self.port = self._held.port
         self.start()
 
     @property
@@ -38,8 +41,7 @@ class NameServerProcess:
             )
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            if found := _READY.search(line):
-                self.port = int(found[1])
+            if _READY.search(line):
                 return
         tail = log.read_bytes()[-2000:].decode(errors="replace")
         raise RuntimeError(f"no name server: exit {self._process.wait()}: {tail}")
@@ -51,6 +53,11 @@ class NameServerProcess:
         assert self._process.stdout is not None
         self._process.stdout.close()
         self._process.wait()
+
+    def close(self) -> None:
+        """Kill it and give its port back."""
+        self.kill()
+        self._held.close()
 
     def memory_bytes(self) -> int:
         """The most it ever had resident."""

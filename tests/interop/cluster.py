@@ -1,7 +1,6 @@
 """A cluster under test: one name server and one broker, ended by their own pids."""
 
 import os
-import secrets
 import signal
 import socket
 import subprocess
@@ -10,11 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from sparrowmq.testing.held_port import HeldPort
 from tests.interop import raw
 
 GET_CLUSTER_INFO = 106
 READY_TIMEOUT_S = 180.0
 BROKER_NAME = "broker-a"
+BROKER_PORTS = (-2, 1)
+"""Beside a broker's port: the VIP channel and HA."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +78,10 @@ class Cluster:
         self.target = target
         self.folder = folder
         self.settings = settings
-        self.broker_port = free_port_pair()
-        self.broker = f"127.0.0.1:{self.broker_port}"
-        self.name_server = name_server or f"127.0.0.1:{free_port()}"
+        self._held = (HeldPort(beside=BROKER_PORTS), HeldPort())
+        self.broker_port = self._held[0].port
+        self.broker = self._held[0].address
+        self.name_server = name_server or self._held[1].address
         self._start_broker = start_broker
         self._name_server = None if name_server else start_name_server(folder, self.name_server)
         wait_until(lambda: accepts(self.name_server), f"{target} name server listens", folder)
@@ -112,6 +115,8 @@ class Cluster:
         for server in (self._broker, self._name_server):
             if server is not None and server.is_running():
                 server.stop(sign)
+        for held in self._held:
+            held.close()
 
     def _has_route(self) -> bool:
         assert self._broker is not None
@@ -122,35 +127,6 @@ class Cluster:
             return False
         reply = raw.call(self.name_server, GET_CLUSTER_INFO)
         return reply.code == 0 and f'"{self.broker}"'.encode() in reply.body
-
-
-def free_port() -> int:
-    """A port that was free a moment ago.
-
-    It lies below those that the system gives to outgoing connections: a client that keeps knocking
-    at a stopped server could otherwise be given the server's own port.
-    """
-    while True:
-        port = secrets.choice(range(12_000, 32_000))
-        if _is_free(port):
-            return port
-
-
-def free_port_pair() -> int:
-    """A port for a broker: two below (VIP channel) and one above (HA) are free as well."""
-    while True:
-        port = free_port()
-        if all(_is_free(port + step) for step in (-2, 1)):
-            return port
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
 
 
 def accepts(address: str) -> bool:

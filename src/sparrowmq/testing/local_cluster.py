@@ -28,13 +28,13 @@ from sparrowmq.nameserver.server import NameServer
 from sparrowmq.net.workers import ThreadWorkers
 from sparrowmq.store.disk_real import RealDisk
 from sparrowmq.store.syncer import syncer_for
+from sparrowmq.testing.held_port import LOOPBACK, HeldPort
 
-LOOPBACK = "127.0.0.1"
 READ_THREADS = 2
 
 
 class ServedBroker:
-    """One broker and where its next start finds its files and its port."""
+    """One broker; its next start finds its files and its port in `config`."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self.config = config
@@ -70,8 +70,6 @@ class ServedBroker:
         )
         try:
             async with self.server.running():
-                # The port stays the same from now on: routes and clients know it.
-                self.config = replace(self.config, port=self.server.port)
                 ready.set_result(None)
                 await self._stopping.wait()
         except Exception as error:
@@ -167,8 +165,14 @@ class AsyncCluster:
             name_servers=(self.name_server,),
             listen_host=LOOPBACK,
             port=0,
+            vip_alias=False,
         )
-        return replace(config, **self._settings)
+        config = replace(config, **self._settings)
+        if config.port:
+            return config
+        # Routes and clients know the port, so a stopped broker keeps it for its next start.
+        held = self._exit.enter_context(HeldPort(beside=(-2,) if config.vip_alias else ()))
+        return replace(config, port=held.port)
 
     async def __aexit__(
         self,

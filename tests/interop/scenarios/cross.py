@@ -2,8 +2,9 @@
 
 from types import ModuleType
 
+from sparrowmq.testing.held_port import HeldPort
 from tests.interop import apache, raw, sparrow
-from tests.interop.cluster import Settings, accepts, free_port
+from tests.interop.cluster import Settings, accepts
 from tests.interop.outcomes import bodies, statuses
 from tests.interop.registry import Outcome, check, scenario
 from tests.interop.scene import Scene
@@ -22,7 +23,9 @@ def apaches_broker_registers_at_our_name_server(scene: Scene) -> Outcome:
 
 
 def _mixed(scene: Scene, *, broker: ModuleType, name_server: ModuleType) -> Outcome:
-    address = f"127.0.0.1:{free_port()}"
+    held = HeldPort()
+    scene.closing(held.close)
+    address = held.address
     server = name_server.start_name_server(scene.folder / "name-server", address)
     scene.closing(server.stop)
     scene.wait_until(lambda: accepts(address), "the name server listens")
