@@ -2,6 +2,8 @@
 
 import asyncio
 import errno
+import gc
+import socket
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -19,6 +21,7 @@ from sparrowmq.protocol.route import TopicRoute
 from sparrowmq.store.errors import StoreError
 from sparrowmq.store.flushing import FlushPlan
 from sparrowmq.testing import async_cluster, cluster, local_cluster
+from sparrowmq.testing.held_port import LOOPBACK, HeldPort
 from sparrowmq.testing.wire import Refused, Wire, wire
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
@@ -194,6 +197,18 @@ def test_a_cluster_that_cannot_start_says_why_and_leaves_nothing_behind() -> Non
             pass
         assert threading.active_count() == during
     assert threading.active_count() == before
+
+
+def test_a_broker_that_gets_only_one_of_its_ports_gives_back_what_it_has() -> None:
+    with HeldPort(beside=(-2,)) as held, socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind((LOOPBACK, held.port - 2))
+        taken.listen()
+        with pytest.raises(OSError, match="in use"), cluster(port=held.port, vip_alias=True):
+            pass
+        gc.collect()  # a socket left open is an error of this test, not of some other
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((LOOPBACK, held.port))
 
 
 def test_an_error_in_the_block_comes_out_as_it_is() -> None:

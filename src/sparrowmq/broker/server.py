@@ -4,7 +4,7 @@ import asyncio
 import logging
 import random
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -102,7 +102,7 @@ class BrokerServer:
     @asynccontextmanager
     async def running(self) -> AsyncIterator["BrokerServer"]:
         """Serve while the block runs. Raises what made it impossible to go on, as a group."""
-        async with asyncio.TaskGroup() as tasks:
+        async with asyncio.TaskGroup() as tasks, AsyncExitStack() as opened:
             server: Server[Broker] = Server(
                 None,  # type: ignore[arg-type]  # replaced before the first request is read
                 routes,
@@ -111,11 +111,15 @@ class BrokerServer:
                 limits=self.config.limits,
                 closed=self._closed,
             )
+            # What a failed start has opened is closed by this; a served one said goodbye before.
+            opened.push_async_callback(server.close)
             self.port = await server.listen(self.config.listen_host, self.config.port)
             # No await from here on until the broker exists: nobody is served half-made parts.
             tables = BrokerTables(self._disk, self._report)
             peers = Peers(tasks, log=self._log)
             self.broker = broker = self._open(tables, peers)
+            opened.push_async_callback(self._close, broker, tables)
+            opened.push_async_callback(peers.close)
             server.endpoint.context = broker
             self._is_open = True
             if self.config.vip_alias and self.config.port:
@@ -138,8 +142,6 @@ class BrokerServer:
                 for task in loops:
                     task.cancel()
                 await asyncio.gather(*loops, return_exceptions=True)
-                await peers.close()
-                await self._close(broker, tables)
 
     def _closed(self, connection: Connection) -> None:
         if self._is_open:  # somebody may connect while the store is being opened, and leave again
