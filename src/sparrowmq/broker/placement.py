@@ -70,6 +70,8 @@ class Placement(msgspec.Struct, gc=False):
     """When it is to be looked at again; 0 when it is delivered at once."""
     is_recall: bool = False
     """It is no message, but the word that another one is taken back."""
+    handle_ms: int = 0
+    """The time its recall handle names; 0 for what cannot be taken back."""
 
 
 def place(
@@ -161,19 +163,40 @@ def timed(broker: Broker, put: PutMessage, fields: Mapping[str, str], now_ms: in
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, text)
         return Placement(put)
     out_ms = slot_ms(asked_ms)
+    handle_ms = 0 if is_recall or is_retry_topic(put.topic) else out_ms + 1
     put_aside(put, fields, TIMER_TOPIC, 0, f"TIMER_OUT_MS\x01{out_ms}\x02")
-    return Placement(put, out_ms if is_recall else asked_ms, is_recall)
+    return Placement(put, out_ms if is_recall else asked_ms, is_recall, handle_ms)
+
+
+def until(broker: Broker, put: PutMessage, due_ms: int, now_ms: int) -> Placement:
+    """`timed` of a message that asks for a time to come and for nothing else special.
+
+    Nearly all timers are such, and this is half of the work. Raises RequestRefused.
+    """
+    if due_ms - now_ms > broker.config.max_timer_delay_s * 1000:
+        raise _too_far(broker, due_ms - now_ms)
+    out_ms = slot_ms(due_ms)
+    put.properties += (
+        f"TIMER_OUT_MS\x01{out_ms}\x02REAL_TOPIC\x01{put.topic}\x02REAL_QID\x01{put.queue_id}\x02"
+    ).encode()
+    put.topic, put.queue_id = TIMER_TOPIC, 0
+    # One behind the slot's beginning, as Apache has it: the slot is found again from there.
+    return Placement(put, due_ms, False, out_ms + 1)
 
 
 def _no_time(
     broker: Broker, fields: Mapping[str, str], asked_ms: int | None, now_ms: int
 ) -> RequestRefused:
-    if asked_ms is None:
-        names = ", ".join(sorted(TIMES & fields.keys()))
-        text = f"the delivery time ({names}) is not a whole number of at most 19 digits"
-    else:
-        longest_s = broker.config.max_timer_delay_s
-        text = f"delivery in {(asked_ms - now_ms) / 1000:.0f} s, at most {longest_s:.0f} s allowed"
+    if asked_ms is not None:
+        return _too_far(broker, asked_ms - now_ms)
+    names = ", ".join(sorted(TIMES & fields.keys()))
+    text = f"the delivery time ({names}) is not a whole number of at most 19 digits"
+    return RequestRefused(ResponseCode.MESSAGE_ILLEGAL, text)
+
+
+def _too_far(broker: Broker, delay_ms: int) -> RequestRefused:
+    longest_s = broker.config.max_timer_delay_s
+    text = f"delivery in {delay_ms / 1000:.0f} s, at most {longest_s:.0f} s allowed"
     return RequestRefused(ResponseCode.MESSAGE_ILLEGAL, text)
 
 

@@ -1,4 +1,4 @@
-"""Whether a client may send to a topic, creating it where that is allowed."""
+"""Whether a client may send: its topic, created where that is allowed, and the sizes."""
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.net.errors import RequestRefused
@@ -6,7 +6,10 @@ from sparrowmq.net.reply import Request
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.send import AnySend
 from sparrowmq.protocol.names import TIMER_TOPIC, UNSENDABLE_TOPICS, is_retry_topic, topic_fault
+from sparrowmq.protocol.properties import WAIT_STORE_OK, parse_properties
 from sparrowmq.protocol.topic_config import TopicConfig
+from sparrowmq.store.errors import DiskFull, MessageTooLarge, StoreStopped
+from sparrowmq.store.messages import PutMessage
 
 
 def topic_for_send(broker: Broker, request: Request[AnySend]) -> TopicConfig:
@@ -47,3 +50,41 @@ def _create(broker: Broker, header: AnySend) -> TopicConfig:
         )
     broker.log.info("created topic %s with %d queues", header.topic, created.write_queue_nums)
     return created
+
+
+def must_wait(request: Request[AnySend]) -> bool:
+    """Whether the sender wants its answer only when the message is as safe as it can be."""
+    # Looked for before it is looked up: nobody says false, and taking all apart is expensive.
+    text = request.header.properties
+    return "WAIT\x01false" not in text or parse_properties(text).get(WAIT_STORE_OK) != "false"
+
+
+def check_size(broker: Broker, put: PutMessage) -> None:
+    """Refuse a message over the limits, saying what they are."""
+    if len(put.body) > broker.config.max_message_bytes:
+        raise too_large(broker, len(put.body))
+    if len(put.properties) > broker.config.max_properties_bytes:
+        raise properties_too_large(broker, len(put.properties))
+
+
+def too_large(broker: Broker, size: int) -> RequestRefused:
+    """The refusal of a body over the limit."""
+    return RequestRefused(
+        ResponseCode.MESSAGE_ILLEGAL,
+        f"body of {size} bytes, at most {broker.config.max_message_bytes} allowed",
+    )
+
+
+def properties_too_large(broker: Broker, size: int) -> RequestRefused:
+    """The refusal of properties over the limit."""
+    return RequestRefused(
+        ResponseCode.MESSAGE_ILLEGAL,
+        f"properties of {size} bytes, at most {broker.config.max_properties_bytes} allowed",
+    )
+
+
+def refusal(error: DiskFull | StoreStopped | MessageTooLarge) -> RequestRefused:
+    """What the client is told when the store could not take a message."""
+    if isinstance(error, MessageTooLarge):
+        return RequestRefused(ResponseCode.MESSAGE_ILLEGAL, str(error))
+    return RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, f"not stored: {error}")

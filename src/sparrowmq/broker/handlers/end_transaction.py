@@ -2,8 +2,8 @@
 
 from sparrowmq.broker import transactions
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.handlers.send import refusal
 from sparrowmq.broker.placement import fields_of
+from sparrowmq.broker.sendable import refusal
 from sparrowmq.broker.transactions_recovery import immunity_ms
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.reply import Reply, Request

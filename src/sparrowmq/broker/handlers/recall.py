@@ -1,8 +1,8 @@
 """Recalling messages that wait for their delivery time."""
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.handlers.send import check_size, refusal
 from sparrowmq.broker.placement import append, encoded, place
+from sparrowmq.broker.sendable import check_size, refusal
 from sparrowmq.broker.timer import recall_key
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.reply import Reply, Request

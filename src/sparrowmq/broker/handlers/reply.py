@@ -1,8 +1,7 @@
 """Request-reply: a consumer's answer is pushed to the client that asked, and stored."""
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.handlers.send import check_size, refusal
-from sparrowmq.broker.sendable import topic_for_send
+from sparrowmq.broker.sendable import check_size, refusal, topic_for_send
 from sparrowmq.net.errors import NetError
 from sparrowmq.net.reply import Reply, Request
 from sparrowmq.net.routes import Routes

@@ -1,21 +1,23 @@
 """Sending: single messages and batches become records of the commit log."""
 
-from collections.abc import Mapping
 from functools import lru_cache
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.placement import SPECIAL, Placement, append, place
-from sparrowmq.broker.retry import sent_back
-from sparrowmq.broker.sendable import topic_for_send
-from sparrowmq.broker.timer_times import slot_ms
+from sparrowmq.broker.handlers.send_special import send_special
+from sparrowmq.broker.sendable import (
+    check_size,
+    must_wait,
+    properties_too_large,
+    refusal,
+    too_large,
+    topic_for_send,
+)
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.reply import Reply, Request
 from sparrowmq.net.routes import Routes
 from sparrowmq.protocol.batch import decode_batch
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import BodyError
-from sparrowmq.protocol.header import ResponseHeader
-from sparrowmq.protocol.headers.recall import RecallableSent, format_handle
 from sparrowmq.protocol.headers.send import (
     AnySend,
     MessageSent,
@@ -24,13 +26,13 @@ from sparrowmq.protocol.headers.send import (
     SendMessageV2,
     SpecialMessageSent,
 )
-from sparrowmq.protocol.names import TIMER_TOPIC, is_retry_topic
-from sparrowmq.protocol.properties import UNIQUE_KEY, WAIT_STORE_OK, parse_properties
+from sparrowmq.protocol.names import is_retry_topic
+from sparrowmq.protocol.properties import UNIQUE_KEY
 from sparrowmq.protocol.record_batch import BatchedPut
 from sparrowmq.protocol.tags import tag_code
 from sparrowmq.protocol.topic_config import TopicConfig
 from sparrowmq.store.errors import DiskFull, MessageTooLarge, StoreStopped
-from sparrowmq.store.messages import PutBatch, PutMessage, Stored
+from sparrowmq.store.messages import PutBatch, PutMessage
 
 routes: Routes[Broker] = Routes()
 
@@ -73,9 +75,7 @@ def send_message(broker: Broker, request: Request[AnySend]) -> Reply | None:
         keys,
     )
     if header.reconsume_times or "DELAY" in text or "TIMER_" in text or "TRAN_MSG" in text:
-        fields = parse_properties(text)
-        if header.reconsume_times or not SPECIAL.isdisjoint(fields):
-            return _send_special(broker, request, put, fields)
+        return send_special(broker, request, put, text)
     config = broker.config
     if len(body) > config.max_message_bytes or len(properties) > config.max_properties_bytes:
         check_size(broker, put)
@@ -102,63 +102,6 @@ def _store_and_answer(broker: Broker, request: Request[AnySend], put: PutMessage
         return reply
     end = stored.log_offset + stored.size
     return durability.reply_when_safe(request, reply, end, must_wait=must_wait(request))
-
-
-def must_wait(request: Request[AnySend]) -> bool:
-    """Whether the sender wants its answer only when the message is as safe as it can be."""
-    # Looked for before it is looked up: nobody says false, and taking all apart is expensive.
-    text = request.header.properties
-    return "WAIT\x01false" not in text or parse_properties(text).get(WAIT_STORE_OK) != "false"
-
-
-def _send_special(
-    broker: Broker, request: Request[AnySend], put: PutMessage, fields: Mapping[str, str]
-) -> Reply | None:
-    """Store a message that is delayed, half of a transaction, or a failed one of its group."""
-    now_ms = broker.clock()
-    topic, queue_id = put.topic, put.queue_id
-    limit = request.header.max_reconsume_times
-    dead = sent_back(broker, put, fields, limit) if is_retry_topic(topic) else None
-    if dead is not None:
-        placement = Placement(dead)
-    else:
-        group = request.header.producer_group
-        placement = place(broker, put, fields, now_ms, producer_group=group)
-    check_size(broker, placement.put)
-    try:
-        stored = append(broker, placement, now_ms)
-    except (DiskFull, StoreStopped, MessageTooLarge) as error:
-        raise refusal(error) from error
-    reply = Reply(_sent(broker, topic, queue_id, placement, stored))
-    durability = broker.durability
-    if not durability.is_sync:
-        return reply
-    end = stored.log_offset + stored.size
-    return durability.reply_when_safe(request, reply, end, must_wait=must_wait(request))
-
-
-def _sent(
-    broker: Broker, topic: str, queue_id: int, placement: Placement, stored: Stored
-) -> ResponseHeader:
-    """The answer names the queue that was asked for; a timer can be taken back with its handle."""
-    put = placement.put
-    msg_id = f"{broker.id_prefix}{stored.log_offset:016X}"
-    if put.topic != TIMER_TOPIC or placement.is_recall or is_retry_topic(topic):
-        return MessageSent(
-            msg_id=msg_id,
-            queue_id=queue_id,
-            queue_offset=stored.queue_offset,
-            transaction_id=put.uniq_key,
-        )
-    # One behind the slot's beginning, as Apache has it: the slot is found again from there.
-    time_ms = slot_ms(placement.due_ms) + 1
-    return RecallableSent(
-        msg_id=msg_id,
-        queue_id=queue_id,
-        queue_offset=stored.queue_offset,
-        transaction_id=put.uniq_key,
-        recall_handle=format_handle(topic, broker.config.broker_name, time_ms, put.uniq_key),
-    )
 
 
 @routes.on(SendBatchMessage)
@@ -261,34 +204,3 @@ def _queue(broker: Broker, queue_id: int, topic: TopicConfig) -> int:
         ResponseCode.INVALID_PARAMETER,
         f"queue {queue_id} of topic {topic.topic_name} does not exist, allowed are 0 to {most - 1}",
     )
-
-
-def check_size(broker: Broker, put: PutMessage) -> None:
-    """Refuse a message over the limits, saying what they are."""
-    if len(put.body) > broker.config.max_message_bytes:
-        raise too_large(broker, len(put.body))
-    if len(put.properties) > broker.config.max_properties_bytes:
-        raise properties_too_large(broker, len(put.properties))
-
-
-def too_large(broker: Broker, size: int) -> RequestRefused:
-    """The refusal of a body over the limit."""
-    return RequestRefused(
-        ResponseCode.MESSAGE_ILLEGAL,
-        f"body of {size} bytes, at most {broker.config.max_message_bytes} allowed",
-    )
-
-
-def properties_too_large(broker: Broker, size: int) -> RequestRefused:
-    """The refusal of properties over the limit."""
-    return RequestRefused(
-        ResponseCode.MESSAGE_ILLEGAL,
-        f"properties of {size} bytes, at most {broker.config.max_properties_bytes} allowed",
-    )
-
-
-def refusal(error: DiskFull | StoreStopped | MessageTooLarge) -> RequestRefused:
-    """What the client is told when the store could not take a message."""
-    if isinstance(error, MessageTooLarge):
-        return RequestRefused(ResponseCode.MESSAGE_ILLEGAL, str(error))
-    return RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, f"not stored: {error}")

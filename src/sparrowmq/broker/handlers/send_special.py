@@ -1,0 +1,74 @@
+"""Sends of messages that lie aside first: delayed, half of a transaction, or failed ones."""
+
+from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.placement import SPECIAL, Placement, append, place, until
+from sparrowmq.broker.retry import sent_back
+from sparrowmq.broker.sendable import check_size, must_wait, refusal
+from sparrowmq.broker.timer_times import lone_time_ms
+from sparrowmq.net.reply import Reply, Request
+from sparrowmq.protocol.header import ResponseHeader
+from sparrowmq.protocol.headers.recall import RecallableSent, format_handle
+from sparrowmq.protocol.headers.send import AnySend, MessageSent
+from sparrowmq.protocol.names import is_retry_topic
+from sparrowmq.protocol.properties import parse_properties
+from sparrowmq.store.errors import DiskFull, MessageTooLarge, StoreStopped
+from sparrowmq.store.messages import PutMessage
+
+
+def send_special(
+    broker: Broker, request: Request[AnySend], put: PutMessage, text: str
+) -> Reply | None:
+    """Store a message whose properties (`text`) may ask for something else than its queue.
+
+    The answer names the queue that was asked for; a timer can be taken back with its handle.
+    """
+    now_ms = broker.clock()
+    topic, queue_id = put.topic, put.queue_id
+    placement = _placement(broker, request, put, text, now_ms)
+    put = placement.put
+    check_size(broker, put)
+    try:
+        stored = append(broker, placement, now_ms)
+    except (DiskFull, StoreStopped, MessageTooLarge) as error:
+        raise refusal(error) from error
+    msg_id = f"{broker.id_prefix}{stored.log_offset:016X}"
+    header: ResponseHeader
+    if placement.handle_ms:
+        key = put.uniq_key
+        header = RecallableSent(
+            msg_id=msg_id,
+            queue_id=queue_id,
+            queue_offset=stored.queue_offset,
+            transaction_id=key,
+            recall_handle=format_handle(topic, broker.config.broker_name, placement.handle_ms, key),
+        )
+    else:
+        header = MessageSent(
+            msg_id=msg_id,
+            queue_id=queue_id,
+            queue_offset=stored.queue_offset,
+            transaction_id=put.uniq_key,
+        )
+    reply = Reply(header)
+    durability = broker.durability
+    if not durability.is_sync:
+        return reply
+    end = stored.log_offset + stored.size
+    return durability.reply_when_safe(request, reply, end, must_wait=must_wait(request))
+
+
+def _placement(
+    broker: Broker, request: Request[AnySend], put: PutMessage, text: str, now_ms: int
+) -> Placement:
+    header = request.header
+    if not header.reconsume_times:
+        due_ms = lone_time_ms(text, now_ms)
+        # Retry topics begin with it: their messages may be dead letters by now.
+        if due_ms > now_ms and put.topic[0] != "%":
+            return until(broker, put, due_ms, now_ms)
+    fields = parse_properties(text)
+    if is_retry_topic(put.topic) and (header.reconsume_times or not SPECIAL.isdisjoint(fields)):
+        dead = sent_back(broker, put, fields, header.max_reconsume_times)
+        if dead is not None:
+            return Placement(dead)
+    return place(broker, put, fields, now_ms, producer_group=header.producer_group)
