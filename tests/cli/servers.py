@@ -9,6 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+PATIENCE_S = 240.0
+"""How long anything may take; it costs time only where something is broken."""
+
 
 class Up(NamedTuple):
     """A running `sparrowmq up`."""
@@ -26,7 +29,7 @@ def sparrowmq(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedP
         env=clean_environment(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
 
@@ -62,5 +65,5 @@ def up(data: Path, *arguments: str) -> Iterator[Up]:
 def stop(running: Up) -> tuple[int, str]:
     """SIGTERM; the exit code and what was logged."""
     running.process.terminate()
-    _, logged = running.process.communicate(timeout=15)
+    _, logged = running.process.communicate(timeout=PATIENCE_S)
     return running.process.returncode, logged

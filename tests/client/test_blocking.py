@@ -14,6 +14,9 @@ from sparrowmq.client.errors import NotStarted
 from sparrowmq.client.transaction import HalfMessage, TransactionState
 from sparrowmq.testing import Cluster
 
+PATIENCE_S = 120.0
+"""How long anything may take; it costs time only where something is broken."""
+
 
 def test_messages_sent_without_asyncio_are_consumed_without_it(sparrowmq_cluster: Cluster) -> None:
     servers = sparrowmq_cluster.name_server
@@ -23,7 +26,7 @@ def test_messages_sent_without_asyncio_are_consumed_without_it(sparrowmq_cluster
         for message in messages:
             got.put(message.body)
 
-    with Producer("p", name_servers=servers) as producer:
+    with Producer("p", name_servers=servers, timeout_s=PATIENCE_S) as producer:
         producer.send(Message("orders", b"0"))
         consumer = PushConsumer(
             "g", {"orders": "*"}, name_servers=servers, from_where=ConsumeFromWhere.FIRST_OFFSET
@@ -32,12 +35,17 @@ def test_messages_sent_without_asyncio_are_consumed_without_it(sparrowmq_cluster
             consumer.start(handle)
             for number in range(1, 10):
                 producer.send(Message("orders", b"%d" % number))
-            assert {got.get(timeout=30) for _ in range(10)} == {b"%d" % n for n in range(10)}
+            assert {got.get(timeout=PATIENCE_S) for _ in range(10)} == {
+                b"%d" % n for n in range(10)
+            }
 
 
 def test_several_threads_share_a_producer(sparrowmq_cluster: Cluster) -> None:
     servers = sparrowmq_cluster.name_server
-    with Producer("p", name_servers=servers) as producer, ThreadPoolExecutor(8) as threads:
+    with (
+        Producer("p", name_servers=servers, timeout_s=PATIENCE_S) as producer,
+        ThreadPoolExecutor(8) as threads,
+    ):
         bodies = [Message("orders", b"%d" % number) for number in range(100)]
         results = list(threads.map(producer.send, bodies))
     assert all(result.is_ok for result in results)
@@ -45,7 +53,9 @@ def test_several_threads_share_a_producer(sparrowmq_cluster: Cluster) -> None:
 
 
 def test_a_forked_child_goes_on_with_its_parents_producer(sparrowmq_cluster: Cluster) -> None:
-    with Producer("p", name_servers=sparrowmq_cluster.name_server) as producer:
+    with Producer(
+        "p", name_servers=sparrowmq_cluster.name_server, timeout_s=PATIENCE_S
+    ) as producer:
         producer.send(Message("orders", b"parent"))
         child = os.fork()
         if child == 0:
@@ -62,7 +72,7 @@ def test_a_forked_child_goes_on_with_its_parents_producer(sparrowmq_cluster: Clu
 
 def test_run_returns_when_another_thread_stops_the_consumer(sparrowmq_cluster: Cluster) -> None:
     servers = sparrowmq_cluster.name_server
-    with Producer("p", name_servers=servers) as producer:
+    with Producer("p", name_servers=servers, timeout_s=PATIENCE_S) as producer:
         producer.send(Message("orders", b"x"))
     called = threading.Event()
     consumer = PushConsumer(
@@ -70,9 +80,9 @@ def test_run_returns_when_another_thread_stops_the_consumer(sparrowmq_cluster: C
     )
     running = threading.Thread(target=consumer.run, args=(lambda messages: called.set(),))
     running.start()
-    assert called.wait(timeout=30)
+    assert called.wait(timeout=PATIENCE_S)
     consumer.stop()
-    running.join(timeout=30)
+    running.join(timeout=PATIENCE_S)
     assert not running.is_alive()
 
 
@@ -90,7 +100,7 @@ def test_a_producer_that_is_not_started_says_how_to_start_it() -> None:
 
 def test_a_request_is_answered_from_a_handler_without_asyncio(sparrowmq_cluster: Cluster) -> None:
     servers = sparrowmq_cluster.name_server
-    with Producer("p", name_servers=servers) as producer:
+    with Producer("p", name_servers=servers, timeout_s=PATIENCE_S) as producer:
         producer.send(Message("questions", b"so that the topic is there"))
 
         def handle(messages: Sequence[MessageExt]) -> None:
@@ -103,7 +113,7 @@ def test_a_request_is_answered_from_a_handler_without_asyncio(sparrowmq_cluster:
         )
         with consumer:
             consumer.start(handle)
-            reply = producer.request(Message("questions", b"how many?"), timeout_s=30)
+            reply = producer.request(Message("questions", b"how many?"), timeout_s=PATIENCE_S)
         assert reply.body == b"HOW MANY?"
 
 
@@ -114,7 +124,7 @@ def test_transactions_run_in_threads_that_may_block(sparrowmq_cluster: Cluster) 
         def execute(self, half: HalfMessage) -> TransactionState:
             assert threading.current_thread() is not main
             # Blocking calls are allowed here: the loop is another thread's
-            with Producer("other", name_servers=sparrowmq_cluster.name_server) as other:
+            with Producer("other", name_servers=servers, timeout_s=PATIENCE_S) as other:
                 other.send(Message("bookings", half.message.body))
             return half.argument  # type: ignore[no-any-return]
 
@@ -131,7 +141,9 @@ def test_transactions_run_in_threads_that_may_block(sparrowmq_cluster: Cluster) 
 def test_threads_of_a_forked_child_that_send_together_start_one_producer(
     sparrowmq_cluster: Cluster,
 ) -> None:
-    with Producer("p", name_servers=sparrowmq_cluster.name_server) as producer:
+    with Producer(
+        "p", name_servers=sparrowmq_cluster.name_server, timeout_s=PATIENCE_S
+    ) as producer:
         producer.send(Message("orders", b"parent"))
         child = os.fork()
         if child == 0:

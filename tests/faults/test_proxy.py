@@ -8,6 +8,8 @@ import pytest
 
 from tests.faults.proxy import Direction, FaultyProxy
 
+PATIENCE_S = 120.0
+
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     try:
@@ -44,7 +46,7 @@ Scenario = Callable[[FaultyProxy, Client], Awaitable[None]]
 
 def play(scenario: Scenario) -> None:
     async def run() -> None:
-        async with asyncio.timeout(20), connected() as (proxy, client):
+        async with asyncio.timeout(PATIENCE_S), connected() as (proxy, client):
             await scenario(proxy, client)
 
     asyncio.run(run())

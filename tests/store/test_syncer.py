@@ -17,7 +17,7 @@ from sparrowmq.store.recording_disk import RecordingDisk
 from sparrowmq.store.syncer import InlineSyncer, ProcessSyncer, syncer_for
 from tests.store.stores import message, open_store
 
-PATIENCE_MS = 20_000
+PATIENCE_MS = 120_000
 
 
 def plan(files: list[str], derived: list[str] | None = None) -> FlushPlan:

@@ -31,6 +31,8 @@ from sparrowmq.store.syncer import syncer_for
 from sparrowmq.testing.held_port import LOOPBACK, HeldPort
 
 READ_THREADS = 2
+BUSY_LAG_S = 60.0
+"""Tests share their processor and this process: a broker that is late for that is not busy."""
 
 
 class ServedBroker:
@@ -166,6 +168,7 @@ class AsyncCluster:
             listen_host=LOOPBACK,
             port=0,
             vip_alias=False,
+            busy_lag_s=BUSY_LAG_S,
         )
         config = replace(config, **self._settings)
         if config.port:

@@ -49,9 +49,10 @@ class PullResult:
 class Wire:
     """Connections that requests go over; every method names the server's address."""
 
-    def __init__(self, peers: Peers, clock: Clock) -> None:
+    def __init__(self, peers: Peers, clock: Clock, call_s: float = CALL_S) -> None:
         self._peers = peers
         self._clock = clock
+        self._call_s = call_s
 
     def disconnect(self) -> None:
         """Close every connection."""
@@ -59,10 +60,16 @@ class Wire:
             self._peers.drop(address)
 
     async def call(
-        self, address: str, header: RequestHeader, body: bytes = b"", *, timeout_s: float = CALL_S
+        self,
+        address: str,
+        header: RequestHeader,
+        body: bytes = b"",
+        *,
+        timeout_s: float | None = None,
     ) -> Response:
         """Send any request."""
-        return await self._peers.call(address, header, body, timeout_s=timeout_s)
+        limit_s = self._call_s if timeout_s is None else timeout_s
+        return await self._peers.call(address, header, body, timeout_s=limit_s)
 
     async def send(
         self, address: str, topic: str, body: bytes, *, queue_id: int = 0, **properties: str
@@ -110,7 +117,8 @@ class Wire:
             subscription=tags,
             expression_type="TAG",
         )
-        response = await self.call(address, header, timeout_s=wait_s + PULL_PATIENCE_S)
+        limit_s = wait_s + max(PULL_PATIENCE_S, self._call_s)
+        response = await self.call(address, header, timeout_s=limit_s)
         if response.ext_fields is None:
             raise Refused(response)
         pulled = response.header(Pulled)
@@ -119,9 +127,12 @@ class Wire:
 
 
 @asynccontextmanager
-async def wire(name: str, clock: Clock) -> AsyncIterator[Wire]:
-    """Connections that live as long as the block. Their failures do not end it."""
+async def wire(name: str, clock: Clock, call_s: float = CALL_S) -> AsyncIterator[Wire]:
+    """Connections that live as long as the block. Their failures do not end it.
+
+    An answer may take `call_s`: what a client allows in virtual time, more on a busy machine.
+    """
     async with asyncio.TaskGroup() as tasks:
         peers = Peers(tasks, log=logging.getLogger(f"sparrowmq.testing.{name}"))
-        yield Wire(peers, clock)
+        yield Wire(peers, clock, call_s)
         await peers.close()
