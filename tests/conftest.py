@@ -1,5 +1,6 @@
 """What holds for every test: hypothesis prints how to repeat a failure and never judges by time,
-and of several processes only one runs tests that start Spark."""
+clients of real servers are patient, and of several processes only one runs tests that start Spark.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +9,20 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from tests.patience import be_patient
+
 # The machine may be busy; a property that is slow is not wrong.
 settings.register_profile("sparrowmq", deadline=None, print_blob=True)
 settings.load_profile("sparrowmq")
+
+REAL_SERVERS = {"sparrowmq_cluster", "sparrowmq_session_cluster"}
+
+
+@pytest.fixture(autouse=True)
+def patient_clients(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where time is not virtual, a client that gives up after 3 s would judge the machine."""
+    if REAL_SERVERS & set(request.fixturenames):
+        be_patient(monkeypatch.setitem)
 
 
 @pytest.hookimpl(optionalhook=True)

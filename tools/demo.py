@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sparrowmq import ConsumeFromWhere, Message, MessageExt, Producer, PushConsumer, SendResult
-from sparrowmq.client.errors import SendFailed
+from sparrowmq.client.errors import NoRoute, SendFailed
 from sparrowmq.spark.errors import RocketMQError
 from sparrowmq.testing import Cluster, cluster
 from tools.demo_spark import City, cities, show, stream_to_parquet, write_chart
@@ -97,12 +97,12 @@ class Orders:
 
 
 async def send_patiently(producer: Producer, message: Message) -> SendResult:
-    """Sends again when the brokers say that they are busy, which on a busy machine they do."""
+    """Sends again when servers are busy or do not answer, as it happens on a busy machine."""
     deadline = time.perf_counter() + PATIENCE_S
     while True:
         try:
             return await producer.send(message)
-        except SendFailed:
+        except (NoRoute, SendFailed):
             if time.perf_counter() > deadline:
                 raise
         await asyncio.sleep(0.1)
@@ -281,7 +281,7 @@ def main(arguments: Sequence[str]) -> int:
             if code == 0 and not given.without_spark:
                 code = analyse(running.name_server, orders)
             return code
-    except (Surprise, SendFailed, RocketMQError) as error:
+    except (Surprise, NoRoute, SendFailed, RocketMQError) as error:
         console.print(f"[bold red]The demo failed[/]: {error}")
         return 1
 

@@ -9,8 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-PATIENCE_S = 240.0
-"""How long anything may take; it costs time only where something is broken."""
+from tests.patience import PATIENCE_S, PATIENT
+
+ROOT = Path(__file__).parents[2]
+AS_A_COMMAND = (
+    f"import runpy, sys; sys.path.insert(0, {str(ROOT)!r})\n{PATIENT}"
+    "runpy.run_module('sparrowmq', run_name='__main__', alter_sys=True)\n"
+)
+"""`python -m sparrowmq`, patient with its servers."""
 
 
 class Up(NamedTuple):
@@ -24,7 +30,7 @@ class Up(NamedTuple):
 def sparrowmq(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
     return subprocess.run(
-        [sys.executable, "-m", "sparrowmq", *arguments],
+        [sys.executable, "-c", AS_A_COMMAND, *arguments],
         cwd=cwd,
         env=clean_environment(),
         capture_output=True,

@@ -13,9 +13,7 @@ from sparrowmq.blocking import Message, Producer, PushConsumer, TransactionalPro
 from sparrowmq.client.errors import NotStarted
 from sparrowmq.client.transaction import HalfMessage, TransactionState
 from sparrowmq.testing import Cluster
-
-PATIENCE_S = 120.0
-"""How long anything may take; it costs time only where something is broken."""
+from tests.patience import PATIENCE_S
 
 
 def test_messages_sent_without_asyncio_are_consumed_without_it(sparrowmq_cluster: Cluster) -> None:
@@ -26,7 +24,7 @@ def test_messages_sent_without_asyncio_are_consumed_without_it(sparrowmq_cluster
         for message in messages:
             got.put(message.body)
 
-    with Producer("p", name_servers=servers, timeout_s=PATIENCE_S) as producer:
+    with Producer("p", name_servers=servers) as producer:
         producer.send(Message("orders", b"0"))
         consumer = PushConsumer(
             "g", {"orders": "*"}, name_servers=servers, from_where=ConsumeFromWhere.FIRST_OFFSET
@@ -43,7 +41,7 @@ def test_messages_sent_without_asyncio_are_consumed_without_it(sparrowmq_cluster
 def test_several_threads_share_a_producer(sparrowmq_cluster: Cluster) -> None:
     servers = sparrowmq_cluster.name_server
     with (
-        Producer("p", name_servers=servers, timeout_s=PATIENCE_S) as producer,
+        Producer("p", name_servers=servers) as producer,
         ThreadPoolExecutor(8) as threads,
     ):
         bodies = [Message("orders", b"%d" % number) for number in range(100)]
@@ -53,9 +51,7 @@ def test_several_threads_share_a_producer(sparrowmq_cluster: Cluster) -> None:
 
 
 def test_a_forked_child_goes_on_with_its_parents_producer(sparrowmq_cluster: Cluster) -> None:
-    with Producer(
-        "p", name_servers=sparrowmq_cluster.name_server, timeout_s=PATIENCE_S
-    ) as producer:
+    with Producer("p", name_servers=sparrowmq_cluster.name_server) as producer:
         producer.send(Message("orders", b"parent"))
         child = os.fork()
         if child == 0:
@@ -72,7 +68,7 @@ def test_a_forked_child_goes_on_with_its_parents_producer(sparrowmq_cluster: Clu
 
 def test_run_returns_when_another_thread_stops_the_consumer(sparrowmq_cluster: Cluster) -> None:
     servers = sparrowmq_cluster.name_server
-    with Producer("p", name_servers=servers, timeout_s=PATIENCE_S) as producer:
+    with Producer("p", name_servers=servers) as producer:
         producer.send(Message("orders", b"x"))
     called = threading.Event()
     consumer = PushConsumer(
@@ -100,7 +96,7 @@ def test_a_producer_that_is_not_started_says_how_to_start_it() -> None:
 
 def test_a_request_is_answered_from_a_handler_without_asyncio(sparrowmq_cluster: Cluster) -> None:
     servers = sparrowmq_cluster.name_server
-    with Producer("p", name_servers=servers, timeout_s=PATIENCE_S) as producer:
+    with Producer("p", name_servers=servers) as producer:
         producer.send(Message("questions", b"so that the topic is there"))
 
         def handle(messages: Sequence[MessageExt]) -> None:
@@ -124,7 +120,7 @@ def test_transactions_run_in_threads_that_may_block(sparrowmq_cluster: Cluster) 
         def execute(self, half: HalfMessage) -> TransactionState:
             assert threading.current_thread() is not main
             # Blocking calls are allowed here: the loop is another thread's
-            with Producer("other", name_servers=servers, timeout_s=PATIENCE_S) as other:
+            with Producer("other", name_servers=servers) as other:
                 other.send(Message("bookings", half.message.body))
             return half.argument  # type: ignore[no-any-return]
 
@@ -141,9 +137,7 @@ def test_transactions_run_in_threads_that_may_block(sparrowmq_cluster: Cluster) 
 def test_threads_of_a_forked_child_that_send_together_start_one_producer(
     sparrowmq_cluster: Cluster,
 ) -> None:
-    with Producer(
-        "p", name_servers=sparrowmq_cluster.name_server, timeout_s=PATIENCE_S
-    ) as producer:
+    with Producer("p", name_servers=sparrowmq_cluster.name_server) as producer:
         producer.send(Message("orders", b"parent"))
         child = os.fork()
         if child == 0:

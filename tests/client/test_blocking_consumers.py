@@ -14,10 +14,9 @@ from sparrowmq.blocking import Message, Producer, PullConsumer, ScheduledPull, T
 from sparrowmq.client.errors import NotStarted
 from sparrowmq.client.pull_consumer import PullStatus
 from sparrowmq.testing import Cluster
+from tests.patience import PATIENCE_S
 
 FIRST = ConsumeFromWhere.FIRST_OFFSET
-PATIENCE_S = 120.0
-"""How long anything may take; it costs time only where something is broken."""
 
 
 def bodies(messages: list[MessageExt]) -> list[bytes]:
@@ -26,7 +25,7 @@ def bodies(messages: list[MessageExt]) -> list[bytes]:
 
 def sent(cluster: Cluster, count: int) -> MessageQueue:
     """Messages 0, 1, 2 … in one queue."""
-    with Producer("p", name_servers=cluster.name_server, timeout_s=PATIENCE_S) as producer:
+    with Producer("p", name_servers=cluster.name_server) as producer:
         producer.send(Message("orders", b"first"))
         [target, *_] = producer.queues("orders")
         results = [
@@ -141,7 +140,7 @@ def test_a_consumer_that_is_not_started_says_how_to_start_it() -> None:
 def test_facades_have_every_call_of_what_they_stand_for() -> None:
     inner_business = {
         *("consumer_data", "topics", "members_changed", "reset_offsets", "offsets_of", "group"),
-        *("running_info", "consume_directly", "check_transaction", "take_reply"),
+        *("running_info", "consume_directly", "check_transaction", "take_reply", "queue_freed"),
         *("is_broadcasting", "is_orderly", "stopped", "member"),
     }
     for kind in (AsyncProducer, PushConsumer, LitePullConsumer, AsyncPullConsumer):

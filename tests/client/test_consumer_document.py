@@ -11,8 +11,10 @@ import pytest
 import sparrowmq
 from sparrowmq.blocking import Message, Producer
 from sparrowmq.testing import Cluster
+from tests.patience import PATIENT
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
 DOCUMENT = DOCS / "client-consumer.md"
 EXAMPLES = re.findall(
     r"^```python\n(.*?)^```", DOCUMENT.read_text("utf-8"), re.MULTILINE | re.DOTALL
@@ -36,8 +38,15 @@ def test_the_push_consumer_runs_as_pasted(sparrowmq_cluster: Cluster) -> None:
     call = 'PushConsumer("billing", {"orders": "created || paid"})'
     assert call in EXAMPLES[0]
     there = f'PushConsumer("billing", {{"orders": "created || paid"}}, name_servers="{servers}")'
-    program = [sys.executable, "-u", "-W", "error", "-c", EXAMPLES[0].replace(call, there)]
-    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as running:
+    program = [
+        sys.executable,
+        "-u",
+        "-W",
+        "error",
+        "-c",
+        PATIENT + EXAMPLES[0].replace(call, there),
+    ]
+    with subprocess.Popen(program, cwd=ROOT, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
         try:
             # A group without progress begins where the queue still has its first message.

@@ -7,8 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.faults.proxy import Direction, FaultyProxy
-
-PATIENCE_S = 120.0
+from tests.patience import PATIENCE_S
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

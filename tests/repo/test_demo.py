@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from sparrowmq.testing import Cluster
+from tests.patience import PATIENT
 from tests.repo.tree import ROOT
 from tools.demo import Orders, conclude
 
@@ -40,7 +41,11 @@ def test_the_example_of_the_readme_runs_as_pasted(sparrowmq_cluster: Cluster) ->
     code = example.replace("127.0.0.1:9876", sparrowmq_cluster.name_server)
     assert code != example
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False
+        [sys.executable, "-W", "error", "-c", PATIENT + code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert "SEND_OK" in done.stdout

@@ -15,9 +15,10 @@ from sparrowmq.store.disk_real import RealDisk
 from sparrowmq.store.flushing import MANY_FILES, FlushPlan
 from sparrowmq.store.recording_disk import RecordingDisk
 from sparrowmq.store.syncer import InlineSyncer, ProcessSyncer, syncer_for
+from tests.patience import PATIENCE_S
 from tests.store.stores import message, open_store
 
-PATIENCE_MS = 120_000
+PATIENCE_MS = PATIENCE_S * 1000
 
 
 def plan(files: list[str], derived: list[str] | None = None) -> FlushPlan:

@@ -23,9 +23,7 @@ from sparrowmq.store.flushing import FlushPlan
 from sparrowmq.testing import async_cluster, cluster, local_cluster
 from sparrowmq.testing.held_port import LOOPBACK, HeldPort
 from sparrowmq.testing.wire import Refused, Wire, wire
-
-PATIENCE_S = 120.0
-"""How long anything may take; it costs time only where something is broken."""
+from tests.patience import PATIENCE_S
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "asyncio": asyncio.new_event_loop,
