@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparrowmq.spark.jobs.batches import Batch, next_batch
+from sparrowmq.spark.jobs.copying import shared_rate
 from sparrowmq.spark.offsets import Offsets
 from sparrowmq.spark.routes import Queue
 
@@ -58,3 +59,14 @@ def test_a_batch_is_no_larger_than_asked_except_for_the_rests(
     for batch in all_batches(sizes, limit, unit):
         taken = sum(part.size for part in batch.ranges)
         assert taken <= (len(sizes) * unit if batch.is_rest else max(limit, unit))
+
+
+@given(backlogs, st.integers(1, 8), st.integers(1, 12))
+def test_all_tasks_together_keep_to_the_rate(
+    sizes: list[tuple[int, int]], cores: int, rate: int
+) -> None:
+    for batch in all_batches(sizes, 3000, 20):
+        tasks, each = shared_rate(batch, cores, rate)
+        assert each is not None
+        assert 1 <= tasks * each <= rate
+        assert tasks <= shared_rate(batch, cores, None)[0] <= cores

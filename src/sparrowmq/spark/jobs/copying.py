@@ -102,6 +102,16 @@ class Sending:
     """A condition in Spark's SQL on the columns."""
 
 
+def shared_rate(batch: Batch, cores: int, rows_per_second: int | None) -> tuple[int, int | None]:
+    """How many tasks send a batch, and how many rows a second each of them may send."""
+    tasks = min(1 if batch.is_rest else cores, len(batch.ranges))
+    if rows_per_second is None:
+        return tasks, None
+    # The sink knows whole rows: with more tasks than rows a second the rate would be broken.
+    tasks = min(tasks, rows_per_second)
+    return tasks, rows_per_second // tasks
+
+
 class Copier:
     """Copies what a journal says is left."""
 
@@ -163,14 +173,13 @@ class Copier:
         if sending.where is not None:
             frame = frame.where(sending.where)
         frame = self._shape(frame).observe(seen, F.count(F.lit(1)).alias("rows"))
-        tasks = 1 if batch.is_rest else self._spark.sparkContext.defaultParallelism
-        tasks = min(tasks, len(batch.ranges))
+        cores = self._spark.sparkContext.defaultParallelism
+        tasks, rate = shared_rate(batch, cores, sending.rows_per_second)
         writer = frame.coalesce(tasks).write.format("rocketmq").mode("append")
         writer = writer.option("nameServer", sending.name_server).option("jobId", job_id)
         if sending.topic is not None:
             writer = writer.option("topic", sending.topic)
-        if sending.rows_per_second is not None:
-            rate = max(1, sending.rows_per_second // tasks)
+        if rate is not None:
             writer = writer.option("maxRowsPerSecond", str(rate))
         writer.save()
         return int(seen.get["rows"])
