@@ -42,7 +42,9 @@ def _queues_there(cluster: Cluster, options: Options, begin: Offsets) -> set[Que
         if missing.topic not in {queue.topic for queue in begin}:
             raise
         # It was there before, so it is its broker that is missing.
-        raise BrokerAway(f"no broker serves topic {missing.topic} at present") from missing
+        names = {queue.broker_name for queue in begin if queue.topic == missing.topic}
+        text = f"{', '.join(sorted(names))}, which serves topic {missing.topic}, is not registered"
+        raise BrokerAway(f"broker {text} at {missing.name_servers}") from missing
 
 
 def _check_gone(cluster: Cluster, queue: Queue, options: Options) -> None:
