@@ -5,7 +5,7 @@ from typing import TypeVar, Unpack
 
 from sparrowmq.client.blocking_facade import Facade, awaited
 from sparrowmq.client.producer import Producer as AsyncProducer
-from sparrowmq.client.producer import SendSettings
+from sparrowmq.client.producer_settings import SendSettings
 from sparrowmq.client.transaction import TransactionListener
 from sparrowmq.client.transactional_producer import (
     TransactionalProducer as AsyncTransactionalProducer,

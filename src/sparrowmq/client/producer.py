@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Self, TypedDict
+from typing import Self
 
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import ClientConfig, parse_name_servers
@@ -12,6 +12,7 @@ from sparrowmq.client.fault_avoidance import FaultAvoidance
 from sparrowmq.client.introductions import Introductions
 from sparrowmq.client.outgoing import Outgoing, Packing, pack, pack_batches
 from sparrowmq.client.producer_calls import routes
+from sparrowmq.client.producer_settings import check_settings
 from sparrowmq.client.queue_choice import Chooser, Selector, chooser, queue_on
 from sparrowmq.client.request_reply import Requests, reply_to
 from sparrowmq.client.send_attempts import RetryRules, SendAttempts
@@ -25,27 +26,6 @@ from sparrowmq.protocol.heartbeat import ConsumerData
 from sparrowmq.protocol.message import MAX_BODY_BYTES, Message, MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import check_group
-
-
-class SendSettings(TypedDict, total=False):
-    """The settings of a Producer, for those that pass them on; see there."""
-
-    name_servers: str | Sequence[str]
-    timeout_s: float
-    retries: int
-    default_queues: int
-    max_body_bytes: int
-    compress_from_bytes: int
-    compression: CompressionType
-    retry_unless_ok: bool
-    avoid_faults: bool
-    trace: bool
-
-
-class ProducerSettings(SendSettings, total=False):
-    """The same with the client that producers and consumers may share."""
-
-    client: Client | None
 
 
 class Producer:
@@ -83,7 +63,7 @@ class Producer:
         Raises ValueError for an illegal group or setting.
         """
         self._group = check_group(group)
-        _check_settings(timeout_s, retries, default_queues, max_body_bytes)
+        check_settings(timeout_s, retries, default_queues, max_body_bytes)
         self._owns_client = client is None
         servers = (
             parse_name_servers(name_servers) if isinstance(name_servers, str) else name_servers
@@ -307,16 +287,3 @@ class Producer:
     def _check_started(self) -> None:
         if not self._is_started:
             raise NotStarted("the producer is not running: use `async with`, or start() it")
-
-
-def _check_settings(
-    timeout_s: float, retries: int, default_queues: int, max_body_bytes: int
-) -> None:
-    if timeout_s <= 0:
-        raise ValueError(f"timeout_s is {timeout_s}, must be more than 0")
-    if retries < 0:
-        raise ValueError(f"retries is {retries}, must be 0 or more")
-    if default_queues < 1:
-        raise ValueError(f"default_queues is {default_queues}, must be 1 or more")
-    if max_body_bytes < 1:
-        raise ValueError(f"max_body_bytes is {max_body_bytes}, must be 1 or more")

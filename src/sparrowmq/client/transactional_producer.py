@@ -11,7 +11,8 @@ from typing import Any, Unpack
 
 import msgspec
 
-from sparrowmq.client.producer import Producer, ProducerSettings
+from sparrowmq.client.producer import Producer
+from sparrowmq.client.producer_settings import ProducerSettings
 from sparrowmq.client.send_result import SendResult
 from sparrowmq.client.transaction import (
     HalfMessage,
