@@ -4,27 +4,33 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from sparrowmq.client.producer import Producer
-from sparrowmq.protocol.message import Message, MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from tests.client.members import GROUP, TOPIC, Member, create_topic
 from tests.faults.churn import JOIN, KILL, LEAVE, QUEUES, Call, History, is_shared_out
+from tests.faults.feeder_sim import SimFeeder, to_queues_in_turn
 
 _MOST = 8
-_LONGEST_CALL_S = 0.2
 
 
 class SimGroup:
     """The members that live now, and the history of all of them."""
 
-    def __init__(self, sim: RunningCluster, *, queues: int = QUEUES, **options: Any) -> None:
+    def __init__(
+        self,
+        sim: RunningCluster,
+        *,
+        queues: int = QUEUES,
+        longest_call_s: float = 0.2,
+        **options: Any,
+    ) -> None:
         """`options` go to every member."""
         create_topic(sim, queues)
         self.sim = sim
         self.queues = queues
         self.history = History()
         self.members: dict[str, Member] = {}
+        self._longest_call_s = longest_call_s
         self._options = options
         self._rng = sim.rng("churn")
         self._number = 0
@@ -43,7 +49,7 @@ class SimGroup:
             offsets = tuple(message.queue_offset for message in messages)
             call = Call(name, messages[0].queue_id, offsets, self.sim.now_s)
             self.history.calls.append(call)
-            await asyncio.sleep(self._rng.random() * _LONGEST_CALL_S)
+            await asyncio.sleep(self._rng.random() * self._longest_call_s)
             call.ended_s = self.sim.now_s
 
         return handle
@@ -101,39 +107,11 @@ class SimGroup:
             self.sim.advance(30)
 
 
-class SimFeeder:
-    """Sends to all queues in turn until told to stop."""
-
-    def __init__(self, sim: RunningCluster, queues: int, *, pause_s: float) -> None:
-        self.sent = 0
-        self._sim = sim
-        self._queues = queues
-        self._pause_s = pause_s
-        self._stopping = asyncio.Event()
-        self._task = sim.host("feeder").start(self._feed(), name="feeder")
-
-    async def _feed(self) -> None:
-        client = self._sim.client_on("feeder")
-        await client.start()
-        async with Producer("feeder", client=client) as producer:
-            while not self._stopping.is_set():
-                queue = MessageQueue(TOPIC, "broker-a", self.sent % self._queues)
-                await producer.send(Message(TOPIC, b"%d" % self.sent), queue=queue)
-                self.sent += 1
-                await asyncio.sleep(self._pause_s)
-        await client.stop()
-
-    def stop(self) -> None:
-        """Finish the last send."""
-        self._stopping.set()
-        self._sim.wait(self._task)
-
-
 def churn_in_simulation(seed: int, changes: int, *, queues: int = QUEUES) -> History:
     """A group under load whose members come and go."""
     with SimCluster(seed, limit_s=24 * 3600.0).run() as sim:
         group = SimGroup(sim, queues=queues)
-        feeder = SimFeeder(sim, queues, pause_s=0.01)
+        feeder = SimFeeder(sim, to_queues_in_turn(queues), pause_s=0.01)
         rng = sim.rng("when")
         for _ in range(changes):
             sim.advance(rng.random() * 1.5)

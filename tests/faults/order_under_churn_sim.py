@@ -1,15 +1,9 @@
 """Row 11 in virtual time: owners that are frozen for a minute and more cost nothing here."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-
-from sparrowmq.client.producer import Producer
-from sparrowmq.protocol.message import Message
-from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from tests.client.members import TOPIC
-from tests.faults.churn import Call
 from tests.faults.churn_sim import SimGroup
+from tests.faults.feeder_sim import SimFeeder, in_batches
 from tests.faults.order_under_churn import FROZEN_S, KILLED_S, Fault, OrderHistory
 
 QUEUES = 8
@@ -26,18 +20,10 @@ class OrderedGroup(SimGroup):
     history: OrderHistory
 
     def __init__(self, sim: RunningCluster) -> None:
-        super().__init__(sim, queues=QUEUES, orderly=True, batch=_BATCH)
+        super().__init__(
+            sim, queues=QUEUES, longest_call_s=_LONGEST_CALL_S, orderly=True, batch=_BATCH
+        )
         self.history = OrderHistory()
-
-    def _handler_of(self, name: str) -> Callable[[Sequence[MessageExt]], Awaitable[None]]:
-        async def handle(messages: Sequence[MessageExt]) -> None:
-            offsets = tuple(message.queue_offset for message in messages)
-            call = Call(name, messages[0].queue_id, offsets, self.sim.now_s)
-            self.history.calls.append(call)
-            await asyncio.sleep(self._rng.random() * _LONGEST_CALL_S)
-            call.ended_s = self.sim.now_s
-
-        return handle
 
     def kill(self, name: str, *, is_measured: bool = False) -> None:
         """kill -9."""
@@ -62,35 +48,11 @@ class OrderedGroup(SimGroup):
         return Fault(name, self.sim.now_s, until_s, held, progress, is_measured)
 
 
-class BatchFeeder:
-    """Sends batches to all queues in turn, so many messages in all at the given pace."""
-
-    def __init__(self, sim: RunningCluster, pause_s: float) -> None:
-        self._sim = sim
-        self._pause_s = pause_s
-        self._stopping = asyncio.Event()
-        self._task = sim.host("feeder").start(self._feed(), name="feeder")
-
-    async def _feed(self) -> None:
-        client = self._sim.client_on("feeder")
-        await client.start()
-        async with Producer("feeder", client=client) as producer:
-            while not self._stopping.is_set():
-                await producer.send_batch([Message(TOPIC, b"%d" % one) for one in range(_SENT)])
-                await asyncio.sleep(self._pause_s)
-        await client.stop()
-
-    def stop(self) -> None:
-        """Finish the last batch."""
-        self._stopping.set()
-        self._sim.wait(self._task)
-
-
 def order_in_simulation(seed: int, changes: int, *, freezes: int = 1) -> OrderHistory:
     """Members come, go, crash and freeze while batches flow."""
     with SimCluster(seed, limit_s=24 * 3600.0).run() as sim:
         group = OrderedGroup(sim)
-        feeder = BatchFeeder(sim, pause_s=0.1)
+        feeder = SimFeeder(sim, in_batches(_SENT), pause_s=0.1)
         rng = sim.rng("when")
         for _ in range(_MEMBERS):
             group.join()
