@@ -1,10 +1,10 @@
 """Locks of ordered queues: one owner at a time, free when it is gone."""
 
 from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.protocol.headers.clients import LockBatch, UnlockBatch
+from sparrowmq.protocol.headers.clients import LockBatch, NotifyConsumerIdsChanged, UnlockBatch
 from sparrowmq.protocol.locks import LockBatchRequest, LockBatchResponse
 from sparrowmq.protocol.message import MessageQueue
-from tests.broker.world import TalkingClient, World, queue, subscribes
+from tests.broker.world import TalkingClient, World, queue, subscribes, world_with
 
 FIRST, SECOND = queue("orders", 0), queue("orders", 1)
 
@@ -14,8 +14,14 @@ def asked(client_id: str, *queues: MessageQueue, group: str = "billing") -> byte
     return wanted.to_json()
 
 
-def lock(client: TalkingClient, *queues: MessageQueue, group: str = "billing") -> set[MessageQueue]:
-    answer = client.ask(LockBatch(), asked(client.name, *queues, group=group))
+def lock(
+    client: TalkingClient,
+    *queues: MessageQueue,
+    group: str = "billing",
+    tells_freed: bool | None = None,
+) -> set[MessageQueue]:
+    header = LockBatch(tells_freed=tells_freed)
+    answer = client.ask(header, asked(client.name, *queues, group=group))
     assert answer.code == ResponseCode.SUCCESS
     return set(LockBatchResponse.from_json(answer.body).lock_ok_mq_set)
 
@@ -99,3 +105,62 @@ def test_a_lock_request_without_group_or_client_is_refused(world: World) -> None
         assert world.ask(LockBatch(), body).code == ResponseCode.INVALID_PARAMETER
         assert world.ask(UnlockBatch(), body).code == ResponseCode.INVALID_PARAMETER
     assert world.ask(LockBatch(), b"nonsense").code == ResponseCode.SYSTEM_ERROR
+
+
+def unlock(client: TalkingClient, *queues: MessageQueue) -> None:
+    client.ask(UnlockBatch(), asked(client.name, *queues))
+
+
+def freed(client: TalkingClient) -> int:
+    """How often it was told that a queue is free."""
+    calls = client.answered.of(NotifyConsumerIdsChanged)
+    return sum(call.header.is_freed is True for call in calls)
+
+
+def test_a_member_that_was_refused_is_told_once_when_the_queue_is_free(world: World) -> None:
+    a, b = two_members(world)
+    lock(a, FIRST, SECOND)
+    assert lock(b, FIRST, SECOND, tells_freed=True) == set()
+    unlock(b, FIRST)
+    assert freed(b) == 0
+    unlock(a, FIRST, SECOND)
+    assert (freed(a), freed(b)) == (0, 1)
+    lock(a, FIRST)
+    unlock(a, FIRST)
+    assert freed(b) == 1
+
+
+def test_a_member_that_was_refused_is_told_when_the_owner_is_gone(world: World) -> None:
+    a, b = two_members(world)
+    lock(a, FIRST)
+    lock(b, FIRST, tells_freed=True)
+    a.host.kill()
+    world.sim.until_idle()
+    assert freed(b) == 1
+    assert lock(b, FIRST) == {FIRST}
+
+
+def test_a_lock_that_is_renewed_still_tells_who_was_refused(world: World) -> None:
+    a, b = two_members(world)
+    lock(a, FIRST)
+    lock(b, FIRST, tells_freed=True)
+    lock(a, FIRST)
+    unlock(a, FIRST)
+    assert freed(b) == 1
+
+
+def test_members_that_do_not_ask_to_be_told_are_not(world: World) -> None:
+    a, b = two_members(world)
+    lock(a, FIRST)
+    lock(b, FIRST)
+    unlock(a, FIRST)
+    assert freed(b) == 0
+
+
+def test_nobody_is_told_of_free_queues_where_notices_are_switched_off() -> None:
+    with world_with(notify_consumer_ids_changed=False) as world:
+        a, b = two_members(world)
+        lock(a, FIRST)
+        lock(b, FIRST, tells_freed=True)
+        unlock(a, FIRST)
+        assert freed(b) == 0

@@ -86,8 +86,14 @@ class TalkingClient:
             await asyncio.Event().wait()
 
     def ask(self, header: RequestHeader, body: bytes = b"", *, timeout_s: float = 30) -> Response:
+        return self._sim.wait(self.asking(header, body, timeout_s=timeout_s))
+
+    def asking(
+        self, header: RequestHeader, body: bytes = b"", *, timeout_s: float = 30
+    ) -> asyncio.Task[Response]:
+        """Ask, and do something else meanwhile."""
         work = self._peers.call(self._address, header, body, timeout_s=timeout_s)
-        return self._sim.wait(self.host.start(work))
+        return self.host.start(work)
 
     def disconnect(self) -> None:
         for address in self._peers.known():

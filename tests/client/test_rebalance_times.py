@@ -1,11 +1,17 @@
 """How fast queues change hands among members of ours."""
 
+import asyncio
+from collections import defaultdict
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
+from sparrowmq.broker.broker import Broker
+from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from tests.client.members import TOPIC, Member, create_topic
+from tests.faults.feeder_sim import SimFeeder, to_queues_in_turn
 
 QUEUES = 8
 
@@ -50,3 +56,67 @@ def test_a_member_that_leaves_is_followed_in_less_than_1_s(seed: int) -> None:
         sim.advance(10)
         members.pop(1).leave()
         assert seconds_until(sim, lambda: sum(map(queues_of, members)) == QUEUES) < 1
+
+
+class Watched:
+    """Members that note who was given something of which queue, and when."""
+
+    def __init__(self, sim: RunningCluster, handler_s: float) -> None:
+        self._sim = sim
+        self._handler_s = handler_s
+        self.given: dict[int, list[tuple[float, str]]] = defaultdict(list)
+
+    def join(self, name: str) -> Member:
+        async def handle(message: MessageExt) -> None:
+            self.given[message.queue_id].append((self._sim.now_s, name))
+            await asyncio.sleep(self._handler_s)
+
+        return Member(self._sim, handle, name=name)
+
+    def pauses_s(self, since_s: float) -> list[float]:
+        """Of each queue that another member has now: from its last call there to the first here."""
+        pauses = []
+        for calls in self.given.values():
+            for (before_s, before), (after_s, after) in pairwise(calls):
+                if before != after and after_s >= since_s:
+                    pauses.append(after_s - before_s)
+        return pauses
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_queue_that_moves_at_a_join_pauses_for_less_than_150_ms(seed: int) -> None:
+    """Its messages come every 80 ms, and a handler needs 10 ms."""
+    with SimCluster(seed).run() as sim:
+        create_topic(sim, QUEUES)
+        watched = Watched(sim, handler_s=0.01)
+        for number in range(3):
+            watched.join(f"m{number}")
+        feeder = SimFeeder(sim, to_queues_in_turn(QUEUES), pause_s=0.01)
+        sim.advance(3)
+        since_s = sim.now_s
+        watched.join("m3")
+        sim.advance(2)
+        feeder.stop()
+        pauses_s = watched.pauses_s(since_s)
+        print([round(one * 1000) for one in pauses_s])
+        assert len(pauses_s) >= 2
+        assert max(pauses_s) < 0.15
+
+
+def test_a_queue_pauses_for_half_a_second_more_where_the_broker_does_not_tell(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As with Apache's brokers, which know the owner of a lock and not who wants it."""
+    monkeypatch.setattr(Broker, "tell_freed", lambda broker, group, client_ids: None)
+    with SimCluster(seed=0).run() as sim:
+        create_topic(sim, QUEUES)
+        watched = Watched(sim, handler_s=0.01)
+        for number in range(3):
+            watched.join(f"m{number}")
+        feeder = SimFeeder(sim, to_queues_in_turn(QUEUES), pause_s=0.01)
+        sim.advance(3)
+        since_s = sim.now_s
+        watched.join("m3")
+        sim.advance(2)
+        feeder.stop()
+        assert 0.4 < max(watched.pauses_s(since_s)) < 0.7

@@ -80,9 +80,9 @@ def test_a_lock_is_renewed_every_20_s() -> None:
         locks = sim.broker.locks
         renew = locks.lock
 
-        def watch(*args: object) -> object:
+        def watch(*args: object, **options: bool) -> object:
             asked_s.append(sim.now_s)
-            return renew(*args)  # type: ignore[arg-type]
+            return renew(*args, **options)  # type: ignore[arg-type]
 
         locks.lock = watch  # type: ignore[method-assign, assignment]
         sim.advance(70)

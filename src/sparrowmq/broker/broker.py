@@ -2,6 +2,7 @@
 
 import logging
 import random
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from sparrowmq.broker.arrivals import Arrivals
@@ -84,14 +85,29 @@ class Broker:
 
     def notify_members(self, group: ConsumerGroup) -> None:
         """Tell the members of a clustering group to rebalance now, where this is switched on."""
+        if self._may_notify(group):
+            group.told_ms = self.clock()
+            _notify(group.members, NotifyConsumerIdsChanged(consumer_group=group.name))
+
+    def tell_freed(self, group_name: str, client_ids: Collection[str]) -> None:
+        """Tell members that a queue is free now which they were refused, where notices are on."""
+        group = self.consumers.group(group_name)
+        if group is None or not self._may_notify(group):
+            return
+        waiting = [member for member in map(group.find, client_ids) if member is not None]
+        notice = NotifyConsumerIdsChanged(consumer_group=group_name, is_freed=True)
+        _notify([member.connection for member in waiting], notice)
+
+    def _may_notify(self, group: ConsumerGroup) -> bool:
         config = self.groups.get(group.name)
         if group.is_broadcasting or not self.config.notify_consumer_ids_changed:
-            return
-        if config is not None and not config.notify_consumer_ids_changed_enable:
-            return
-        notice = NotifyConsumerIdsChanged(consumer_group=group.name)
-        for connection in tuple(group.members):
-            try:
-                connection.send_oneway(notice)
-            except ConnectionLost:
-                continue  # its own end is on the way and will be noticed
+            return False
+        return config is None or config.notify_consumer_ids_changed_enable
+
+
+def _notify(connections: Iterable[Connection], notice: NotifyConsumerIdsChanged) -> None:
+    for connection in tuple(connections):
+        try:
+            connection.send_oneway(notice)
+        except ConnectionLost:
+            continue  # its own end is on the way and will be noticed

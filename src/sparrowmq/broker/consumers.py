@@ -18,6 +18,7 @@ class Member:
         "fingerprint",
         "language",
         "last_seen_ms",
+        "takes_locks",
         "version",
         "wanted",
     )
@@ -34,6 +35,8 @@ class Member:
         """Of its last version 2 heartbeat; 0 for version 1."""
         self.wanted: frozenset[str] | None = None
         """What it subscribes to itself, as text; None until it said so on this connection."""
+        self.takes_locks = False
+        """Whether it locks a queue before it begins, and so waits for its owner by itself."""
 
 
 class ConsumerGroup:
@@ -48,6 +51,7 @@ class ConsumerGroup:
         "message_model",
         "name",
         "subscriptions",
+        "told_ms",
     )
 
     def __init__(self, name: str, data: ConsumerData) -> None:
@@ -61,6 +65,8 @@ class ConsumerGroup:
         """What was last reported to be wrong in it."""
         self.is_checked = False
         """Whether nothing that could be wrong has changed since then."""
+        self.told_ms: int | None = None
+        """When members were last told that somebody came or went."""
 
     @property
     def client_ids(self) -> list[str]:
@@ -85,8 +91,10 @@ class ConsumerGroup:
         self.message_model = data.message_model
         self.from_where = data.consume_from_where
         known = self.members.get(member.connection)
-        if known is not None and member.wanted is None:
-            member.wanted = known.wanted
+        if known is not None:
+            member.takes_locks = known.takes_locks
+            if member.wanted is None:
+                member.wanted = known.wanted
         self.members[member.connection] = member
         is_new = known is None or known.client_id != member.client_id
         if is_new or (known is not None and known.wanted != member.wanted):

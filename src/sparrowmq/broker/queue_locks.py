@@ -1,7 +1,15 @@
-"""Locks of ordered queues: one client of a group at a time, for as long as it renews."""
+"""Locks of queues: one client of a group at a time, for as long as it renews.
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+Ordered consumers lock what they consume, and Python members whatever they hold. A lock ends when
+its owner gives it back or is gone; those who were refused, or wait for the end, are told then:
+
+    locked ─┬─ unlocked, owner gone, taken by another after its time ─▶ ended: waiters told
+            └─ not renewed in time: free for whoever asks next
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
 
 from sparrowmq.clock import Clock
 from sparrowmq.protocol.message import MessageQueue
@@ -11,40 +19,71 @@ from sparrowmq.protocol.message import MessageQueue
 class _Lock:
     client_id: str
     renewed_ms: int
+    refused: dict[str, None] = field(default_factory=dict)
+    """Clients that want to be told when it ends; a dict keeps their order."""
+    ended: asyncio.Event | None = None
+    """Set at its end, when somebody waits for that."""
 
 
 class QueueLocks:
-    """Who may consume which queue in order. A lock that is not renewed in time is free."""
+    """Who holds which queue. A lock that is not renewed in time is free."""
 
-    def __init__(self, *, clock: Clock, timeout_ms: int) -> None:
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        timeout_ms: int,
+        tell_freed: Callable[[str, Collection[str]], None] = lambda group, client_ids: None,
+    ) -> None:
+        """`tell_freed` gets a group and the clients that may try again what they were refused."""
         self._clock = clock
         self._timeout_ms = timeout_ms
+        self._tell_freed = tell_freed
         self._locks: dict[str, dict[MessageQueue, _Lock]] = {}
 
     def lock(
-        self, group: str, client_id: str, queues: Iterable[MessageQueue]
+        self,
+        group: str,
+        client_id: str,
+        queues: Iterable[MessageQueue],
+        *,
+        tells_freed: bool = False,
     ) -> list[MessageQueue]:
-        """Take or renew; the queues that this client holds afterwards."""
+        """Take or renew; the queues that this client holds afterwards. With `tells_freed` it is
+        told once when one of the others becomes free."""
         now = self._clock()
         held = self._locks.setdefault(group, {})
         got = []
         for queue in queues:
             lock = held.get(queue)
-            if lock is not None and lock.client_id != client_id and not self._is_free(lock, now):
+            if lock is not None and lock.client_id == client_id:
+                lock.renewed_ms = now
+            elif lock is not None and not self._is_free(lock, now):
+                if tells_freed:
+                    lock.refused[client_id] = None
                 continue
-            held[queue] = _Lock(client_id, now)
+            else:
+                held[queue] = _Lock(client_id, now)
+                if lock is not None and lock.ended is not None:
+                    lock.ended.set()
             got.append(queue)
         return got
 
     def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
         """Give back what this client holds; others' locks stay."""
         held = self._locks.get(group, {})
+        refused: dict[str, None] = {}
         for queue in queues:
             lock = held.get(queue)
             if lock is not None and lock.client_id == client_id:
                 del held[queue]
+                refused |= lock.refused
+                if lock.ended is not None:
+                    lock.ended.set()
         if not held:
             self._locks.pop(group, None)
+        if refused:
+            self._tell_freed(group, refused)
 
     def free_client(self, group: str, client_id: str) -> None:
         """A client is gone: its queues need not wait for the time to run out."""
@@ -57,6 +96,13 @@ class QueueLocks:
         """The client that holds a queue now."""
         lock = self._locks.get(group, {}).get(queue)
         return None if lock is None or self._is_free(lock, self._clock()) else lock.client_id
+
+    def end_of(self, group: str, queue: MessageQueue) -> asyncio.Event:
+        """Set when the present owner of a queue does not hold it any more. It has to have one."""
+        lock = self._locks[group][queue]
+        if lock.ended is None:
+            lock.ended = asyncio.Event()
+        return lock.ended
 
     def owners(self, group: str, topic: str) -> dict[int, str]:
         """Who holds which queues of a topic now."""

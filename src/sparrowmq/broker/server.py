@@ -242,7 +242,11 @@ class BrokerServer:
             ),
             disk=self._disk,
             address=self.address,
-            locks=QueueLocks(clock=clock, timeout_ms=int(config.lock_timeout_s * 1000)),
+            locks=QueueLocks(
+                clock=clock,
+                timeout_ms=int(config.lock_timeout_s * 1000),
+                tell_freed=lambda group, client_ids: broker.tell_freed(group, client_ids),
+            ),
             unique_ids=UniqueIds(clock, ip=ip, pid=self._pid, instance=self._rng.getrandbits(32)),
             store_host=store_host,
             id_prefix=store_host.hex().upper(),

@@ -21,7 +21,8 @@ from sparrowmq.protocol.errors import ProtocolError
 from sparrowmq.protocol.message import MessageQueue
 
 LOCKED_S = 0.5
-"""A queue that another member still holds is asked for again after this long."""
+"""A queue that another member still holds is asked for again after this long, where the broker
+does not tell that it is free."""
 MISSED_S = 1.0
 """Whatever else kept a round from its target is tried again after this long."""
 RUNNING_S = 0.5
@@ -203,7 +204,7 @@ class Assignment:
     async def _lock(self, queues: list[MessageQueue]) -> list[MessageQueue]:
         if self._leases is None or not queues:
             return queues
-        self._locks = locks = await self._leases.take(queues)
+        self._locks = locks = await self._leases.take(queues, tells_freed=True)
         free = [queue for queue in queues if queue in locks.ours or self._has_waited(queue)]
         for queue in queues:
             if queue in free:

@@ -47,6 +47,10 @@ class ConsumerMember(Member, Protocol):
         """A broker says that somebody came or went."""
         ...
 
+    def queue_freed(self) -> None:
+        """A broker says that a queue is free now which another member held."""
+        ...
+
     async def reset_offsets(self, offsets: dict[MessageQueue, int]) -> None:
         """An operator moved the group. Raises ValueError where that cannot be."""
         ...

@@ -22,9 +22,13 @@ routes: Routes[Client] = Routes()
 
 @routes.on(NotifyConsumerIdsChanged)
 def consumer_ids_changed(client: Client, request: Request[NotifyConsumerIdsChanged]) -> Reply:
-    """Rebalance now."""
+    """Rebalance now, or take what has become free."""
     member = client.consumers.get(request.header.consumer_group)
-    if member is not None:
+    if member is None:
+        return Reply()
+    if request.header.is_freed:
+        member.queue_freed()
+    else:
         member.members_changed()
     return Reply()
 

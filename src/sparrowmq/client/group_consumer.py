@@ -125,6 +125,11 @@ class GroupConsumer:
         if self._is_started:
             self.member.wake()
 
+    def queue_freed(self) -> None:
+        """A broker says that a queue is free now which another member held."""
+        if self._is_started:
+            self.member.rebalancing.wake_freed()
+
     async def reset_offsets(self, offsets: dict[MessageQueue, int]) -> None:
         """An operator moved the group. Raises ValueError in a broadcasting group."""
         await self.member.move(offsets)

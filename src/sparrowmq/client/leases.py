@@ -41,8 +41,12 @@ class Leases:
         self._group = group
         self._log = log
 
-    async def take(self, queues: Iterable[MessageQueue]) -> Locks:
-        """Lock or renew. A queue whose broker cannot be asked is neither ours nor another's."""
+    async def take(self, queues: Iterable[MessageQueue], *, tells_freed: bool = False) -> Locks:
+        """Lock or renew. A queue whose broker cannot be asked is neither ours nor another's.
+
+        With `tells_freed` our own brokers tell the consumer when one of the others is free.
+        """
+        header = LockBatch(tells_freed=tells_freed or None)
         ours: set[MessageQueue] = set()
         others: set[MessageQueue] = set()
         in_session: dict[MessageQueue, str] = {}
@@ -52,7 +56,7 @@ class Leases:
             try:
                 address = await address_of(self._client, mine[0].topic, broker_name)
                 session = sessions.name(address)  # before: it may end while we ask
-                response = await call(self._client, address, LockBatch(), self._body(mine))
+                response = await call(self._client, address, header, self._body(mine))
                 got = LockBatchResponse.from_json(response.body).lock_ok_mq_set
             except (ClientError, NetError, ProtocolError) as error:
                 self._log.info("no locks on %s: %s", broker_name, error)

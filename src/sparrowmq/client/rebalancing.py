@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 
-from sparrowmq.client.assignment import MISSED_S, Assignment
+from sparrowmq.client.assignment import LOCKED_S, MISSED_S, Assignment
 from sparrowmq.client.broker_calls import group_members, queue_owners
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import ClientError, StrategyFailed
@@ -25,6 +25,8 @@ from sparrowmq.protocol.message import MessageQueue
 INTERVAL_S = 20.0
 MERGE_S = 1.0
 """Wake-ups closer together than this share one round."""
+FREED_S = 0.02
+"""So long a round waits for more, when a queue that it missed is free now."""
 SILENT_S = 120.0
 """A queue that should be pulled and was not for this long is taken anew."""
 
@@ -56,6 +58,8 @@ class Rebalancing:
         self._log = log
         self._steps = log.getChild("rebalance")
         self._wake_up = asyncio.Event()
+        self._freed = asyncio.Event()
+        self._is_changed = False
         self._idle_reason: str | None = None
         self._missing: Counter[str] = Counter()
         self._is_settling = False
@@ -64,23 +68,33 @@ class Rebalancing:
 
     def wake(self) -> None:
         """Something changed: look again soon."""
+        self._is_changed = True
+        self._wake_up.set()
+
+    def wake_freed(self) -> None:
+        """A queue that we were refused is free: its messages wait for nobody but us."""
+        self._freed.set()
         self._wake_up.set()
 
     async def run(self) -> None:
         """Rounds for ever."""
         loop = asyncio.get_running_loop()
         while True:
-            self._wake_up.clear()
+            self._clear()
             began_s = loop.time()
             again_s = await self.round()
+            if again_s > LOCKED_S and not self._is_changed:
+                self._clear()  # what became free meanwhile is ours already
             next_s = loop.time() + min(INTERVAL_S, again_s)
-            with suppress(TimeoutError):
-                async with asyncio.timeout_at(next_s):
-                    await self._wake_up.wait()
-            if self._wake_up.is_set():
-                too_early_s = min(began_s + MERGE_S, next_s) - loop.time()
-                if too_early_s > 0:
-                    await asyncio.sleep(too_early_s)
+            if await _is_set_by(self._wake_up, next_s):
+                early_s = min(began_s + MERGE_S, next_s)
+                if loop.time() < early_s and await _is_set_by(self._freed, early_s):
+                    await asyncio.sleep(FREED_S)
+
+    def _clear(self) -> None:
+        self._is_changed = False
+        self._wake_up.clear()
+        self._freed.clear()
 
     async def round(self) -> float:
         """One round over all topics; when to try again what missed its target."""
@@ -183,3 +197,11 @@ class Rebalancing:
 
     def _step(self, topic: str, text: str, *args: object) -> None:
         self._steps.debug("%s: %s: " + text, self._group, topic, *args)
+
+
+async def _is_set_by(event: asyncio.Event, at_s: float) -> bool:
+    """Wait for an event until a time of the loop."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout_at(at_s):
+            await event.wait()
+    return event.is_set()

@@ -1,4 +1,4 @@
-"""Locks of ordered queues."""
+"""Locks of queues, which ordered consumers and all Python members take."""
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.net.errors import RequestRefused
@@ -16,7 +16,16 @@ routes: Routes[Broker] = Routes()
 def lock_batch(broker: Broker, request: Request[LockBatch]) -> Reply:
     """Lock what is free; the answer lists what the client holds now."""
     wanted = _wanted(request.body)
-    got = broker.locks.lock(wanted.consumer_group, wanted.client_id, sorted(wanted.mq_set))
+    group = broker.consumers.group(wanted.consumer_group)
+    member = None if group is None else group.members.get(request.connection)
+    if member is not None:
+        member.takes_locks = True
+    got = broker.locks.lock(
+        wanted.consumer_group,
+        wanted.client_id,
+        sorted(wanted.mq_set),
+        tells_freed=bool(request.header.tells_freed),
+    )
     return Reply(body=LockBatchResponse(lock_ok_mq_set=frozenset(got)).to_json())
 
 

@@ -1,8 +1,12 @@
 """Offsets: what a queue has, where a group stands."""
 
+import asyncio
+from contextlib import suppress
+
 from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.hand_over import hand_over_s
 from sparrowmq.net.errors import RequestRefused
-from sparrowmq.net.reply import Reply, Request
+from sparrowmq.net.reply import Handled, Reply, Request
 from sparrowmq.net.routes import Routes
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.offsets import (
@@ -15,15 +19,36 @@ from sparrowmq.protocol.headers.offsets import (
     TimestampFound,
     UpdateConsumerOffset,
 )
+from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.store.store import Boundary
 
 routes: Routes[Broker] = Routes()
 
 
 @routes.on(QueryConsumerOffset)
-def query_consumer_offset(broker: Broker, request: Request[QueryConsumerOffset]) -> Reply:
-    """The stored offset. A group without one starts at 0 where the queue is young."""
+def query_consumer_offset(broker: Broker, request: Request[QueryConsumerOffset]) -> Handled:
+    """The stored offset. A group without one starts at 0 where the queue is young.
+
+    A member that takes no locks waits for the queue's owner here, for a moment.
+    """
     header = request.header
+    queue = MessageQueue(header.topic, broker.config.broker_name, header.queue_id)
+    wait_s = hand_over_s(broker, header.consumer_group, queue, request.connection)
+    if wait_s > 0:
+        return _when_handed_over(broker, header, queue, wait_s)
+    return _stored_offset(broker, header)
+
+
+async def _when_handed_over(
+    broker: Broker, header: QueryConsumerOffset, queue: MessageQueue, wait_s: float
+) -> Reply:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(wait_s):
+            await broker.locks.end_of(header.consumer_group, queue).wait()
+    return _stored_offset(broker, header)
+
+
+def _stored_offset(broker: Broker, header: QueryConsumerOffset) -> Reply:
     offset = broker.offsets.get(header.consumer_group, header.topic, header.queue_id)
     if offset >= 0:
         broker.offsets.applied(header.consumer_group, header.topic, header.queue_id)

@@ -60,6 +60,8 @@ class NotifyConsumerIdsChanged(RequestHeader, frozen=True, kw_only=True):
     CODE: ClassVar[RequestCode] = RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
 
     consumer_group: str
+    is_freed: bool | None = msgspec.field(name="sparrowFreed", default=None)
+    """Ours: nobody came or went, but a queue is free that this member was refused."""
 
 
 class CheckClientConfig(RequestHeader, frozen=True, kw_only=True):
@@ -72,6 +74,9 @@ class LockBatch(RequestHeader, frozen=True, kw_only=True):
     """Take or renew locks of ordered queues; the body is LockBatchRequest."""
 
     CODE: ClassVar[RequestCode] = RequestCode.LOCK_BATCH_MQ
+
+    tells_freed: bool | None = msgspec.field(name="sparrowTellsFreed", default=None)
+    """Ours: whether the member wants to be told when what it is refused becomes free."""
 
 
 class UnlockBatch(RequestHeader, frozen=True, kw_only=True):
