@@ -168,22 +168,6 @@ def timed(broker: Broker, put: PutMessage, fields: Mapping[str, str], now_ms: in
     return Placement(put, out_ms if is_recall else asked_ms, is_recall, handle_ms)
 
 
-def until(broker: Broker, put: PutMessage, due_ms: int, now_ms: int) -> Placement:
-    """`timed` of a message that asks for a time to come and for nothing else special.
-
-    Nearly all timers are such, and this is half of the work. Raises RequestRefused.
-    """
-    if due_ms - now_ms > broker.config.max_timer_delay_s * 1000:
-        raise _too_far(broker, due_ms - now_ms)
-    out_ms = slot_ms(due_ms)
-    put.properties += (
-        f"TIMER_OUT_MS\x01{out_ms}\x02REAL_TOPIC\x01{put.topic}\x02REAL_QID\x01{put.queue_id}\x02"
-    ).encode()
-    put.topic, put.queue_id = TIMER_TOPIC, 0
-    # One behind the slot's beginning, as Apache has it: the slot is found again from there.
-    return Placement(put, due_ms, False, out_ms + 1)
-
-
 def _no_time(
     broker: Broker, fields: Mapping[str, str], asked_ms: int | None, now_ms: int
 ) -> RequestRefused:

@@ -1,6 +1,5 @@
 """When a message with a delivery time is due, worked out of its properties."""
 
-import re
 from collections.abc import Mapping
 
 from sparrowmq.protocol.properties import (
@@ -13,8 +12,6 @@ from sparrowmq.protocol.properties import (
 
 _SLOT_MS = 1000
 """Apache's precision: its slots begin with whole seconds."""
-
-_TIME = re.compile("TIMER_(DELIVER_MS|DELAY_MS|DELAY_SEC)\x01([0-9]{1,15})\x02")
 
 
 def slot_ms(deliver_ms: int) -> int:
@@ -54,29 +51,6 @@ def asked_time_ms(fields: Mapping[str, str], now_ms: int) -> int | None:
     unit_ms = 1000 if TIMER_DELAY_S in fields else 1
     number = _number(fields[TIMER_DELAY_S if TIMER_DELAY_S in fields else TIMER_DELAY_MS])
     return None if number is None else now_ms + number * unit_ms
-
-
-def lone_time_ms(text: str, now_ms: int) -> int:
-    """`asked_time_ms` of properties that ask for a time and for nothing else special.
-
-    0 where it takes more than a look at the text to tell: then all of it has to be taken apart.
-    """
-    found = _TIME.search(text)
-    if (
-        found is None
-        or text.count("TIMER_") != 1  # several times, a recall, or stored as a timer before
-        or "DELAY\x01" in text
-        or "TRAN_MSG" in text
-        or "REAL_" in text
-    ):
-        return 0
-    at = found.start()
-    if at and text[at - 1] != "\x02":  # the end of a longer name
-        return 0
-    wish, value = found.groups()
-    if wish == "DELIVER_MS":
-        return int(value)
-    return now_ms + int(value) * (1000 if wish == "DELAY_SEC" else 1)
 
 
 def _number(text: str | None) -> int | None:

@@ -1,10 +1,10 @@
 """Sends of messages that lie aside first: delayed, half of a transaction, or failed ones."""
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.placement import SPECIAL, Placement, append, place, until
+from sparrowmq.broker.placement import SPECIAL, Placement, append, place
+from sparrowmq.broker.quick_placement import place_quickly
 from sparrowmq.broker.retry import sent_back
 from sparrowmq.broker.sendable import check_size, must_wait, refusal
-from sparrowmq.broker.timer_times import lone_time_ms
 from sparrowmq.net.reply import Reply, Request
 from sparrowmq.protocol.header import ResponseHeader
 from sparrowmq.protocol.headers.recall import RecallableSent, format_handle
@@ -61,11 +61,11 @@ def _placement(
     broker: Broker, request: Request[AnySend], put: PutMessage, text: str, now_ms: int
 ) -> Placement:
     header = request.header
-    if not header.reconsume_times:
-        due_ms = lone_time_ms(text, now_ms)
-        # Retry topics begin with it: their messages may be dead letters by now.
-        if due_ms > now_ms and put.topic[0] != "%":
-            return until(broker, put, due_ms, now_ms)
+    # Retry topics begin so: their messages may be dead letters by now.
+    if not header.reconsume_times and put.topic[0] != "%":
+        placement = place_quickly(broker, put, text, now_ms)
+        if placement is not None:
+            return placement
     fields = parse_properties(text)
     if is_retry_topic(put.topic) and (header.reconsume_times or not SPECIAL.isdisjoint(fields)):
         dead = sent_back(broker, put, fields, header.max_reconsume_times)
