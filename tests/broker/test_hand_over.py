@@ -102,6 +102,15 @@ def test_the_owner_does_not_wait_for_itself(world: World) -> None:
     assert told(world, query(owner))[1] < NEARLY_S
 
 
+def test_an_owner_that_came_back_on_another_connection_does_not_wait_for_itself(
+    world: World,
+) -> None:
+    owner_and_java(world)
+    again = world.client("owner again")
+    again.beat(subscribes("billing"), client_id="owner")
+    assert told(world, query(again))[1] < NEARLY_S
+
+
 def test_a_member_that_locks_queues_is_never_kept_waiting(world: World) -> None:
     """It waits for the lock before it asks; if it asks all the same it has waited enough."""
     _, other = owner_and_java(world)
