@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -170,11 +171,9 @@ class Ledger:
 
     def _judge(self, message: ReadBack, verdict: Verdict) -> MessageId | None:
         where = f"{message.topic}/{message.queue_id}@{message.queue_offset}"
-        properties = decode_properties(message.properties)
-        try:
-            identity = MessageId.parse(properties.get("UNIQ_KEY", ""))
-        except ValueError:
-            verdict.damaged.append(f"{where}: id {properties.get('UNIQ_KEY')!r}")
+        identity, is_right = _identify(message.properties, message.body)
+        if identity is None:
+            verdict.damaged.append(f"{where}: an id in {message.properties[:80]!r}")
             return None
         state = self.states.get(identity)
         if state is None:
@@ -182,11 +181,25 @@ class Ledger:
             return None
         if state is State.FAIL:
             verdict.refused_but_read.append(identity)
-        expected = decode_properties(properties_of(identity))
-        kept = {name: properties.get(name) for name in expected}
-        if message.body != body_of(identity) or kept != expected:
+        if not is_right:
             verdict.damaged.append(f"{where}: {identity}")
         return identity
+
+
+@lru_cache(maxsize=512)
+def _identify(properties: bytes, body: bytes) -> tuple[MessageId | None, bool]:
+    """Whose message it is, and whether all of it is right.
+
+    Kept for a while: damage at every byte of a small store reads the same messages 145,000 times.
+    """
+    found = decode_properties(properties)
+    try:
+        identity = MessageId.parse(found.get("UNIQ_KEY", ""))
+    except ValueError:
+        return None, False
+    expected = decode_properties(properties_of(identity))
+    kept = {name: found.get(name) for name in expected}
+    return identity, body == body_of(identity) and kept == expected
 
 
 def commit() -> str:
