@@ -188,6 +188,26 @@ def test_a_task_that_starts_while_every_broker_is_away_waits_for_them(fragile: C
         assert sender(brokers, pause=pause).queue_count("orders") in (QUEUES, 2 * QUEUES)
 
 
+def test_a_task_waits_for_a_topic_that_was_there_although_other_brokers_are(
+    fragile: Cluster,
+) -> None:
+    create(fragile, "only-b", brokers=["broker-b"])
+    fragile.stop_broker("broker-b")
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        if not pauses:
+            fragile.start_broker("broker-b")
+        pauses.append(seconds)
+
+    with Brokers(fragile.name_server) as brokers:
+        with pytest.raises(UnknownTopic):
+            sender(brokers, pause=pause).queue_count("only-b")
+        waiting = sender(brokers, pause=pause, waits_for_topics=True)
+        assert waiting.queue_count("only-b") == QUEUES
+    assert len(pauses) == 1
+
+
 def test_rows_without_a_key_go_to_another_broker_meanwhile(fragile: Cluster) -> None:
     fragile.stop_broker("broker-b")
     pauses: list[float] = []

@@ -68,12 +68,14 @@ class Sender:
         *,
         group: str,
         retry_timeout_s: float,
+        waits_for_topics: bool = False,
         clock: Clock = system_clock,
         elapsed_s: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._cluster = cluster
         self._group = group
+        self._waits = waits_for_topics
         self._clock = clock
         self._patience = Patience(retry_timeout_s, now=elapsed_s, pause=pause)
         self._queues: dict[str, tuple[Queue, ...]] = {}
@@ -82,7 +84,8 @@ class Sender:
         """How many queues a topic is spread over, the same for as long as the task runs."""
         if topic not in self._queues:
             self._queues[topic] = self._patience.call(
-                f"asking where topic {topic} lies", lambda: write_queues(self._cluster, topic)
+                f"asking where topic {topic} lies",
+                lambda: write_queues(self._cluster, topic, waits=self._waits),
             )
         return len(self._queues[topic])
 
@@ -142,8 +145,11 @@ class Sender:
         return next((q for q in others if q.broker_name != failed.broker_name), failed)
 
 
-def write_queues(cluster: Cluster, topic: str) -> tuple[Queue, ...]:
-    """The queues a topic can be sent to. Raises UnknownTopic, BrokerAway, Unreachable."""
+def write_queues(cluster: Cluster, topic: str, *, waits: bool = False) -> tuple[Queue, ...]:
+    """The queues a topic can be sent to. Raises UnknownTopic, BrokerAway, Unreachable.
+
+    `waits` is for a topic that was there before, which is not found because its broker is away.
+    """
     try:
         queues = cluster.route(topic).write_queues
     except TopicMissing as missing:
@@ -152,6 +158,9 @@ def write_queues(cluster: Cluster, topic: str) -> tuple[Queue, ...]:
             # A broker that stops takes its topics out of the name server; that is no wrong name.
             text = f"no broker is registered at name server {servers}, so topic {topic} is unknown"
             raise BrokerAway(text) from missing
+        if waits:
+            text = f"no broker that has topic {topic} is registered at name server {servers}"
+            raise BrokerAway(f"{text}, or the topic does not exist") from missing
         raise UnknownTopic(topic, servers) from missing
     if not queues:
         raise NoWriteQueue(topic)

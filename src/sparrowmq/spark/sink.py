@@ -10,7 +10,7 @@ ids they had (see `row_key`), so that `dedup.deduplicated` finds them.
 import logging
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
@@ -97,24 +97,31 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
     """The writer of a DataFrame. Raises OptionError, ColumnError, RocketMQError."""
-    return BatchWriter(*_checked(options, schema, overwrite))
+    parsed, positions = _checked(options, schema, overwrite)
+    # The option topic was found just now, by the driver; topics of rows never were.
+    seen = parsed.topic is not None
+    return BatchWriter(replace(parsed, waits_for_topics=seen), positions)
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
     """The writer of a stream. Raises OptionError, ColumnError, RocketMQError."""
-    return StreamWriter(*_checked(options, schema, overwrite))
+    return StreamWriter(*_checked(options, schema, overwrite, is_stream=True))
 
 
 def _checked(
-    options: Mapping[str, str], schema: StructType, overwrite: bool
+    options: Mapping[str, str], schema: StructType, overwrite: bool, *, is_stream: bool = False
 ) -> tuple[SinkOptions, Positions]:
-    """What can be known before the first row is sent."""
+    """What can be known before the first row is sent.
+
+    Spark makes a writer for every micro-batch, which knows of no other: a topic that a stream does
+    not find has to be waited for, because its broker may be away since the last one.
+    """
     if overwrite:
         raise RocketMQError(
             "a topic cannot be overwritten, only appended to: write with mode append, a stream"
             " with output mode append or update"
         )
-    parsed = parse_sink_options(options)
+    parsed = replace(parse_sink_options(options), waits_for_topics=is_stream)
     fields = [(field.name, field.dataType.simpleString()) for field in schema.fields]
     positions = check_columns(fields, has_topic=parsed.topic is not None)
     if parsed.topic is not None:
@@ -124,9 +131,10 @@ def _checked(
 
 def _check_topic(options: SinkOptions, topic: str) -> None:
     """Raise UnknownTopic before anything is sent. Spark asks again for every micro-batch."""
-    patience = Patience(options.retry_timeout_s)
+    patience, waits = Patience(options.retry_timeout_s), options.waits_for_topics
     with Cluster(options.name_server, options.request_timeout_s) as cluster:
-        patience.call(f"looking for topic {topic}", lambda: write_queues(cluster, topic))
+        what = f"looking for topic {topic}"
+        patience.call(what, lambda: write_queues(cluster, topic, waits=waits))
 
 
 def _write(

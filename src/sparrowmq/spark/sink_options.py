@@ -35,6 +35,8 @@ class SinkOptions:
     """How long a send may fail before its task does."""
     request_timeout_s: float = 10.0
     """How long one request may take."""
+    waits_for_topics: bool = False
+    """Not the user's: a topic that is not found was there before, so its broker is away."""
 
 
 def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:

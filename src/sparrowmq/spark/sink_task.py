@@ -72,7 +72,12 @@ def write_rows(
     )
     rows = sends = body_bytes = 0
     with Cluster(options.name_server, options.request_timeout_s) as cluster:
-        sender = Sender(cluster, group=options.group, retry_timeout_s=options.retry_timeout_s)
+        sender = Sender(
+            cluster,
+            group=options.group,
+            retry_timeout_s=options.retry_timeout_s,
+            waits_for_topics=options.waits_for_topics,
+        )
         limits = SendLimits(options.max_batch_bytes, min(max_rows, MAX_ROWS_A_SEND))
         plan = SendPlan(sender.queue_count, limits, first_turn=partition_id)
         for batch in bounded(batches):
