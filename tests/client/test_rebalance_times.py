@@ -10,7 +10,7 @@ import pytest
 from sparrowmq.broker.broker import Broker
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
-from tests.client.members import TOPIC, Member, create_topic
+from tests.client.members import TOPIC, Member, create_topic, send
 from tests.faults.feeder_sim import SimFeeder, to_queues_in_turn
 
 QUEUES = 8
@@ -120,3 +120,23 @@ def test_a_queue_pauses_for_half_a_second_more_where_the_broker_does_not_tell(
         sim.advance(2)
         feeder.stop()
         assert 0.4 < max(watched.pauses_s(since_s)) < 0.7
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+def test_a_queue_whose_handler_still_runs_moves_as_soon_as_it_is_done(orderly: bool) -> None:
+    """Rounds look after 0.5 s and 1 s later again: this handler ends in between."""
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim, 2)
+        ended_s: list[float] = []
+
+        async def handle(message: MessageExt) -> None:
+            await asyncio.sleep(0.8)
+            ended_s.append(sim.now_s)
+
+        Member(sim, handle, name="a", orderly=orderly)
+        sim.advance(3)
+        send(sim, b"slow", queue_id=1)
+        taker = Member(sim, name="b", orderly=orderly)
+        sim.until(lambda: queues_of(taker) == 1)
+        assert len(ended_s) == 1
+        assert sim.now_s - ended_s[0] < 0.1

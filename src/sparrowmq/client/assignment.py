@@ -48,11 +48,13 @@ class Assignment:
         begin: Callable[[HeldQueue], Coroutine[Any, Any, None]] | None,
         released: Callable[[HeldQueue], None],
         make_sure: Callable[[HeldQueue], Awaitable[bool]],
+        may_go: Callable[[], None],
         log: logging.Logger,
     ) -> None:
         """`begin` is the pull loop of a queue. `released` is told when a queue's handlers are done,
         just before its progress is persisted. A queue that is not certainly ours (`make_sure`)
-        is given up without that: somebody else may have gone on."""
+        is given up without that: somebody else may have gone on. `may_go` is told when a queue that
+        stayed because of its handlers need not stay any more."""
         self._client = client
         self._group = group
         self._offsets = offsets
@@ -62,6 +64,7 @@ class Assignment:
         self._begin = begin
         self._released = released
         self._make_sure = make_sure
+        self._may_go_now = may_go
         self._log = log
         self._steps = log.getChild("rebalance")
         self._asked_s: dict[MessageQueue, float] = {}
@@ -95,6 +98,7 @@ class Assignment:
         await asyncio.gather(*(self._drop(held, number) for held in ready))
         for held in leaving:
             if held not in ready:
+                held.when_done = self._may_go_now
                 self._step(number, held.queue, "its handler still runs: stays until the next round")
         return Outcome(bool(ready), NEVER if len(ready) == len(leaving) else MISSED_S)
 

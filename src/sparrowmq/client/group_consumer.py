@@ -128,7 +128,7 @@ class GroupConsumer:
     def queue_freed(self) -> None:
         """A broker says that a queue is free now which another member held."""
         if self._is_started:
-            self.member.rebalancing.wake_freed()
+            self.member.wake_at_once()
 
     async def reset_offsets(self, offsets: dict[MessageQueue, int]) -> None:
         """An operator moved the group. Raises ValueError in a broadcasting group."""

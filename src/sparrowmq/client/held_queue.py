@@ -6,6 +6,7 @@ held ── leave ──▶ leaving ── drop ──▶ dropped
 """
 
 import asyncio
+from collections.abc import Callable
 
 from sparrowmq.client.process_queue import ProcessQueue
 from sparrowmq.protocol.message import MessageQueue
@@ -30,6 +31,7 @@ class HeldQueue:
         "session",
         "task",
         "waits_for",
+        "when_done",
     )
 
     def __init__(self, queue: MessageQueue, next_offset: int, now_s: float) -> None:
@@ -52,6 +54,8 @@ class HeldQueue:
         """Calls of the handler that work on it."""
         self.idle = asyncio.Event()
         self.idle.set()
+        self.when_done: Callable[[], None] | None = None
+        """Called once when its handlers are done, for whoever found them running."""
         self.consume_lock = asyncio.Lock()
         """Held around the handler of an ordered queue; a release waits for it."""
 
@@ -82,6 +86,13 @@ class HeldQueue:
         self.last_consume_s = now_s
         if not self.running:
             self.idle.set()
+            self.handlers_done()
+
+    def handlers_done(self) -> None:
+        """Nothing works on it now."""
+        when_done, self.when_done = self.when_done, None
+        if when_done is not None:
+            when_done()
 
     def leave(self, now_s: float) -> None:
         """Pull nothing more, begin nothing more; what runs may finish."""

@@ -68,6 +68,7 @@ class Membership:
             begin=begin,
             released=released,
             make_sure=self.make_sure,
+            may_go=self.wake_at_once,
             log=log,
         )
         self._ownership = (
@@ -151,6 +152,10 @@ class Membership:
     def wake(self) -> None:
         """Rebalance soon."""
         self.rebalancing.wake()
+
+    def wake_at_once(self) -> None:
+        """Rebalance now: a queue can be given up or taken that had to stay where it was."""
+        self.rebalancing.wake_at_once()
 
     async def move(self, offsets: dict[MessageQueue, int]) -> None:
         """Go on at offsets an operator chose. Raises ValueError in a broadcasting group."""

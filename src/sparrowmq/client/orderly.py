@@ -65,6 +65,7 @@ class OrderlyConsuming:
         while True:
             held = await self._ready.get()
             pause_s = await self._turn(held)
+            held.handlers_done()
             if not held.may_begin or not len(held.process_queue):
                 self._busy.discard(held)
             elif pause_s:

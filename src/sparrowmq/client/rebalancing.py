@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 
-from sparrowmq.client.assignment import LOCKED_S, MISSED_S, Assignment
+from sparrowmq.client.assignment import MISSED_S, Assignment
 from sparrowmq.client.broker_calls import group_members, queue_owners
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import ClientError, StrategyFailed
@@ -25,8 +25,8 @@ from sparrowmq.protocol.message import MessageQueue
 INTERVAL_S = 20.0
 MERGE_S = 1.0
 """Wake-ups closer together than this share one round."""
-FREED_S = 0.02
-"""So long a round waits for more, when a queue that it missed is free now."""
+AT_ONCE_S = 0.02
+"""Queues that become free together, or may be given up together, do so within this time."""
 SILENT_S = 120.0
 """A queue that should be pulled and was not for this long is taken anew."""
 
@@ -58,7 +58,7 @@ class Rebalancing:
         self._log = log
         self._steps = log.getChild("rebalance")
         self._wake_up = asyncio.Event()
-        self._freed = asyncio.Event()
+        self._at_once = asyncio.Event()
         self._is_changed = False
         self._idle_reason: str | None = None
         self._missing: Counter[str] = Counter()
@@ -71,9 +71,9 @@ class Rebalancing:
         self._is_changed = True
         self._wake_up.set()
 
-    def wake_freed(self) -> None:
-        """A queue that we were refused is free: its messages wait for nobody but us."""
-        self._freed.set()
+    def wake_at_once(self) -> None:
+        """What the last round missed can be done now, and messages wait for nothing else."""
+        self._at_once.set()
         self._wake_up.set()
 
     async def run(self) -> None:
@@ -83,18 +83,18 @@ class Rebalancing:
             self._clear()
             began_s = loop.time()
             again_s = await self.round()
-            if again_s > LOCKED_S and not self._is_changed:
-                self._clear()  # what became free meanwhile is ours already
+            if again_s >= INTERVAL_S and not self._is_changed:
+                self._clear()  # whatever it was, this round has seen it
             next_s = loop.time() + min(INTERVAL_S, again_s)
             if await _is_set_by(self._wake_up, next_s):
                 early_s = min(began_s + MERGE_S, next_s)
-                if loop.time() < early_s and await _is_set_by(self._freed, early_s):
-                    await asyncio.sleep(FREED_S)
+                if loop.time() < early_s and await _is_set_by(self._at_once, early_s):
+                    await asyncio.sleep(AT_ONCE_S)
 
     def _clear(self) -> None:
         self._is_changed = False
         self._wake_up.clear()
-        self._freed.clear()
+        self._at_once.clear()
 
     async def round(self) -> float:
         """One round over all topics; when to try again what missed its target."""
