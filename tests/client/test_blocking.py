@@ -1,15 +1,18 @@
 """The facade for programs without asyncio: threads, forks, Ctrl-C."""
 
+import asyncio
 import os
 import queue
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from sparrowmq import ConsumeFromWhere, MessageExt
 from sparrowmq.blocking import Message, Producer, PushConsumer, TransactionalProducer
+from sparrowmq.client.blocking_facade import Facade
 from sparrowmq.client.errors import NotStarted
 from sparrowmq.client.transaction import HalfMessage, TransactionState
 from sparrowmq.testing import Cluster
@@ -80,6 +83,47 @@ def test_run_returns_when_another_thread_stops_the_consumer(sparrowmq_cluster: C
     consumer.stop()
     running.join(timeout=PATIENCE_S)
     assert not running.is_alive()
+
+
+def test_a_stop_right_after_the_start_ends_run(sparrowmq_cluster: Cluster) -> None:
+    servers = sparrowmq_cluster.name_server
+
+    class Stopped(PushConsumer):
+        def _start(self, *args: Any) -> Any:
+            started = super()._start(*args)
+            stopper = threading.Thread(target=self.stop)
+            stopper.start()
+            stopper.join()
+            return started
+
+    with Producer("p", name_servers=servers) as producer:
+        producer.send(Message("orders", b"x"))
+    Stopped("g", {"orders": "*"}, name_servers=servers).run(lambda messages: None)
+
+
+def test_a_stop_while_something_starts_comes_after_the_start() -> None:
+    order: list[str] = []
+    begun, may_go_on = threading.Event(), threading.Event()
+
+    class Slow:
+        async def stop(self) -> None:
+            order.append("stopped")
+
+    async def begin(slow: Slow) -> None:
+        begun.set()
+        await asyncio.to_thread(may_go_on.wait)
+        order.append("started")
+
+    facade = Facade(Slow)
+    threads = [threading.Thread(target=facade._start, args=(begin,))]
+    threads[0].start()
+    begun.wait()
+    threads.append(threading.Thread(target=facade.stop))
+    threads[1].start()
+    may_go_on.set()
+    for thread in threads:
+        thread.join()
+    assert order == ["started", "stopped"]
 
 
 def test_wrong_settings_are_refused_when_the_object_is_made() -> None:

@@ -5,7 +5,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
-from sparrowmq.client.background_loop import loop_of_process
+from sparrowmq.client.background_loop import BackgroundLoop, loop_of_process
 from sparrowmq.client.blocking_facade import Facade, awaited, called
 from sparrowmq.client.group_consumer import GroupConsumer
 from sparrowmq.client.handling import Handler
@@ -43,17 +43,19 @@ class PushConsumer(_Reading[AsyncPushConsumer]):
 
     def start(self, handler: Handler) -> None:
         """Consume in the background."""
+        self._consume(handler)
 
+    def _consume(self, handler: Handler) -> tuple[BackgroundLoop, AsyncPushConsumer]:
         async def begin(consumer: AsyncPushConsumer) -> None:
             await consumer.__aenter__()
             await consumer.start(handler)
 
-        self._start(begin)
+        return self._start(begin)
 
     def run(self, handler: Handler) -> None:
         """Consume until Ctrl-C, or until another thread calls `stop`."""
-        self.start(handler)
-        self._do("stopped")
+        loop, consumer = self._consume(handler)
+        loop.run(consumer.stopped())
 
     pause = called(AsyncPushConsumer.pause)
     resume = called(AsyncPushConsumer.resume)

@@ -57,18 +57,21 @@ class Facade(Generic[T]):
     async def _begin(self, inner: T) -> None:
         """What starting means."""
 
-    def _start(self, begin: Callable[[T], Coroutine[Any, Any, None]]) -> None:
+    def _start(self, begin: Callable[[T], Coroutine[Any, Any, None]]) -> tuple[BackgroundLoop, T]:
+        """What was started, which another thread may have stopped by then."""
         with loop_of_process.lock:
             loop = loop_of_process.get()
-            self._inner = loop.run(_begun(self._make, begin))
+            self._inner = inner = loop.run(_begun(self._make, begin))
             self._loop = loop  # last: threads that see it take the rest as well
+        return loop, inner
 
     def stop(self) -> None:
         """End what `with` or `start` began."""
         self._end(lambda inner: inner.stop())
 
     def _end(self, end: Callable[[T], Coroutine[Any, Any, None]]) -> None:
-        inner, self._inner = self._inner, None
+        with loop_of_process.lock:  # a start that is under way has to be over, or it stays
+            inner, self._inner = self._inner, None
         if inner is not None and self._loop is not None and self._loop.pid == os.getpid():
             self._loop.run(end(inner))
 
