@@ -2,8 +2,10 @@
 
 import argparse
 import json
+import resource
 import sys
 import tempfile
+import time
 from pathlib import Path
 from types import ModuleType
 from typing import cast
@@ -18,6 +20,7 @@ assert scenarios.__all__, "importing the scenarios fills the registry"
 def main() -> int:
     """Parse, run, print the last line, and say by the exit code whether all is well."""
     args = _parser().parse_args()
+    began_s = time.monotonic()
     clients = args.clients.split(",")
     words = args.k.lower().split("|")
     chosen = [one for one in registry.SCENARIOS if any(word in one.name for word in words)]
@@ -34,6 +37,9 @@ def main() -> int:
         tally.skipped = sum(len(set(one.clients) & set(clients)) for one in chosen) * len(brokers)
     else:
         _run(brokers, chosen, clients, tally, record=args.record_apache, keep=args.keep)
+    if tally.run > 1:
+        print(*tally.slowest(), sep="\n")
+        print(f"{time.monotonic() - began_s:.0f} s, {_processor_s():.0f} s of processors")
     print(tally.line())
     return 1 if tally.failed or (tally.skipped and not args.allow_skip) else 0
 
@@ -47,6 +53,12 @@ def _missing(clients: list[str], *, apache: bool) -> list[str]:
         except toolchain.ToolMissing as reason:
             missing.append(str(reason))
     return missing
+
+
+def _processor_s() -> float:
+    """What everything used that has ended, and we ourselves: it does not depend on others."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def _parser() -> argparse.ArgumentParser:

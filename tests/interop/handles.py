@@ -29,6 +29,7 @@ class Handle:
     def __init__(self, peer: Peer, name: str, name_server: str, **options: Any) -> None:
         self.peer = peer
         self.name = name
+        self.group: str = options.get("group", "")
         self.is_open = False
         self.call(f"{self.KIND}_start", name_server=name_server, **options)
         self.is_open = True
@@ -95,6 +96,11 @@ class PushConsumer(Handle):
         if len(got) < count:
             raise TimeoutError(f"{self.name} got {len(got)} of {count} messages in {timeout_s} s")
         return got
+
+    def persist(self) -> None:
+        """Have Java's client store its progress now: it begins to do so 10 s after its start."""
+        if self.peer.name.startswith("java"):
+            self.call("push_persist")
 
     def bodies(self, count: int = 0, timeout_s: float = PATIENCE_S) -> list[str]:
         """The bodies of `received`, in order of arrival."""

@@ -21,8 +21,13 @@ class Scenario:
     clients: tuple[str, ...]
     needs: str
     lane: str
-    """shared: on the common cluster, beside the other clients. apart: on servers of its own, beside
-    all that. alone: while nothing else runs, because it measures or changes the common cluster."""
+    """Beside what it runs.
+
+    shared: on the common cluster, one after the other for each client. apart: on servers of its
+    own, several beside each other. spark: one after the other, there is one Spark in a process.
+    quiet: it measures, so only others that mostly wait run beside it, and each has servers of its
+    own or leaves the common ones as they are. alone: while nothing else runs.
+    """
     is_compared: bool
     """Its outcome must equal the one recorded from Apache's broker."""
 

@@ -1,9 +1,10 @@
-"""Runs scenarios for every client on every target, one thread a client, and compares outcomes."""
+"""Runs scenarios for every client on every target, several at a time, and compares outcomes."""
 
 import json
 import threading
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -15,7 +16,15 @@ from tests.interop.peers import Peer, start_peer
 from tests.interop.registry import Scenario
 from tests.interop.scene import Scene
 
+APART, QUIET = 3, 4
+"""How many of these run beside each other: mostly they wait, for servers and for time to pass."""
+LONG = "exchange"
+"""What takes longest where others do not wait for it: servers start and stop all the time."""
+SLOWEST = 15
 EXPECTED = Path(__file__).parent / "expected"
+
+Turns = deque[tuple[Scenario, str]]
+"""Scenarios and the clients to run them with."""
 
 
 class Target(Protocol):
@@ -39,12 +48,21 @@ class Tally:
     not_yet: int = 0
     outcomes: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Outcomes by client and scenario name."""
+    times: list[tuple[float, str]] = field(default_factory=list)
+    """Seconds of every scenario."""
 
     def line(self) -> str:
         """The one line that people and CI read."""
         counts = f"{self.run} run, {self.failed} failed, {self.skipped} skipped"
         tail = f", {self.not_yet} not yet" if self.not_yet else ""
         return f"scenarios × clients × brokers: {counts}{tail}"
+
+    def slowest(self) -> list[str]:
+        """Where the time went, for whoever wants less of it."""
+        longest = sorted(self.times, reverse=True)[:SLOWEST]
+        total_s = sum(seconds for seconds, _ in self.times)
+        head = f"{total_s:.0f} s of scenarios one after the other; the longest:"
+        return [head, *(f"{seconds:7.1f} s  {what}" for seconds, what in longest)]
 
 
 def expected(client: str) -> dict[str, Any]:
@@ -73,21 +91,25 @@ class Run:
         self._lock = threading.Lock()
         self._numbers = iter(range(1, 1_000_000))
         self._peers: dict[str, Peer] = {}
+        self._able: list[Scenario] = []
+        self._clients: list[str] = []
 
     def run(self, scenarios: list[Scenario], clients: list[str]) -> None:
         """Run everything that the target can do; the rest counts as not yet."""
-        able = [one for one in scenarios if one.needs in self._target.CAPABILITIES]
+        self._clients = clients
+        self._able = [one for one in scenarios if one.needs in self._target.CAPABILITIES]
         for one in scenarios:
-            if one not in able:
+            if one not in self._able:
                 self._tally.not_yet += len(set(one.clients) & set(clients))
         cluster = self._start(self._folder / "shared", Settings())
         try:
-            with ThreadPoolExecutor(len(clients) + 1) as pool:
-                sides = [pool.submit(self._side, "apart", able, clients, cluster)]
-                sides += [pool.submit(self._side, "shared", able, [c], cluster) for c in clients]
-                for side in sides:
-                    side.result()
-            self._side("alone", able, clients, cluster)
+            shared = {client: self._turns("shared", client) for client in clients}
+            apart = self._turns("apart", *clients)
+            sides = {f"side-{number}": apart for number in range(APART)}
+            self._beside(cluster, shared | sides | {"spark": self._turns("spark", *clients)})
+            quiet = self._turns("quiet", *clients)
+            self._beside(cluster, {f"side-{number}": quiet for number in range(QUIET)})
+            self._beside(cluster, {"alone": self._turns("alone", *clients)})
         finally:
             for peer in self._peers.values():
                 peer.close()
@@ -96,29 +118,41 @@ class Run:
     def _start(self, folder: Path, settings: Settings) -> Cluster:
         return self._target.start(folder, settings)
 
-    def _side(
-        self, lane: str, scenarios: list[Scenario], clients: list[str], cluster: Cluster
-    ) -> None:
-        for one in scenarios:
-            for client in clients:
-                if one.lane == lane and client in one.clients:
-                    self._one(one, client, cluster)
+    def _turns(self, lane: str, *clients: str) -> Turns:
+        """What there is to do in a lane. First the longest: nobody shall wait for it at the end."""
+        chosen = [one for one in self._able if one.lane == lane]
+        chosen.sort(key=lambda one: one.needs != LONG)
+        return deque((one, client) for one in chosen for client in clients if client in one.clients)
 
-    def _peer(self, client: str, lane: str) -> Peer:
-        # A driver does one thing at a time: what runs apart has drivers of its own.
-        name = f"{client}-apart" if lane == "apart" else client
+    def _beside(self, cluster: Cluster, sides: dict[str, Turns]) -> None:
+        """Work through all turns, with one thread for each side."""
+        with ThreadPoolExecutor(len(sides)) as pool:
+            for ended in [pool.submit(self._side, cluster, *side) for side in sides.items()]:
+                ended.result()
+
+    def _side(self, cluster: Cluster, name: str, turns: Turns) -> None:
+        while turns:
+            try:
+                one, client = turns.popleft()
+            except IndexError:  # another side was faster
+                return
+            self._one(one, client, cluster, name)
+
+    def _peer(self, client: str, side: str) -> Peer:
+        # A driver does one thing at a time: every side has drivers of its own.
+        name = client if side in (client, "alone") else f"{client}-{side}"
         if name not in self._peers:
             self._peers[name] = start_peer(client, self._folder / name)
         return self._peers[name]
 
-    def _one(self, one: Scenario, client: str, cluster: Cluster) -> None:
+    def _one(self, one: Scenario, client: str, cluster: Cluster, side: str) -> None:
         started = time.monotonic()
         with self._lock:
             suffix = f"{client}x{next(self._numbers)}"
         folder = self._folder / suffix
         trouble = ""
         try:
-            peer = self._peer(client, one.lane)
+            peer = self._peer(client, side)
             scene = Scene(peer, cluster, suffix, folder, self._start, self._say)
             try:
                 outcome = scene.plain(one.run(scene))
@@ -144,6 +178,7 @@ class Run:
     def _report(self, one: Scenario, client: str, seconds: float, trouble: str) -> None:
         with self._lock:
             self._tally.run += 1
+            self._tally.times.append((seconds, f"{client:6} {one.name}"))
             self._tally.failed += bool(trouble)
             word = "FAILED" if trouble else "ok"
             self._say(f"{word:6} {self._target.NAME:7} {client:5} {seconds:5.1f} s  {one.name}")

@@ -47,6 +47,7 @@ class Scene:
         """Prints a measured figure."""
         self._new_cluster = new_cluster
         self._closers: list[Callable[[], None]] = []
+        self._members: list[PushConsumer] = []
         self._numbers = itertools.count()
 
     # ------------------------------------------------------------------ names and topics
@@ -81,7 +82,14 @@ class Scene:
         as soon as everything was seen may stop it in between, and rightly gets messages again.
         """
         what = f"{self.name(group)} has committed {count} messages of {topic}"
-        self.wait_until(lambda: self._committed(topic, group) == count, what)
+        members = [one for one in self._members if one.is_open and one.group == self.name(group)]
+
+        def is_committed() -> bool:
+            for member in members:
+                member.persist()
+            return self._committed(topic, group) == count
+
+        self.wait_until(is_committed, what)
 
     def _committed(self, topic: str, group: str) -> int:
         """The group's offsets of all queues, added up; a queue without one counts as 0."""
@@ -109,7 +117,8 @@ class Scene:
     def push_consumer(self, topic: str, group: str = "billing", **options: Any) -> PushConsumer:
         """A push consumer, started from the first offset unless told otherwise."""
         options = {"from_where": "CONSUME_FROM_FIRST_OFFSET", "topic": topic} | options
-        return self._keep(PushConsumer, group, options)
+        self._members.append(self._keep(PushConsumer, group, options))
+        return self._members[-1]
 
     def pull_consumer(self, group: str = "billing", **options: Any) -> PullConsumer:
         """A pull consumer."""

@@ -18,7 +18,7 @@ the connection, and then pauses for 3 s: 33 s after the kill, no broker can make
 """
 
 
-@scenario(clients=("java5", "go", "python"), needs="restart", lane="alone", compared=False)
+@scenario(clients=("java5", "go", "python"), needs="restart", lane="quiet", compared=False)
 def a_restart_under_load_loses_nothing(scene: Scene) -> Outcome:
     own = scene.own_cluster(Settings())
     topic = own.topic(queues=4)

@@ -35,6 +35,10 @@ final class PushConsumers {
             (int) Values.number(command, "count", 0), Values.number(command, "timeout_ms", 0),
             (int) Values.number(command, "from", 0)));
         ops.put("push_assigned", command -> member(command).assigned());
+        ops.put("push_persist", command -> {
+            member(command).consumer.getDefaultMQPushConsumerImpl().persistConsumerOffset();
+            return null;
+        });
         ops.put("push_suspend", command -> {
             member(command).consumer.suspend();
             return null;
