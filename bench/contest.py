@@ -70,7 +70,8 @@ class Contest:
         row = driver.run(op, **contender.target(), **fields)
         for lost in ("missing", "errors"):
             if row.get(lost):
-                say(f"{work}, {contender.name}: {row[lost]} {lost}")
+                first = row.get("first_error", "")
+                say(f"{work}, {contender.name}: {row[lost]} {lost} {first}".rstrip())
         if row.get("missing"):
             raise DriverFailed(f"{work}: {contender.name} did not deliver {row['missing']}")
         self.rows.append({"work": work, "contender": contender.name, "op": op, **fields, **row})

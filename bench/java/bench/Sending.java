@@ -7,6 +7,7 @@ import java.util.List;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.LockSupport;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendCallback;
@@ -25,6 +26,7 @@ final class Sending {
     private final int size;
     private final AtomicLong sent = new AtomicLong();
     private final AtomicLong errors = new AtomicLong();
+    private final AtomicReference<String> firstError = new AtomicReference<>();
     private final Semaphore window = new Semaphore(IN_FLIGHT);
     private double seconds;
     private long[] times = {};
@@ -47,6 +49,9 @@ final class Sending {
             JsonObject row = new JsonObject();
             row.addProperty("messages", measured.sent.get());
             row.addProperty("errors", measured.errors.get());
+            if (measured.firstError.get() != null) {
+                row.addProperty("first_error", measured.firstError.get());
+            }
             row.addProperty("per_s", measured.sent.get() / measured.seconds);
             Values.percentiles(row, "send", measured.times);
             before.into(row, measured.sent.get());
@@ -81,7 +86,7 @@ final class Sending {
                 int many = sendAndWait(body);
                 sent.addAndGet(many);
             } catch (Exception e) {
-                errors.incrementAndGet();
+                failed(e.toString());
                 LockSupport.parkNanos(1_000_000);
                 continue;
             }
@@ -91,6 +96,11 @@ final class Sending {
             took[n++] = System.nanoTime() - begin;
         }
         return Arrays.copyOf(took, n);
+    }
+
+    private void failed(String why) {
+        errors.incrementAndGet();
+        firstError.compareAndSet(null, why);
     }
 
     private int sendAndWait(byte[] body) throws Exception {
@@ -116,14 +126,17 @@ final class Sending {
         producer.send(new Message(topic, body), new SendCallback() {
             @Override
             public void onSuccess(SendResult result) {
-                boolean ok = result.getSendStatus() == SendStatus.SEND_OK;
-                (ok ? sent : errors).incrementAndGet();
+                if (result.getSendStatus() == SendStatus.SEND_OK) {
+                    sent.incrementAndGet();
+                } else {
+                    failed(result.getSendStatus().name());
+                }
                 window.release();
             }
 
             @Override
             public void onException(Throwable e) {
-                errors.incrementAndGet();
+                failed(e.toString());
                 window.release();
             }
         });
