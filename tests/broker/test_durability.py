@@ -3,12 +3,14 @@
 import asyncio
 import logging
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from sparrowmq.broker.config import Flush
-from sparrowmq.broker.durability import Durability
+from sparrowmq.broker.durability import CROWD, GATHER_S, GROUP, Durability
+from sparrowmq.broker.housekeeping import watch_lag
 from sparrowmq.net.reply import Reply
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.store.config import StoreConfig
@@ -29,6 +31,7 @@ class KeptRequest:
 
     def __init__(self, *, is_oneway: bool = False) -> None:
         self.is_oneway = is_oneway
+        self.body = b"a body"
         self.answers: list[Reply] = []
 
     def answer(self, reply: Reply) -> None:
@@ -77,6 +80,30 @@ class Bench:
 
     def settle(self) -> None:
         self.sim.until_idle()
+
+    def end_sync(self) -> None:
+        self.syncs[-1].set_result(None)
+        self.settle()
+
+    def answer_crowd(self, count: int = CROWD) -> None:
+        """So many sends share a sync, which is over."""
+        first = self.send()
+        self.settle()
+        sends = [self.send() for _ in range(count)]
+        self.end_sync()
+        assert first.code == ResponseCode.SUCCESS
+        self.end_sync()
+        assert [send.code for send in sends] == [ResponseCode.SUCCESS] * count
+
+    def watch_lag(self) -> Any:
+        """The part of a broker that is told when to refuse sends, and is."""
+        config = SimpleNamespace(busy_lag_s=0.2)
+        log = logging.getLogger("tests.durability")
+        broker: Any = SimpleNamespace(
+            config=config, durability=self.durability, busy_reason="", log=log
+        )
+        self.sim.host("broker").start(watch_lag(broker))
+        return broker
 
 
 @pytest.fixture
@@ -151,6 +178,78 @@ def test_the_oldest_wait_is_known(sim: Simulation) -> None:
     bench.send()
     sim.advance(2)
     assert bench.durability.oldest_wait_s == pytest.approx(2)
+
+
+def test_one_of_many_senders_waits_for_a_group(sim: Simulation) -> None:
+    bench = Bench(sim, Flush.SYNC)
+    bench.answer_crowd()
+    before = len(bench.syncs)
+    for _ in range(GROUP - 1):
+        bench.send()
+    bench.settle()
+    assert len(bench.syncs) == before
+    bench.send()
+    bench.settle()
+    assert len(bench.syncs) == before + 1
+
+
+def test_a_group_that_stays_small_waits_a_millisecond(sim: Simulation) -> None:
+    bench = Bench(sim, Flush.SYNC)
+    bench.answer_crowd()
+    before = len(bench.syncs)
+    send = bench.send()
+    sim.advance(GATHER_S / 2)
+    assert len(bench.syncs) == before
+    sim.advance(GATHER_S)
+    assert len(bench.syncs) == before + 1
+    bench.end_sync()
+    assert send.code == ResponseCode.SUCCESS
+
+
+def test_few_senders_do_not_wait_for_a_group(sim: Simulation) -> None:
+    bench = Bench(sim, Flush.SYNC)
+    bench.answer_crowd(CROWD - 2)
+    before = len(bench.syncs)
+    bench.send()
+    bench.settle()
+    assert len(bench.syncs) == before + 1
+
+
+def test_a_crowd_that_left_is_forgotten(sim: Simulation) -> None:
+    bench = Bench(sim, Flush.SYNC)
+    bench.answer_crowd()
+    sim.advance(0.6)
+    if not bench.syncs[-1].done():
+        bench.end_sync()  # of the marks, by the interval
+    before = len(bench.syncs)
+    bench.send()
+    bench.settle()
+    assert len(bench.syncs) == before + 1
+
+
+def test_a_body_is_not_kept_while_its_send_waits(sim: Simulation) -> None:
+    bench = Bench(sim, Flush.SYNC)
+    assert bench.send().body == b""
+
+
+def test_a_short_stall_of_the_disk_is_waited_for(sim: Simulation) -> None:
+    bench = Bench(sim, Flush.SYNC)
+    broker = bench.watch_lag()
+    bench.send()
+    sim.advance(2.4)
+    assert not broker.busy_reason
+
+
+def test_a_long_stall_refuses_sends_until_the_very_moment_the_disk_is_back(
+    sim: Simulation,
+) -> None:
+    bench = Bench(sim, Flush.SYNC)
+    broker = bench.watch_lag()
+    send = bench.send()
+    sim.advance(2.7)
+    assert broker.busy_reason.startswith("the disk is slow: sends wait 2.")
+    bench.end_sync()
+    assert (send.code, broker.busy_reason) == (ResponseCode.SUCCESS, "")
 
 
 def test_a_failed_sync_ends_acknowledgements_and_the_broker(sim: Simulation) -> None:

@@ -2,13 +2,19 @@
 
 ASYNC   reply at once; everything is synced every `flush_interval_s`
 SYNC    group commit: whoever arrived while a sync ran shares the next one
+
+A sync costs as much as a dozen sends, so where many senders are at work the next one waits for a
+group of them, a millisecond at most. Few senders never wait: their rest would not come any sooner.
 """
 
 import asyncio
 import logging
+import sys
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
+
+import msgspec
 
 from sparrowmq.broker.config import Flush
 from sparrowmq.net.reply import Reply, Request
@@ -16,19 +22,23 @@ from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.store.errors import StoreError
 from sparrowmq.store.store import Store
 
+GROUP = 16
+"""So many sends are worth a sync of their own …"""
+CROWD = 20
+"""… and are waited for where so many were just answered or wait already. More than a group: who
+waits for the last of few senders waits for a laggard."""
+GATHER_S = 0.001
+"""… for so long at most, the shortest timer there is."""
+_NOBODY = sys.maxsize
 
-class Waiter:
+
+class Waiter(msgspec.Struct, eq=False):
     """A send that is appended but not yet safe."""
 
-    __slots__ = ("deadline_s", "end_offset", "reply", "request")
-
-    def __init__(
-        self, request: Request[Any], reply: Reply, end_offset: int, deadline_s: float
-    ) -> None:
-        self.request = request
-        self.reply = reply
-        self.end_offset = end_offset
-        self.deadline_s = deadline_s
+    request: Request[Any]
+    reply: Reply
+    end_offset: int
+    deadline_s: float
 
 
 class Durability:
@@ -53,7 +63,14 @@ class Durability:
         self._log = log
         self._loop = asyncio.get_running_loop()
         self._waiters: deque[Waiter] = deque()
-        self._wanted = asyncio.Event()
+        self._answered = 0
+        """How many the last flush was waited for by."""
+        self._wanted = _NOBODY
+        """So many waiters end the rest of `run` …"""
+        self._gathered: asyncio.Future[None] = self._loop.create_future()
+        """… which waits for this."""
+        self.when_flushed: Callable[[], None] | None = None
+        """Called once, after the next flush that succeeds."""
         self._expiry: asyncio.TimerHandle | None = None
 
     @property
@@ -63,6 +80,11 @@ class Durability:
             return 0.0
         return self._timeout_s - (self._waiters[0].deadline_s - self._loop.time())
 
+    @property
+    def is_stalled(self) -> bool:
+        """Whether a send that came now would hardly be answered in time."""
+        return self.oldest_wait_s > self._timeout_s / 2
+
     def reply_when_safe(
         self, request: Request[Any], reply: Reply, end_offset: int, *, must_wait: bool
     ) -> Reply | None:
@@ -70,8 +92,11 @@ class Durability:
         if not self.is_sync or not must_wait or request.is_oneway:
             return reply
         deadline_s = self._loop.time() + self._timeout_s
+        # Stored already; a disk that stalls for seconds must not fill the memory with bodies.
+        request.body = b""
         self._waiters.append(Waiter(request, reply, end_offset, deadline_s))
-        self._wanted.set()
+        if len(self._waiters) >= self._wanted:
+            self._go_on()
         if self._expiry is None:
             self._expiry = self._loop.call_at(deadline_s, self._expire)
         return None
@@ -81,14 +106,35 @@ class Durability:
         while True:
             if not self.is_sync:
                 await asyncio.sleep(self._interval_s)
-            elif not self._waiters:
-                self._wanted.clear()
-                try:
-                    async with asyncio.timeout(self._interval_s):
-                        await self._wanted.wait()
-                except TimeoutError:
-                    pass
+            else:
+                await self._somebody_waits()
             await self.flush()
+
+    async def _somebody_waits(self) -> None:
+        if not self._waiters:
+            await self._gather(1, self._interval_s)
+        if 0 < len(self._waiters) < GROUP and self._is_crowded:
+            await self._gather(GROUP, GATHER_S)
+
+    @property
+    def _is_crowded(self) -> bool:
+        return len(self._waiters) + self._answered >= CROWD
+
+    async def _gather(self, count: int, longest_s: float) -> None:
+        """Return when so many sends wait, or the time is over."""
+        self._gathered = self._loop.create_future()
+        self._wanted = count
+        timer = self._loop.call_later(longest_s, self._go_on)
+        try:
+            await self._gathered
+        finally:
+            timer.cancel()
+            self._wanted = _NOBODY
+
+    def _go_on(self) -> None:
+        self._wanted = _NOBODY
+        if not self._gathered.done():
+            self._gathered.set_result(None)
 
     async def flush(self) -> None:
         """Sync what is appended now and answer who waited for it.
@@ -105,12 +151,17 @@ class Durability:
                 self._refuse_all(str(error))
                 raise StoreError(f"fsync failed, stopping: {error}") from error
         self._release()
+        if self.when_flushed is not None:
+            tell, self.when_flushed = self.when_flushed, None
+            tell()
 
     def _release(self) -> None:
         durable = self._store.durable_log_offset
+        before = len(self._waiters)
         while self._waiters and self._waiters[0].end_offset <= durable:
             waiter = self._waiters.popleft()
             waiter.request.answer(waiter.reply)
+        self._answered = before - len(self._waiters)
 
     def _expire(self) -> None:
         """Sends that waited too long are told so; their messages stay."""

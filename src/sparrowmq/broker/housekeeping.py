@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from functools import partial
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.sessions import LOOKS
@@ -72,7 +73,11 @@ async def end_silent_sessions(broker: Broker) -> None:
 
 
 async def watch_lag(broker: Broker) -> None:
-    """Refuse sends while the loop lags or flushes pile up: busy is better than late."""
+    """Refuse sends while the loop lags or the disk stalls: busy is better than late.
+
+    A stall counts from half of the flush timeout on. Shorter ones are waited for, as in Apache's
+    broker: the clients' three tries would be over before the disk is back.
+    """
     loop = asyncio.get_running_loop()
     limit_s = broker.config.busy_lag_s
     before_s = 0.0
@@ -84,10 +89,13 @@ async def watch_lag(broker: Broker) -> None:
         now_lag_s = min(loop.time() - expected_s, (cpu_clock() - used_ms) / 1000)
         # Two late turns in a row: one alone may be a hiccup that is over already.
         lag_s, before_s = min(now_lag_s, before_s), now_lag_s
-        wait_s = broker.durability.oldest_wait_s
-        if wait_s > limit_s:
+        durability = broker.durability
+        if durability.is_stalled:
+            wait_s = durability.oldest_wait_s
             text = f"the disk is slow: sends wait {wait_s:.1f} s for their flush; send again later"
             _set_busy(broker, text)
+            # Who was just answered sends the next message now, not after the next look.
+            durability.when_flushed = partial(_set_busy, broker, "")
         elif lag_s > limit_s:
             text = f"the broker is {lag_s:.1f} s behind its clients; send again later"
             _set_busy(broker, text)
