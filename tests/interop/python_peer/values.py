@@ -15,11 +15,22 @@ Command = dict[str, Any]
 Plain = dict[str, Any]
 _LONGEST_SHOWN_BODY = 256
 
+_PATIENCE_S = 15.0
+"""As the other drivers have it: the machine is shared by many."""
+
 
 def client_of(command: Command) -> Client:
     """A client with the name that the scenario gave."""
     servers = (str(command["name_server"]),)
-    return Client(ClientConfig(name_servers=servers, instance_name=str(command["name"])))
+    return Client(
+        ClientConfig(
+            name_servers=servers,
+            instance_name=str(command["name"]),
+            name_server_timeout_s=_PATIENCE_S,
+            call_timeout_s=_PATIENCE_S,
+            connect_timeout_s=_PATIENCE_S,
+        )
+    )
 
 
 def queue_of(command: Command) -> MessageQueue:

@@ -52,7 +52,8 @@ def a_recalled_message_is_not_delivered(scene: Scene) -> Outcome:
     topic = own.topic(queues=1)
     consumer = own.push_consumer(topic)
     producer = recalling(own)
-    waits = [timed("taken back", 8), timed("before", 6), timed("after", 10)]
+    # Time enough to take it back even where everything stands still for a while.
+    waits = [timed("taken back", 20), timed("before", 16), timed("after", 22)]
     sent = producer.send(topic, waits)
     recalled = producer.recall(topic, sent[0]["handle"])
     got = consumer.received(2)
@@ -82,16 +83,18 @@ def traces_of_clients_are_messages_like_others(scene: Scene) -> Outcome:
         consumers=own.name("billing"),
         topic=topic,
         messages=[{"body": f"m-{n}", "keys": f"k-{n}", "tags": "paid"} for n in range(3)],
-        timeout_ms=60_000,
+        timeout_ms=240_000,
     )
 
     own.wait_until(lambda: len(_traces(own)) == 9, "a trace of every send and every delivery")
-    keys = {key for message in reader.received(2) for key in message["properties"]["KEYS"].split()}
-    return {
-        "consumed": came,
-        "traces": _traces(own),
-        "keys": sorted(key for key in keys if key.startswith("k-")),
-    }
+
+    def keys() -> list[str]:
+        found = {key for one in reader.received() for key in one["properties"]["KEYS"].split()}
+        return sorted(key for key in found if key.startswith("k-"))
+
+    # In how many messages the traces come depends on how fast the client is.
+    own.wait_until(lambda: len(keys()) >= 3, "the keys of all traces")
+    return {"consumed": came, "traces": _traces(own), "keys": keys()}
 
 
 def _traces(scene: Scene) -> list[tuple[str, ...]]:
@@ -174,8 +177,9 @@ def _learns_at_once(scene: Scene, word: str, is_told: bool) -> bool:
         broker = scene.cluster.broker
         scene.admin("createAndUpdateSubscriptionGroupConfig", broker, config)
         warm_up(scene, topic, group)
-        first = scene.push_consumer(topic, group)
+        # Counted from before its start, which takes a while on a busy machine.
         looks_at_s = time.monotonic() + REBALANCE_S
+        first = scene.push_consumer(topic, group)
         scene.wait_until(lambda: _held(first) == 4, "the first member holds all")  # noqa: B023
         second = scene.push_consumer(topic, group)
         scene.wait_until(lambda: _held(second) == 2, "the second has its share")  # noqa: B023
@@ -186,7 +190,8 @@ def _learns_at_once(scene: Scene, word: str, is_told: bool) -> bool:
         if has_moved and time.monotonic() < looks_at_s - 2:
             return True
         scene.wait_until(lambda: _held(first) == 2, "the first gave two away")  # noqa: B023
-        if has_time and not has_moved:
+        # A member that is told may be held up as well: it has to be so every time.
+        if has_time and not has_moved and not (is_told and attempt < 4):
             return False
     raise TimeoutError("the members took too long to tell who told them")
 
