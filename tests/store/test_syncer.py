@@ -98,6 +98,37 @@ def test_a_cancelled_wait_does_not_answer_the_next_plan(tmp_path: Path) -> None:
     syncer.close()
 
 
+def test_the_failure_of_a_plan_that_nobody_waits_for_is_told_to_the_next(tmp_path: Path) -> None:
+    (tmp_path / "there").write_bytes(b"x")
+    syncer = ProcessSyncer(RealDisk(tmp_path))
+
+    async def work() -> None:
+        waiting = asyncio.ensure_future(syncer.sync(plan(["gone"])))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        # The answer is there and is read before the next plan begins.
+        poll = select.poll()
+        poll.register(syncer.fileno(), select.POLLIN)
+        assert poll.poll(PATIENCE_MS)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        with pytest.raises(FileNotFoundError, match="gone"):
+            await syncer.sync(plan(["there"]))
+
+    asyncio.run(work())
+    syncer.close()
+
+
+def test_a_syncer_serves_one_loop_after_another(tmp_path: Path) -> None:
+    (tmp_path / "there").write_bytes(b"x")
+    syncer = ProcessSyncer(RealDisk(tmp_path))
+    for _ in range(3):
+        asyncio.run(syncer.sync(plan(["there"])))
+    syncer.close()
+
+
 def test_the_end_of_the_helper_counts_as_a_failed_sync(tmp_path: Path) -> None:
     (tmp_path / "there").write_bytes(b"x")
     syncer = ProcessSyncer(RealDisk(tmp_path))

@@ -62,6 +62,12 @@ class ProcessSyncer:
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._number = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The one that watches the socket …"""
+        self._waiting: asyncio.Future[None] | None = None
+        """… and who waits for an answer."""
+        self._failure: OSError | None = None
+        """Of a plan that nobody waits for any more: a file system tells an error only once."""
 
     def start(self) -> None:
         """Start the helper; `begin` does it where it was not done before."""
@@ -132,25 +138,49 @@ class ProcessSyncer:
         """Return when everything in the plan is durable. Raises OSError: nothing is sure then."""
         if not (plan.files or plan.derived or plan.directories):
             return
-        number = self.begin(plan)
-        await self._readable()
-        while self.take_answer() != number:
-            # An earlier plan, whose waiter was cancelled.
-            await self._readable()
-
-    async def _readable(self) -> None:
+        if self._failure is not None:
+            raise self._failure
         loop = asyncio.get_running_loop()
-        ready: asyncio.Future[None] = loop.create_future()
-        descriptor = self.fileno()
-        loop.add_reader(descriptor, _set, ready)
+        waiting = self._waiting = loop.create_future()
+        self.begin(plan)
+        self._watch(loop)
+        await waiting
+
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Watch the socket from now on: beginning and ending it with each sync costs 10 µs."""
+        if self._loop is not loop:
+            self._unwatch()
+            self._loop = loop
+            loop.add_reader(self.fileno(), self._tell)
+
+    def _unwatch(self) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.remove_reader(self.fileno())
+        self._loop = None
+
+    def _tell(self) -> None:
+        """Read an answer and tell who waits for it; an earlier one's waiter was cancelled.
+
+        An earlier plan that failed is the next one's failure too: nothing is sure then.
+        """
+        waiting = self._waiting
         try:
-            await ready
-        finally:
-            loop.remove_reader(descriptor)
+            is_last = self.take_answer() == self._number
+        except OSError as error:
+            if isinstance(error, ConnectionError):
+                self._unwatch()
+            if waiting is None or waiting.done():
+                self._failure = error
+            else:
+                waiting.set_exception(error)
+            return
+        if is_last and waiting is not None and not waiting.done():
+            waiting.set_result(None)
 
     def close(self) -> None:
         """End the helper and wait for it."""
         if self._socket is not None:
+            self._unwatch()
             self._socket.close()
             self._socket = None
         if self._process is not None:
@@ -160,11 +190,6 @@ class ProcessSyncer:
                 self._process.kill()
                 self._process.wait()
             self._process = None
-
-
-def _set(ready: "asyncio.Future[None]") -> None:
-    if not ready.done():
-        ready.set_result(None)
 
 
 def syncer_for(disk: Disk) -> Syncer:
