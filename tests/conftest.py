@@ -7,12 +7,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.patience import be_patient
 
-# The machine may be busy; a property that is slow is not wrong.
-settings.register_profile("sparrowmq", deadline=None, print_blob=True)
+# The machine may be busy; a property that is slow is not wrong, and neither are slow examples.
+PATIENT = settings(deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+# A test run is to say the same every time. `--hypothesis-profile explore` looks for what is new.
+settings.register_profile("sparrowmq", PATIENT, derandomize=True)
+settings.register_profile("explore", PATIENT, max_examples=1000)
 settings.load_profile("sparrowmq")
 
 REAL_SERVERS = {"sparrowmq_cluster", "sparrowmq_session_cluster"}
