@@ -63,7 +63,7 @@ class Member:
         )
 
     async def handle(self, messages: Sequence[MessageExt]) -> None:
-        """Remember, reply if told to, refuse if told to."""
+        """Remember, take the time that was told, reply if told to, refuse if told to."""
         fails = self._command.get("fails", {})
         good = True
         for message in messages:
@@ -74,6 +74,8 @@ class Member:
             self.news.set()
             if name := self._command.get("reply_producer"):
                 await self._producers.by_name[name].reply(message, f"reply to {body}".encode())
+        if takes_ms := self._command.get("takes_ms"):
+            await asyncio.sleep(takes_ms / 1000)
         if not good:
             level = int(self._command.get("retry_level", 0))
             raise RetryLater("told to", delay_level=level, suspend_s=_SUSPEND_S)
