@@ -1,6 +1,6 @@
 """Sends from an executor: each goes on until a broker has stored it, or the time is up.
 
-    send ──▶ stored
+    begin ──▶ the next is encoded meanwhile ──▶ finish: stored
       │ no answer, or a broker that is busy or stopping
       ▼
     wait a little, ask for the route again ──▶ the same queue for rows with a sharding key,
@@ -12,6 +12,7 @@ At-least-once: a broker that stored a send and died before it answered gets it a
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import NamedTuple
 
 from sparrowmq.clock import Clock, system_clock
 from sparrowmq.protocol.codes import RequestCode, ResponseCode
@@ -24,6 +25,7 @@ from sparrowmq.spark.errors import (
     Unreachable,
 )
 from sparrowmq.spark.outage import Patience
+from sparrowmq.spark.remoting import Answer, Remoting
 from sparrowmq.spark.routes import Cluster, Queue
 from sparrowmq.spark.sink_plan import Send
 
@@ -59,8 +61,20 @@ class NoWriteQueue(BrokerAway):
         )
 
 
+class _UnderWay(NamedTuple):
+    """A send whose answer nobody has looked at yet."""
+
+    send: Send
+    queue: Queue
+    broker: Remoting | None
+    """Who was asked; None where that failed already."""
+
+
 class Sender:
-    """Sends what is planned. Raises RocketMQError that names topic, queue and the reason."""
+    """Sends what is planned. Raises RocketMQError that names topic, queue and the reason.
+
+    One send at a time is under way, so the rows of a queue are stored in their order.
+    """
 
     def __init__(
         self,
@@ -79,6 +93,7 @@ class Sender:
         self._clock = clock
         self._patience = Patience(retry_timeout_s, now=elapsed_s, pause=pause)
         self._queues: dict[str, tuple[Queue, ...]] = {}
+        self._under_way: _UnderWay | None = None
 
     def queue_count(self, topic: str) -> int:
         """How many queues a topic is spread over, the same for as long as the task runs."""
@@ -91,29 +106,47 @@ class Sender:
 
     def send(self, send: Send) -> None:
         """Send until it is stored."""
+        self.begin(send)
+        self.finish()
+
+    def begin(self, send: Send) -> None:
+        """Send once, after the one before is stored; `finish` sees to the rest.
+
+        The broker works while the caller makes the next send.
+        """
+        self.finish()
         queue = self._queues[send.topic][send.queue]
+        self._under_way = _UnderWay(send, queue, None)
+        with suppress(RocketMQError):  # `finish` will meet it again, and has patience
+            broker = self._cluster.broker(queue.topic, queue.broker_name)
+            broker.start(_code(send), self._fields(queue, send), send.body)
+            self._under_way = _UnderWay(send, queue, broker)
+
+    def finish(self) -> None:
+        """Go on until what was begun is stored."""
+        if self._under_way is None:
+            return
+        send, queue, asked = self._under_way
+        self._under_way = None
 
         def attempt() -> None:
-            nonlocal queue
+            nonlocal queue, asked
+            broker, asked = asked, None
             try:
-                self._once(queue, send)
+                self._once(queue, send, broker)
             except RocketMQError:
                 queue = self._next(queue, send)
                 raise
 
         self._patience.call(f"sending {send.rows} rows to {queue}", attempt)
 
-    def _once(self, queue: Queue, send: Send) -> None:
-        broker = self._cluster.broker(queue.topic, queue.broker_name)
-        code = RequestCode.SEND_BATCH_MESSAGE
-        if send.properties is not None:
-            code = RequestCode.SEND_MESSAGE_V2
-        answer = broker.call(code, self._fields(queue, send), send.body)
-        what = f"sending {send.rows} rows to {queue}"
-        if answer.code == ResponseCode.GO_AWAY:
-            raise Unreachable(broker.address, what, f"the broker stops ({answer.remark})")
-        if answer.code not in STORED:
-            raise Refused(broker.address, what, answer.code, answer.remark)
+    def _once(self, queue: Queue, send: Send, asked: Remoting | None) -> None:
+        broker = asked or self._cluster.broker(queue.topic, queue.broker_name)
+        if asked is not None:
+            answer = asked.finish()
+        else:
+            answer = broker.call(_code(send), self._fields(queue, send), send.body)
+        _check_stored(answer, broker.address, f"sending {send.rows} rows to {queue}")
 
     def _fields(self, queue: Queue, send: Send) -> dict[str, str]:
         """The header under Java's one-letter names, as `protocol/headers/send.py` lists them."""
@@ -143,6 +176,18 @@ class Sender:
         at = queues.index(failed)
         others = (*queues[at:], *queues[:at])
         return next((q for q in others if q.broker_name != failed.broker_name), failed)
+
+
+def _code(send: Send) -> RequestCode:
+    is_batch = send.properties is None
+    return RequestCode.SEND_BATCH_MESSAGE if is_batch else RequestCode.SEND_MESSAGE_V2
+
+
+def _check_stored(answer: Answer, address: str, what: str) -> None:
+    if answer.code == ResponseCode.GO_AWAY:
+        raise Unreachable(address, what, f"the broker stops ({answer.remark})")
+    if answer.code not in STORED:
+        raise Refused(address, what, answer.code, answer.remark)
 
 
 def write_queues(cluster: Cluster, topic: str, *, waits: bool = False) -> tuple[Queue, ...]:

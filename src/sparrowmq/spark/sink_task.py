@@ -83,10 +83,11 @@ def write_rows(
         for batch in bounded(batches):
             for send in plan.sends(encoder.encode(batch)):
                 pace.before(send.rows)
-                sender.send(send)
+                sender.begin(send)
                 rows += send.rows
                 sends += 1
                 body_bytes += len(send.body)
+        sender.finish()
     return Sent(rows, sends, body_bytes)
 
 
