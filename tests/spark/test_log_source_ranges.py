@@ -339,3 +339,24 @@ def test_the_guide_names_every_option() -> None:
     guide = (Path(__file__).resolve().parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
     part = guide.partition("\n## Log files\n")[2].partition("\n## ")[0]
     assert re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE) == list(_OPTIONS)
+
+
+def test_records_that_are_decoded_alone_are_chosen_by_topic_too(tmp_path: Path) -> None:
+    writer = LogWriter(tmp_path)
+    for topic, host in (("a", HOST), ("b", HOST_V6), ("a", HOST_V6), ("b", HOST)):
+        writer.add(b"body", topic=topic, host=host)
+    found = rows(writer.write(), topic="a")
+    assert found["logOffset"].to_pylist() == [writer.offsets[0], writer.offsets[2]]
+    assert found["topic"].to_pylist() == ["a", "a"]
+
+
+def test_a_topic_that_is_no_text_is_damage_whatever_topic_is_wanted(tmp_path: Path) -> None:
+    writer = LogWriter(tmp_path)
+    for topic in ("orders", "refunds", "orders"):
+        writer.add(b"body", topic=topic, record_crc=False)
+    topic_at = writer.offsets[1] + MIN_RECORD_SIZE - 2 + len(b"body")
+    assert writer.read(topic_at, 7) == b"refunds"
+    writer.change(topic_at, b"\xff")
+    found = rows(writer.write(), topic="orders", onDamage="column").to_pylist()
+    assert [row["logOffset"] for row in found] == writer.offsets
+    assert ["not UTF-8" in (row["damage"] or "") for row in found] == [False, True, False]

@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sparrowmq.spark.decode_heads import Flags, Longs, Records, heads_at, lay_out, record_starts
+from sparrowmq.spark.decode_heads import Flags, LaidOut, Longs, Records, lay_out, record_starts
 from sparrowmq.spark.decode_plain import NotPlain, PlainColumns
 from sparrowmq.spark.decode_slow import messages_at, row_of
 from sparrowmq.spark.schema import READ_COLUMNS, Column, arrow_schema
 
 Rows = list[tuple[int, dict[str, Any]]]
 """Which record each came from, and its columns."""
+_ALL_OFFSETS = range(-(2**63), 2**63)
 
 
 class Decoder:
@@ -48,50 +49,64 @@ class Decoder:
         Raises Damaged where the bytes are no records, RocketMQError where a compression library
         is missing.
         """
-        wanted = range(first_offset, end_offset)
         starts = record_starts(data)
         if not len(starts):
             return self._batch_of([])
-        head = heads_at(data, starts)
-        records, plain = lay_out(data, starts, head, check_crc=self._check_crc)
-        slow = ~plain
-        offsets = head["queue_offset"]
-        chosen = plain & (offsets >= first_offset) & (offsets < end_offset)
+        laid_out = lay_out(data, starts, check_crc=self._check_crc)
+        offsets = laid_out.head["queue_offset"]
+        chosen = laid_out.plain & (offsets >= first_offset) & (offsets < end_offset)
+        # An inner batch may begin before the first offset and reach beyond it.
+        return self._rows(laid_out, chosen, ~laid_out.plain, range(first_offset, end_offset))[0]
+
+    def decode_chosen(self, laid_out: LaidOut, chosen: Flags) -> tuple[pa.RecordBatch, Longs]:
+        """The messages of the chosen records, and which record each is from. Raises as `decode`."""
+        plain = laid_out.plain
+        return self._rows(laid_out, chosen & plain, chosen & ~plain, _ALL_OFFSETS)
+
+    def _rows(
+        self, laid_out: LaidOut, chosen: Flags, slow: Flags, wanted: range
+    ) -> tuple[pa.RecordBatch, Longs]:
         while True:
             try:
-                batch = self._plain_batch(records.only(chosen))
+                batch = self._plain_batch(laid_out.records, chosen)
                 break
             except NotPlain as odd:  # at most a few times: fewer records are left each time
                 moved = np.flatnonzero(chosen)[odd.rows]
                 slow[moved] = True
                 chosen[moved] = False
+        places = np.flatnonzero(chosen)
         if not slow.any():
-            return batch
-        rows = list(self._slow_rows(data, starts, slow, wanted))
-        return self._merged(batch, np.flatnonzero(chosen), rows)
+            return batch, places
+        return self._merged(batch, places, list(self._slow_rows(laid_out, slow, wanted)))
 
-    def _plain_batch(self, records: Records) -> pa.RecordBatch:
-        if not len(records):
+    def _plain_batch(self, records: Records, chosen: Flags) -> pa.RecordBatch:
+        if not chosen.any():
             return self._batch_of([])
-        return PlainColumns(records, self._broker_name, self.schema).batch()
+        some = records if chosen.all() else records.only(chosen)
+        return PlainColumns(some, self._broker_name, self.schema).batch()
 
     def _slow_rows(
-        self, data: bytes, starts: Longs, slow: Flags, wanted: range
+        self, laid_out: LaidOut, slow: Flags, wanted: range
     ) -> Iterator[tuple[int, dict[str, Any]]]:
         for place in np.flatnonzero(slow).tolist():
-            at = int(starts[place])
-            for message in messages_at(data, at, check_crc=self._check_crc):
+            at = int(laid_out.starts[place])
+            for message in messages_at(laid_out.data, at, check_crc=self._check_crc):
                 if message.queue_offset in wanted:
                     yield place, row_of(message, self._broker_name, at)
 
-    def _merged(self, batch: pa.RecordBatch, places: Longs, rows: Rows) -> pa.RecordBatch:
+    def _merged(
+        self, batch: pa.RecordBatch, places: Longs, rows: Rows
+    ) -> tuple[pa.RecordBatch, Longs]:
         """Plain and slow messages in the order of their records."""
+        if not rows:
+            return batch, places
         slow = self._batch_of([row for _, row in rows])
-        if not batch.num_rows or not rows:
-            return batch if batch.num_rows else slow
-        both = pa.concat_batches([batch, slow])
-        all_places = np.concatenate((places, np.array([place for place, _ in rows], np.int64)))
-        return both.take(pa.array(np.argsort(all_places, kind="stable")))
+        of_slow = np.array([place for place, _ in rows], np.int64)
+        if not batch.num_rows:
+            return slow, of_slow
+        all_places = np.concatenate((places, of_slow))
+        order = np.argsort(all_places, kind="stable")
+        return pa.concat_batches([batch, slow]).take(pa.array(order)), all_places[order]
 
     def _batch_of(self, rows: list[dict[str, Any]]) -> pa.RecordBatch:
         arrays = [pa.array([row[field.name] for row in rows], field.type) for field in self.schema]

@@ -7,11 +7,11 @@ are told apart (`plain`) and go to `decode_slow`. The layout is drawn in `protoc
 from dataclasses import dataclass
 from struct import Struct
 from typing import Any, TypeAlias
-from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
 
+from sparrowmq.protocol.crc import crc32
 from sparrowmq.protocol.sys_flag import (
     BORN_HOST_V6,
     COMPRESSED,
@@ -77,10 +77,8 @@ class Records:
     def __len__(self) -> int:
         return len(self.body_at)
 
-    def only(self, chosen: Flags) -> "Records":
-        """Those of the chosen rows; all when every row is chosen."""
-        if chosen.all():
-            return self
+    def only(self, chosen: "Flags | slice") -> "Records":
+        """Those of the chosen rows."""
         return Records(
             self.data,
             self.head[chosen],
@@ -94,7 +92,38 @@ class Records:
         )
 
 
-def heads_at(data: bytes, starts: Longs) -> npt.NDArray[Any]:
+@dataclass(frozen=True, slots=True)
+class LaidOut:
+    """Records taken apart as far as that can be done for all of them at once."""
+
+    starts: Longs
+    records: Records
+    plain: Flags
+    """Which of them are of the common kind and consistent; of the others only the head is right,
+    and that up to sysFlag."""
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @property
+    def data(self) -> bytes:
+        """The bytes that `starts` is about."""
+        return self.records.data
+
+    @property
+    def head(self) -> npt.NDArray[Any]:
+        """The fixed part of each record."""
+        return self.records.head
+
+    def part(self, first: int, last: int) -> "LaidOut":
+        """The records from one on to another, which is left out."""
+        if first == 0 and last == len(self.starts):
+            return self
+        some = slice(first, last)
+        return LaidOut(self.starts[some], self.records.only(some), self.plain[some])
+
+
+def _heads_at(data: bytes, starts: Longs) -> npt.NDArray[Any]:
     """The heads as if all hosts were IPv4; up to sysFlag they are right for every record."""
     # One view of 88 bytes at every position; taking from it copies each head in one go.
     window = np.ndarray((len(data) - HEAD_SIZE + 1,), f"V{HEAD_SIZE}", data, strides=(1,))
@@ -102,10 +131,9 @@ def heads_at(data: bytes, starts: Longs) -> npt.NDArray[Any]:
     return heads
 
 
-def lay_out(
-    data: bytes, starts: Longs, head: npt.NDArray[Any], *, check_crc: bool = False
-) -> tuple[Records, Flags]:
-    """The parts of each record, and which records are plain and consistent."""
+def lay_out(data: bytes, starts: Longs, *, check_crc: bool = False) -> LaidOut:
+    """The parts of each record, and which records are plain. There has to be one at least."""
+    head = _heads_at(data, starts)
     raw = np.frombuffer(data, np.uint8)
     sys_flag = head["sys_flag"]
     plain: Flags = (
@@ -127,7 +155,7 @@ def lay_out(
     if check_crc:
         plain &= _with_right_crc(data, head, body_at, body_end)
     parts = (body_at, body_end, topic_at, topic_end, properties_at, properties_end)
-    return Records(data, head, *parts), plain
+    return LaidOut(starts, Records(data, head, *parts), plain)
 
 
 def _with_right_crc(

@@ -26,6 +26,11 @@ class NotPlain(Exception):
         self.rows = rows
 
 
+def topics_of(records: Records) -> pa.BinaryArray:
+    """The topic of each record, as it is stored."""
+    return _cut(records.data, records.topic_at, records.topic_end)
+
+
 class PlainColumns:
     """The columns of some plain records, made when they are asked for."""
 
@@ -55,8 +60,7 @@ class PlainColumns:
             raise NotPlain(np.ones(len(self._records), np.bool_)) from None
 
     def topic(self) -> pa.StringArray:
-        records = self._records
-        return self._as_text(_cut(records.data, records.topic_at, records.topic_end))
+        return self._as_text(topics_of(self._records))
 
     def broker_name(self) -> pa.StringArray:
         return pa.repeat(pa.scalar(self._broker_name, pa.string()), len(self._records))

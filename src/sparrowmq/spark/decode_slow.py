@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from struct import Struct
 from typing import Any
-from zlib import crc32
 
 from sparrowmq.protocol import properties as names
 from sparrowmq.protocol.batch import decode_batch
 from sparrowmq.protocol.compression import CompressionType, decompress
+from sparrowmq.protocol.crc import crc32
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.hosts import decode_host, format_address
 from sparrowmq.protocol.ids import offset_id

@@ -18,9 +18,8 @@ from sparrowmq.spark.decode_heads import (
     MAGIC_V2,
     MIN_RECORD_SIZE,
     Flags,
+    LaidOut,
     Longs,
-    Records,
-    heads_at,
     lay_out,
 )
 from sparrowmq.spark.log_source_files import LogRange
@@ -38,7 +37,7 @@ from sparrowmq.spark.log_source_records import (
 WINDOW = 8 * 1024 * 1024
 """Read and decoded at once."""
 _SIZES = Struct(">II")
-_unpack_sizes = _SIZES.unpack_from
+_unpack_size = Struct(">I").unpack_from
 _DIGIT_VALUES = 10 ** np.arange(10, dtype=np.int64)
 
 
@@ -47,8 +46,15 @@ class Run:
     """Whole records that lie one behind the other from `log_offset` on."""
 
     log_offset: int
-    data: bytes
-    starts: Longs
+    """Of the first byte of the data that they lie in."""
+    records: LaidOut
+    end: int
+    """Where the last of them ends in that data."""
+
+    @property
+    def starts(self) -> Longs:
+        """Where each begins in that data."""
+        return self.records.starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +79,11 @@ def read_range(wanted: LogRange, window: int = WINDOW) -> Iterator[Found]:
     length = window
     while at < wanted.end:
         data = file.read(at, min(length, file_end - at))
-        starts, stop = _chain(data, wanted.end - at)
-        good, fault = _good_part(data, starts, stop, at)
-        if good:
-            end = int(starts[good]) if good < len(starts) else stop
-            yield Run(at, data[:end], starts[:good])
+        records, stop = _chain(data, wanted.end - at)
+        good, fault = (0, None) if records is None else _good_part(records, stop, at)
+        if records is not None and good:
+            end = int(records.starts[good]) if good < len(records) else stop
+            yield Run(at, records.part(0, good), end)
             at, length = at + end, window
             if fault is None:
                 continue
@@ -93,8 +99,8 @@ def read_range(wanted: LogRange, window: int = WINDOW) -> Iterator[Found]:
         at, length = damage.end, window
 
 
-def _chain(data: bytes, limit: int) -> tuple[Longs, int]:
-    """Where records begin by their sizes, as far as whole ones go, and where the last ends.
+def _chain(data: bytes, limit: int) -> tuple[LaidOut | None, int]:
+    """Records by their sizes, as far as whole ones go, and where the last ends.
 
     Only those that begin before `limit`.
     """
@@ -103,42 +109,47 @@ def _chain(data: bytes, limit: int) -> tuple[Longs, int]:
     at, last = 0, min(len(data) - MIN_RECORD_SIZE, limit - 1)
     whole = len(data)
     while at <= last:
-        size, magic = _unpack_sizes(data, at)
-        if (magic != MAGIC_V1 and magic != MAGIC_V2) or size < MIN_RECORD_SIZE:
-            break
-        if at + size > whole:
+        size = _unpack_size(data, at)[0]
+        if size < MIN_RECORD_SIZE or at + size > whole:
             break
         append(at)
         at += size
-    return np.array(starts, np.int64), at
+    if not starts:
+        return None, 0
+    records = lay_out(data, np.array(starts, np.int64))
+    magic = records.head["magic"]
+    strange = np.flatnonzero((magic != MAGIC_V1) & (magic != MAGIC_V2))
+    if not len(strange):
+        return records, at
+    first = int(strange[0])
+    return (records.part(0, first) if first else None), starts[first]
 
 
-def _good_part(data: bytes, starts: Longs, stop: int, log_offset: int) -> tuple[int, str | None]:
+def _good_part(records: LaidOut, stop: int, log_offset: int) -> tuple[int, str | None]:
     """How many records are fine, counted from the first, and what is wrong with the next."""
-    if not len(starts):
-        return 0, None
-    fine = _looks_fine(data, starts, stop, log_offset)
-    view = memoryview(data)
+    fine = _looks_fine(records, stop, log_offset)
+    view = memoryview(records.data)
     for odd in np.flatnonzero(~fine).tolist():
-        at = int(starts[odd])
+        at = int(records.starts[odd])
         fault = record_fault(view, at, log_offset + at)
         if fault is not None:
             return odd, fault
-    return len(starts), None
+    return len(records), None
 
 
-def _looks_fine(data: bytes, starts: Longs, stop: int, log_offset: int) -> Flags:
+def _looks_fine(laid_out: LaidOut, stop: int, log_offset: int) -> Flags:
     """Which records are of the common kind and right in every respect."""
-    head = heads_at(data, starts)
-    records, plain = lay_out(data, starts, head)
+    starts = laid_out.starts
     ends = np.append(starts[1:], stop)
-    raw = np.frombuffer(data, np.uint8)
-    fine: Flags = plain & (head["log_offset"] == starts + log_offset) & (raw[ends - 1] != 0)
-    return fine & _right_crcs(data, starts, ends, records)
+    raw = np.frombuffer(laid_out.data, np.uint8)
+    is_there = laid_out.head["log_offset"] == starts + log_offset
+    fine: Flags = laid_out.plain & is_there & (raw[ends - 1] != 0)
+    return fine & _right_crcs(laid_out, ends)
 
 
-def _right_crcs(data: bytes, starts: Longs, ends: Longs, records: Records) -> Flags:
+def _right_crcs(laid_out: LaidOut, ends: Longs) -> Flags:
     """Whether the CRC that covers most of a record is right: the record's, else the body's."""
+    data, starts, records = laid_out.data, laid_out.starts, laid_out.records
     window = np.ndarray((len(data) - CRC_SIZE + 1, CRC_SIZE), np.uint8, data, strides=(1, 1))
     tails = window[ends - CRC_SIZE]
     head_size = len(CRC_HEAD)
@@ -158,7 +169,7 @@ def _right_crcs(data: bytes, starts: Longs, ends: Longs, records: Records) -> Fl
 
 
 def _size_at(data: bytes) -> int:
-    return int(_unpack_sizes(data, 0)[0]) if len(data) >= _SIZES.size else 0
+    return int(_unpack_size(data, 0)[0]) if len(data) >= _SIZES.size else 0
 
 
 def _damage(wanted: LogRange, at: int, fault: str | None) -> Damage | None:

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparrowmq.spark.decode import Decoder
-from sparrowmq.spark.decode_heads import Longs
+from sparrowmq.spark.decode_heads import Flags, LaidOut
+from sparrowmq.spark.decode_plain import topics_of
 from sparrowmq.spark.errors import Damaged, RocketMQError
 from sparrowmq.spark.log_source_files import LogRange
 from sparrowmq.spark.log_source_options import DAMAGE, LOG_OFFSET, LogOptions, OnDamage
@@ -47,44 +48,48 @@ class LogRows:
 
     def _decoded(self, run: Run) -> Iterator[pa.RecordBatch | Damage]:
         """The rows of a run; a record whose content cannot be decoded is damage as well."""
-        data, starts = run.data, run.starts
-        while len(starts):
+        records, first = run.records, 0
+        while first < len(records):
             try:
-                yield self._batch(data, starts, run.log_offset)
+                yield self._batch(records.part(first, len(records)), run.log_offset)
                 return
             except Damaged as damaged:
                 fault = damaged
-            at = int(np.searchsorted(starts, fault.position, "right")) - 1
-            begin = int(starts[at])
-            end = int(starts[at + 1]) if at + 1 < len(starts) else len(data)
-            if at:
+            at = int(np.searchsorted(records.starts, fault.position, "right")) - 1
+            begin = int(records.starts[at])
+            end = int(records.starts[at + 1]) if at + 1 < len(records) else run.end
+            if at > first:
                 # What is before it is decoded alone; it may hold another of the kind.
-                before = Run(run.log_offset, data[:begin], starts[:at])
-                yield from self._decoded(before)
+                yield from self._decoded(Run(run.log_offset, records.part(first, at), begin))
             yield Damage(run.log_offset + begin, run.log_offset + end, fault.reason)
-            data, starts = data[end:], starts[at + 1 :] - end
-            run = Run(run.log_offset + end, data, starts)
+            first = at + 1
 
-    def _batch(self, data: bytes, starts: Longs, log_offset: int) -> pa.RecordBatch:
-        batch = self._decoder.decode(data)
-        offsets = starts + log_offset
-        if batch.num_rows != len(starts):
-            offsets = np.repeat(offsets, self._messages_in_each(data, starts))
+    def _batch(self, records: LaidOut, log_offset: int) -> pa.RecordBatch:
+        batch, places = self._decoder.decode_chosen(records, self._chosen(records))
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-        columns[LOG_OFFSET.name] = pa.array(offsets)
+        columns[LOG_OFFSET.name] = pa.array(records.starts[places] + log_offset)
         columns[DAMAGE.name] = pa.nulls(batch.num_rows, pa.string())
         if self._options.broker_name is None and "brokerName" in columns:
             columns["brokerName"] = pa.nulls(batch.num_rows, pa.string())
         made = self._of(columns)
-        if not self._options.topics:
+        if not self._options.topics or records.plain.all():
             return made
+        # The topics of odd records are known now.
         return made.filter(pc.is_in(columns[_TOPIC], self._topics))
 
-    def _messages_in_each(self, data: bytes, starts: Longs) -> list[int]:
-        """How many rows each record makes: an inner batch is one record with several messages."""
-        ends = [*starts[1:].tolist(), len(data)]
-        pairs = zip(starts.tolist(), ends, strict=True)
-        return [self._decoder.decode(data[start:end]).num_rows for start, end in pairs]
+    def _chosen(self, records: LaidOut) -> Flags:
+        """The records of the wanted topics, and those that have to be decoded to tell."""
+        chosen: Flags = np.ones(len(records), np.bool_)
+        if not self._options.topics:
+            return chosen
+        plain = records.plain
+        plain_ones = records.records if plain.all() else records.records.only(plain)
+        try:
+            topics = topics_of(plain_ones).cast(pa.string())
+        except pa.ArrowInvalid:  # not UTF-8 somewhere; the decoder finds out where
+            return chosen
+        chosen[plain] = pc.is_in(topics, self._topics).to_numpy(zero_copy_only=False)
+        return chosen
 
     def _damage(self, damage: Damage, wanted: LogRange) -> pa.RecordBatch | None:
         name = wanted.file.path.name
