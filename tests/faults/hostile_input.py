@@ -23,6 +23,7 @@ from tests.faults.broker_process import BrokerProcess
 from tests.faults.checker import MessageId, body_of, properties_of
 from tests.faults.hostile_frames import mutated, patterns, spoilt_request
 from tests.faults.raw_wire import SEND_MESSAGE_V2, RawClient, send_fields
+from tests.patience import PATIENCE_S
 
 MEMORY_LIMIT = 64 * 1024 * 1024
 _FORBIDDEN = (b"Traceback", b'File "', b".py", b"Error(")
@@ -142,7 +143,7 @@ def _attack(
 def _exchange(port: int, frames: list[bytes], result: HostileResult) -> None:
     """Send frames on a connection of their own and look at what comes back until it is quiet."""
     result.frames += len(frames)
-    with socket.create_connection(("127.0.0.1", port), 10) as connection:
+    with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as connection:
         try:
             connection.sendall(b"".join(frames))
             connection.shutdown(socket.SHUT_WR)

@@ -181,7 +181,7 @@ def kill_broker(
 
 def read_back(port: int) -> list[ReadBack]:
     """Everything in the topic."""
-    with RawClient(port, timeout_s=30) as client:
+    with RawClient(port) as client:
         return [message for queue in range(QUEUES) for message in client.read_queue(TOPIC, queue)]
 
 

@@ -12,6 +12,7 @@ from tests.faults.broker_process import BrokerProcess, StartFailed
 from tests.faults.checker import Ledger, State
 from tests.faults.crash_points import fail_from, kill_at, seconds_after_first_failure
 from tests.faults.kills import LOG_FILE_BYTES, KillResult, Sender, read_back
+from tests.patience import PATIENCE_S
 
 _CALLS = ("pwrite64", "fdatasync", "ftruncate", "fallocate", "rename", "unlink", "openat")
 _SENDERS = 4
@@ -53,7 +54,7 @@ def fail_syncs(seed: int) -> KillResult:
         times = root / "times"
         number = Random(seed).randint(40, 60)
         broker = _broker(root, *fail_from("fdatasync", "EIO", number, times_in=str(times)))
-        gone_s = asyncio.run(_send_until_gone(numbers, ledger, broker, patience_s=30))
+        gone_s = asyncio.run(_send_until_gone(numbers, ledger, broker, patience_s=PATIENCE_S))
         code = broker.process.wait() if gone_s is not None else None
         if code is None:
             result.problems.append("the broker did not end")

@@ -8,6 +8,7 @@ import msgspec
 
 from sparrowmq.protocol.record import decode_record
 from tests.faults.checker import ReadBack
+from tests.patience import PATIENCE_S
 
 SEND_MESSAGE_V2, PULL_MESSAGE = 310, 11
 _HEAD = struct.Struct(">II")
@@ -81,7 +82,7 @@ def take_frames(buffer: bytearray) -> list[tuple[AnswerHead, bytes]]:
 class RawClient:
     """One blocking connection, one request at a time."""
 
-    def __init__(self, port: int, timeout_s: float = 10.0) -> None:
+    def __init__(self, port: int, timeout_s: float = PATIENCE_S) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout_s)
         self._buffer = bytearray()
         self._opaque = 0
