@@ -10,6 +10,7 @@ from sparrowmq.store.disk_real import RealDisk
 from sparrowmq.store.errors import StoreLocked
 from sparrowmq.store.marks import load_checkpoint
 from sparrowmq.store.recording_disk import RecordingDisk
+from sparrowmq.store.store import Store
 from tests.store.stores import SMALL, flush, message, numbers, open_store, with_sizes
 
 FILE = SMALL.log_file_size
@@ -58,6 +59,28 @@ def test_every_file_has_the_length_that_apache_demands() -> None:
             assert len(data) == SMALL.queue_file_units * 20
     store.close(300)
     assert len(disk.files()["checkpoint"]) == 4096
+
+
+def test_a_flush_names_the_files_written_since_the_last_one_and_no_others() -> None:
+    store = open_store(RecordingDisk())
+    names = [f"commitlog/{number * FILE:020d}" for number in range(4)]
+    store.append(message(0), 1)
+    assert flushed_files(store) == names[:1]
+    while store.max_log_offset < 2 * FILE + 100:
+        store.append(message(1), 1)
+    assert flushed_files(store) == names[:3]
+    store.append(message(2), 1)
+    assert flushed_files(store) == names[2:3]
+    while store.max_log_offset < 3 * FILE + 100:
+        store.append(message(3), 1)
+    assert flushed_files(store) == names[2:4]
+
+
+def flushed_files(store: Store) -> list[str]:
+    plan = store.begin_flush(urgent=True)
+    assert plan is not None
+    store.finish_flush(plan)
+    return plan.files
 
 
 def test_an_unused_file_that_was_made_ahead_is_gone_after_a_normal_stop() -> None:

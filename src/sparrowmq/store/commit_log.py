@@ -11,6 +11,8 @@ Space is reserved ahead of the writer by `prepare`, outside of appends; `make_ro
 one only where the writer was faster.
 """
 
+from bisect import bisect_left
+
 from sparrowmq.protocol.record import encode_blank
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.disk import Bytes, Disk, DiskFile
@@ -54,6 +56,13 @@ class CommitLog:
     def start_of(self, log_offset: int) -> int:
         """First offset of the file that holds `log_offset`."""
         return log_offset - log_offset % self.file_size
+
+    def starts_from(self, log_offset: int) -> list[int]:
+        """First offsets of the written files that hold `log_offset` or what follows it."""
+        if log_offset >= self.file_start:
+            return [self.file_start]  # the usual case, however many files there are
+        first = bisect_left(self.starts, self.start_of(log_offset))
+        return [start for start in self.starts[first:] if start < self.end]
 
     def continue_at(self, end: int) -> None:
         """Go on writing at `end`, where the log was found to end."""

@@ -197,10 +197,7 @@ class Flushing:
         files: list[str] = []
         directories: list[str] = []
         if end > self.durable:
-            size = self._log.file_size
-            first = self.durable - self.durable % size
-            known = set(self._log.starts)
-            files = [log_path(at) for at in range(first, end, size) if at in known]
+            files = [log_path(start) for start in self._log.starts_from(self.durable)]
             if self._log.names_changed:
                 self._log.names_changed = False
                 directories = [LOG_DIR]
