@@ -23,8 +23,8 @@ from bench.contenders import Contender, start_sparrow
 from bench.contest import Effort, say
 from bench.figures import Figure, at_most, times_more
 from bench.kafka import CONNECTOR, PARTITIONS, Kafka, connector_jars
-from bench.machine import family, this_machine
-from bench.spark_write import Took, process_cpu_s
+from bench.machine import this_machine
+from bench.spark_write import Took, everybody, process_cpu_s
 from tests.interop.cluster import accepts, wait_until
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Sides:
         return Took(self.rows, time.perf_counter() - began_s, self._cpu_s() - before)
 
     def _cpu_s(self) -> float:
-        pids = {*family(os.getpid()), *self.sparrow.pids, *self.kafka.pids}
+        pids = {*everybody(os.getpid()), *self.sparrow.pids, *self.kafka.pids}
         return sum(map(process_cpu_s, pids))
 
 
@@ -134,7 +134,7 @@ def _worker_memory(sides: Sides) -> Figure:
     say("memory of a Python worker while a gigabyte is read")
     sides.ours(LARGE).write.format("noop").mode("overwrite").save()
     # Workers stay for a while after their task: their high-water mark can be asked for later.
-    peaks = [_peak_mb(pid) for pid in family(os.getpid()) if _is_worker(pid)]
+    peaks = [_peak_mb(pid) for pid in everybody(os.getpid()) if _is_worker(pid)]
     work = "Spark batch read, a backlog of 1 GB"
     return Figure(work, "memory of a worker", "MB", max(peaks), None, at_most(TARGET_WORKER_MB))
 

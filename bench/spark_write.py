@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from bench import report
 from bench.contenders import Contender, start_sparrow
 from bench.figures import Figure, Target, at_least, at_most
-from bench.machine import family, this_machine
+from bench.machine import this_machine
 from tests.interop.cluster import accepts, wait_until
 
 if TYPE_CHECKING:
@@ -137,8 +137,22 @@ class Meter:
         return Took(rows, time.perf_counter() - began_s, self._cpu_s() - cpu_s)
 
     def _cpu_s(self) -> float:
-        pids = {*family(os.getpid()), *self._broker.pids}
+        pids = {*everybody(os.getpid()), *self._broker.pids}
         return sum(map(process_cpu_s, pids))
+
+
+def everybody(pid: int) -> list[int]:
+    """A process and those below it, whichever thread started them: Java has many that do."""
+    below = [int(child) for listed in _children(pid) for child in listed.split()]
+    return [pid, *(one for child in below for one in everybody(child))]
+
+
+def _children(pid: int) -> Iterator[str]:
+    """Of each thread of a process, as far as it is still there."""
+    with suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(OSError):
+                yield (thread / "children").read_text()
 
 
 def process_cpu_s(pid: int) -> float:
