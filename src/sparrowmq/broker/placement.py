@@ -163,6 +163,7 @@ def timed(broker: Broker, put: PutMessage, fields: Mapping[str, str], now_ms: in
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, text)
         return Placement(put)
     out_ms = slot_ms(asked_ms)
+    # One behind the slot's beginning, as Apache has it: the slot is found again from there.
     handle_ms = 0 if is_recall or is_retry_topic(put.topic) else out_ms + 1
     put_aside(put, fields, TIMER_TOPIC, 0, f"TIMER_OUT_MS\x01{out_ms}\x02")
     return Placement(put, out_ms if is_recall else asked_ms, is_recall, handle_ms)
