@@ -24,8 +24,20 @@ from sparrowmq.client.push_consumer import PushConsumer
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
+from tests.patience import PATIENCE_S
 
 TOPIC, GROUP = "churn", "churners"
+
+
+def patient_config(name_server: str, instance_name: str = "") -> ClientConfig:
+    """Servers that do not die have the time that a busy machine needs."""
+    return ClientConfig(
+        name_servers=(name_server,),
+        instance_name=instance_name,
+        name_server_timeout_s=PATIENCE_S,
+        call_timeout_s=PATIENCE_S,
+        connect_timeout_s=PATIENCE_S,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +59,7 @@ class ToldMember:
         self._options = options
         self._told = told.fileno()
         self._rng = random.Random(name)
-        config = ClientConfig(name_servers=(options.name_server,), instance_name=name)
+        config = patient_config(options.name_server, name)
         self._client = Client(config, routes=routes)
         self._consumer = PushConsumer(
             GROUP,

@@ -11,22 +11,24 @@ from random import Random
 
 from sparrowmq.client.broker_calls import call, committed_offset, max_offset
 from sparrowmq.client.client import Client
-from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.producer import Producer
 from sparrowmq.protocol.headers.topics import CreateTopic
 from sparrowmq.protocol.message import Message, MessageQueue
 from tests.faults.broker_process import BrokerProcess
 from tests.faults.churn import JOIN, KILL, LEAVE, QUEUES, History
 from tests.faults.churn_group import ProcessGroup
-from tests.faults.churn_member import GROUP, TOPIC, MemberOptions
+from tests.faults.churn_member import GROUP, TOPIC, MemberOptions, patient_config
 from tests.faults.nameserver_outage_servers import NameServerProcess
+from tests.patience import PATIENCE_S
 
 _FEWEST, _MOST = 2, 10
 _BURST = 8
 _PAUSE_S = 0.01
-_PATIENCE_S = 60.0
 PATIENT = ("--busy-lag", "30s")
 """For brokers whose every refusal counts: a busy machine is not what is tested here."""
+STEADY = ("--session-timeout", "60s")
+"""Where nobody freezes: who gets no processor for 5 s is not gone, and dead ones close their
+connections."""
 
 
 @dataclass
@@ -54,22 +56,22 @@ class Servers:
 
 
 @contextlib.asynccontextmanager
-async def servers(queues: int = QUEUES) -> AsyncIterator[Servers]:
-    """One name server and one broker with the topic."""
+async def servers(queues: int, *more: str) -> AsyncIterator[Servers]:
+    """One name server and one broker with the topic; `more` are options of the broker."""
     with tempfile.TemporaryDirectory(prefix="sparrowmq-churn-") as directory:
         root = Path(directory)
         name_server = NameServerProcess(root)
-        options = ("--name-servers", name_server.address, *PATIENT)
+        options = ("--name-servers", name_server.address, *PATIENT, *more)
         broker = BrokerProcess(root / "data", *options)
         try:
-            config = ClientConfig(name_servers=(name_server.address,))
+            config = patient_config(name_server.address)
             client = Client(config)
             await client.start()
             create = CreateTopic(
                 topic=TOPIC, read_queue_nums=queues, write_queue_nums=queues, perm=6
             )
             await call(client, f"127.0.0.1:{broker.port}", create)
-            async with Producer("feeder", client=client, timeout_s=_PATIENCE_S) as producer:
+            async with Producer("feeder", client=client, timeout_s=PATIENCE_S) as producer:
                 found = await producer.queues(TOPIC)
                 yield Servers(name_server.address, client, producer, found)
             await client.stop()
@@ -120,7 +122,7 @@ class Churn:
 
 async def _churn(seed: int, changes: int, planted: str) -> History:
     rng = Random(seed)
-    async with servers() as running:
+    async with servers(QUEUES, *STEADY) as running:
         options = MemberOptions(name_server=running.name_server, planted=planted)
         group = ProcessGroup(options, QUEUES)
         churn = Churn(running, group, rng)
@@ -132,7 +134,7 @@ async def _churn(seed: int, changes: int, planted: str) -> History:
                     await asyncio.sleep(rng.random() * 0.6)
                     await churn.change(tasks)
                 changed_s = time.monotonic()
-                await group.until(group.is_settled, _PATIENCE_S)
+                await group.until(group.is_settled, PATIENCE_S)
                 churn.history.settled_s = time.monotonic() - changed_s
                 stopping.set()
                 await feeding
@@ -148,7 +150,7 @@ async def drain(group: ProcessGroup, history: History) -> None:
     """Until every message is handled; a lost one is the judge's business."""
     wanted = sum(history.stored.values())
     with contextlib.suppress(TimeoutError):
-        await group.until(lambda: len(group.done) >= wanted, _PATIENCE_S / 2)
+        await group.until(lambda: len(group.done) >= wanted, PATIENCE_S)
 
 
 def churn_in_processes(seed: int, changes: int, planted: str = "") -> History:

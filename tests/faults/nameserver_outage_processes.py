@@ -29,11 +29,11 @@ from tests.faults.broker_process import BrokerProcess
 from tests.faults.churn_processes import PATIENT
 from tests.faults.nameserver_outage import Outage, Registrations
 from tests.faults.nameserver_outage_servers import NameServerProcess
+from tests.patience import PATIENCE_S
 
 _TOPIC, _QUEUES = "outage", 8
 _PAUSE_S = 0.005
 _LOOK_S = 0.05
-_PATIENCE_S = 60.0
 
 
 class Flow:
@@ -62,10 +62,18 @@ class Flow:
                 self.outage.failed.append(str(error))
             await asyncio.sleep(_PAUSE_S)
 
+    async def moved(self, sent: int, consumed: int) -> None:
+        """Until more was sent and consumed, or nothing more comes."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE_S):
+                while len(self.sent) <= sent or len(self.consumed) <= consumed:
+                    self._arrived.clear()
+                    await self._arrived.wait()
+
     async def drained(self) -> None:
         """Until everything is consumed, or nothing more comes."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_PATIENCE_S):
+            async with asyncio.timeout(PATIENCE_S):
                 while not self.sent <= self.consumed:
                     self._arrived.clear()
                     await self._arrived.wait()
@@ -101,7 +109,7 @@ async def _outage(root: Path, down_s: float) -> Outage:
             flow = Flow(outage)
             first = ConsumeFromWhere.FIRST_OFFSET
             consumer = PushConsumer("outage", {_TOPIC: "*"}, client=consuming, from_where=first)
-            producing = Producer("outage", client=client, timeout_s=_PATIENCE_S)
+            producing = Producer("outage", client=client, timeout_s=PATIENCE_S)
             async with consumer, producing as producer:
                 await consumer.start(flow.handle)
                 await _suffer(flow, client, producer, servers, down_s)
@@ -128,6 +136,7 @@ async def _suffer(
             server.kill()
         sent, consumed = len(flow.sent), len(flow.consumed)
         await asyncio.sleep(down_s)
+        await flow.moved(sent, consumed)
         outage.sent_while_down = len(flow.sent) - sent
         outage.consumed_while_down = len(flow.consumed) - consumed
         loop = asyncio.get_running_loop()
@@ -140,7 +149,7 @@ async def _suffer(
 async def _whole(client: Client, servers: Sequence[NameServerProcess]) -> float:
     """How long until every name server knew both brokers of the topic."""
     began_s = time.monotonic()
-    async with asyncio.timeout(_PATIENCE_S):
+    async with asyncio.timeout(PATIENCE_S):
         for server in servers:
             # Only asking tells what a name server in another process knows.
             while await _broker_count(client, server.address) < 2:  # noqa: ASYNC110
@@ -150,7 +159,7 @@ async def _whole(client: Client, servers: Sequence[NameServerProcess]) -> float:
 
 async def _broker_count(client: Client, address: str) -> int:
     header = GetTopicRoute(topic=_TOPIC, accept_standard_json_only=True)
-    response = await client.peers.call(address, header)
+    response = await client.peers.call(address, header, timeout_s=PATIENCE_S)
     if response.code != ResponseCode.SUCCESS:
         return 0
     return len(TopicRoute.from_json(response.body).queue_datas)
@@ -185,7 +194,7 @@ async def _register(peers: Peers, server: str, number: int, topics: int) -> None
         compressed=False,
         body_crc32=body_checksum(body),
     )
-    response = await peers.call(server, header, body, timeout_s=_PATIENCE_S)
+    response = await peers.call(server, header, body, timeout_s=PATIENCE_S)
     assert response.code == ResponseCode.SUCCESS, response.remark
 
 
@@ -203,7 +212,7 @@ async def _many(brokers: int, topics: int, server: NameServerProcess) -> Registr
         for number in range(topics):
             name = f"topic-{number:05d}"
             header = GetTopicRoute(topic=name, accept_standard_json_only=True)
-            response = await everybody[0].call(server.address, header, timeout_s=_PATIENCE_S)
+            response = await everybody[0].call(server.address, header, timeout_s=PATIENCE_S)
             if len(TopicRoute.from_json(response.body).queue_datas) != brokers:
                 result.incomplete.append(name)
         result.memory_bytes = server.memory_bytes()

@@ -8,13 +8,13 @@ from sparrowmq.protocol.message import Message
 from tests.faults.churn import JOIN, KILL, LEAVE
 from tests.faults.churn_group import MemberProcess, ProcessGroup
 from tests.faults.churn_member import TOPIC, MemberOptions
-from tests.faults.churn_processes import Servers, drain, servers
+from tests.faults.churn_processes import STEADY, Servers, drain, servers
 from tests.faults.order_under_churn import FROZEN_S, KILLED_S, Fault, OrderHistory
+from tests.patience import PATIENCE_S
 
 QUEUES = 16
 _BATCH = 50
 _MEMBERS = 4
-_PATIENCE_S = 60.0
 
 
 class OrderlyChurn:
@@ -31,7 +31,7 @@ class OrderlyChurn:
         while len(self._group.live) < _MEMBERS:
             self._group.join()
             self.history.changes[JOIN] += 1
-        await self._group.until(self._group.is_settled, _PATIENCE_S)
+        await self._group.until(self._group.is_settled, PATIENCE_S)
 
     async def kill(self, *, is_measured: bool = False) -> None:
         """kill -9 one of them; measured: until its queues move again."""
@@ -45,7 +45,7 @@ class OrderlyChurn:
         self.history.changes[KILL] += 1
         await member.kill()
         if is_measured:
-            await self._until_taken_over(fault, _PATIENCE_S)
+            await self._until_taken_over(fault, PATIENCE_S)
 
     async def leave(self) -> None:
         """One of them goes in order."""
@@ -61,7 +61,7 @@ class OrderlyChurn:
         frozen = Fault(member.name, time.monotonic(), 0.0, tuple(member.held), progress, True)
         member.stop()
         try:
-            await self._until_taken_over(frozen, FROZEN_S + _PATIENCE_S)
+            await self._until_taken_over(frozen, FROZEN_S + PATIENCE_S)
             await asyncio.sleep(more_s)
         finally:
             member.go_on()
@@ -122,7 +122,7 @@ class Feeder:
 async def _order(
     seed: int, messages: int, changes: int, freezes: int, planted: str
 ) -> OrderHistory:
-    async with servers(QUEUES) as running:
+    async with servers(QUEUES, *(() if freezes else STEADY)) as running:
         options = MemberOptions(
             name_server=running.name_server,
             orderly=True,
