@@ -1,12 +1,13 @@
 """Batch bodies, both ways."""
 
+import re
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparrowmq.protocol.batch import BatchedMessage, decode_batch, encode_batch
+from sparrowmq.protocol.batch import BatchedMessage, decode_batch, decode_columns, encode_batch
 from sparrowmq.protocol.errors import BodyError
 from tests.protocol.java_vectors import case_id, cases
 
@@ -31,6 +32,44 @@ def test_java_vectors_are_equal_both_ways(case: dict[str, Any]) -> None:
     data = bytes.fromhex(case["encoded"])
     assert encode_batch(batched(case)) == data
     assert decode_batch(data) == batched(case)
+
+
+equal_shapes = st.tuples(st.integers(0, 8), st.integers(0, 8)).flatmap(
+    lambda sizes: st.lists(
+        st.tuples(
+            flags,
+            st.binary(min_size=sizes[0], max_size=sizes[0]),
+            st.binary(min_size=sizes[1], max_size=sizes[1]),
+        ),
+        min_size=1,
+        max_size=6,
+    )
+)
+
+
+@given(st.one_of(equal_shapes, st.lists(messages, min_size=1, max_size=6)))
+def test_columns_hold_what_the_messages_hold(batch: list[BatchedMessage]) -> None:
+    assert list(zip(*decode_columns(encode_batch(batch)), strict=True)) == batch
+
+
+@given(equal_shapes, st.data())
+def test_columns_are_refused_as_the_messages_are(
+    batch: list[BatchedMessage], data: st.DataObject
+) -> None:
+    encoded = bytearray(encode_batch(batch))
+    at = data.draw(st.integers(0, len(encoded) - 1))
+    encoded[at] ^= data.draw(st.integers(1, 255))
+    try:
+        expected = decode_batch(bytes(encoded))
+    except BodyError as error:
+        with pytest.raises(BodyError, match=re.escape(str(error))):
+            decode_columns(bytes(encoded))
+    else:
+        assert list(zip(*decode_columns(bytes(encoded)), strict=True)) == expected
+
+
+def test_no_bytes_are_no_messages() -> None:
+    assert decode_columns(b"") == ((), (), ())
 
 
 @given(st.lists(messages, min_size=1, max_size=3), st.data())

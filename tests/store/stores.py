@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from sparrowmq.protocol.record import Record, decode_record
+from sparrowmq.protocol.record_batch import BatchedPuts
 from sparrowmq.protocol.tags import tag_code
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.disk import Disk
@@ -51,7 +52,14 @@ def batch(puts: Sequence[PutMessage]) -> PutBatch:
         first.born_timestamp,
         first.born_host,
         first.reconsume_times,
-        [(p.flag, p.body, p.properties, p.tags_code, p.uniq_key, p.keys) for p in puts],
+        BatchedPuts(
+            [put.flag for put in puts],
+            [put.body for put in puts],
+            [put.properties for put in puts],
+            [put.tags_code for put in puts],
+            [put.uniq_key for put in puts],
+            [put.keys for put in puts],
+        ),
     )
 
 

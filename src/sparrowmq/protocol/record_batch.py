@@ -1,9 +1,9 @@
 """Records of a batch: they share topic, times and hosts, which are packed once for all of them."""
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import TypeAlias
+from typing import NamedTuple
 
 from sparrowmq.protocol.crc import crc32
 from sparrowmq.protocol.properties import MAX_PROPERTIES_BYTES
@@ -16,9 +16,18 @@ from sparrowmq.protocol.record import (
     with_host_bits,
 )
 
-BatchedPut: TypeAlias = tuple[int, bytes, bytes, int, str, str]
-"""What messages of a batch do not share: flag, body, properties; and, for queue and index, the tag
-code, unique id and keys found in them."""
+
+class BatchedPuts(NamedTuple):
+    """What messages of a batch do not share, in columns: whole columns are worked on at once."""
+
+    flags: Sequence[int]
+    bodies: Sequence[bytes]
+    properties: Sequence[bytes]
+    tags_codes: Sequence[int]
+    """For the queue: of the tags in the properties."""
+    uniq_keys: Sequence[str]
+    """For the index, as are the keys: found in the properties, empty where there is none."""
+    keys: Sequence[str]
 
 
 @lru_cache(maxsize=8)
@@ -37,7 +46,7 @@ def encode_records(
     store_timestamp: int,
     store_host: bytes,
     reconsume_times: int,
-    messages: Iterable[BatchedPut],
+    messages: BatchedPuts,
     record_crc: bool,
 ) -> tuple[list[bytes], list[int]]:
     """The bytes of all records, in pieces, and the size of each: what `encode_record` makes of
@@ -63,7 +72,8 @@ def encode_records(
     tail_size, tail = -1, b""
     parts: list[bytes] = []
     sizes: list[int] = []
-    for flag, body, properties, _, _, _ in messages:
+    columns = zip(messages.flags, messages.bodies, messages.properties, strict=True)
+    for flag, body, properties in columns:
         properties_size = len(properties)
         has_crc = properties_size < most_with_crc
         if has_crc:

@@ -7,14 +7,15 @@ same as one that grew message by message.
 from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import repeat
 
 from sparrowmq.protocol.names import SCHEDULE_TOPIC, topic_fault
 from sparrowmq.protocol.properties import DELAY_LEVEL, KEYS, TAGS, UNIQUE_KEY, decode_properties
 from sparrowmq.protocol.record import Record
-from sparrowmq.protocol.record_batch import BatchedPut
+from sparrowmq.protocol.record_batch import BatchedPuts
 from sparrowmq.protocol.tags import tag_code
 from sparrowmq.store.consume_queue import BLANK_UNIT, UNIT, ConsumeQueue, QueueFiles
-from sparrowmq.store.message_index import IndexRequest, MessageIndex
+from sparrowmq.store.message_index import MessageIndex
 
 _tag_code = lru_cache(maxsize=8_192)(tag_code)
 
@@ -75,25 +76,24 @@ class Dispatch:
         queue: ConsumeQueue,
         log_offsets: Sequence[int],
         sizes: Sequence[int],
-        messages: Sequence[BatchedPut],
+        messages: BatchedPuts,
         store_timestamp: int,
     ) -> None:
-        """The same for messages of one batch: one step for all where it can be one."""
-        pack, topic = UNIT.pack, queue.topic
-        units: list[bytes] = []
-        wanted: list[IndexRequest] = []
-        for (_, _, _, tags_code, uniq_key, keys), log_offset, size in zip(
-            messages, log_offsets, sizes, strict=True
-        ):
-            units.append(pack(log_offset, size, tags_code))
-            if uniq_key or keys:
-                wanted.append((topic, uniq_key, keys, log_offset, store_timestamp))
-        queue.tail += b"".join(units)
-        queue.max_offset += len(units)
+        """The same for messages of one batch: one step for all of them."""
+        queue.tail += b"".join(map(UNIT.pack, log_offsets, sizes, messages.tags_codes))
+        queue.max_offset += len(sizes)
         if not queue.is_dirty:
             queue.is_dirty = True
             self.dirty.append(queue)
-        self.index.add_all(wanted)
+        self.index.add_all(
+            zip(
+                repeat(queue.topic),
+                messages.uniq_keys,
+                messages.keys,
+                log_offsets,
+                repeat(store_timestamp),
+            )
+        )
 
     def redispatch(self, record: Record, *, queues: bool = True, index: bool = True) -> None:
         """A record read back from the log, or received from a master."""

@@ -5,7 +5,7 @@ therefore only remembers a request; entries are built in batches behind it, and 
 Index files are derived: the same messages in the same order give the same bytes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from sparrowmq.protocol.java_hash import MASK_32, KeyHash, KeyPieces, positive_index_hash
@@ -70,8 +70,8 @@ class KeyIndex:
         self._next_log_offset = self._files.end_log_offset + 1
         return self._built_to
 
-    def add_all(self, requests: Sequence[IndexRequest]) -> None:
-        """`add` for each, in their order."""
+    def add_all(self, requests: Iterable[IndexRequest]) -> None:
+        """`add` for each, in their order; some may have neither id nor keys."""
         self._pending += requests
 
     def build(self, limit: int | None = None) -> int:

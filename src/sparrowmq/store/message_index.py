@@ -1,6 +1,6 @@
 """What the store asks of the key index; `index.KeyIndex` does it, tests may use `NoIndex`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 IndexRequest: TypeAlias = tuple[str, str, str, int, int]
@@ -44,8 +44,8 @@ class MessageIndex(Protocol):
         """Remember a message; must cost next to nothing."""
         ...
 
-    def add_all(self, requests: Sequence[IndexRequest]) -> None:
-        """`add` for each, in their order."""
+    def add_all(self, requests: Iterable[IndexRequest]) -> None:
+        """`add` for each, in their order; some may have neither id nor keys."""
         ...
 
     def build(self) -> object:
@@ -94,7 +94,7 @@ class NoIndex:
     def add(self, request: IndexRequest, /) -> None:
         """Forget it."""
 
-    def add_all(self, requests: Sequence[IndexRequest]) -> None:
+    def add_all(self, requests: Iterable[IndexRequest]) -> None:
         """Forget them."""
 
     def build(self) -> object:

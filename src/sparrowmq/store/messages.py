@@ -5,7 +5,7 @@ from enum import Enum
 
 import msgspec
 
-from sparrowmq.protocol.record_batch import BatchedPut
+from sparrowmq.protocol.record_batch import BatchedPuts
 
 
 class PutMessage(msgspec.Struct, gc=False):
@@ -38,7 +38,7 @@ class PutBatch(msgspec.Struct, gc=False):
     born_timestamp: int
     born_host: bytes
     reconsume_times: int
-    messages: list[BatchedPut]
+    messages: BatchedPuts
 
 
 class Stored(msgspec.Struct, gc=False):

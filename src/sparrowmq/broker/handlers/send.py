@@ -1,6 +1,6 @@
 """Sending: single messages and batches become records of the commit log."""
 
-from functools import lru_cache
+import struct
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.handlers.send_special import send_special
@@ -15,7 +15,7 @@ from sparrowmq.broker.sendable import (
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.reply import Reply, Request
 from sparrowmq.net.routes import Routes
-from sparrowmq.protocol.batch import decode_batch
+from sparrowmq.protocol.batch import decode_columns
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.headers.send import (
@@ -26,18 +26,19 @@ from sparrowmq.protocol.headers.send import (
     SendMessageV2,
     SpecialMessageSent,
 )
+from sparrowmq.protocol.indexed_properties import (
+    cached_tag_code,
+    indexed_columns,
+    indexed_properties,
+)
 from sparrowmq.protocol.names import is_retry_topic
 from sparrowmq.protocol.properties import UNIQUE_KEY
-from sparrowmq.protocol.record_batch import BatchedPut
-from sparrowmq.protocol.tags import tag_code
+from sparrowmq.protocol.record_batch import BatchedPuts
 from sparrowmq.protocol.topic_config import TopicConfig
 from sparrowmq.store.errors import DiskFull, MessageTooLarge, StoreStopped
 from sparrowmq.store.messages import PutBatch, PutMessage
 
 routes: Routes[Broker] = Routes()
-
-_tag_code = lru_cache(maxsize=8_192)(tag_code)
-"""Topics have few tags, and Java's hash takes microseconds in Python."""
 
 
 @routes.on(SendMessage, SendMessageV2)
@@ -70,7 +71,7 @@ def send_message(broker: Broker, request: Request[AnySend]) -> Reply | None:
         header.reconsume_times,
         body,
         properties,
-        _tag_code(tag) if tag else 0,
+        cached_tag_code(tag) if tag else 0,
         uniq_key,
         keys,
     )
@@ -123,9 +124,10 @@ def send_batch(broker: Broker, request: Request[AnySend]) -> Reply | None:
     except (DiskFull, StoreStopped, MessageTooLarge) as error:
         raise refusal(error) from error
     broker.arrivals.announce(header.topic, queue_id)
-    # One format for all of them: a third of what one for each costs.
-    template = ",".join([f"{broker.id_prefix}%016X"] * len(stored.log_offsets))
-    ids = template % tuple(stored.log_offsets)
+    # All of them together: a third of what formatting each costs.
+    offsets = struct.pack(f">{len(stored.log_offsets)}q", *stored.log_offsets)
+    prefix = broker.id_prefix
+    ids = prefix + offsets.hex(",", 8).upper().replace(",", f",{prefix}")
     reply = Reply(
         SpecialMessageSent(msg_id=ids, queue_id=queue_id, queue_offset=stored.queue_offset)
     )
@@ -143,20 +145,17 @@ def _unpack(broker: Broker, request: Request[AnySend], queue_id: int) -> PutBatc
     # What is checked for the whole batch holds for every body in it.
     if len(request.body) > broker.config.max_message_bytes:
         raise too_large(broker, len(request.body))
-    max_properties = broker.config.max_properties_bytes
-    messages: list[BatchedPut] = []
     try:
-        for flag, body, properties in decode_batch(request.body):
-            if len(properties) > max_properties:
-                raise properties_too_large(broker, len(properties))
-            tag, uniq_key, keys = indexed_properties(properties.decode("utf-8", "replace"))
-            code = _tag_code(tag) if tag else 0
-            messages.append((flag, body, properties, code, uniq_key, keys))
+        flags, bodies, properties = decode_columns(request.body)
     except BodyError as error:
         text = f"the batch body cannot be read: {error}"
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, text) from error
-    if not messages:
+    if not flags:
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "the batch holds no message")
+    most = max(map(len, properties))
+    if most > broker.config.max_properties_bytes:
+        raise properties_too_large(broker, most)
+    messages = BatchedPuts(flags, bodies, properties, *indexed_columns(properties))
     return PutBatch(
         header.topic,
         queue_id,
@@ -166,30 +165,6 @@ def _unpack(broker: Broker, request: Request[AnySend], queue_id: int) -> PutBatc
         header.reconsume_times,
         messages,
     )
-
-
-def indexed_properties(properties: str) -> tuple[str, str, str]:
-    """Tag, unique id and keys, found without taking the other properties apart.
-
-    The same as `parse_properties` finds, in half of its time.
-    """
-    text = f"\x02{properties}\x02"
-    start = text.rfind("\x02UNIQ_KEY\x01") + 10
-    uniq_key = text[start : text.find("\x02", start)] if start >= 10 else ""
-    return (
-        _last_value(text, "\x02TAGS\x01") if "\x02TAGS\x01" in text else "",
-        # A name without a value is none: the one before it counts.
-        uniq_key or _last_value(text, "\x02UNIQ_KEY\x01"),
-        _last_value(text, "\x02KEYS\x01") if "\x02KEYS\x01" in text else "",
-    )
-
-
-def _last_value(text: str, mark: str) -> str:
-    at = text.rfind(mark)
-    if at < 0:
-        return ""
-    start = at + len(mark)
-    return text[start : text.find("\x02", start)] or _last_value(text[: at + 1], mark)
 
 
 def _queue(broker: Broker, queue_id: int, topic: TopicConfig) -> int:
