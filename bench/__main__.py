@@ -80,7 +80,7 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"of {', '.join(NAMES)}")
     parser.add_argument("--quick", action="store_true", help="about two minutes")
-    parser.add_argument("--runs", type=int, default=0, help="runs of each kind, alternating")
+    parser.add_argument("--runs", type=int, default=0, help="runs of each kind")
     parser.add_argument(
         "--save", action="store_true", help=f"keep it in {RESULTS.relative_to(ROOT)}"
     )
