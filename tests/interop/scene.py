@@ -87,22 +87,23 @@ class Scene:
         def is_committed() -> bool:
             for member in members:
                 member.persist()
-            return self._committed(topic, group) == count
+            return sum(self.committed(topic, group).values()) == count
 
         self.wait_until(is_committed, what)
 
-    def _committed(self, topic: str, group: str) -> int:
-        """The group's offsets of all queues, added up; a queue without one counts as 0."""
+    def committed(self, topic: str, group: str) -> dict[int, int]:
+        """The group's offset of each queue that has one, as the broker knows them."""
         fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
         route = raw.call(self.cluster.name_server, GET_ROUTE, fields).json()
         where = {"consumerGroup": self.name(group), "topic": topic, "setZeroIfNotFound": "false"}
-        total = 0
+        found: dict[int, int] = {}
         with raw.RawConnection(self.cluster.broker) as connection:
             for queue_id in range(route["queueDatas"][0]["readQueueNums"]):
                 fields = where | {"queueId": str(queue_id)}
                 reply = connection.call(QUERY_CONSUMER_OFFSET, fields)
-                total += int(reply.fields["offset"]) if reply.code == 0 else 0
-        return total
+                if reply.code == 0:
+                    found[queue_id] = int(reply.fields["offset"])
+        return found
 
     # ------------------------------------------------------------------ clients in the peer
 

@@ -19,8 +19,6 @@ SETTLED_S = 24.0
 SETTLED_AMONG_PYTHON_S = 6.0
 TAKES_MS = 60
 """Of a Python member's handler: always something is in flight when a queue moves."""
-UNCOMMITTED_MS = 6_000
-"""Java and Go members store their progress every 5 s."""
 BURST_MS = 100
 STOOD_STILL_MS = 1_000
 """Brokers wait for 2 s at most: owners that get no processor for long are too late."""
@@ -33,6 +31,7 @@ class Delivery:
     at_ms: int
     member: str
     queue_id: int
+    queue_offset: int
     body: str
 
     @property
@@ -47,6 +46,8 @@ class Change:
 
     at_ms: int
     what: str
+    committed: dict[int, int]
+    """The progress of every queue before it."""
 
 
 class MixedGroup:
@@ -103,10 +104,13 @@ class MixedGroup:
         return here | {delivery.body for delivery in self.deliveries}
 
     def _take(self, member: str, messages: list[dict[str, Any]]) -> None:
-        self.deliveries += [Delivery(m["at"], member, m["queue_id"], m["body"]) for m in messages]
+        self.deliveries += [
+            Delivery(m["at"], member, m["queue_id"], m["queue_offset"], m["body"]) for m in messages
+        ]
 
     def _note(self, what: str) -> None:
-        self.changes.append(Change(round(time.time() * 1000), what))
+        committed = self._scene.committed(self._topic, "mixed")
+        self.changes.append(Change(round(time.time() * 1000), what, committed))
 
 
 @dataclass(frozen=True)
@@ -137,12 +141,13 @@ def costs(group: MixedGroup, end_ms: int) -> list[Cost]:
     deliveries = sorted(group.deliveries, key=lambda one: one.at_ms)
     times = [change.at_ms for change in group.changes] + [end_ms]
     return [
-        _cost(change.what, deliveries, change.at_ms, until_ms)
+        _cost(change, deliveries, until_ms)
         for change, until_ms in zip(group.changes, times[1:], strict=True)
     ]
 
 
-def _cost(what: str, deliveries: list[Delivery], from_ms: int, until_ms: int) -> Cost:
+def _cost(change: Change, deliveries: list[Delivery], until_ms: int) -> Cost:
+    from_ms = change.at_ms
     by_queue: dict[int, list[Delivery]] = defaultdict(list)
     for delivery in deliveries:
         if delivery.at_ms < until_ms:
@@ -155,21 +160,23 @@ def _cost(what: str, deliveries: list[Delivery], from_ms: int, until_ms: int) ->
             steps = pairwise([before[-1], *after])
             pauses.append(max(later.at_ms - earlier.at_ms for earlier, later in steps))
             bursts.append(max(Counter(one.at_ms // BURST_MS for one in after).values()))
-    twice = _twice(deliveries, from_ms, until_ms)
+    twice = _twice(change, deliveries, until_ms)
     times = [one.at_ms for one in deliveries if from_ms <= one.at_ms < until_ms]
     silence_ms = max((later - earlier for earlier, later in pairwise(times)), default=0)
-    return Cost(what, sorted(pauses), twice, max(bursts), silence_ms)
+    return Cost(change.what, sorted(pauses), twice, max(bursts), silence_ms)
 
 
-def _twice(deliveries: list[Delivery], from_ms: int, until_ms: int) -> Counter[str]:
+def _twice(change: Change, deliveries: list[Delivery], until_ms: int) -> Counter[str]:
+    """What came again until the next change; what was committed before it must not."""
     earlier: dict[str, Delivery] = {}
     found: Counter[str] = Counter()
     for delivery in deliveries:
         first = earlier.get(delivery.body)
-        if first is not None and from_ms <= delivery.at_ms < until_ms:
+        if first is not None and change.at_ms <= delivery.at_ms < until_ms:
             found[f"{first.kind} → {delivery.kind}"] += 1
-            late_ms = from_ms - first.at_ms
-            check(late_ms < UNCOMMITTED_MS, f"{first} again at {delivery}, not in flight any more")
+            progress = change.committed.get(delivery.queue_id, 0)
+            is_open = delivery.queue_offset >= progress
+            check(is_open, f"{first} again at {delivery}, though {progress} was committed")
         earlier[delivery.body] = delivery
     return found
 
