@@ -208,7 +208,7 @@ def test_a_group_that_stays_small_waits_a_millisecond(sim: Simulation) -> None:
 
 def test_few_senders_do_not_wait_for_a_group(sim: Simulation) -> None:
     bench = Bench(sim, Flush.SYNC)
-    bench.answer_crowd(CROWD - 2)
+    bench.answer_crowd(CROWD - 1)
     before = len(bench.syncs)
     bench.send()
     bench.settle()

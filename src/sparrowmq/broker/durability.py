@@ -3,8 +3,8 @@
 ASYNC   reply at once; everything is synced every `flush_interval_s`
 SYNC    group commit: whoever arrived while a sync ran shares the next one
 
-A sync costs as much as a dozen sends, so where many senders are at work the next one waits for a
-group of them, a millisecond at most. Few senders never wait: their rest would not come any sooner.
+A sync costs the processor as much as a dozen sends, so where many senders are at work the next
+one waits for a group of them, a millisecond at most. Few senders never wait.
 """
 
 import asyncio
@@ -25,10 +25,10 @@ from sparrowmq.store.store import Store
 GROUP = 16
 """So many sends are worth a sync of their own …"""
 CROWD = 20
-"""… and are waited for where so many were just answered or wait already. More than a group: who
-waits for the last of few senders waits for a laggard."""
+"""… and are waited for where so many senders were seen. More than a group: who waits for the last
+of few waits for a laggard."""
 GATHER_S = 0.001
-"""… for so long at most, the shortest timer there is."""
+"""The shortest timer there is."""
 _NOBODY = sys.maxsize
 
 
@@ -63,8 +63,8 @@ class Durability:
         self._log = log
         self._loop = asyncio.get_running_loop()
         self._waiters: deque[Waiter] = deque()
-        self._answered = 0
-        """How many the last flush was waited for by."""
+        self._around = 0
+        """How many senders there seem to be: waiting or just answered when the last sync ended."""
         self._wanted = _NOBODY
         """So many waiters end the rest of `run` …"""
         self._gathered: asyncio.Future[None] = self._loop.create_future()
@@ -113,12 +113,8 @@ class Durability:
     async def _somebody_waits(self) -> None:
         if not self._waiters:
             await self._gather(1, self._interval_s)
-        if 0 < len(self._waiters) < GROUP and self._is_crowded:
+        if self._around >= CROWD and 0 < len(self._waiters) < GROUP:
             await self._gather(GROUP, GATHER_S)
-
-    @property
-    def _is_crowded(self) -> bool:
-        return len(self._waiters) + self._answered >= CROWD
 
     async def _gather(self, count: int, longest_s: float) -> None:
         """Return when so many sends wait, or the time is over."""
@@ -157,11 +153,10 @@ class Durability:
 
     def _release(self) -> None:
         durable = self._store.durable_log_offset
-        before = len(self._waiters)
+        self._around = len(self._waiters)
         while self._waiters and self._waiters[0].end_offset <= durable:
             waiter = self._waiters.popleft()
             waiter.request.answer(waiter.reply)
-        self._answered = before - len(self._waiters)
 
     def _expire(self) -> None:
         """Sends that waited too long are told so; their messages stay."""
