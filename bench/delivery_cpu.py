@@ -19,7 +19,7 @@ from tests.guard import frames
 
 _CONNECTIONS = 16
 _REQUESTS = 4_000
-_ROUNDS = 7
+_ROUNDS = 12
 _QUEUES = 8
 _HOUR_MS = 3_600_000
 Rounds = dict[str, list[float]]
