@@ -39,7 +39,8 @@ class Pulled:
     """Where a pull leads to, and the records it brought."""
 
     next_offset: int
-    body: bytes
+    parts: tuple[bytes, ...] = ()
+    """The bytes of the records, as they came."""
 
 
 def read_range(
@@ -73,11 +74,11 @@ def _collected(puller: "_Puller", most_bytes: int) -> Iterator[bytes]:
     parts: list[bytes] = []
     size = count = 0
     for first, pulled in puller.pulls():
-        parts.append(pulled.body)
-        size += len(pulled.body)
+        parts += pulled.parts
+        size += sum(map(len, pulled.parts))
         count += pulled.next_offset - first
         if count >= ROWS_AT_ONCE or size >= most_bytes:
-            yield parts[0] if len(parts) == 1 else b"".join(parts)
+            yield b"".join(parts)
             parts, size, count = [], 0, 0
     if size:
         yield b"".join(parts)
@@ -115,7 +116,7 @@ class _Puller:
                 offset = pulled.next_offset
                 if offset < end:
                     self._ask_ahead(offset)
-                if pulled.body:
+                if pulled.parts:
                     yield asked, pulled
         finally:
             if self._broker is not None:
@@ -131,12 +132,12 @@ class _Puller:
         queue = self._piece.queue
         match answer.code:
             case ResponseCode.SUCCESS:
-                return Pulled(_next(answer), answer.body)
+                return Pulled(_next(answer), answer.body_parts)
             case ResponseCode.PULL_RETRY_IMMEDIATELY if _next(answer) > offset:
                 earliest = int(answer.fields.get("minOffset", "0"))
                 if not self._is_filtered or earliest > offset:
                     self._lost(offset, max(earliest, _next(answer)))
-                return Pulled(_next(answer), b"")
+                return Pulled(_next(answer))
             case ResponseCode.PULL_OFFSET_MOVED:
                 return self._moved(offset, answer)
             case ResponseCode.PULL_NOT_FOUND | ResponseCode.PULL_RETRY_IMMEDIATELY:
@@ -192,7 +193,7 @@ class _Puller:
         earliest = int(answer.fields.get("minOffset", "0"))
         if offset < earliest:
             self._lost(offset, earliest)
-            return Pulled(min(earliest, self._piece.end), b"")
+            return Pulled(min(earliest, self._piece.end))
         latest = answer.fields.get("maxOffset", "?")
         text = (
             f"{self._piece.queue}: offset {offset} was wanted, but the queue ends at {latest}."
@@ -201,7 +202,7 @@ class _Puller:
         if self._options.fail_on_data_loss:
             raise DataLoss(text)
         _log.warning("%s", text)
-        return Pulled(self._piece.end, b"")
+        return Pulled(self._piece.end)
 
     def _lost(self, wanted: int, earliest: int) -> None:
         text = loss_text(self._piece.queue, wanted, min(earliest, self._piece.end))

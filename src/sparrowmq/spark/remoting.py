@@ -10,7 +10,7 @@ and `finish` let a reader decode one answer while the broker prepares the next.
 import json
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
@@ -36,8 +36,14 @@ class Answer:
 
     code: int
     fields: dict[str, str] = field(default_factory=dict)
-    body: bytes = b""
+    body_parts: tuple[bytes, ...] = ()
+    """The body as it came, so that who collects several joins them once."""
     remark: str = ""
+
+    @property
+    def body(self) -> bytes:
+        """The whole of it."""
+        return b"".join(self.body_parts)
 
 
 class Remoting:
@@ -139,7 +145,7 @@ class Remoting:
         if length > MAX_FRAME_BYTES or header_length > length - 4:
             raise FrameError(f"frame of {length} bytes with a header of {header_length}")
         header = _read_header(self._read(header_length))
-        body = self._read(length - 4 - header_length)
+        body = tuple(self._parts(length - 4 - header_length))
         is_answer = int(header.get("flag") or 0) & _RESPONSE_FLAG
         fields = {str(name): str(value) for name, value in (header.get("extFields") or {}).items()}
         return (
@@ -148,15 +154,16 @@ class Remoting:
         )
 
     def _read(self, size: int) -> bytes:
+        return b"".join(self._parts(size))
+
+    def _parts(self, size: int) -> Iterator[bytes]:
         assert self._socket is not None
-        parts: list[bytes] = []
         while size:
             part = self._socket.recv(min(size, _CHUNK_BYTES))
             if not part:
                 raise ConnectionResetError("the server closed the connection")
-            parts.append(part)
+            yield part
             size -= len(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _failed(self, error: Exception) -> Unreachable:
         self.close()
