@@ -20,6 +20,7 @@ from sparrowmq.protocol.headers.nameserver import (
 )
 from sparrowmq.protocol.route import TopicRoute
 from tests.nameserver.world import registration
+from tests.patience import PATIENCE_S
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 loops = pytest.mark.parametrize(
@@ -43,9 +44,13 @@ def test_a_name_server_serves_on_a_free_port_and_keeps_key_values(
                 broker_addr="127.0.0.1:10911",
                 ha_server_addr="127.0.0.1:10912",
             )
-            await peers.call(server.address, header, registration(["orders"]))
-            await peers.call(server.address, PutKvConfig(namespace="n", key="k", value="v"))
-            response = await peers.call(server.address, GetTopicRoute(topic="orders"))
+            await peers.call(server.address, header, registration(["orders"]), timeout_s=PATIENCE_S)
+            await peers.call(
+                server.address, PutKvConfig(namespace="n", key="k", value="v"), timeout_s=PATIENCE_S
+            )
+            response = await peers.call(
+                server.address, GetTopicRoute(topic="orders"), timeout_s=PATIENCE_S
+            )
             assert response.code == ResponseCode.SUCCESS
             await peers.close()
             return TopicRoute.from_json(response.body)
@@ -53,7 +58,9 @@ def test_a_name_server_serves_on_a_free_port_and_keeps_key_values(
     async def again() -> str:
         async with NameServer(config).running() as server, asyncio.TaskGroup() as tasks:
             peers = Peers(tasks, log=logging.getLogger("caller"))
-            response = await peers.call(server.address, GetKvConfig(namespace="n", key="k"))
+            response = await peers.call(
+                server.address, GetKvConfig(namespace="n", key="k"), timeout_s=PATIENCE_S
+            )
             await peers.close()
             return response.header(KvConfigFound).value
 
