@@ -149,14 +149,17 @@ def test_retries_of_an_exponential_policy_come_to_the_millisecond(world: Deliver
     )
     world.send("orders", b"an order")
     message = world.messages("orders")[0]
-    waits = []
+    waits, told = [], []
     for _ in range(3):
         began_ms = world.now_ms
         assert world.give_back(message, "billing").code == ResponseCode.SUCCESS
         world.pass_time(100)
         message = world.messages("%RETRY%billing")[-1]
         waits.append(message.store_timestamp - began_ms)
+        times = message.properties
+        told.append(int(times["TIMER_DELIVER_MS"]) - int(times["TIMER_ENQUEUE_MS"]))
     assert waits == [7_000, 21_000, 63_000]
+    assert told == waits  # a consumer can tell how long it had to wait, however late it is
 
 
 def test_a_committed_message_waits_for_its_time(world: DeliveryWorld) -> None:
