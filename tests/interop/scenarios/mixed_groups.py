@@ -16,7 +16,8 @@ QUEUES = 12
 PER_SECOND = 240
 SETTLED_S = 24.0
 """The Go client looks at its share of a group every 20 s."""
-SETTLED_AMONG_PYTHON_S = 6.0
+SETTLED_WITHOUT_GO_S = 6.0
+"""Where all others are Python members, or there are none, nobody waits for such a look."""
 TAKES_MS = 60
 """Of a Python member's handler: always something is in flight when a queue moves."""
 BURST_MS = 100
@@ -84,14 +85,14 @@ class MixedGroup:
         self._scene.closing(self._members[member].stop)
         self._scene.pause(settled_s)
 
-    def leave(self, member: str) -> None:
+    def leave(self, member: str, settled_s: float = SETTLED_S) -> None:
         """Stop as an application does."""
         leaving = self._members.pop(member)
         self._note(f"{member} leaves")
         leaving.stop()
         # What it was given while it stopped is there as well.
         self._take(member, leaving.received())
-        self._scene.pause(SETTLED_S)
+        self._scene.pause(settled_s)
 
     def collect(self) -> None:
         """What the members that are left were given."""
@@ -197,15 +198,16 @@ def java_go_and_python_members_share_a_group(scene: Scene) -> Outcome:
     topic = scene.topic("mixed", queues=QUEUES)
     group = MixedGroup(scene, topic)
     _, producer = _load(scene, topic)
-    for member in ("java-1", "go-1", "python-1", "python-2"):
+    group.join("java-1", SETTLED_WITHOUT_GO_S)
+    for member in ("go-1", "python-1", "python-2"):
         group.join(member)
     group.leave("java-1")
     group.join("java-2")  # takes queues from Python members
     for member in ("go-1", "java-2"):
         group.leave(member)
     # Only Python members from here on: they hand queues over without repeating anything.
-    group.join("python-3")
-    group.leave("python-1")
+    group.join("python-3", SETTLED_WITHOUT_GO_S)
+    group.leave("python-1", SETTLED_WITHOUT_GO_S)
     found = _judge(scene, group, producer)
     pure = [cost for cost in found[-2:] if cost.twice]
     check(not pure, f"Python members alone delivered twice: {pure}")
@@ -218,7 +220,7 @@ def go_and_java_members_join_a_busy_python_group(scene: Scene) -> Outcome:
     group = MixedGroup(scene, topic)
     _, producer = _load(scene, topic)
     for member in ("python-1", "python-2"):
-        group.join(member, SETTLED_AMONG_PYTHON_S)
+        group.join(member, SETTLED_WITHOUT_GO_S)
     for member in ("go-1", "java-1"):
         group.join(member)
     _judge(scene, group, producer)
