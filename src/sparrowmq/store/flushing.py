@@ -6,27 +6,20 @@ finish_flush  the log is durable up to where it was at begin_flush: the mark say
 ```
 
 A checkpoint makes queues and index durable as well, in small portions, so that a sender who waits
-for the log never waits for hundreds of other files:
-
-```
-due → queue tails written (a portion per tick) → files synced (a portion per flush) → snapshot
-```
-
-Where every flush is waited for, the portions are small, but they come: a log whose checkpoint never
-ends would have to be scanned as a whole after a crash.
+for the log never waits for hundreds of other files.
 """
 
 import contextlib
 import os
-from collections import deque
 
 import msgspec
 
+from sparrowmq.store.checkpoints import Checkpoints
 from sparrowmq.store.commit_log import CommitLog
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.disk import Disk
 from sparrowmq.store.dispatch import Dispatch
-from sparrowmq.store.layout import CHECKPOINT, LOG_DIR, log_path
+from sparrowmq.store.layout import LOG_DIR, log_path
 from sparrowmq.store.marks import MARK, Marks, QueueState, state_of
 
 FILES_AT_ONCE = 32
@@ -87,70 +80,33 @@ def sync_plan(disk: Disk, plan: FlushPlan) -> None:
             disk.sync_dir(path)
 
 
-class Checkpoint(msgspec.Struct):
-    """A checkpoint on its way."""
-
-    log_offset: int
-    store_timestamp: int
-    queues_left: int
-    """Dirty queues of the time it began that are not written yet."""
-    paths: deque[str] | None = None
-    """Files still to be synced; None until all tails are written."""
-    directories: list[str] = []
-    queues: list[QueueState] = []
-    min_log_offset: int = 0
-
-    def is_synced(self, durable: int) -> bool:
-        """Whether nothing is left to sync, the log included."""
-        return self.paths is not None and not self.paths and durable >= self.log_offset
-
-
 class Flushing:
     """What is durable, and the work to make it more."""
 
     def __init__(
         self, config: StoreConfig, disk: Disk, log: CommitLog, dispatch: Dispatch, marks: Marks
     ) -> None:
-        self._config = config
         self._disk = disk
         self._log = log
         self._dispatch = dispatch
         self._marks = marks
+        self._checkpoints = Checkpoints(config, log, dispatch, marks)
         self.durable = 0
         self.last_record = -1
         self.last_timestamp = 0
         self._plan: FlushPlan | None = None
-        self._checkpoint: Checkpoint | None = None
-        self._checkpointed_offset = 0
-        self._checkpointed_ms = 0
-        self._queue_time = 0
         self._urgent_flushes = 0
         """In a row, since something derived was synced at last."""
         self._unsynced_marks: set[str] = set()
         """Written after the last sync: the next one makes them durable."""
-        self._states: list[QueueState] = []
-        """What the last snapshot said."""
 
     def forget_topic(self, topic: str) -> None:
         """A topic was deleted: make that durable before anybody is told."""
-        self._states = [state for state in self._states if state.topic != topic]
-        self._marks.save_snapshot(
-            self._checkpointed_offset,
-            self._states,
-            self._dispatch.dropped,
-            min_log_offset=self._log.min_offset,
-            sync=True,
-        )
+        self._checkpoints.forget_topic(topic)
 
     def save_start(self) -> None:
         """From now on the store is not a stopped one; that, and the marks' names, are durable."""
-        self._marks.save_snapshot(
-            self._checkpointed_offset,
-            self._states,
-            self._dispatch.dropped,
-            min_log_offset=self._log.min_offset,
-            sync=True,
-        )
+        self._checkpoints.save()
         self._marks.save_mark(self.durable, self.last_record, self.last_timestamp)
         self._marks.sync()
 
@@ -160,7 +116,7 @@ class Flushing:
         seconds; they get a checkpoint that begins at once, a portion at a time."""
         dispatch = self._dispatch
         if len(dispatch.files.unsynced) > MANY_FILES:
-            self._checkpointed_ms = 0
+            self._checkpoints.hurry()
             return
         dispatch.index.build()
         sync_plan(self._disk, self._last_plan())
@@ -170,21 +126,15 @@ class Flushing:
             for path in paths:
                 self._disk.sync(path)
             dispatch.index.end_sync()
-        self.durable = self._checkpointed_offset = self._log.end
-        self._states = [state_of(queue) for queue in dispatch.queues.values()]
-        self._queue_time = self.last_timestamp
-        self._marks.save_checkpoint(
-            self.last_timestamp, self._queue_time, dispatch.index.durable_timestamp
-        )
+        self.durable = self._log.end
+        self._checkpoints.complete(self.last_timestamp)
 
     def start(self, now_ms: int, found: Recovered) -> None:
         """Begin with what recovery found."""
         self.durable = found.durable
         self.last_record = found.last_record
         self.last_timestamp = found.last_timestamp
-        self._checkpointed_offset = found.checkpointed
-        self._states = found.states
-        self._checkpointed_ms = now_ms
+        self._checkpoints.start(now_ms, found.checkpointed, found.states)
 
     def begin_flush(self, *, urgent: bool = False) -> FlushPlan | None:
         """What to sync now; None if nothing is to be done or a flush is under way.
@@ -211,16 +161,15 @@ class Flushing:
 
     def _last_plan(self) -> FlushPlan:
         """Everything that may not be durable, whoever was about to make it so."""
-        cancelled, checkpoint, files = self._plan, self._checkpoint, self._dispatch.files
-        self._plan = self._checkpoint = None
+        cancelled, files = self._plan, self._dispatch.files
+        left, left_directories = self._checkpoints.abandon()
+        self._plan = None
         plan = self.begin_flush(urgent=True) or FlushPlan([], [], [], 0, 0, 0)
-        derived, directories = set(files.unsynced), {LOG_DIR, *files.unsynced_dirs}
+        derived = {*files.unsynced, *left}
+        directories = {LOG_DIR, *files.unsynced_dirs, *left_directories}
         if cancelled is not None:
             derived.update(cancelled.derived)
             directories.update(cancelled.directories)
-        if checkpoint is not None:
-            derived.update(checkpoint.paths or ())
-            directories.update(checkpoint.directories)
         plan.derived, plan.directories = sorted(derived), sorted(directories)
         self._plan = None
         return plan
@@ -232,15 +181,9 @@ class Flushing:
         at_once = FILES_BESIDE_WAITERS if urgent else FILES_AT_ONCE
         taken = sorted(self._unsynced_marks)
         self._unsynced_marks.clear()
-        checkpoint = self._checkpoint
-        if checkpoint is not None and checkpoint.paths is not None:
-            directories += checkpoint.directories
-            checkpoint.directories = []
-            count = len(checkpoint.paths)
-            all_at_once = count > MANY_FILES and not urgent
-            for _ in range(count if all_at_once else min(at_once, count)):
-                taken.append(checkpoint.paths.popleft())
-        return taken
+        files, named = self._checkpoints.take(at_once, None if urgent else MANY_FILES)
+        directories += named
+        return taken + files
 
     def finish_flush(self, plan: FlushPlan) -> None:
         """Everything in the plan is durable."""
@@ -250,69 +193,11 @@ class Flushing:
             self.durable = plan.log_offset
             self._marks.save_mark(plan.log_offset, plan.last_record, plan.store_timestamp)
             self._unsynced_marks.add(MARK)
-        checkpoint = self._checkpoint
-        if checkpoint is not None and checkpoint.is_synced(self.durable):
-            self._end_checkpoint(checkpoint, plan)
-
-    def _end_checkpoint(self, checkpoint: Checkpoint, plan: FlushPlan) -> None:
-        self._dispatch.index.end_sync()
-        dropped = self._dispatch.dropped
-        self._states = [
-            state
-            for state in checkpoint.queues
-            if dropped.get(state.topic, 0) <= checkpoint.log_offset
-        ]
-        path = self._marks.save_snapshot(
-            checkpoint.log_offset,
-            self._states,
-            dropped,
-            min_log_offset=checkpoint.min_log_offset,
-        )
-        self._unsynced_marks |= {path, CHECKPOINT}
-        self._queue_time = checkpoint.store_timestamp
-        self._marks.save_checkpoint(
-            plan.store_timestamp, self._queue_time, self._dispatch.index.durable_timestamp
-        )
-        self._checkpointed_offset = checkpoint.log_offset
-        self._checkpoint = None
+        self._unsynced_marks |= self._checkpoints.finish(self.durable, plan.store_timestamp)
 
     def tick(self, now_ms: int, portion: int) -> None:
         """Write a portion of the queues; begin or advance a checkpoint. Raises DiskFull."""
-        before = len(self._dispatch.dirty)
-        self._dispatch.write_tails(portion)
-        written = before - len(self._dispatch.dirty)
-        checkpoint = self._checkpoint
-        if checkpoint is None:
-            if self._is_due(now_ms):
-                self._checkpointed_ms = now_ms
-                self._checkpoint = Checkpoint(
-                    self._log.end, self.last_timestamp, len(self._dispatch.dirty)
-                )
-        elif checkpoint.paths is None:
-            checkpoint.queues_left -= written
-            if checkpoint.queues_left <= 0:
-                self._collect(checkpoint)
-
-    def _is_due(self, now_ms: int) -> bool:
-        grown = self._log.end - self._checkpointed_offset
-        if not grown:
-            return False
-        if now_ms < self._checkpointed_ms:
-            self._checkpointed_ms = now_ms  # the clock was set back
-        waited = now_ms - self._checkpointed_ms
-        return (
-            waited >= self._config.checkpoint_interval_ms or grown >= self._config.checkpoint_bytes
-        )
-
-    def _collect(self, checkpoint: Checkpoint) -> None:
-        files = self._dispatch.files
-        self._dispatch.index.build()
-        checkpoint.paths = deque([*files.unsynced, *self._dispatch.index.begin_sync()])
-        checkpoint.directories = sorted(files.unsynced_dirs)
-        files.unsynced.clear()
-        files.unsynced_dirs.clear()
-        checkpoint.min_log_offset = self._log.min_offset
-        checkpoint.queues = [state_of(queue) for queue in self._dispatch.queues.values()]
+        self._checkpoints.tick(now_ms, portion, self.last_timestamp)
 
     def close(self) -> None:
         """Make everything durable, here and now, and mark a normal stop."""

@@ -1,0 +1,182 @@
+"""Checkpoints: queues and index made durable a portion at a time, and a snapshot that says so.
+
+```
+due → queue tails written (a portion per tick) → files synced (a portion per flush) → snapshot
+```
+
+Where every flush is waited for, the portions are small, but they come: a log whose checkpoint never
+ends would have to be scanned as a whole after a crash.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+
+import msgspec
+
+from sparrowmq.store.commit_log import CommitLog
+from sparrowmq.store.config import StoreConfig
+from sparrowmq.store.dispatch import Dispatch
+from sparrowmq.store.layout import CHECKPOINT
+from sparrowmq.store.marks import Marks, QueueState, state_of
+
+
+class Checkpoint(msgspec.Struct):
+    """A checkpoint on its way."""
+
+    log_offset: int
+    store_timestamp: int
+    queues_left: int
+    """Dirty queues of the time it began that are not written yet."""
+    paths: deque[str] | None = None
+    """Files still to be synced; None until all tails are written."""
+    directories: list[str] = []
+    queues: list[QueueState] = []
+    min_log_offset: int = 0
+
+    def is_synced(self, durable: int) -> bool:
+        """Whether nothing is left to sync, the log included."""
+        return self.paths is not None and not self.paths and durable >= self.log_offset
+
+
+class Checkpoints:
+    """The checkpoint under way, and what the last one said."""
+
+    def __init__(
+        self, config: StoreConfig, log: CommitLog, dispatch: Dispatch, marks: Marks
+    ) -> None:
+        self._config = config
+        self._log = log
+        self._dispatch = dispatch
+        self._marks = marks
+        self._under_way: Checkpoint | None = None
+        self._offset = 0
+        self._began_ms = 0
+        self._queue_time = 0
+        self._states: list[QueueState] = []
+        """What the last snapshot said."""
+
+    def start(self, now_ms: int, log_offset: int, states: list[QueueState]) -> None:
+        """Begin with the snapshot that recovery found."""
+        self._offset = log_offset
+        self._states = states
+        self._began_ms = now_ms
+
+    def forget_topic(self, topic: str) -> None:
+        """A topic was deleted: make that durable before anybody is told."""
+        self._states = [state for state in self._states if state.topic != topic]
+        self.save()
+
+    def save(self) -> None:
+        """Write the last snapshot once more, durably: the store is not a stopped one."""
+        self._marks.save_snapshot(
+            self._offset,
+            self._states,
+            self._dispatch.dropped,
+            min_log_offset=self._log.min_offset,
+            sync=True,
+        )
+
+    def hurry(self) -> None:
+        """Let the next one begin at once."""
+        self._began_ms = 0
+
+    def complete(self, store_timestamp: int) -> None:
+        """Everything is durable, by other ways: take it for the last checkpoint."""
+        self._offset = self._log.end
+        self._states = [state_of(queue) for queue in self._dispatch.queues.values()]
+        self._queue_time = store_timestamp
+        self._marks.save_checkpoint(
+            store_timestamp, store_timestamp, self._dispatch.index.durable_timestamp
+        )
+
+    def tick(self, now_ms: int, portion: int, store_timestamp: int) -> None:
+        """Write a portion of the queues; begin or advance a checkpoint. Raises DiskFull."""
+        before = len(self._dispatch.dirty)
+        self._dispatch.write_tails(portion)
+        written = before - len(self._dispatch.dirty)
+        checkpoint = self._under_way
+        if checkpoint is None:
+            if self._is_due(now_ms):
+                self._began_ms = now_ms
+                self._under_way = Checkpoint(
+                    self._log.end, store_timestamp, len(self._dispatch.dirty)
+                )
+        elif checkpoint.paths is None:
+            checkpoint.queues_left -= written
+            if checkpoint.queues_left <= 0:
+                self._collect(checkpoint)
+
+    def _is_due(self, now_ms: int) -> bool:
+        grown = self._log.end - self._offset
+        if not grown:
+            return False
+        if now_ms < self._began_ms:
+            self._began_ms = now_ms  # the clock was set back
+        waited = now_ms - self._began_ms
+        return (
+            waited >= self._config.checkpoint_interval_ms or grown >= self._config.checkpoint_bytes
+        )
+
+    def _collect(self, checkpoint: Checkpoint) -> None:
+        files = self._dispatch.files
+        self._dispatch.index.build()
+        checkpoint.paths = deque([*files.unsynced, *self._dispatch.index.begin_sync()])
+        checkpoint.directories = sorted(files.unsynced_dirs)
+        files.unsynced.clear()
+        files.unsynced_dirs.clear()
+        checkpoint.min_log_offset = self._log.min_offset
+        checkpoint.queues = [state_of(queue) for queue in self._dispatch.queues.values()]
+
+    @property
+    def files_left(self) -> int:
+        """How many files the checkpoint under way still has to sync, as far as it is known."""
+        checkpoint = self._under_way
+        return 0 if checkpoint is None or checkpoint.paths is None else len(checkpoint.paths)
+
+    def take(self, at_once: int, all_from: int | None) -> tuple[list[str], list[str]]:
+        """Files and directories to be synced next: so many files, or all that are left.
+
+        All of them where there are more than `all_from`.
+        """
+        checkpoint = self._under_way
+        if checkpoint is None or checkpoint.paths is None:
+            return [], []
+        directories, checkpoint.directories = checkpoint.directories, []
+        count = len(checkpoint.paths)
+        if all_from is None or count <= all_from:
+            count = min(at_once, count)
+        return [checkpoint.paths.popleft() for _ in range(count)], directories
+
+    def finish(self, durable: int, store_timestamp: int) -> set[str]:
+        """What was taken is durable, and so is the log up to `durable`.
+
+        Ends the checkpoint if nothing is left of it; the files that say so are not synced yet.
+        """
+        checkpoint = self._under_way
+        if checkpoint is None or not checkpoint.is_synced(durable):
+            return set()
+        self._dispatch.index.end_sync()
+        dropped = self._dispatch.dropped
+        self._states = [
+            state
+            for state in checkpoint.queues
+            if dropped.get(state.topic, 0) <= checkpoint.log_offset
+        ]
+        path = self._marks.save_snapshot(
+            checkpoint.log_offset,
+            self._states,
+            dropped,
+            min_log_offset=checkpoint.min_log_offset,
+        )
+        self._queue_time = checkpoint.store_timestamp
+        self._marks.save_checkpoint(
+            store_timestamp, self._queue_time, self._dispatch.index.durable_timestamp
+        )
+        self._offset = checkpoint.log_offset
+        self._under_way = None
+        return {path, CHECKPOINT}
+
+    def abandon(self) -> tuple[Iterable[str], Iterable[str]]:
+        """Files and directories that the checkpoint under way, which ends here, had not synced."""
+        checkpoint, self._under_way = self._under_way, None
+        return ((checkpoint.paths or ()), checkpoint.directories) if checkpoint else ((), ())
