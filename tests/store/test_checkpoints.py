@@ -63,3 +63,33 @@ def test_a_checkpoint_ends_though_somebody_waits_for_every_flush() -> None:
     disk = disk.killed()
     assert len(disk.files()["commitlog/00000000000000000000"]) == config.log_file_size
     assert "commitlog/00000000000000000000" not in log_files_read_at_start(disk, config)
+
+
+def test_who_waits_for_a_flush_hardly_ever_waits_for_anything_but_the_log() -> None:
+    disk = RecordingDisk()
+    store = open_store(disk, with_sizes(checkpoint_interval_ms=1_000))
+    others = 0
+    for number in range(1_000):
+        store.append(message(number, queue_id=number % 8), number)
+        store.tick(number)
+        plan = store.begin_flush(urgent=True)
+        assert plan is not None
+        others += bool(plan.derived)
+        sync_plan(disk, plan)
+        store.finish_flush(plan)
+    assert others == 1_000 // 50
+
+
+def test_a_checkpoint_of_many_queues_ends_though_somebody_waits_for_every_flush() -> None:
+    config = with_sizes(checkpoint_interval_ms=1_000_000, checkpoint_bytes=64 * 1024)
+    disk = RecordingDisk()
+    store = open_store(disk, config)
+    for number in range(1_200):
+        store.append(message(number, queue_id=number % 400), 1)
+        store.tick(1)
+        plan = store.begin_flush(urgent=True)
+        assert plan is not None
+        sync_plan(disk, plan)
+        store.finish_flush(plan)
+    snapshot = Marks(config, disk).load_snapshot()
+    assert snapshot is not None and snapshot.log_offset >= 64 * 1024

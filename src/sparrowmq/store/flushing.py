@@ -25,9 +25,11 @@ from sparrowmq.store.marks import MARK, Marks, QueueState, state_of
 FILES_AT_ONCE = 32
 """Queue and index files one flush syncs along with the log."""
 FILES_BESIDE_WAITERS = 2
-"""… and so many when somebody waits for the log, after …"""
+"""… and so many when somebody waits for the log, but only each time that …"""
 PATIENT_FLUSHES = 50
-"""… so many flushes in a row that somebody waited for."""
+"""… so many flushes in a row were waited for; with each where …"""
+FILES_IN_A_HURRY = 16
+"""… so many files are left: two in fifty flushes would keep the checkpoint from ending."""
 MANY_FILES = 256
 """From so many on they are synced all at once, with everything else on the machine: one by one
 they take 1 to 3 ms each. That no error is told does not matter: their CRCs are checked at start."""
@@ -178,6 +180,8 @@ class Flushing:
         self._urgent_flushes = self._urgent_flushes + 1 if urgent else 0
         if 0 < self._urgent_flushes < PATIENT_FLUSHES:
             return []
+        if self._checkpoints.files_left < FILES_IN_A_HURRY:
+            self._urgent_flushes = 0
         at_once = FILES_BESIDE_WAITERS if urgent else FILES_AT_ONCE
         taken = sorted(self._unsynced_marks)
         self._unsynced_marks.clear()
