@@ -51,6 +51,8 @@ def up(arguments: list[str]) -> int:
 
 def test(arguments: list[str]) -> int:
     """all fast tests, the installed wheel among them; arguments go to pytest"""
+    # Sets of texts have the same order every time: what fails is to fail again.
+    os.environ.setdefault("PYTHONHASHSEED", "0")
     # loadgroup keeps the Spark tests in one process (see tests/conftest.py).
     return _module("pytest", ["-n", WORKERS, "--dist", "loadgroup", *arguments])
 
