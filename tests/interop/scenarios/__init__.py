@@ -16,6 +16,7 @@ from tests.interop.scenarios import (
     restarts,
     sending,
     spark,
+    spark_jobs,
     spark_sink,
     wire,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "restarts",
     "sending",
     "spark",
+    "spark_jobs",
     "spark_sink",
     "wire",
 ]
