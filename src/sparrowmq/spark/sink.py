@@ -113,8 +113,9 @@ def _checked(
 ) -> tuple[SinkOptions, Positions]:
     """What can be known before the first row is sent.
 
-    Spark makes a writer for every micro-batch, which knows of no other: a topic that a stream does
-    not find has to be waited for, because its broker may be away since the last one.
+    Spark makes writers for every micro-batch, which know of no others: a topic that a stream does
+    not find has to be waited for, because its broker may be away since the last one. Its tasks do
+    that; one that failed here, in the writer that is to abort, would hide the tasks' reason.
     """
     if overwrite:
         raise RocketMQError(
@@ -124,17 +125,16 @@ def _checked(
     parsed = replace(parse_sink_options(options), waits_for_topics=is_stream)
     fields = [(field.name, field.dataType.simpleString()) for field in schema.fields]
     positions = check_columns(fields, has_topic=parsed.topic is not None)
-    if parsed.topic is not None:
+    if parsed.topic is not None and not is_stream:
         _check_topic(parsed, parsed.topic)
     return parsed, positions
 
 
 def _check_topic(options: SinkOptions, topic: str) -> None:
-    """Raise UnknownTopic before anything is sent. Spark asks again for every micro-batch."""
-    patience, waits = Patience(options.retry_timeout_s), options.waits_for_topics
+    """Raise UnknownTopic before anything is sent."""
+    patience = Patience(options.retry_timeout_s)
     with Cluster(options.name_server, options.request_timeout_s) as cluster:
-        what = f"looking for topic {topic}"
-        patience.call(what, lambda: write_queues(cluster, topic, waits=waits))
+        patience.call(f"looking for topic {topic}", lambda: write_queues(cluster, topic))
 
 
 def _write(
