@@ -16,6 +16,7 @@ from sparrowmq.store.errors import DiskFull
 from tests.broker.world import World, world_with
 
 HOUR_S = 3600
+RETENTION_S = 300
 
 
 def runtime(world: World) -> dict[str, str]:
@@ -104,13 +105,13 @@ def test_expired_log_files_are_deleted_at_any_hour_when_an_operator_says_so() ->
         reserve_bytes=4096,
         index_slots=10,
         index_entries=50,
-        retention_ms=HOUR_S * 1000,
+        retention_ms=RETENTION_S * 1000,
         deletion_hour=3,
     )
-    with world_with(store=store, limit_s=4 * HOUR_S) as world:
+    with world_with(store=store, limit_s=HOUR_S) as world:
         for _ in range(5):
             world.send("orders", b"x" * 5_000)
-        world.sim.advance(1.5 * HOUR_S)
+        world.sim.advance(1.5 * RETENTION_S)
         assert world.broker.store.min_log_offset == 0, "it is not the deletion hour"
         world.done(CleanExpiredQueues())
         assert world.broker.store.min_log_offset == 0
