@@ -360,3 +360,19 @@ def test_a_topic_that_is_no_text_is_damage_whatever_topic_is_wanted(tmp_path: Pa
     found = rows(writer.write(), topic="orders", onDamage="column").to_pylist()
     assert [row["logOffset"] for row in found] == writer.offsets
     assert ["not UTF-8" in (row["damage"] or "") for row in found] == [False, True, False]
+
+
+@pytest.mark.parametrize("damaged", [None, 0, 200, 399])
+def test_small_records_that_are_found_together_are_cut_and_checked_as_others_are(
+    tmp_path: Path, damaged: int | None
+) -> None:
+    writer = LogWriter(tmp_path, file_size=1 << 20)
+    for at in range(400):
+        writer.add(b"message %03d" % at)
+    writer.add(b"like a record: \xda\xa3\x20\xa7")
+    expected = list(writer.offsets)
+    if damaged is not None:
+        flip_size(writer, damaged)
+        del expected[damaged]
+    assert offsets(writer.write(), onDamage="skip", maxBytesPerPartition="40KiB") == expected
+    assert offsets(writer.write(), onDamage="skip") == expected

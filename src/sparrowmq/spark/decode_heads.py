@@ -39,14 +39,20 @@ HEAD = np.dtype(
     ]
 )
 _SLOW_BITS = COMPRESSED | BORN_HOST_V6 | STORE_HOST_V6
+_MAGIC_BYTES = MAGIC_V1.to_bytes(4, "big")
+_SCANNED_BYTES = 32 * 1024
+_SCANNED_RECORD_BYTES = 512
+"""Larger records have more bytes to be scanned than a step from one to the next costs."""
+_NONE = np.zeros(0, np.int64)
 _unpack_size = Struct(">I").unpack_from
 
 
 def record_starts(data: bytes) -> Longs:
     """Where each record begins. Raises Damaged where a size cannot be."""
+    known, at = starts_by_magic(data)
     starts: list[int] = []
     append = starts.append
-    at, end = 0, len(data)
+    end = len(data)
     last = end - MIN_RECORD_SIZE
     while at <= last:
         append(at)
@@ -58,7 +64,28 @@ def record_starts(data: bytes) -> Longs:
         raise Damaged(starts[-1], f"total size {at - starts[-1]}, {end - starts[-1]} bytes left")
     if at < end:
         raise Damaged(at, f"{end - at} bytes left, at least {MIN_RECORD_SIZE} needed")
-    return np.array(starts, np.int64)
+    return np.concatenate((known, np.array(starts, np.int64)))
+
+
+def starts_by_magic(data: bytes) -> tuple[Longs, int]:
+    """Where the first records begin, and where the next one does, from which on sizes must tell.
+
+    Looks for the magic of all records at once, in half of the time that a step from each to the
+    next takes where they are small. Each that is given ends where the next begins, so no magic in
+    a body can mislead; the last one is never given.
+    """
+    if len(data) < _SCANNED_BYTES or _unpack_size(data, 0)[0] > _SCANNED_RECORD_BYTES:
+        return _NONE, 0
+    raw = np.frombuffer(data, np.uint8)
+    found = np.flatnonzero(raw[4:-3] == _MAGIC_BYTES[0])
+    for place, byte in enumerate(_MAGIC_BYTES[1:], 5):
+        found = found[raw[found + place] == byte]
+    if not len(found) or found[0] != 0:
+        return _NONE, 0
+    sizes = np.ndarray((len(data) - 3,), ">u4", data, strides=(1,))[found[:-1]]
+    linked = (found[:-1] + sizes == found[1:]) & (sizes >= MIN_RECORD_SIZE)
+    count = len(linked) if linked.all() else int(np.argmin(linked))
+    return found[:count], int(found[count])
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from sparrowmq.spark.decode_heads import (
     LaidOut,
     Longs,
     lay_out,
+    starts_by_magic,
 )
 from sparrowmq.spark.log_source_files import LogRange
 from sparrowmq.spark.log_source_records import (
@@ -104,9 +105,13 @@ def _chain(data: bytes, limit: int) -> tuple[LaidOut | None, int]:
 
     Only those that begin before `limit`.
     """
+    known, at = starts_by_magic(data)
+    begins_late = int(np.searchsorted(known, limit))
+    if begins_late < len(known):
+        known, at = known[:begins_late], int(known[begins_late])
     starts: list[int] = []
     append = starts.append
-    at, last = 0, min(len(data) - MIN_RECORD_SIZE, limit - 1)
+    last = min(len(data) - MIN_RECORD_SIZE, limit - 1)
     whole = len(data)
     while at <= last:
         size = _unpack_size(data, at)[0]
@@ -114,15 +119,16 @@ def _chain(data: bytes, limit: int) -> tuple[LaidOut | None, int]:
             break
         append(at)
         at += size
-    if not starts:
+    all_starts = np.concatenate((known, np.array(starts, np.int64)))
+    if not len(all_starts):
         return None, 0
-    records = lay_out(data, np.array(starts, np.int64))
+    records = lay_out(data, all_starts)
     magic = records.head["magic"]
     strange = np.flatnonzero((magic != MAGIC_V1) & (magic != MAGIC_V2))
     if not len(strange):
         return records, at
     first = int(strange[0])
-    return (records.part(0, first) if first else None), starts[first]
+    return (records.part(0, first) if first else None), int(all_starts[first])
 
 
 def _good_part(records: LaidOut, stop: int, log_offset: int) -> tuple[int, str | None]:
