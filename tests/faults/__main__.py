@@ -1,14 +1,17 @@
-"""`python -m tests.faults [--row N] [--small] [--seed S]`: the scorecard, with counts and seeds."""
+"""`python -m tests.faults [--row N] [--small] [--seed S] [--only TEXT]`: the scorecard, with counts
+and seeds."""
 
 import argparse
 import logging
 import sys
 import time
 import traceback
+from functools import partial
 
 from tests.faults.checker import commit
 from tests.faults.scorecard import KEPT, ROWS
-from tests.faults.scored import Scored
+from tests.faults.scored import Row, Scored
+from tests.faults.spark_jobs import spark_jobs
 
 _SHOWN = 5
 
@@ -19,16 +22,20 @@ def main() -> int:
     parser.add_argument("--row", type=int, action="append", choices=sorted(ROWS), dest="rows")
     parser.add_argument("--small", action="store_true", help="as in ./dev test")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", default="", metavar="TEXT", help="a part of row 16, as archive")
     arguments = parser.parse_args()
+    if arguments.only and arguments.rows != [16]:
+        parser.error("--only chooses among the cases of --row 16")
     # What simulated servers log about their faults is not the table.
     logging.getLogger("sparrowmq").addHandler(logging.NullHandler())
     print(f"commit {commit()}, seed {arguments.seed}, {'small' if arguments.small else 'full'}")
     print(f"{'#':>2}  {'fault':<30} {'result':<8} {'seconds':>7}  counts", flush=True)
+    rows: dict[int, Row] = {**ROWS, 16: partial(spark_jobs, only=arguments.only)}
     scored: list[Scored] = []
     for row in arguments.rows or sorted(ROWS):
         began = time.monotonic()
         try:
-            result = ROWS[row](arguments.seed, arguments.small)
+            result = rows[row](arguments.seed, arguments.small)
         except Exception as error:
             traceback.print_exc()
             result = Scored(row, "could not be judged", failures=[repr(error)])

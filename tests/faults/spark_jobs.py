@@ -1,7 +1,8 @@
-"""Spark jobs killed at every step, with their driver, and executors' workers killed at work.
+"""Spark jobs and queries killed at every step, with their driver, and executors' workers killed at
+work.
 
-Each job is killed once at a step and started again; what comes out is compared, row by row and in
-all columns, with what the broker has, which is what a run without faults gives.
+Each is killed once at a step and started again; what comes out is compared, row by row and in all
+columns, with what a run without faults gives.
 """
 
 import signal
@@ -10,86 +11,155 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from sparrowmq.testing import Cluster, cluster
 from tests.faults.scored import Scored
+from tests.faults.spark_queries import Queries
+from tests.repo.tree import ROOT
+from tests.spark.admin import create_topic
 from tests.spark.jobs.backlog import fill_topic, offsets_of, put_group, sizes, table
-from tests.spark.jobs.killed_job import KILLED_WORKER, ROWS_A_BATCH, archive_job, drain_job
+from tests.spark.jobs.killed_job import (
+    KILLED_WORKER,
+    ROWS_A_BATCH,
+    archive_job,
+    drain_job,
+    replay_job,
+    run_job,
+)
+from tests.spark.killed_query import MESSAGES as QUERIED
+from tests.spark.killed_query import POINTS, counted, differences
+from tests.spark.standalone import QUICK_JAVA
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-ROOT = Path(__file__).resolve().parents[2]
 MESSAGES = 100
-ARCHIVE_STEPS = (
-    *("planned", "written", "moved", "committed", "progress"),
-    *("compacted", "compacted moved", "compacted committed", "worker"),
-)
-DRAIN_STEPS = (
-    *("planned", "created", "under way", "sent", "committed", "finished", "moving", "moved"),
-    "worker",
-)
-SMALL = (("archive", "written"), ("archive", "worker"), ("drain", "committed"))
+STEPS = {
+    "archive": (
+        *("planned", "written", "moved", "committed", "progress"),
+        *("compacted", "compacted moved", "compacted committed", "worker"),
+    ),
+    "drain": (
+        *("planned", "created", "under way", "sent", "committed", "finished", "moving", "moved"),
+        "worker",
+    ),
+    "replay": ("under way", "sent", "committed", "finished", "worker"),
+}
+
+
+class Case(NamedTuple):
+    """What is killed, and where."""
+
+    kind: str
+    step: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} at {self.step}"
+
+
 MATRIX = (
-    *(("archive", step) for step in ARCHIVE_STEPS),
-    *(("drain", step) for step in DRAIN_STEPS),
+    *(Case(kind, step) for kind, steps in STEPS.items() for step in steps),
+    *(Case(kind, point) for kind, points in POINTS.items() for point in points),
+)
+SMALL = (
+    *(Case("archive", "written"), Case("archive", "worker"), Case("drain", "committed")),
+    *(Case("files", "rows"), Case("topic", "rows")),
 )
 
 
-def spark_jobs(seed: int, small: bool) -> Scored:
-    """Row 16."""
-    from sparrowmq.spark.session import spark_session
-
-    scored = Scored(16, "Spark jobs killed")
-    spark = spark_session("faults", master="local[2]", settings={"spark.driver.memory": "1g"})
-    twice = 0
-    try:
-        with cluster() as running, tempfile.TemporaryDirectory() as folder:
-            for kind, step in SMALL if small else MATRIX:
-                topic = f"{kind}-{step.replace(' ', '-')}"
-                found = _Killed(running, spark, kind, topic, Path(folder) / topic)
-                scored.failures += [f"{kind} at {step}: {text}" for text in found.judged(step)]
-                twice += found.twice
-    finally:
-        spark.stop()
-    kills = len(SMALL if small else MATRIX)
-    scored.counts = f"{kills} kills, {kills * MESSAGES:,} messages, {twice} sent twice"
+def spark_jobs(seed: int, small: bool, only: str = "") -> Scored:
+    """Row 16, or those of its cases that have `only` in their names."""
+    scored = Scored(16, "Spark jobs and queries killed")
+    cases = [case for case in (SMALL if small else MATRIX) if only in str(case)]
+    if not cases:
+        scored.failures.append(f"nothing has {only!r} in its name; there are {_named(MATRIX)}")
+        return scored
+    messages = twice = 0
+    with _World() as world:
+        for case in cases:
+            is_query = case.kind in POINTS
+            judge = world.queries if is_query else world.job(case)
+            found = [f"{case}: {text}" for text in judge.judged(*case)]
+            # A case takes long on a small machine: what was seen is not to depend on the last one.
+            print(f"    {case}: {len(found) or 'nothing'} wrong, {judge.twice} twice", flush=True)
+            scored.failures += found
+            messages += QUERIED if is_query else MESSAGES
+            twice += judge.twice
+    scored.counts = f"{len(cases)} kills, {messages:,} messages, {twice} sent twice"
     return scored
 
 
-class _Killed:
+def _named(cases: tuple[Case, ...]) -> str:
+    return ", ".join(map(str, cases))
+
+
+class _World(AbstractContextManager["_World"]):
+    """A cluster, a folder, and the Spark session in which everything is run again."""
+
+    def __enter__(self) -> Self:
+        from sparrowmq.spark.session import spark_session
+
+        self._running = cluster()
+        self._running.__enter__()
+        self._folder = tempfile.TemporaryDirectory()
+        settings = {
+            "spark.driver.memory": "1g",
+            "spark.driver.extraJavaOptions": QUICK_JAVA,
+        }
+        self._spark = spark_session("faults", master="local[2]", settings=settings)
+        self.queries = Queries(self._running, self._spark, Path(self._folder.name))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._spark.stop()
+        self._folder.cleanup()
+        self._running.__exit__(kind, error, traceback)
+
+    def job(self, case: Case) -> "_KilledJob":
+        """A job with a topic of its own."""
+        topic = str(case).replace(" ", "-")
+        return _KilledJob(self._running, self._spark, topic, Path(self._folder.name) / topic)
+
+
+class _KilledJob:
     """One job, killed once and run again."""
 
-    def __init__(
-        self, running: Cluster, spark: "SparkSession", kind: str, topic: str, folder: Path
-    ) -> None:
+    def __init__(self, running: Cluster, spark: "SparkSession", topic: str, folder: Path) -> None:
         self._running = running
         self._spark = spark
-        self._kind = kind
         self._topic = topic
         self._folder = folder
         self.twice = 0
 
-    def judged(self, step: str) -> Iterator[str]:
+    def judged(self, kind: str, step: str) -> Iterator[str]:
         """What is wrong afterwards."""
         self._folder.mkdir()
         fill_topic(self._running, self._topic, MESSAGES)
+        create_topic(self._running, f"{self._topic}-again", 3)
         put_group(self._running, f"slow-{self._topic}", self._topic)
-        expected = 0 if step == "worker" else -signal.SIGKILL
-        for wanted, at in ((expected, step), (0, "never")):
-            code, errors = self._run(at)
-            if code != wanted:
-                yield f"ended with {code}, not {wanted}: {errors[-500:]}"
-                return
-            if at == "worker" and KILLED_WORKER not in errors:
-                yield "no worker was found that could be killed"
-        yield from self._archived() if self._kind == "archive" else self._drained()
+        wanted = 0 if step == "worker" else -signal.SIGKILL
+        code, errors = self._run(kind, step)
+        if code != wanted:
+            yield f"ended with {code}, not {wanted}: {errors[-500:]}"
+            return
+        if step == "worker" and KILLED_WORKER not in errors:
+            yield "no worker was found that could be killed"
+        run_job(self._spark, self._running.name_server, kind, self._topic, self._folder)
+        judges = {"archive": self._archived, "drain": self._drained, "replay": self._replayed}
+        yield from judges[kind]()
 
-    def _run(self, step: str) -> tuple[int, str]:
+    def _run(self, kind: str, step: str) -> tuple[int, str]:
         module = [sys.executable, "-m", "tests.spark.jobs.killed_job"]
-        given = [self._running.name_server, self._kind, self._topic, str(self._folder), step]
+        given = [self._running.name_server, kind, self._topic, str(self._folder), step]
         done = subprocess.run(
             [*module, *given], cwd=ROOT, capture_output=True, text=True, check=False
         )
@@ -101,35 +171,27 @@ class _Killed:
         job = archive_job(self._running.name_server, self._topic, self._folder)
         live = table(self._spark, self._running, self._topic)
         archived = read_archive(self._spark, job.to).select(*live.columns)
-        yield from _compared(_rows(live), _rows(archived))
-        ends = sizes(self._running, self._topic)
-        if (at := offsets_of(self._running, job.group, self._topic)) != ends:
-            yield f"the group is at {at}, not at {ends}"
+        yield from differences(counted(live), counted(archived))
+        yield from self._moved(job.group)
 
     def _drained(self) -> Iterator[str]:
         job = drain_job(self._running.name_server, self._topic, self._folder)
+        yield from self._copied(job.to)
+        yield from self._moved(job.group)
+
+    def _replayed(self) -> Iterator[str]:
+        yield from self._copied(replay_job(self._running.name_server, self._topic).to)
+
+    def _copied(self, to: str) -> Iterator[str]:
         columns = ("body", "keys", "tags")
-        live = _rows(table(self._spark, self._running, self._topic).select(*columns))
-        copies = _rows(table(self._spark, self._running, job.to).select(*columns))
+        live = counted(table(self._spark, self._running, self._topic).select(*columns))
+        copies = counted(table(self._spark, self._running, to).select(*columns))
         self.twice = copies.total() - live.total()
-        yield from _compared(live, Counter(set(copies)))
+        yield from differences(live, Counter(set(copies)))
         if not 0 <= self.twice <= ROWS_A_BATCH:
             yield f"{self.twice} sent twice, {ROWS_A_BATCH} allowed"
+
+    def _moved(self, group: str) -> Iterator[str]:
         ends = sizes(self._running, self._topic)
-        if (at := offsets_of(self._running, job.group, self._topic)) != ends:
+        if (at := offsets_of(self._running, group, self._topic)) != ends:
             yield f"the group is at {at}, not at {ends}"
-
-
-def _rows(frame: "DataFrame") -> "Counter[str]":
-    return Counter(map(repr, map(_plain, frame.collect())))
-
-
-def _plain(row: Any) -> list[Any]:
-    return [sorted(value.items()) if isinstance(value, dict) else value for value in row]
-
-
-def _compared(wanted: "Counter[str]", found: "Counter[str]") -> Iterator[str]:
-    for row, count in (wanted - found).items():
-        yield f"{count} × missing: {row}"
-    for row, count in (found - wanted).items():
-        yield f"{count} × too much: {row}"

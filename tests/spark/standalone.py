@@ -15,8 +15,10 @@ from tests.spark.bare_python import bare_python
 
 LOOPBACK = "127.0.0.1"
 START_TIMEOUT_S = 300.0
-SMALL_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss512k"
-"""Six Java machines at once: each has to start quickly and take little."""
+QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""For a Java machine that lives for a minute: what it would learn by then comes too late."""
+SMALL_JAVA = f"{QUICK_JAVA} -Xss512k"
+"""Six at once: each has to take little as well."""
 
 
 class Daemon:

