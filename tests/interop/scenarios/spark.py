@@ -15,7 +15,7 @@ LARGE = "x" * 20_000
 """Java compresses bodies above 4,096 bytes."""
 
 
-@scenario(clients=JAVA_SENDS, lane="alone")
+@scenario(clients=JAVA_SENDS, lane="spark")
 def spark_reads_what_java_sent_as_a_table(scene: Scene) -> Outcome:
     topic = _filled(scene)
     spark = _session(scene)
@@ -32,7 +32,7 @@ def spark_reads_what_java_sent_as_a_table(scene: Scene) -> Outcome:
     }
 
 
-@scenario(clients=JAVA_SENDS, lane="alone")
+@scenario(clients=JAVA_SENDS, lane="spark")
 def spark_streams_what_java_sends_and_stores_the_progress_of_its_group(scene: Scene) -> Outcome:
     topic = _filled(scene)
     spark = _session(scene)

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from tests.interop.cluster import Settings
 from tests.interop.registry import Outcome, scenario
 from tests.interop.scene import Scene
 
@@ -14,7 +15,7 @@ ROWS = 20
 LATER_S = 5
 
 
-@scenario(clients=JAVA_CONSUMES, lane="alone")
+@scenario(clients=JAVA_CONSUMES, lane="spark")
 def java_consumes_what_spark_wrote(scene: Scene) -> Outcome:
     topic = scene.topic(queues=4)
     spark = _session(scene)
@@ -45,15 +46,17 @@ def java_consumes_what_spark_wrote(scene: Scene) -> Outcome:
     }
 
 
-@scenario(clients=JAVA_CONSUMES, lane="alone")
+@scenario(clients=JAVA_CONSUMES, lane="spark")
 def spark_reads_the_log_files_of_a_running_broker(scene: Scene) -> Outcome:
-    topic = scene.topic(queues=2)
+    # Of its own: a task for each 4 KiB of what all other scenarios left takes minutes.
+    own = scene.own_cluster(Settings())
+    topic = own.topic(queues=2)
     bodies = [f"m-{number:02}" for number in range(ROWS)]
-    scene.producer().send(topic, bodies)
+    own.producer().send(topic, bodies)
     spark = _session(scene)
     reader = spark.read.format("rocketmq-log").option("topic", topic)
     reader = reader.option("onDamage", "column").option("maxBytesPerPartition", "4KiB")
-    rows = reader.load(str(scene.cluster.store)).collect()
+    rows = reader.load(str(own.cluster.store)).collect()
     offsets = [row.logOffset for row in rows]
     return {
         "bodies": sorted(bytes(row.body).decode() for row in rows if row.body),
