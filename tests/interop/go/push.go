@@ -111,8 +111,10 @@ func (m *member) took(ctx context.Context, producers *producers, messages []*pri
 		default:
 		}
 		if name := m.command.text("reply_producer", ""); name != "" {
-			reply, err := consumer.CreateReplyMessage(message, []byte("reply to "+body))
+			answer := []byte("reply to " + body)
+			reply, err := consumer.CreateReplyMessage(message, answer)
 			if err == nil {
+				reply.Body = answer // 2.1.2 takes the body for properties and sends none
 				_, err = producers.byName[name].SendSync(ctx, reply)
 			}
 			if err != nil {
