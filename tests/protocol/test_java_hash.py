@@ -5,9 +5,8 @@ from hypothesis import strategies as st
 
 from sparrowmq.protocol.java_hash import (
     MASK_32,
-    KeyHash,
-    KeyPieces,
     java_hash,
+    key_hashes,
     positive_index_hash,
     unsigned_java_hash,
 )
@@ -19,14 +18,6 @@ def by_definition(text: str) -> int:
     for position in range(0, len(units), 2):
         value = (value * 31 + int.from_bytes(units[position : position + 2], "big")) & MASK_32
     return value
-
-
-def through_the_tables(hashes: KeyHash, pieces: KeyPieces, key: str) -> int:
-    try:
-        parts = hashes.stems[key[:-6]] + pieces.middle[key[-6:-3]] + pieces.last[key[-3:]]
-    except KeyError:
-        return hashes.miss(key)
-    return parts & MASK_32
 
 
 def test_known_java_values() -> None:
@@ -58,24 +49,22 @@ def test_long_texts_hash_as_defined(text: str) -> None:
     assert unsigned_java_hash(text) == by_definition(text)
 
 
-@given(st.text(max_size=20), st.lists(st.text()), st.lists(st.text("0A", max_size=16)))
-def test_keys_hash_like_topic_and_key_joined(
-    topic: str, texts: list[str], hexes: list[str]
-) -> None:
-    pieces = KeyPieces()
-    hashes = KeyHash(topic, pieces)
-    for key in [*texts, *hexes, *hexes, *texts]:
-        expected = by_definition(f"{topic}#{key}")
-        assert hashes.of(key) == expected
-        assert through_the_tables(hashes, pieces, key) == expected
+@given(
+    st.text(max_size=20),
+    st.lists(st.text("0A#\x7f", max_size=65)) | st.lists(st.text(max_size=40)),
+)
+def test_keys_hash_like_topic_and_key_joined(topic: str, keys: list[str]) -> None:
+    expected = [by_definition(f"{topic}#{key}") for key in keys]
+    assert key_hashes(unsigned_java_hash(f"{topic}#"), keys) == expected
 
 
-def test_the_tables_stay_bounded() -> None:
-    pieces = KeyPieces()
-    hashes = KeyHash("t", pieces)
-    for number in range(0, 10**15, 10**11 // 3):
-        key = f"{number:016d}{number % 7919:06X}"
-        assert through_the_tables(hashes, pieces, key) == hashes.of(key)
-    assert len(hashes.stems) <= 4096
-    assert len(pieces.last) <= 16384
-    assert len(pieces.middle) <= 16384
+def test_the_largest_characters_of_keys_hashed_together_do_not_flow_over() -> None:
+    keys = ["\x7f" * length for length in range(65)] * 20
+    expected = [by_definition(f"t#{key}") for key in keys]
+    assert key_hashes(unsigned_java_hash("t#"), keys) == expected
+
+
+def test_one_key_that_is_long_or_no_ascii_changes_no_other(topic: str = "orders") -> None:
+    keys = [*map(str, range(600)), "x" * 65, "größe", "", *(f"{at:032X}" for at in range(600))]
+    expected = [by_definition(f"{topic}#{key}") for key in keys]
+    assert key_hashes(unsigned_java_hash(f"{topic}#"), keys) == expected

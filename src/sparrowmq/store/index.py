@@ -6,9 +6,11 @@ Index files are derived: the same messages in the same order give the same bytes
 """
 
 from collections.abc import Callable, Iterable
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
-from sparrowmq.protocol.java_hash import MASK_32, KeyHash, KeyPieces, positive_index_hash
+from sparrowmq.protocol.java_hash import key_hashes, positive_index_hash, unsigned_java_hash
 from sparrowmq.store.disk import Disk
 from sparrowmq.store.index_file import IndexLayout, KeyEntry
 from sparrowmq.store.index_files import IndexFiles
@@ -18,7 +20,6 @@ from sparrowmq.store.message_index import IndexRequest
 INDEX_MARK = f"{OWN_DIR}/index"
 
 _BATCH = 4096
-_TOPICS_LIMIT = 1024
 _CLOCK_SLACK_MS = 3_600_000
 """How far a clock may have been set back before a query by time overlooks messages."""
 _STEPS_LIMIT = 100_000
@@ -40,8 +41,6 @@ class KeyIndex:
         self._files = IndexFiles(
             disk, INDEX_DIR, INDEX_MARK, layout or IndexLayout(), utc_offset_ms
         )
-        self._hashes: dict[str, KeyHash] = {}
-        self._pieces = KeyPieces()
         self._pending: list[IndexRequest] = []
         self._hashed: list[KeyEntry] = []
         self.add: Callable[[IndexRequest], None] = self._pending.append
@@ -98,35 +97,23 @@ class KeyIndex:
         if requests[0][3] < wanted_from:
             requests = [request for request in requests if request[3] >= wanted_from]
         entries: list[KeyEntry] = []
-        put = entries.append
-        middle, last = self._pieces.middle, self._pieces.last
-        topic_before = None
-        for topic, unique_id, keys, log_offset, timestamp in requests:
-            if topic is not topic_before:
-                topic_before = topic
-                hashes = self._hashes_of(topic)
-                stems = hashes.stems
-            if unique_id:
-                try:
-                    key_hash = (
-                        stems[unique_id[:-6]] + middle[unique_id[-6:-3]] + last[unique_id[-3:]]
-                    ) & MASK_32
-                except KeyError:
-                    key_hash = hashes.miss(unique_id)
-                put((key_hash, log_offset, timestamp))
-            if keys:
-                for key in keys.split(" "):
-                    if key:
-                        put((hashes.of(key), log_offset, timestamp))
+        # Neighbours are mostly of one topic, and hashed together.
+        for topic, some in groupby(requests, itemgetter(0)):
+            keys: list[str] = []
+            places: list[tuple[int, int]] = []
+            for _, unique_id, more, log_offset, timestamp in some:
+                place = log_offset, timestamp
+                if unique_id:
+                    keys.append(unique_id)
+                    places.append(place)
+                if more:
+                    for key in more.split(" "):
+                        if key:
+                            keys.append(key)
+                            places.append(place)
+            hashes = key_hashes(unsigned_java_hash(f"{topic}#"), keys)
+            entries += [(key_hash, *place) for key_hash, place in zip(hashes, places, strict=True)]
         return entries
-
-    def _hashes_of(self, topic: str) -> KeyHash:
-        hashes = self._hashes.get(topic)
-        if hashes is None:
-            if len(self._hashes) >= _TOPICS_LIMIT:
-                self._hashes.clear()
-            hashes = self._hashes[topic] = KeyHash(topic, self._pieces)
-        return hashes
 
     def _write_hashed(self) -> None:
         while self._hashed:
@@ -141,7 +128,7 @@ class KeyIndex:
         Hashes collide and times are whole seconds: the caller compares key and time of each.
         """
         self.build()
-        key_hash = positive_index_hash(self._hashes_of(topic).of(key))
+        key_hash = positive_index_hash(unsigned_java_hash(f"{topic}#{key}"))
         found: list[int] = []
         steps = 0
         for file in reversed(self._files.files):
