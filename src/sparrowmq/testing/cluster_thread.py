@@ -101,6 +101,6 @@ def cluster(
     `loop_factory` makes the loop the servers run on; asyncio's own unless given.
 
         with cluster(brokers=2, default_queues=4) as running:
-            producer = Producer("orders-svc", name_server=running.name_server)
+            producer = Producer("orders-svc", name_servers=running.name_server)
     """
     return Cluster(AsyncCluster(brokers=brokers, data_dir=data_dir, **settings), loop_factory)
