@@ -47,10 +47,9 @@ class Contest:
 
         Work without a `warm` of its own is done once more at first, unreported.
 
-        The client is warmed up once and goes on from run to run without a pause. How fast both
-        JVMs are depends on what their compilers saw before, and on pauses: with the runs of the
-        two brokers in turn, Apache's second run is twice as fast as the first. Without pauses it
-        is steady, as under a load that lasts.
+        The client is warmed up once and keeps its producer from run to run, as programs do. How
+        fast both JVMs are depends on what their compilers saw before, by a factor of two: read the
+        single runs beside the medians.
         """
         outcome = Outcome(work)
         for contender, rows in ((self.apache, outcome.apache), (self.sparrow, outcome.ours)):

@@ -1,7 +1,8 @@
 """`python -m bench.spark_read [--rows N]`: our source beside spark-sql-kafka, on the same data.
 
 One run on two cores, servers included. Both read the same bodies from eight queues or partitions:
-count, noop (every column), an aggregate, and Parquet. Then the memory of a Python worker at a
+count, noop (every column), an aggregate, and Parquet; ours from the broker and from its log files.
+Then the memory of a Python worker at a
 backlog of a gigabyte, and what a micro-batch costs when there is nearly nothing in it.
 """
 
@@ -39,6 +40,7 @@ TRICKLE = 40
 SKIPPED = 10
 """Micro-batches that warm up."""
 TARGET_RATIO = 0.8
+TARGET_FILES_RATIO = 1
 TARGET_WORKER_MB = 500
 TARGET_BATCH_MS = 200
 
@@ -61,6 +63,12 @@ class Sides:
         """The same bodies in Kafka, all columns."""
         reader = self.spark.read.format("kafka").option("subscribe", TOPIC)
         return reader.option("kafka.bootstrap.servers", self.kafka.address).load()
+
+    def files(self) -> "DataFrame":
+        """The same topic from the broker's log files, all columns; whole when everything is
+        synced."""
+        store = next(self.sparrow.folder.rglob("commitlog")).parent
+        return self.spark.read.format("rocketmq-log").option("topic", TOPIC).load(str(store))
 
     def once(self, act: Callable[[], object]) -> Took:
         """What one action takes, servers included."""
@@ -99,15 +107,22 @@ def _compare(sides: Sides, folder: Path, runs: int) -> Iterator[Figure]:
     for work, act in _works(folder).items():
         say(f"Spark reads, {work}")
         ours: list[Took] = []
+        files: list[Took] = []
         theirs: list[Took] = []
         for _ in range(runs):
             ours.append(sides.once(partial(act, sides.ours())))
             theirs.append(sides.once(partial(act, sides.theirs())))
-        name = f"Spark batch read, {work} (Apache: {CONNECTOR})"
-        best = max(took.rows_s for took in ours), max(took.rows_s for took in theirs)
-        yield Figure(name, "speed", "rows/s", *best, times_more(TARGET_RATIO))
-        cpu = min(took.cpu_us for took in ours), min(took.cpu_us for took in theirs)
-        yield Figure(name, "CPU of all processes", "µs/row", *cpu)
+            files.append(sides.once(partial(act, sides.files())))
+        name = f"{work} (Apache: {CONNECTOR})"
+        yield from _beside(f"Spark batch read, {name}", ours, theirs, TARGET_RATIO)
+        yield from _beside(f"Spark reads log files, {name}", files, theirs, TARGET_FILES_RATIO)
+
+
+def _beside(work: str, ours: list[Took], theirs: list[Took], target: float) -> Iterator[Figure]:
+    best = max(took.rows_s for took in ours), max(took.rows_s for took in theirs)
+    yield Figure(work, "speed", "rows/s", *best, times_more(target))
+    cpu = min(took.cpu_us for took in ours), min(took.cpu_us for took in theirs)
+    yield Figure(work, "CPU of all processes", "µs/row", *cpu)
 
 
 def _works(folder: Path) -> "dict[str, Callable[[DataFrame], object]]":

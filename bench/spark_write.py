@@ -1,8 +1,8 @@
-"""`python -m bench.spark_write [--rows N]`: rows a second of the Spark sink and the log source.
+"""`python -m bench.spark_write [--rows N]`: rows a second of the Spark sink.
 
 One run on two cores, broker included: `local[2]` writes 128-byte bodies into a topic of eight
-queues, then reads the broker's files. CPU is that of everything that takes part, so it says the
-same on a busy machine; wall-clock speed does not.
+queues. CPU is that of everything that takes part, so it says the same on a busy machine; wall-clock
+speed does not.
 """
 
 import argparse
@@ -30,8 +30,6 @@ CORES = 2
 TOPIC = "bench-sink"
 QUEUES = 8
 TARGET_ROWS_S = 100_000
-KAFKA_ROWS_S = 785_000
-"""What spark-sql-kafka read on two quiet cores of this kind (count)."""
 RUNS = 2
 
 
@@ -90,14 +88,6 @@ def measure(spark: "SparkSession", broker: Contender, rows: int) -> list[Figure]
     for work, frame in (("sink, body only", plain), ("sink, tags, keys, sharding key", rich)):
         took = meter.best(rows, partial(write, frame, *sink))
         figures += _figures(work, took, at_least(TARGET_ROWS_S))
-    stored = (2 * RUNS * rows) + 10_000
-    store = next(broker.folder.rglob("commitlog")).parent
-    log = spark.read.format("rocketmq-log").option("topic", TOPIC).load(str(store))
-    for work, action in (
-        ("log source, count", log.count),
-        ("log source, noop", partial(noop, log)),
-    ):
-        figures += _figures(work, meter.best(stored, action, 1), at_least(KAFKA_ROWS_S))
     return figures
 
 
@@ -114,11 +104,6 @@ def write(frame: "DataFrame", name_server: str, topic: str) -> None:
     """Send all rows."""
     writer = frame.write.format("rocketmq").option("nameServer", name_server)
     writer.option("topic", topic).mode("append").save()
-
-
-def noop(frame: "DataFrame") -> None:
-    """Read every column and drop it."""
-    frame.write.format("noop").mode("overwrite").save()
 
 
 class Meter:

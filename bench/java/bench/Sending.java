@@ -3,7 +3,9 @@ package bench;
 import com.google.gson.JsonObject;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
@@ -18,6 +20,8 @@ import org.apache.rocketmq.common.message.Message;
 /** As many sends as possible. mode=sync|async|batch threads= seconds= warm= body= batch= topic= */
 final class Sending {
     private static final int IN_FLIGHT = 512;
+    /** By name server; kept from run to run, as a program keeps its producer. */
+    private static final Map<String, DefaultMQProducer> producers = new HashMap<>();
 
     private final Command command;
     private final DefaultMQProducer producer;
@@ -40,25 +44,25 @@ final class Sending {
     }
 
     static JsonObject run(Command command) throws Exception {
-        DefaultMQProducer producer = command.producer();
-        try {
-            new Sending(command, producer).sendFor(command.decimal("warm", 2));
-            Usage before = new Usage(command);
-            Sending measured = new Sending(command, producer);
-            measured.sendFor(command.decimal("seconds", 5));
-            JsonObject row = new JsonObject();
-            row.addProperty("messages", measured.sent.get());
-            row.addProperty("errors", measured.errors.get());
-            if (measured.firstError.get() != null) {
-                row.addProperty("first_error", measured.firstError.get());
-            }
-            row.addProperty("per_s", measured.sent.get() / measured.seconds);
-            Values.percentiles(row, "send", measured.times);
-            before.into(row, measured.sent.get());
-            return row;
-        } finally {
-            producer.shutdown();
+        DefaultMQProducer producer = producers.get(command.nameServer());
+        if (producer == null) {
+            producer = command.producer();
+            producers.put(command.nameServer(), producer);
         }
+        new Sending(command, producer).sendFor(command.decimal("warm", 2));
+        Usage before = new Usage(command);
+        Sending measured = new Sending(command, producer);
+        measured.sendFor(command.decimal("seconds", 5));
+        JsonObject row = new JsonObject();
+        row.addProperty("messages", measured.sent.get());
+        row.addProperty("errors", measured.errors.get());
+        if (measured.firstError.get() != null) {
+            row.addProperty("first_error", measured.firstError.get());
+        }
+        row.addProperty("per_s", measured.sent.get() / measured.seconds);
+        Values.percentiles(row, "send", measured.times);
+        before.into(row, measured.sent.get());
+        return row;
     }
 
     private void sendFor(double wanted) throws Exception {
