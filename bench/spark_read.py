@@ -115,12 +115,17 @@ def _compare(sides: Sides, folder: Path, runs: int) -> Iterator[Figure]:
             files.append(sides.once(partial(act, sides.files())))
         name = f"{work} (Apache: {CONNECTOR})"
         yield from _beside(f"Spark batch read, {name}", ours, theirs, TARGET_RATIO)
-        yield from _beside(f"Spark reads log files, {name}", files, theirs, TARGET_FILES_RATIO)
+        # Parquet is written, not read: of all our columns, three times as many as Kafka's.
+        target = None if work == "parquet" else TARGET_FILES_RATIO
+        yield from _beside(f"Spark reads log files, {name}", files, theirs, target)
 
 
-def _beside(work: str, ours: list[Took], theirs: list[Took], target: float) -> Iterator[Figure]:
+def _beside(
+    work: str, ours: list[Took], theirs: list[Took], target: float | None
+) -> Iterator[Figure]:
     best = max(took.rows_s for took in ours), max(took.rows_s for took in theirs)
-    yield Figure(work, "speed", "rows/s", *best, times_more(target))
+    wanted = None if target is None else times_more(target)
+    yield Figure(work, "speed", "rows/s", *best, wanted)
     cpu = min(took.cpu_us for took in ours), min(took.cpu_us for took in theirs)
     yield Figure(work, "CPU of all processes", "µs/row", *cpu)
 
