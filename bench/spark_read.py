@@ -115,7 +115,7 @@ def _compare(sides: Sides, folder: Path, runs: int) -> Iterator[Figure]:
             files.append(sides.once(partial(act, sides.files())))
         name = f"{work} (Apache: {CONNECTOR})"
         yield from _beside(f"Spark batch read, {name}", ours, theirs, TARGET_RATIO)
-        # Parquet is written, not read: of all our columns, three times as many as Kafka's.
+        # Parquet is written, not read: of all our columns, twice as many as Kafka's.
         target = None if work == "parquet" else TARGET_FILES_RATIO
         yield from _beside(f"Spark reads log files, {name}", files, theirs, target)
 
