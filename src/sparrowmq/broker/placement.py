@@ -11,7 +11,6 @@ What lies aside remembers its topic and queue in REAL_TOPIC and REAL_QID, as in 
 """
 
 from collections.abc import Collection, Mapping
-from functools import lru_cache
 
 import msgspec
 
@@ -45,7 +44,7 @@ from sparrowmq.protocol.properties import (
 )
 from sparrowmq.protocol.record import CRC_PROPERTY, CRC_PROPERTY_SIZE, Record
 from sparrowmq.protocol.sys_flag import TRANSACTION_NONE, with_transaction_type
-from sparrowmq.protocol.tags import tag_code
+from sparrowmq.protocol.tags import cached_tag_code
 from sparrowmq.store.messages import PutMessage, Stored
 
 TIMES = frozenset({TIMER_DELAY_S, TIMER_DELAY_MS, TIMER_DELIVER_MS})
@@ -59,7 +58,6 @@ SPECIAL = DELAYS | {TRANSACTION_PREPARED}
 _BROKERS_OWN = frozenset({TRANSACTION_CHECK_TIMES, TRANSACTION_PREPARED_QUEUE_OFFSET})
 _SET_ASIDE = frozenset({REAL_TOPIC, REAL_QUEUE_ID, TIMER_OUT_MS, TRANSACTION_ID})
 """What the broker sets when it puts a message aside."""
-_tag_code = lru_cache(maxsize=8_192)(tag_code)
 
 
 class Placement(msgspec.Struct, gc=False):
@@ -312,7 +310,7 @@ def stored_again(
         record.reconsume_times,
         record.body,
         encoded(fields) if properties is None else properties,
-        _tag_code(fields.get(TAGS)),
+        cached_tag_code(fields.get(TAGS)),
         fields.get(UNIQUE_KEY, ""),
         fields.get(KEYS, ""),
     )

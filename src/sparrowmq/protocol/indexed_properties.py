@@ -1,12 +1,8 @@
 """What queue and index need of a message's properties, found without taking the others apart."""
 
 from collections.abc import Sequence
-from functools import lru_cache
 
-from sparrowmq.protocol.tags import tag_code
-
-cached_tag_code = lru_cache(maxsize=8_192)(tag_code)
-"""Topics have few tags, and Java's hash takes microseconds in Python."""
+from sparrowmq.protocol.tags import cached_tag_code
 
 
 def indexed_properties(text: str) -> tuple[str, str, str]:

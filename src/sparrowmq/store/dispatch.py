@@ -6,18 +6,15 @@ same as one that grew message by message.
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from itertools import repeat
 
 from sparrowmq.protocol.names import SCHEDULE_TOPIC, topic_fault
 from sparrowmq.protocol.properties import DELAY_LEVEL, KEYS, TAGS, UNIQUE_KEY, decode_properties
 from sparrowmq.protocol.record import Record
 from sparrowmq.protocol.record_batch import BatchedPuts
-from sparrowmq.protocol.tags import tag_code
+from sparrowmq.protocol.tags import cached_tag_code
 from sparrowmq.store.consume_queue import BLANK_UNIT, UNIT, ConsumeQueue, QueueFiles
 from sparrowmq.store.message_index import MessageIndex
-
-_tag_code = lru_cache(maxsize=8_192)(tag_code)
 
 
 def unit_tag(
@@ -28,7 +25,7 @@ def unit_tag(
         number = min(int(level), len(delays_ms)) if level.isascii() and level.isdigit() else 0
         if number > 0:
             return store_timestamp + delays_ms[number - 1]
-    return _tag_code(properties.get(TAGS))
+    return cached_tag_code(properties.get(TAGS))
 
 
 class Dispatch:

@@ -26,14 +26,11 @@ from sparrowmq.protocol.headers.send import (
     SendMessageV2,
     SpecialMessageSent,
 )
-from sparrowmq.protocol.indexed_properties import (
-    cached_tag_code,
-    indexed_columns,
-    indexed_properties,
-)
+from sparrowmq.protocol.indexed_properties import indexed_columns, indexed_properties
 from sparrowmq.protocol.names import is_retry_topic
 from sparrowmq.protocol.properties import UNIQUE_KEY
 from sparrowmq.protocol.record_batch import BatchedPuts
+from sparrowmq.protocol.tags import cached_tag_code
 from sparrowmq.protocol.topic_config import TopicConfig
 from sparrowmq.store.errors import DiskFull, MessageTooLarge, StoreStopped
 from sparrowmq.store.messages import PutBatch, PutMessage
