@@ -30,7 +30,14 @@ class Settings:
 class Server:
     """One server process with its own output file."""
 
-    def __init__(self, command: list[str], output: Path, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        command: list[str],
+        output: Path,
+        env: dict[str, str] | None = None,
+        *,
+        own_session: bool = False,
+    ) -> None:
         self.output = output
         with output.open("ab") as out:
             self._process = subprocess.Popen(
@@ -40,6 +47,7 @@ class Server:
                 stderr=out,
                 cwd=output.parent,
                 env=os.environ | (env or {}),
+                start_new_session=own_session,
             )
 
     @property
