@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from sparrowmq.protocol.java_hash import (
     MASK_32,
     java_hash,
-    key_hashes,
     positive_index_hash,
     unsigned_java_hash,
 )
@@ -47,24 +46,3 @@ def test_any_text_hashes_as_defined(text: str) -> None:
 @given(st.text(min_size=257, max_size=600, alphabet="ab#é"))
 def test_long_texts_hash_as_defined(text: str) -> None:
     assert unsigned_java_hash(text) == by_definition(text)
-
-
-@given(
-    st.text(max_size=20),
-    st.lists(st.text("0A#\x7f", max_size=65)) | st.lists(st.text(max_size=40)),
-)
-def test_keys_hash_like_topic_and_key_joined(topic: str, keys: list[str]) -> None:
-    expected = [by_definition(f"{topic}#{key}") for key in keys]
-    assert key_hashes(unsigned_java_hash(f"{topic}#"), keys) == expected
-
-
-def test_the_largest_characters_of_keys_hashed_together_do_not_flow_over() -> None:
-    keys = ["\x7f" * length for length in range(65)] * 20
-    expected = [by_definition(f"t#{key}") for key in keys]
-    assert key_hashes(unsigned_java_hash("t#"), keys) == expected
-
-
-def test_one_key_that_is_long_or_no_ascii_changes_no_other(topic: str = "orders") -> None:
-    keys = [*map(str, range(600)), "x" * 65, "größe", "", *(f"{at:032X}" for at in range(600))]
-    expected = [by_definition(f"{topic}#{key}") for key in keys]
-    assert key_hashes(unsigned_java_hash(f"{topic}#"), keys) == expected

@@ -4,6 +4,7 @@ import errno
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from sparrowmq.store.disk import Disk
@@ -60,8 +61,9 @@ def test_words_are_written_as_single_writes_would(disk: Disk, reserved: int) -> 
         file.truncate(64)
         if reserved:
             file.reserve(0, reserved)
-    one.write_words(8, [2, 0, 2, 13], [7, 0x01020304, 0xFFFFFFFF, 5])
-    one.write_words(8, [], [])
+    places, values = np.array([2, 0, 2, 13], "u4"), np.array([7, 0x01020304, 0xFFFFFFFF, 5], "u4")
+    one.write_words(8, places, values)
+    one.write_words(8, places[:0], values[:0])
     for place, value in ((2, 7), (0, 0x01020304), (2, 0xFFFFFFFF), (13, 5)):
         other.write(8 + 4 * place, value.to_bytes(4, "big"))
     assert one.read(0, 64) == other.read(0, 64)

@@ -8,7 +8,7 @@ import pytest
 
 from sparrowmq.store.errors import DiskFull
 from sparrowmq.store.index import KeyIndex
-from sparrowmq.store.index_file import HEADER, IndexLayout
+from sparrowmq.store.index_layout import HEADER, IndexLayout
 from sparrowmq.store.message_index import IndexRequest
 from sparrowmq.store.recording_disk import RecordingDisk
 from tests.protocol.java_vectors import cases

@@ -1,11 +1,14 @@
 """What a killed process leaves in an index file, for a broker that knows nothing of our mark."""
 
-from sparrowmq.store.index_file import (
+import numpy as np
+
+from sparrowmq.store.index_entries import KeyEntries
+from sparrowmq.store.index_file import IndexFile
+from sparrowmq.store.index_layout import (
     ENTRY,
     ENTRY_SIZE,
     HEADER_SIZE,
     SLOT_SIZE,
-    IndexFile,
     IndexHeader,
     IndexLayout,
 )
@@ -34,7 +37,8 @@ def test_a_file_counts_exactly_the_entries_that_its_slots_lead_to() -> None:
     file = IndexFile.create(disk, PATH, LAYOUT)
     for number in range(8):
         offset = number * 30
-        file.append([(offset + each * 7, 1 + offset + each, 1_000) for each in range(30)])
+        hashes, offsets = np.arange(offset, offset + 210, 7), np.arange(offset + 1, offset + 31)
+        file.append(KeyEntries(hashes.astype("u4"), offsets, np.full(30, 1_000)))
         for step in (file.begin_round, file.file.sync, file.end_round, lambda: file.place_slots(9)):
             step()
             data = disk.files()[PATH]

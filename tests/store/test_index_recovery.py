@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from sparrowmq.store.index import INDEX_MARK, KeyIndex
-from sparrowmq.store.index_file import ENTRY, HEADER, IndexLayout
+from sparrowmq.store.index_layout import ENTRY, HEADER, IndexLayout
 from sparrowmq.store.message_index import IndexRequest
 from sparrowmq.store.recording_disk import PowerCut, RecordingDisk
 from tests.store.test_index import (

@@ -1,5 +1,6 @@
 """The program `sparrowmq`. Commands are imported when they are used."""
 
+import os
 from collections.abc import Callable
 from importlib import import_module
 
@@ -54,6 +55,8 @@ def app() -> None:
 
 def main() -> None:
     """Entry point."""
+    # numpy's linear algebra, which we do not use, starts a thread for every core otherwise.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     app(prog_name="sparrowmq")
 
 

@@ -6,9 +6,12 @@ for speed, but only inside `DiskFile.write`. A write is durable only when `sync`
 returned, a new, renamed or removed name only when `sync_dir` (of its directory) has.
 """
 
-from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
+
+Words: TypeAlias = npt.NDArray[np.uint32]
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
 
@@ -36,7 +39,7 @@ class DiskFile(Protocol):
         """Write all of `data`. Raises DiskFull, or OSError."""
         ...
 
-    def write_words(self, offset: int, places: Sequence[int], values: Sequence[int]) -> None:
+    def write_words(self, offset: int, places: Words, values: Words) -> None:
         """Write numbers of 4 bytes, big-endian, each at its place of a table at `offset`.
 
         The same as a `write` for each. Raises DiskFull, or OSError.

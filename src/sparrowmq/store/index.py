@@ -6,14 +6,13 @@ Index files are derived: the same messages in the same order give the same bytes
 """
 
 from collections.abc import Callable, Iterable
-from itertools import groupby
-from operator import itemgetter
 from typing import NamedTuple
 
-from sparrowmq.protocol.java_hash import key_hashes, positive_index_hash, unsigned_java_hash
+from sparrowmq.protocol.java_hash import positive_index_hash, unsigned_java_hash
 from sparrowmq.store.disk import Disk
-from sparrowmq.store.index_file import IndexLayout, KeyEntry
+from sparrowmq.store.index_entries import NO_ENTRIES, KeyEntries, entries_of
 from sparrowmq.store.index_files import IndexFiles
+from sparrowmq.store.index_layout import IndexLayout
 from sparrowmq.store.layout import INDEX_DIR, OWN_DIR
 from sparrowmq.store.message_index import IndexRequest
 
@@ -42,7 +41,7 @@ class KeyIndex:
             disk, INDEX_DIR, INDEX_MARK, layout or IndexLayout(), utc_offset_ms
         )
         self._pending: list[IndexRequest] = []
-        self._hashed: list[KeyEntry] = []
+        self._hashed = NO_ENTRIES
         self.add: Callable[[IndexRequest], None] = self._pending.append
         """Remember a message. Log offsets must rise; what has its entries already is skipped."""
         self._next_log_offset = 0
@@ -92,35 +91,18 @@ class KeyIndex:
             file.place_slots(2 * stop + 64)
         return stop
 
-    def _hash(self, requests: list[IndexRequest]) -> list[KeyEntry]:
+    def _hash(self, requests: list[IndexRequest]) -> KeyEntries:
         wanted_from = self._next_log_offset
         if requests[0][3] < wanted_from:
             requests = [request for request in requests if request[3] >= wanted_from]
-        entries: list[KeyEntry] = []
-        # Neighbours are mostly of one topic, and hashed together.
-        for topic, some in groupby(requests, itemgetter(0)):
-            keys: list[str] = []
-            places: list[tuple[int, int]] = []
-            for _, unique_id, more, log_offset, timestamp in some:
-                place = log_offset, timestamp
-                if unique_id:
-                    keys.append(unique_id)
-                    places.append(place)
-                if more:
-                    for key in more.split(" "):
-                        if key:
-                            keys.append(key)
-                            places.append(place)
-            hashes = key_hashes(unsigned_java_hash(f"{topic}#"), keys)
-            entries += [(key_hash, *place) for key_hash, place in zip(hashes, places, strict=True)]
-        return entries
+        return entries_of(requests) if requests else NO_ENTRIES
 
     def _write_hashed(self) -> None:
-        while self._hashed:
-            file = self._files.writable(self._hashed[0][2])
-            batch = self._hashed[: file.room]
+        while self._hashed.count:
+            file = self._files.writable(int(self._hashed.timestamps[0]))
+            batch = self._hashed.part(0, file.room)
             file.append(batch)
-            del self._hashed[: len(batch)]
+            self._hashed = self._hashed.part(batch.count)
 
     def find(self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int) -> Found:
         """Log offsets of messages that may have this key, stored from `begin_ms` to `end_ms`.
@@ -164,7 +146,7 @@ class KeyIndex:
         self._files.end_sync(self._safe_if_all_settled())
 
     def _safe_if_all_settled(self) -> int:
-        return self._hashed[0][1] if self._hashed else self._built_to
+        return int(self._hashed.log_offsets[0]) if self._hashed.count else self._built_to
 
     @property
     def durable_timestamp(self) -> int:

@@ -1,13 +1,4 @@
-"""One index file: RocketMQ's hash table from keys to log offsets, in a file of fixed size.
-
-```
-header 40   begin time 8, end time 8, begin log offset 8, end log offset 8, used slots 4, count 4
-slots       4 bytes each: number of the newest entry whose key hash falls into the slot, 0 = none
-entries     20 bytes each: key hash 4, log offset 8, seconds since begin time 4, previous entry 4
-```
-
-Entry numbers start at 1, so `count` is the number of the next entry and a file for 20,000,000 holds
-one less. All numbers are big-endian.
+"""One index file, written entry by entry and in rounds of syncs.
 
 A power cut must never leave a slot that leads to an entry which is not there: the whole chain
 behind it would be lost. Entries are therefore written at once, but their slots only when a sync has
@@ -25,82 +16,31 @@ entries means walking those behind them backwards, and placing the slots of thos
 settled once more.
 """
 
-import struct
-import sys
-from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
 
-from sparrowmq.store.disk import Disk, DiskFile
+import numpy as np
+
+from sparrowmq.store.disk import Disk, DiskFile, Words
 from sparrowmq.store.errors import DiskFull, StoreError
+from sparrowmq.store.index_entries import KeyEntries
+from sparrowmq.store.index_layout import (
+    ENTRY,
+    ENTRY_SIZE,
+    HEADER_SIZE,
+    SLOT_SIZE,
+    IndexHeader,
+    IndexLayout,
+)
 
-HEADER_SIZE = 40
-SLOT_SIZE = 4
-ENTRY_SIZE = 20
-HEADER = struct.Struct(">qqqqii")
-ENTRY = struct.Struct(">IqiI")
 _PLACE_BATCH = 4096
-_SIGN = 0x80000000
 _MAX_SECONDS = 0x7FFFFFFF
 _FIRST = 0x80000000
 """Marks a slot whose first entry this is; there are never so many slots."""
-
-if TYPE_CHECKING:
-    Slots: TypeAlias = array[int]  # array is not subscriptable at run time before Python 3.12
-
-KeyEntry: TypeAlias = tuple[int, int, int]
-"""Unsigned key hash, log offset, store timestamp."""
-
-
-@dataclass(frozen=True, slots=True)
-class IndexHeader:
-    """The first 40 bytes of an index file."""
-
-    begin_time: int = 0
-    end_time: int = 0
-    begin_log_offset: int = 0
-    end_log_offset: int = 0
-    used_slots: int = 0
-    count: int = 1
-    """Number of the next entry."""
-
-    @staticmethod
-    def decode(data: bytes) -> "IndexHeader":
-        """A header that was never written is all zeros and counts as empty."""
-        header = IndexHeader(*HEADER.unpack(data))
-        return header if header.count > 0 else replace(header, count=1)
-
-    def encode(self) -> bytes:
-        return HEADER.pack(
-            self.begin_time,
-            self.end_time,
-            self.begin_log_offset,
-            self.end_log_offset,
-            self.used_slots,
-            self.count,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class IndexLayout:
-    """How many slots and entries each index file has; RocketMQ's maxHashSlotNum, maxIndexNum."""
-
-    slots: int = 5_000_000
-    entries: int = 20_000_000
-
-    def __post_init__(self) -> None:
-        if self.slots < 1 or self.entries < 2:
-            raise ValueError(f"{self.slots} slots, {self.entries} entries: need 1 and 2 at least")
-
-    @property
-    def entries_at(self) -> int:
-        return HEADER_SIZE + self.slots * SLOT_SIZE
-
-    @property
-    def file_size(self) -> int:
-        return self.entries_at + self.entries * ENTRY_SIZE
+_ENTRIES = np.dtype(
+    [("key_hash", ">u4"), ("log_offset", ">i8"), ("seconds", ">i4"), ("previous", ">u4")]
+)
+"""Many of `ENTRY`."""
 
 
 class IndexFile:
@@ -114,11 +54,11 @@ class IndexFile:
         self._written = self._syncing = self._covering = self.header
         self._placed = self.header.count
         """Slots of entries before this one are in the file."""
-        self._unplaced = array("I")
+        self._unplaced: Words = np.empty(0, "u4")
         """The slots of the entries from there on, marked where the entry is the slot's first."""
         self.durable_header = self.header
         """What the file itself says, for sure."""
-        self._slots: Slots | None = None
+        self._slots: Words | None = None
         """All slots, for a file that is not settled: 20 MB at RocketMQ's size."""
 
     @staticmethod
@@ -148,44 +88,34 @@ class IndexFile:
         """Entries, slots and header are on the disk."""
         return self.settled.count == self.header.count and self.durable_header == self.header
 
-    def append(self, keys: Sequence[KeyEntry]) -> None:
-        """Write entries for all `keys`, which must fit. On an error nothing has changed."""
+    def append(self, entries: KeyEntries) -> None:
+        """Write one or more, which must fit. On an error nothing has changed."""
         header = self.header
-        number, used = header.count, header.used_slots
-        begin_time = header.begin_time if number > 1 else keys[0][2]
-        slots, slot_count = self.slots(), self.layout.slots
-        pack = ENTRY.pack
-        entries: list[bytes] = []
-        marked: list[int] = []
-        put, mark = entries.append, marked.append
-        time_before, seconds = -1, 0
-        for key_hash, log_offset, timestamp in keys:
-            if key_hash >= _SIGN:
-                key_hash = (0x100000000 - key_hash) & 0x7FFFFFFF  # |MIN_VALUE| is stored as 0
-            slot = key_hash % slot_count
-            previous = slots[slot]
-            if previous:
-                mark(slot)
-            else:
-                used += 1
-                mark(slot | _FIRST)
-            if timestamp != time_before:
-                time_before = timestamp
-                seconds = min(max((timestamp - begin_time) // 1000, 0), _MAX_SECONDS)
-            put(pack(key_hash, log_offset, seconds, previous))
-            slots[slot] = number
-            number += 1
+        slots, end = self.slots(), header.count + entries.count
+        begin_time = header.begin_time if header.count > 1 else int(entries.timestamps[0])
+        numbers: Words = np.arange(header.count, end, dtype="u4")
+        places: Words = entries.key_hashes % np.uint32(self.layout.slots)
+        before = slots[places]
+        previous = _chain(slots, places, numbers, before)
+        data = np.empty(entries.count, _ENTRIES)
+        data["key_hash"] = entries.key_hashes
+        data["log_offset"] = entries.log_offsets
+        data["seconds"] = ((entries.timestamps - begin_time) // 1000).clip(0, _MAX_SECONDS)
+        data["previous"] = previous
         try:
-            self.file.write(self.entry_at(header.count), b"".join(entries))
+            self.file.write(self.entry_at(header.count), data.tobytes())
         except (OSError, StoreError):
-            for entry in reversed(entries):
-                key_hash, _, _, previous = ENTRY.unpack(entry)
-                slots[key_hash % slot_count] = previous
+            slots[places] = before
             raise
-        self._unplaced.extend(marked)
-        begin_log_offset = header.begin_log_offset if header.count > 1 else keys[0][1]
+        marked = np.where(previous == 0, places | np.uint32(_FIRST), places)
+        self._unplaced = np.concatenate((self._unplaced, marked))
         self.header = IndexHeader(
-            begin_time, keys[-1][2], begin_log_offset, keys[-1][1], used, number
+            begin_time,
+            int(entries.timestamps[-1]),
+            header.begin_log_offset if header.count > 1 else int(entries.log_offsets[0]),
+            int(entries.log_offsets[-1]),
+            header.used_slots + int(np.count_nonzero(previous == 0)),
+            end,
         )
 
     def begin_round(self) -> bool:
@@ -216,16 +146,15 @@ class IndexFile:
             marked = self._unplaced[: end - start]
             # Both together, so that a killed process leaves RocketMQ a file that counts what can
             # be found; the header first, because it takes a slot beyond the count for empty.
-            self._count_entries(marked, end)
-            slots = [slot & ~_FIRST for slot in marked]
-            self.file.write_words(HEADER_SIZE, slots, range(start, end))
-            del self._unplaced[: end - start]
+            self._count_entries(int(np.count_nonzero(marked >= _FIRST)), end)
+            numbers = np.arange(start, end, dtype="u4")
+            self.file.write_words(HEADER_SIZE, marked & np.uint32(_FIRST - 1), numbers)
+            self._unplaced = self._unplaced[end - start :]
             self._placed = end
         return stop - first
 
-    def _count_entries(self, marked: "Slots", end: int) -> None:
+    def _count_entries(self, first_in_slot: int, end: int) -> None:
         """Let the file's header count entries that are durable, up to number `end` - 1."""
-        used_slots = self._written.used_slots + sum([slot >= _FIRST for slot in marked])
         self._write_header(
             IndexHeader(
                 self.durable.begin_time,
@@ -234,7 +163,7 @@ class IndexFile:
                 self.settled.end_time,
                 self.durable.begin_log_offset,
                 self.read_entry(end - 1)[1],
-                used_slots,
+                self._written.used_slots + first_in_slot,
                 end,
             )
         )
@@ -252,20 +181,17 @@ class IndexFile:
             self.file.reserve(0, self.layout.entries_at)
         self.slots()
 
-    def slots(self) -> "Slots":
+    def slots(self) -> Words:
         """Every slot, as the entries in memory want it."""
         if self._slots is None:
-            slots = array("I")
-            slots.frombytes(self.file.read(HEADER_SIZE, self.layout.slots * SLOT_SIZE))
-            if sys.byteorder == "little":
-                slots.byteswap()
-            self._slots = slots
+            data = self.file.read(HEADER_SIZE, self.layout.slots * SLOT_SIZE)
+            self._slots = np.frombuffer(data, ">u4").astype("u4")
         return self._slots
 
     def newest_in_slot(self, slot: int) -> int:
         """Number of the newest entry in a slot, 0 if it has none."""
         if self._slots is not None:
-            return self._slots[slot]
+            return int(self._slots[slot])
         return int.from_bytes(self.file.read(HEADER_SIZE + slot * SLOT_SIZE, SLOT_SIZE), "big")
 
     def read_entries(self, first: int, stop: int) -> bytes:
@@ -315,9 +241,21 @@ class IndexFile:
         self.header = self.durable = self.settled = self.durable_header = header
         self._written = self._syncing = self._covering = header
         self._placed = header.count
-        del self._unplaced[:]
+        self._unplaced = self._unplaced[:0]
 
     def _write_header(self, header: IndexHeader) -> None:
         if header != self._written:
             self.file.write(0, header.encode())
             self._written = header
+
+
+def _chain(slots: Words, places: Words, numbers: Words, before: Words) -> Words:
+    """Let slots name new entries; returns the entry that each of these follows in its slot."""
+    slots[places] = numbers  # where a place is named twice, the last stays
+    if np.array_equal(slots[places], numbers):
+        return before
+    order = np.argsort(places, kind="stable")
+    follows = places[order[1:]] == places[order[:-1]]
+    previous = before.copy()
+    previous[order[1:][follows]] = numbers[order[:-1][follows]]
+    return previous

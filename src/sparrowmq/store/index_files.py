@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import zip_longest
 
 from sparrowmq.store.disk import Disk
-from sparrowmq.store.index_file import IndexFile, IndexHeader, IndexLayout
+from sparrowmq.store.index_file import IndexFile
+from sparrowmq.store.index_layout import IndexHeader, IndexLayout
 from sparrowmq.store.index_load import (
     IndexDamaged,
     cut_index_file,

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from sparrowmq.store.disk import Disk
-from sparrowmq.store.index_file import ENTRY, IndexFile, IndexHeader, IndexLayout
+from sparrowmq.store.index_file import IndexFile
+from sparrowmq.store.index_layout import ENTRY, IndexHeader, IndexLayout
 
 _CHUNK = 4096
 
@@ -108,13 +109,13 @@ def cut_index_file(file: IndexFile, header: IndexHeader, linked: int) -> None:
     """
     stop = _end_of_entries(file)
     slots = file.slots()
-    newest = max(slots)
+    newest = int(slots.max())
     if newest >= stop:
         raise IndexDamaged(file.file.path, f"a slot names entry {newest}, {stop - 1} is the last")
     changed: dict[int, int] = {}
     for number, (key_hash, _, _, previous) in _entries_backwards(file, header.count, stop):
         slot = key_hash % file.layout.slots
-        if changed.get(slot, slots[slot]) == number:
+        if changed.get(slot, int(slots[slot])) == number:
             changed[slot] = previous if previous < number else 0
     for start in range(linked, header.count, _CHUNK):
         entries = file.read_entries(start, min(start + _CHUNK, header.count))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from sparrowmq.protocol.crc import crc32
 from sparrowmq.store.disk import Disk, DiskFile
-from sparrowmq.store.index_file import HEADER_SIZE, IndexHeader
+from sparrowmq.store.index_layout import HEADER_SIZE, IndexHeader
 
 _MARK = struct.Struct(f">qqB17s{HEADER_SIZE}sI17sI")
 _CRC = struct.Struct(">I")

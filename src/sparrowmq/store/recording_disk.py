@@ -13,12 +13,12 @@ Errors are planted with `fail`, a full disk with `capacity_bytes`, a cut at a gi
 import errno
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
-from sparrowmq.store.disk import Bytes, DiskFile
+from sparrowmq.store.disk import Bytes, DiskFile, Words
 from sparrowmq.store.errors import DiskFull, StoreLocked
 from sparrowmq.store.recorded_bytes import SECTOR, RecordedBytes
 from sparrowmq.store.recorded_names import RecordedNames, parent_of
@@ -92,9 +92,9 @@ class RecordedFile:
         self._disk.allocate(self._content, self.path, offset, len(data))
         self._content.write(offset, data)
 
-    def write_words(self, offset: int, places: Sequence[int], values: Sequence[int]) -> None:
+    def write_words(self, offset: int, places: Words, values: Words) -> None:
         """Write numbers of 4 bytes, big-endian, each at its place of a table at `offset`."""
-        for place, value in zip(places, values, strict=True):
+        for place, value in zip(places.tolist(), values.tolist(), strict=True):
             self.write(offset + 4 * place, value.to_bytes(4, "big"))
 
     def reserve(self, offset: int, length: int) -> None:

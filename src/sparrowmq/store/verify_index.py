@@ -4,11 +4,14 @@ from array import array
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
+
 from sparrowmq.protocol.java_hash import positive_index_hash, unsigned_java_hash
 from sparrowmq.protocol.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQUE_KEY, decode_properties
 from sparrowmq.protocol.record import Record
 from sparrowmq.store.disk import Disk
-from sparrowmq.store.index_file import ENTRY, IndexFile, IndexLayout
+from sparrowmq.store.index_file import IndexFile
+from sparrowmq.store.index_layout import ENTRY, IndexLayout
 from sparrowmq.store.index_load import IndexDamaged, index_names, open_index_file
 from sparrowmq.store.index_mark import IndexMark
 from sparrowmq.store.layout import INDEX_DIR
@@ -98,11 +101,11 @@ class IndexCheck:
 
     def _check_slots(self, file: IndexFile, expected: "array[int]") -> None:
         # After a crash slots may be behind by what was not settled: the next start places them.
-        for slot, (found, wanted) in enumerate(zip(file.slots(), expected, strict=True)):
-            if found != wanted:
-                reason = f"slot {slot} names entry {found}, expected {wanted}"
-                self._found(file.file.path, 40 + 4 * slot, reason, self._sure is None)
-        used = sum(1 for number in expected if number)
+        slots, wanted = file.slots(), np.array(expected, "u4")
+        for slot in np.flatnonzero(slots != wanted).tolist():
+            reason = f"slot {slot} names entry {slots[slot]}, expected {wanted[slot]}"
+            self._found(file.file.path, 40 + 4 * slot, reason, self._sure is None)
+        used = int(np.count_nonzero(wanted))
         if used != file.header.used_slots:
             reason = f"counts {file.header.used_slots} used slots, there are {used}"
             self._found(file.file.path, 32, reason, self._sure is None)
