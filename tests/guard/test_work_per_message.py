@@ -99,7 +99,7 @@ CASES = {
         tagged_sends, REQUESTS, REQUESTS, Budget(calls=65, instructions=1025)
     ),
     "a message of a batch": Case(
-        batches, REQUESTS * frames.BATCHED, REQUESTS, Budget(calls=15, instructions=185)
+        batches, REQUESTS * frames.BATCHED, REQUESTS, Budget(calls=12.5, instructions=156)
     ),
     "a message that a pull finds": Case(
         pulls, REQUESTS * frames.BATCHED, REQUESTS, Budget(calls=4.4, instructions=152)

@@ -1,7 +1,7 @@
 """Messages are searched for three properties; the search finds what parsing finds."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as some
 
 from sparrowmq.protocol.indexed_properties import indexed_columns, indexed_properties
@@ -39,6 +39,16 @@ _COLUMN = some.lists(
 
 
 @given(_COLUMN)
+@example(["UNIQ_KEY\x01a\x02WAIT\x01true\x02", "UNIQ_KEY\x01b\x02WAIT\x01true\x02"])
+@example(["UNIQ_KEY\x01a\x02KEYS\x01k\x02", "UNIQ_KEY\x01b\x02KEYS\x01k\x02"])
+@example(["UNIQ_KEY\x01a\x02TAGS\x01t\x02", "UNIQ_KEY\x01b\x02TAGS\x01t\x02"])
+@example(["UNIQ_KEY\x01a\x02UNIQ_KEY\x01c\x02", "UNIQ_KEY\x01b\x02UNIQ_KEY\x01c\x02"])
+@example(["UNIQ_KEY\x01\x02", "UNIQ_KEY\x01\x02"])
+@example(["UNIQ_KEY\x01a\x02b\x01c\x02", "UNIQ_KEY\x01ab\x02b\x01\x02"])
+@example(["UNIQ_KEY\x01a\x02", "UNIQ_KEZ\x01a\x02"])
+@example(["UNIQ_KEY\x01ab\x02", "UNIQ_KEY\x01\x02b\x02"])
+@example(["UNIQ_KEY\x01ab\x02", "UNIQ_KEY\x01é\x02"])
+@example(["UNIQ_KEY\x01aUNIQ_KEY\x01\x02", "x" * 19 + "\x02"])
 def test_the_columns_of_a_batch_hold_what_parsing_each_message_finds(texts: list[str]) -> None:
     expected = [parsed(text) for text in texts]
     codes, uniq_keys, keys = indexed_columns([text.encode() for text in texts])

@@ -1,6 +1,8 @@
 """What queue and index need of a message's properties, found without taking the others apart."""
 
 from collections.abc import Sequence
+from functools import lru_cache
+from struct import Struct
 
 from sparrowmq.protocol.tags import cached_tag_code
 
@@ -39,24 +41,43 @@ def indexed_columns(
     properties: Sequence[bytes],
 ) -> tuple[Sequence[int], Sequence[str], Sequence[str]]:
     """Tag codes, unique ids and keys of the messages of a batch."""
-    together = b"\x02".join(properties)
-    if b"TAGS\x01" in together or b"KEYS\x01" in together:
-        columns = [indexed_properties(one.decode("utf-8", "replace")) for one in properties]
-        return (
-            [cached_tag_code(tag) if tag else 0 for tag, _, _ in columns],
-            [uniq_key for _, uniq_key, _ in columns],
-            [keys for _, _, keys in columns],
-        )
     count = len(properties)
-    return [0] * count, _unique_ids(properties, together), [""] * count
+    if alike := _unique_ids(properties):
+        return [0] * count, alike, [""] * count
+    columns = [indexed_properties(one.decode("utf-8", "replace")) for one in properties]
+    return (
+        [cached_tag_code(tag) if tag else 0 for tag, _, _ in columns],
+        [uniq_key for _, uniq_key, _ in columns],
+        [keys for _, _, keys in columns],
+    )
 
 
-def _unique_ids(properties: Sequence[bytes], together: bytes) -> list[str]:
-    texts = [one.decode("utf-8", "replace") for one in properties]
-    # Java's clients write it first. As many as messages, and one in each: no message has two.
-    if together.count(b"UNIQ_KEY\x01") == len(texts):
-        mark = "UNIQ_KEY\x01"
-        ids = [text.partition("\x02")[0][9:] for text in texts if text.startswith(mark)]
-        if len(ids) == len(texts) and "" not in ids:
-            return ids
-    return [indexed_properties(text)[1] for text in texts]
+_MARK = b"UNIQ_KEY\x01"
+
+
+def _unique_ids(properties: Sequence[bytes]) -> Sequence[str]:
+    """The unique ids, where messages differ in nothing else and have neither tag nor keys.
+
+    So are the batches of Java programs; that a message begins with its id is what their maps of
+    properties come to. Nothing is returned for others.
+    """
+    first, count = properties[0], len(properties)
+    end = first.find(b"\x02")
+    if not first.startswith(_MARK) or end < 0:
+        return ()
+    rest = first[end:]
+    if b"KEY" in rest or b"TAGS" in rest or [*map(len, properties)].count(len(first)) < count:
+        return ()
+    heads, rests = zip(*_shape(end, len(rest)).iter_unpack(b"".join(properties)), strict=True)
+    together = b"".join(heads)
+    if rests.count(rest) < count or b"\x02" in together or not together.isascii():
+        return ()
+    _, *ids = together.decode("ascii").split("UNIQ_KEY\x01")
+    # All of one length, so each head began with the mark and had it once.
+    is_whole = len(ids) == count and [*map(len, ids)].count(end - len(_MARK)) == count
+    return ids if is_whole else ()
+
+
+@lru_cache(maxsize=64)
+def _shape(head: int, rest: int) -> Struct:
+    return Struct(f"{head}s{rest}s")
