@@ -59,7 +59,11 @@ async def group_members(client: Client, topic: str, group: str) -> list[str]:
     names = sorted({data.broker_name for data in route.broker_datas}) if route else []
     if not names:
         raise NoRoute(topic, "no broker serves it now")
-    address = await address_of(client, topic, client.rng.choice(names))
+    # One that has just joined the topic does not know those yet who have not heard of it: whoever
+    # asked it would take the queues of everybody else.
+    table = client.route_table
+    settled = [name for name in names if client.has_met_all(table.address(name, MASTER_ID) or "")]
+    address = await address_of(client, topic, client.rng.choice(settled or names))
     response = await call(client, address, GetConsumerList(consumer_group=group))
     return list(_ConsumerIds.from_json(response.body).consumer_id_list)
 

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import logging
+import math
 import os
 import random
 from collections.abc import Callable, Iterable
@@ -33,6 +34,7 @@ from sparrowmq.protocol.headers.clients import (
 )
 from sparrowmq.protocol.heartbeat import HeartbeatData, ProducerData
 from sparrowmq.protocol.ids import UniqueIds
+from sparrowmq.protocol.route import TopicRoute
 
 _FIRST_POLL_S = 0.01
 _numbers = itertools.count()
@@ -78,6 +80,8 @@ class Client:
         place = beats_from if beats_from is not None else OwnThread()
         self.sessions = Sessions(place.now_s)
         self._beats = Beats(self.sessions, place)
+        self._met_s: dict[str, float] = {}
+        """When brokers were first told who lives here, by address."""
         self._closed_listeners: list[Callable[[str], None]] = [self.sessions.closed]
 
     @property
@@ -141,7 +145,25 @@ class Client:
     async def heartbeat_to(self, addresses: Iterable[str]) -> None:
         """Tell these brokers who lives here."""
         body = self._heartbeat().to_json()
-        await asyncio.gather(*(self._heartbeat_to(address, body) for address in addresses))
+        told = tuple(addresses)
+        now_s = asyncio.get_running_loop().time()
+        for address in told:
+            self._met_s.setdefault(address, now_s)
+        await asyncio.gather(*(self._heartbeat_to(address, body) for address in told))
+
+    async def meet(self, route: TopicRoute) -> None:
+        """Tell brokers that a route has brought, before the next regular heartbeat, who lives here:
+        until then they count nobody of us among the members of a group."""
+        everybody = {at for broker in route.broker_datas for at in broker.broker_addrs.values()}
+        if strangers := everybody.difference(self._met_s):
+            await self.heartbeat_to(sorted(strangers))
+
+    def has_met_all(self, address: str) -> bool:
+        """Whether a broker has been known for so long that others must have heard of it too: each
+        finds it by its own polls of the route, and tells it of itself no later than a beat after.
+        """
+        since_s = asyncio.get_running_loop().time() - self._met_s.get(address, math.inf)
+        return since_s >= self.config.route_poll_s + self.config.heartbeat_s
 
     def _heartbeat(self) -> HeartbeatData:
         datas = (member.consumer_data() for member in self.consumers.values())

@@ -47,8 +47,6 @@ class GroupConsumer:
         self.worker_count = 0
         self._owns_client = client is None
         self._is_started = False
-        self._met: set[str] = set()
-        """Names of brokers that know of us."""
 
     # ---- life
 
@@ -160,11 +158,8 @@ class GroupConsumer:
         route = await self.client.route_table.fetch(topic)
         if route is None:
             raise NoRoute(topic, "it does not exist; create it or send to it first")
-        names = {broker.broker_name for broker in route.broker_datas}
-        if not names <= self._met:
-            # A broker keeps progress of groups that it has heard of.
-            self._met |= names
-            await self.client.heartbeat_everywhere()
+        # A broker keeps progress of groups that it has heard of.
+        await self.client.meet(route)
         return sorted(subscribe_queues(topic, route))
 
     async def offset_range(self, queue: MessageQueue) -> tuple[int, int]:

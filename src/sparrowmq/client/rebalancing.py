@@ -21,6 +21,7 @@ from sparrowmq.client.strategies import Strategy
 from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.errors import ProtocolError
 from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.protocol.names import is_retry_topic
 
 INTERVAL_S = 20.0
 MERGE_S = 1.0
@@ -29,6 +30,10 @@ AT_ONCE_S = 0.02
 """Queues that become free together, or may be given up together, do so within this time."""
 SILENT_S = 120.0
 """A queue that should be pulled and was not for this long is taken anew."""
+NO_TOPIC = (
+    "topic {topic} does not exist and is waited for;"
+    " send to it, or create it with: sparrowmq topic create {topic}"
+)
 
 
 class Rebalancing:
@@ -62,6 +67,8 @@ class Rebalancing:
         self._is_changed = False
         self._idle_reason: str | None = None
         self._missing: Counter[str] = Counter()
+        self._told: set[str] = set()
+        """Topics that do not work and were complained about."""
         self._is_settling = False
         self.is_by_hand = False
         """Whether queues are chosen by the application: then rounds change nothing."""
@@ -105,9 +112,11 @@ class Rebalancing:
         for topic in sorted(topics):
             try:
                 again_s = min(again_s, await self._balance(topic))
+                if topic not in self._missing:
+                    self._told.discard(topic)
             except (ClientError, NetError, ProtocolError) as error:
                 self._step(topic, "nothing changes: %s", error)
-                self._log.info("no rebalance of %s for %s: %s", topic, self._group, error)
+                self._tell(topic, str(error))
                 again_s = min(again_s, MISSED_S)
         strange = {queue for queue in self._assignment.held if queue.topic not in topics}
         if strange:
@@ -122,10 +131,12 @@ class Rebalancing:
             # A group's retry topic is made by its first heartbeat and is known a moment later;
             # a topic that nobody makes is asked for less and less often.
             self._missing[topic] += 1
+            self._tell(topic, NO_TOPIC.format(topic=topic))
             return MISSED_S * 2.0 ** (self._missing[topic] - 1)
         self._missing.pop(topic, None)
         queues = sorted(subscribe_queues(topic, route))
         self._is_settling = False
+        await self._client.meet(route)
         assigned = await self._allocate(topic, queues)
         held = {queue for queue in self._assignment.held if queue.topic == topic}
         silent: set[MessageQueue] = set()
@@ -189,6 +200,14 @@ class Rebalancing:
         # look again until every queue is where it should be.
         self._is_settling = planned != {queue: owners.get(queue) for queue in queues}
         return [queue for queue in queues if planned[queue] == us]
+
+    def _tell(self, topic: str, reason: str) -> None:
+        """Complain once until it works. A retry topic comes with the first heartbeat and has
+        nothing before that."""
+        is_new = topic not in self._told and not is_retry_topic(topic)
+        level = logging.WARNING if is_new else logging.INFO
+        self._told.add(topic)
+        self._log.log(level, "no rebalance of %s for group %s: %s", topic, self._group, reason)
 
     def _tell_why_idle(self, reason: str | None) -> None:
         if reason is not None and reason != self._idle_reason:

@@ -1,0 +1,90 @@
+"""Consumers whose topic, or a broker of it, comes into being after them."""
+
+import pytest
+
+from sparrowmq.protocol.headers.topics import CreateTopic
+from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
+from tests.client.members import GROUP, TOPIC, Member, create_topic, send
+
+WAITING = "no rebalance of orders for group billing: topic orders does not exist and is waited for"
+
+
+def create_on(sim: RunningCluster, broker_name: str, queues: int) -> None:
+    header = CreateTopic(topic=TOPIC, read_queue_nums=queues, write_queue_nums=queues, perm=6)
+    sim.wait(sim.client.call(header, address=sim.brokers[broker_name].address))
+
+
+def test_a_consumer_that_was_there_first_gets_messages_soon_after_its_topic_is_made() -> None:
+    with SimCluster(seed=1).run() as sim:
+        member = Member(sim)
+        sim.advance(2.5)
+        create_topic(sim)
+        send(sim, b"0")
+        sim.advance(4)
+        assert member.got == [b"0"]
+
+
+def test_a_missing_topic_is_told_once_with_the_remedy(caplog: pytest.LogCaptureFixture) -> None:
+    with SimCluster(seed=1).run() as sim:
+        Member(sim)
+        sim.advance(60)
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert [text for text in told if GROUP in text] == [
+        f"{WAITING}; send to it, or create it with: sparrowmq topic create {TOPIC}"
+    ]
+
+
+def test_a_topic_that_is_lost_again_is_told_again(caplog: pytest.LogCaptureFixture) -> None:
+    with SimCluster(seed=1).run() as sim:
+        member = Member(sim, subscriptions={TOPIC: "*"})
+        sim.advance(1)
+        create_topic(sim)
+        sim.advance(4)
+        assert member.consumer.assignment()
+        sim.wait(member.host.start(member.consumer.unsubscribe(TOPIC)))
+        sim.wait(member.host.start(member.consumer.subscribe("returns")))
+        sim.advance(4)
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len([text for text in told if "does not exist" in text]) == 2
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_broker_that_joins_a_topic_takes_no_queue_from_anybody(seed: int) -> None:
+    with SimCluster(seed=seed, brokers=2).run() as sim:
+        first, second = sorted(sim.brokers)
+        create_on(sim, first, 4)
+        sim.advance(1)
+        members = [Member(sim, name=f"m{number}") for number in range(2)]
+        sim.advance(25)
+        create_on(sim, second, 4)
+        for _ in range(40):
+            sim.advance(1)
+            held = [queue for member in members for queue in member.consumer.assignment()]
+            of_topic = [queue for queue in held if queue.topic == TOPIC]
+            assert len({queue for queue in of_topic if queue.broker_name == first}) == 4
+        assert len(of_topic) == len(set(of_topic)) == 8
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_broker_that_has_just_joined_is_not_asked_for_members(
+    seed: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It knows only those who have heard of it."""
+    caplog.set_level("DEBUG", "sparrowmq.client.rebalance")
+    with SimCluster(seed=seed, brokers=2).run() as sim:
+        first, second = sorted(sim.brokers)
+        create_on(sim, first, 4)
+        sim.advance(1)
+        members = [Member(sim, name=f"m{number}") for number in range(2)]
+        sim.advance(61)
+        create_on(sim, second, 4)
+        sim.advance(1)
+        hears = max(members, key=lambda member: member.consumer.client.client_id)
+        table = hears.consumer.client.route_table
+        sim.wait(hears.host.start(table.refresh(TOPIC)))
+        sim.advance(3)
+        held = [queue for queue in hears.consumer.assignment() if queue.topic == TOPIC]
+        assert held == [MessageQueue(TOPIC, second, number) for number in range(4)]
+    looked = {record.getMessage() for record in caplog.records if "8 queues" in record.getMessage()}
+    assert looked == {f"{GROUP}: {TOPIC}: 8 queues, 2 members: 4 for us"}
