@@ -5,7 +5,6 @@ import gc
 import logging
 import os
 import random
-import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -15,6 +14,7 @@ from typing import Any
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.server import BrokerServer
 from sparrowmq.cli.settings import SettingError
+from sparrowmq.cli.stopping import stop_signal
 from sparrowmq.clock import system_clock
 from sparrowmq.nameserver.config import NameServerConfig
 from sparrowmq.nameserver.server import NameServer
@@ -22,8 +22,6 @@ from sparrowmq.net.workers import ThreadWorkers
 from sparrowmq.store.disk_real import RealDisk
 from sparrowmq.store.errors import StoreError
 from sparrowmq.store.syncer import ProcessSyncer
-
-log = logging.getLogger("sparrowmq")
 
 _COLD_READERS = 2
 
@@ -104,40 +102,6 @@ async def serve_up(nameserver: NameServerConfig, broker: Callable[[str], BrokerC
 def say_ready(text: str) -> None:
     """The line that scripts wait for: sends succeed from now on."""
     print(f"sparrowmq ready: {text}", flush=True)
-
-
-async def stop_signal(*, with_parent: bool = False) -> asyncio.Event:
-    """Set by SIGTERM or SIGINT; a second one ends the process at once.
-
-    Made before anything starts: whoever reads the ready line may signal in the next moment.
-    """
-    loop = asyncio.get_running_loop()
-    stopping = asyncio.Event()
-
-    def stop() -> None:
-        if stopping.is_set():
-            os._exit(130)
-        log.info("stopping")
-        stopping.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        try:
-            loop.add_signal_handler(number, stop)
-        except NotImplementedError:  # Windows: Ctrl-C arrives as KeyboardInterrupt
-            break
-    if with_parent:
-        await loop.connect_read_pipe(lambda: _UntilClosed(stopping), sys.stdin)
-    return stopping
-
-
-class _UntilClosed(asyncio.Protocol):
-    """Watches a pipe whose other end a parent holds for as long as it lives."""
-
-    def __init__(self, closed: asyncio.Event) -> None:
-        self._closed = closed
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._closed.set()
 
 
 def run(work: Coroutine[Any, Any, None]) -> int:

@@ -7,7 +7,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from sparrowmq.broker.config import BrokerConfig
-from sparrowmq.cli.serve import CannotServe, say_ready, stop_signal
+from sparrowmq.cli.serve import CannotServe, say_ready
+from sparrowmq.cli.stopping import stop_signal
 from sparrowmq.nameserver.config import NameServerConfig
 from sparrowmq.nameserver.server import NameServer
 
