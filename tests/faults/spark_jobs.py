@@ -1,5 +1,4 @@
-"""Spark jobs and queries killed at every step, with their driver, and executors' workers killed at
-work.
+"""Spark jobs and queries killed at every step: their drivers, executors and executors' workers.
 
 Each is killed once at a step and started again; what comes out is compared, row by row and in all
 columns, with what a run without faults gives.
@@ -18,9 +17,12 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from sparrowmq.testing import Cluster, cluster
 from tests.faults.scored import Scored
+from tests.faults.spark_executors import judged_kills
 from tests.faults.spark_queries import Queries
 from tests.repo.tree import ROOT
 from tests.spark.admin import create_topic
+from tests.spark.death import EXECUTOR
+from tests.spark.executed import FILES, TOPIC
 from tests.spark.jobs.backlog import fill_topic, offsets_of, put_group, sizes, table
 from tests.spark.jobs.killed_job import (
     KILLED_WORKER,
@@ -30,6 +32,8 @@ from tests.spark.jobs.killed_job import (
     replay_job,
     run_job,
 )
+from tests.spark.killed_executors import KILLS, Kill
+from tests.spark.killed_executors import MESSAGES as EXECUTED
 from tests.spark.killed_query import MESSAGES as QUERIED
 from tests.spark.killed_query import POINTS, counted, differences
 from tests.spark.standalone import QUICK_JAVA
@@ -71,30 +75,53 @@ SMALL = (
 )
 
 
+SMALL_KILLS = (
+    Kill(EXECUTOR, FILES, "while reading"),
+    Kill(EXECUTOR, TOPIC, "after sending"),
+)
+
+
 def spark_jobs(seed: int, small: bool, only: str = "") -> Scored:
     """Row 16, or those of its cases that have `only` in their names."""
     scored = Scored(16, "Spark jobs and queries killed")
+    tally = _Tally(scored)
     cases = [case for case in (SMALL if small else MATRIX) if only in str(case)]
-    if not cases:
-        scored.failures.append(f"nothing has {only!r} in its name; there are {_named(MATRIX)}")
+    kills = [kill for kill in (SMALL_KILLS if small else KILLS) if only in str(kill)]
+    if not cases and not kills:
+        names = ", ".join(map(str, (*MATRIX, *KILLS)))
+        scored.failures.append(f"nothing has {only!r} in its name; there are {names}")
         return scored
-    messages = twice = 0
-    with _World() as world:
-        for case in cases:
-            is_query = case.kind in POINTS
-            judge = world.queries if is_query else world.job(case)
-            found = [f"{case}: {text}" for text in judge.judged(*case)]
-            # A case takes long on a small machine: what was seen is not to depend on the last one.
-            print(f"    {case}: {len(found) or 'nothing'} wrong, {judge.twice} twice", flush=True)
-            scored.failures += found
-            messages += QUERIED if is_query else MESSAGES
-            twice += judge.twice
-    scored.counts = f"{len(cases)} kills, {messages:,} messages, {twice} sent twice"
+    if cases:
+        with _World() as world:
+            for case in cases:
+                is_query = case.kind in POINTS
+                judge = world.queries if is_query else world.job(case)
+                found = list(judge.judged(*case))
+                tally.add(str(case), found, QUERIED if is_query else MESSAGES, judge.twice)
+    if kills:
+        with cluster() as running, tempfile.TemporaryDirectory() as folder:
+            for name, found, twice in judged_kills(running.name_server, kills, Path(folder)):
+                tally.add(name, found, EXECUTED, twice)
     return scored
 
 
-def _named(cases: tuple[Case, ...]) -> str:
-    return ", ".join(map(str, cases))
+class _Tally:
+    """What was seen so far."""
+
+    def __init__(self, scored: Scored) -> None:
+        self._scored = scored
+        self._kills = self._messages = self._twice = 0
+
+    def add(self, name: str, problems: list[str], messages: int, twice: int) -> None:
+        """Count a kill. It is told at once: on a small machine the last one is far away."""
+        print(f"    {name}: {len(problems) or 'nothing'} wrong, {twice} twice", flush=True)
+        self._scored.failures += [f"{name}: {text}" for text in problems]
+        self._kills += 1
+        self._messages += messages
+        self._twice += twice
+        self._scored.counts = (
+            f"{self._kills} kills, {self._messages:,} messages, {self._twice} sent twice"
+        )
 
 
 class _World(AbstractContextManager["_World"]):

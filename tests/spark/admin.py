@@ -8,9 +8,14 @@ from sparrowmq.testing import Cluster
 
 def create_topic(running: Cluster, topic: str, queues: int) -> None:
     """Create a topic on all brokers, or change it."""
+    create_topic_at(running.name_server, topic, queues)
+
+
+def create_topic_at(name_server: str, topic: str, queues: int) -> None:
+    """The same for whoever knows the name server only."""
 
     async def create() -> None:
-        async with Admin(running.name_server) as admin:
+        async with Admin(name_server) as admin:
             await admin.create_topic(topic, queues=queues)
 
     asyncio.run(create())

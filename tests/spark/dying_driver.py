@@ -1,4 +1,5 @@
-"""A Spark driver that gets kill -9 just before it writes a chosen file of its checkpoint.
+"""A Spark driver that gets kill -9, or kills others, just before it writes a chosen file of its
+checkpoint.
 
     offsets/N ── tasks run ── _spark_metadata/N (files only) ── commits/N ── offsets/N+1 ── …
 
@@ -51,6 +52,11 @@ def processes_of(spark: SparkSession) -> list[int]:
 
 def die_before(spark: SparkSession, path: str) -> None:
     """Kill driver and Java when the query that is started next is about to write that file."""
+    call_before(spark, path, f"kill -KILL {' '.join(map(str, processes_of(spark)))}")
+
+
+def call_before(spark: SparkSession, path: str, command: str) -> None:
+    """Run a command, words with a blank between, and wait for its end before that file."""
     context: Any = spark.sparkContext
     jvm = context._jvm
     thread = jvm.java.lang.Thread.currentThread()
@@ -61,5 +67,5 @@ def die_before(spark: SparkSession, path: str) -> None:
     thread.setContextClassLoader(compiler.getClassLoader())
     system = jvm.java.lang.System
     system.setProperty("sparrowmq.dies.at", path)
-    system.setProperty("sparrowmq.dies.by", f"kill -KILL {' '.join(map(str, processes_of(spark)))}")
+    system.setProperty("sparrowmq.dies.by", command)
     spark.conf.set(SETTING, "sparrowmq.tests.DyingCheckpoint")

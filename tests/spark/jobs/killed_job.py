@@ -26,6 +26,7 @@ from sparrowmq.spark.jobs.steps import Step, Tell, tell_nobody
 from sparrowmq.spark.routes import Cluster
 from sparrowmq.spark.session import spark_session
 from tests.spark.jobs.dying import die_at
+from tests.spark.processes import parent_of, words_of
 from tests.spark.standalone import QUICK_JAVA
 
 if TYPE_CHECKING:
@@ -105,17 +106,12 @@ def _is_own_worker(pid: int) -> bool:
     Planning has daemons of its own; Spark repeats a task, but no plan.
     """
     try:
-        daemon = _parent(pid)
-        words = Path(f"/proc/{daemon}/cmdline").read_bytes().split(b"\0")
-        java = _parent(daemon)
-        is_for_tasks = words[-3:-1] == [b"pyspark.daemon", b"pyspark.worker"]
-        return is_for_tasks and os.getpid() in (java, _parent(java))
+        daemon = parent_of(pid)
+        java = parent_of(daemon)
+        is_for_tasks = words_of(daemon)[-2:] == ["pyspark.daemon", "pyspark.worker"]
+        return is_for_tasks and os.getpid() in (java, parent_of(java))
     except (OSError, IndexError, ValueError):
         return False
-
-
-def _parent(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def run_job(
