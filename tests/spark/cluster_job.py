@@ -1,11 +1,14 @@
 """The job of the cluster test: everything that runs on executors, its results as lines of JSON.
 
-python -m tests.spark.cluster_job MASTER NAME_SERVER STORE DIRECTORY
+python -m tests.spark.cluster_job MASTER NAME_SERVER STORE DIRECTORY GATES
+
+A worker is killed while the stream runs. Its tasks wait for that, each at a gate: a pipe in the
+folder GATES that nobody has opened for writing yet.
 """
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +23,16 @@ from sparrowmq.spark.session import spark_session
 from tests.spark.standalone import LOOPBACK, SMALL_JAVA
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-SLOW_ROWS = 400
-ROWS_PER_SECOND = 40
+BATCH_ROWS = 100
+ROWS_BEFORE_GATE = 6
+PADDING = bytes(70_000)
+"""More than the buffers between Spark and its workers hold back: what is read goes on at once."""
 
 
-def main(master: str, name_server: str, store: str, directory: str) -> None:
+def main(master: str, name_server: str, store: str, directory: str, gates: str) -> None:
     """Run every step and print what came out."""
     spark = spark_session(
         "cluster test",
@@ -39,6 +45,8 @@ def main(master: str, name_server: str, store: str, directory: str) -> None:
             "spark.executor.memory": "512m",
             "spark.executor.extraJavaOptions": SMALL_JAVA,
             "spark.sql.shuffle.partitions": "2",
+            # Row by row, so that some are sent when their task is at its gate.
+            "spark.sql.execution.arrow.maxRecordsPerBatch": "1",
             "spark.ui.enabled": "false",
             "spark.local.dir": directory,
         },
@@ -46,17 +54,16 @@ def main(master: str, name_server: str, store: str, directory: str) -> None:
     report("home", spark.sparkContext.parallelize([0, 1], 2).mapPartitions(_home).collect())
     topics = Topics(spark, name_server)
     report("batch", topics.read("cluster-in").count())
-    topics.copy_stream("cluster-in", "cluster-copy", Path(directory) / "checkpoint")
-    report("stream", topics.read("cluster-copy").count())
+    topics.copy_stream("cluster-in", "cluster-copy", Path(directory) / "checkpoint", gates)
+    spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    copied = topics.read("cluster-copy")
+    report("sent", copied.count())
+    report("stream", numbers(deduplicated(copied)))
     log = spark.read.format("rocketmq-log").option("topic", "cluster-in")
     report("log", log.option("maxBytesPerPartition", "8KiB").load(store).count())
-    # A worker is killed while this runs.
-    rows = spark.range(0, SLOW_ROWS, 1, 2).selectExpr("cast(id as string) as body")
-    topics.write(rows, "cluster-slow")
-    written = topics.read("cluster-slow")
-    report("written", written.count())
-    numbers = deduplicated(written).selectExpr("cast(cast(body as string) as int) as n")
-    report("rows", sorted(row.n for row in numbers.collect()))
+    rows = spark.range(0, BATCH_ROWS, 1, 2).selectExpr("cast(id as string) as body")
+    topics.write(rows, "cluster-written")
+    report("written", numbers(topics.read("cluster-written")))
     archive = ArchiveJob(
         name_server=name_server, to=str(Path(directory) / "archive"), topics=("cluster-in",)
     )
@@ -76,6 +83,30 @@ def _home(_: Iterable[int]) -> Iterable[str]:
     yield sparrowmq.__file__
 
 
+def gated(gates: str) -> Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]:
+    """Rows that go on until the gate of their task, the first time that it is tried."""
+
+    def through(batches: Iterable["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
+        import pyarrow as pa
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        for number, batch in enumerate(batches):
+            if number == ROWS_BEFORE_GATE and context.attemptNumber() == 0:
+                open(f"{gates}/{context.partitionId()}").close()  # noqa: PTH123
+            bodies = [body.as_py() + PADDING for body in batch["body"]]
+            yield pa.record_batch([pa.array(bodies, pa.binary()), batch["tags"]], ["body", "tags"])
+
+    return through
+
+
+def numbers(frame: "DataFrame") -> list[int]:
+    """The numbers that bodies begin with."""
+    found = frame.selectExpr("cast(left(cast(body as string), 6) as int) as n")
+    return sorted(row.n for row in found.collect())
+
+
 class Topics:
     """Topics through source and sink."""
 
@@ -89,11 +120,13 @@ class Topics:
 
     def write(self, rows: "DataFrame", topic: str) -> None:
         writer = rows.write.format("rocketmq").options(**self._server).option("topic", topic)
-        writer.option("maxRowsPerSecond", str(ROWS_PER_SECOND)).mode("append").save()
+        writer.mode("append").save()
 
-    def copy_stream(self, source: str, target: str, checkpoint: Path) -> None:
+    def copy_stream(self, source: str, target: str, checkpoint: Path, gates: str) -> None:
         reader = self._spark.readStream.format("rocketmq").options(**self._server)
         rows = reader.option("subscribe", source).option("startingOffsets", "earliest").load()
+        rows = rows.selectExpr("body", "concat('q', queueId) as tags")
+        rows = rows.mapInArrow(gated(gates), "body binary, tags string")
         writer = rows.writeStream.format("rocketmq").options(**self._server)
         query = (
             writer.option("topic", target)

@@ -80,6 +80,11 @@ class Standalone:
     python: Path
     """What executors run: it does not see this project."""
 
+    def wait_for_workers(self) -> None:
+        """Until the master knows them all; what needs no worker can be started before."""
+        for worker in self.workers:
+            worker.wait_for(r"Successfully registered with master (\S+)")
+
 
 @contextmanager
 def standalone(directory: Path, workers: int = 2) -> Iterator[Standalone]:
@@ -113,6 +118,4 @@ def standalone(directory: Path, workers: int = 2) -> Iterator[Standalone]:
             daemon = Daemon([*command, name, *places, *work, url], environ, home_of_worker)
             running.callback(daemon.kill)
             started.append(daemon)
-        for worker in started:
-            worker.wait_for(r"Successfully registered with master (\S+)")
         yield Standalone(url, started, python)

@@ -1,63 +1,71 @@
 """A Spark cluster whose workers know nothing of this package reads and writes topics."""
 
-import asyncio
 import json
 import os
 import subprocess
 import sys
 import threading
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sparrowmq.admin.admin import Admin
 from sparrowmq.blocking import PushConsumer
 from sparrowmq.testing import Cluster
+from tests.spark.admin import create_topic
 from tests.spark.topics import fill
 
 pytest.importorskip("pyspark", reason="needs the spark extra: pip install sparrowmq[spark]")
 
-from tests.spark.cluster_job import SLOW_ROWS
+from tests.spark.cluster_job import BATCH_ROWS
 from tests.spark.standalone import standalone
 
 DEADLINE_S = 900.0
 PROJECT = Path(__file__).resolve().parents[2]
+TASKS = 2
+SENT_BEFORE = 2
+"""Rows of each task that have arrived when a worker is killed."""
 
 
-def create(running: Cluster, *topics: str) -> None:
-    async def work() -> None:
-        async with Admin(running.name_server) as admin:
-            for topic in topics:
-                await admin.create_topic(topic, queues=2)
-
-    asyncio.run(work())
+def open_gates(folder: Path) -> list[int]:
+    """Let the tasks through that wait; for as long as these are open also those that come."""
+    # Open for both, which waits for nobody: the task of the killed worker comes no more.
+    return [os.open(gate, os.O_RDWR) for gate in folder.iterdir()]
 
 
 def test_source_sink_log_source_and_archive_work_on_a_cluster_that_loses_a_worker(
     running: Cluster, tmp_path: Path
 ) -> None:
+    for topic in ("cluster-in", "cluster-copy", "cluster-written"):
+        create_topic(running, topic, TASKS)
     sent = fill(running, "cluster-in", 100)
-    create(running, "cluster-copy", "cluster-slow")
+    gates = tmp_path / "gates"
+    gates.mkdir()
+    for task in range(TASKS):
+        os.mkfifo(gates / str(task))
     is_under_way = threading.Event()
-    arrived: list[bytes] = []
+    arrived: set[tuple[str, bytes]] = set()
+    arriving = threading.Lock()
 
     def handle(messages: Any) -> None:
-        arrived.extend(message.body for message in messages)
-        if len(arrived) >= SLOW_ROWS // 10:
+        with arriving:
+            arrived.update((message.tags, message.body) for message in messages)
+            counts = Counter(task for task, _ in arrived)
+        if len(counts) == TASKS and min(counts.values()) >= SENT_BEFORE:
             is_under_way.set()
 
     with (
         standalone(tmp_path) as cluster,
         PushConsumer(
-            "watcher", {"cluster-slow": "*"}, name_servers=running.name_server
+            "watcher", {"cluster-copy": "*"}, name_servers=running.name_server
         ) as consumer,
     ):
         consumer.start(handle)
         directory = tmp_path / "driver"
         directory.mkdir()
         store = running.data_dir / "broker-a"
-        arguments = [cluster.url, running.name_server, str(store), str(directory)]
+        arguments = [cluster.url, running.name_server, str(store), str(directory), str(gates)]
         environ = {
             **os.environ,
             "PYSPARK_PYTHON": str(cluster.python),
@@ -82,20 +90,26 @@ def test_source_sink_log_source_and_archive_work_on_a_cluster_that_loses_a_worke
 
             ended = threading.Thread(target=end_waiting)
             ended.start()
+            opened: list[int] = []
             try:
+                cluster.wait_for_workers()
                 assert is_under_way.wait(DEADLINE_S), (tmp_path / "driver.log").read_text()
                 assert job.poll() is None, (tmp_path / "driver.log").read_text()
                 cluster.workers[0].kill()
+                opened.extend(open_gates(gates))
                 output, _ = job.communicate(timeout=DEADLINE_S)
             finally:
                 job.kill()
                 ended.join()
+                for gate in opened:
+                    os.close(gate)
     log = (tmp_path / "driver.log").read_text()
     assert job.returncode == 0, log
     found = dict(map(json.loads, output.splitlines()))
     assert {Path(home).parents[1].suffix for home in found["home"]} == {".zip"}
-    assert found["batch"] == found["stream"] == found["log"] == found["archive"] == len(sent)
-    assert found["rows"] == list(range(SLOW_ROWS))
+    assert found["batch"] == found["log"] == found["archive"] == len(sent)
+    assert found["stream"] == list(range(len(sent)))
     # The task of the killed worker was repeated, so some rows are there twice.
-    assert found["written"] > SLOW_ROWS
+    assert len(sent) + SENT_BEFORE <= found["sent"] < 2 * len(sent)
+    assert found["written"] == list(range(BATCH_ROWS))
     assert "Lost task" in log or "Lost executor" in log or "ExecutorLost" in log
