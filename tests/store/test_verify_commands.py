@@ -159,3 +159,40 @@ def test_a_lost_table_is_made_anew_only_when_asked(directory: Path) -> None:
     again = store("rebuild", directory, "--table", "topics.json")
     assert again.exit_code == 2
     assert "still there" in again.output
+
+
+@pytest.mark.parametrize("command", ["verify", "rebuild", "dump"])
+def test_a_directory_without_a_store_is_not_called_whole_and_stays_as_it_is(
+    command: str, tmp_path: Path
+) -> None:
+    result = store(command, tmp_path)
+    assert result.exit_code == 2
+    assert f"{tmp_path} holds no store: there is no commitlog in it" in result.output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_of_several_brokers_names_their_stores(tmp_path: Path) -> None:
+    for name in ("broker-a", "broker-b"):
+        (tmp_path / name / "commitlog").mkdir(parents=True)
+    result = store("verify", tmp_path)
+    assert result.exit_code == 2
+    assert f"; did you mean {tmp_path}/broker-a or {tmp_path}/broker-b?" in result.output
+
+
+@pytest.mark.parametrize("file", ["orders", "00000000000000000007"])
+def test_a_log_file_that_is_not_there_is_named_with_those_that_are(
+    file: str, directory: Path
+) -> None:
+    result = store("dump", directory, "--file", file)
+    assert result.exit_code == 2
+    assert f"there is no log file {file}; there are: 00000000000000000000" in result.output
+
+
+def test_a_reader_that_has_seen_enough_ends_a_dump_without_a_word(directory: Path) -> None:
+    command = [sys.executable, "-m", "sparrowmq", "store", "dump", str(directory)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.wait(120) == 1
+        assert process.stderr.read() == b""

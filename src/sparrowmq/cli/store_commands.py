@@ -160,7 +160,7 @@ def dump_store(
     is_damaged = False
     with _refusals():
         if file is not None:
-            start = int(file)
+            start = _log_file(directory, file)
             stop = start + StoreFiles(disk).log_file_size()
         choice = Choice(
             start=start, stop=stop, topic=topic, queue_id=queue_id, key=key, limit=limit
@@ -203,14 +203,29 @@ def _disk(directory: Path) -> RealDisk:
     if not directory.is_dir():
         click.echo(f"{directory} is no directory", err=True)
         sys.exit(UNREADABLE)
+    if not (directory / "commitlog").is_dir():
+        inside = sorted(log.parent for log in directory.glob("*/commitlog"))
+        meant = f"; did you mean {' or '.join(map(str, inside))}?" if inside else ""
+        click.echo(f"{directory} holds no store: there is no commitlog in it{meant}", err=True)
+        sys.exit(UNREADABLE)
     return RealDisk(directory)
+
+
+def _log_file(directory: Path, name: str) -> int:
+    """The offset at which a log file begins."""
+    names = sorted(path.name for path in (directory / "commitlog").iterdir())
+    if name not in names:
+        raise ValueError(f"there is no log file {name}; there are: {', '.join(names) or 'none'}")
+    return int(name)
 
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """What stops a command is said in one sentence."""
+    """What stops a command is said in one sentence; a reader that is gone needs none."""
     try:
         yield
+    except BrokenPipeError:
+        raise
     except (StoreError, OSError, ValueError) as error:
         click.echo(str(error), err=True)
         sys.exit(UNREADABLE)
