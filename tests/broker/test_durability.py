@@ -11,6 +11,7 @@ import pytest
 from sparrowmq.broker.config import Flush
 from sparrowmq.broker.durability import CROWD, GATHER_S, GROUP, Durability
 from sparrowmq.broker.housekeeping import watch_lag
+from sparrowmq.broker.sendable import answer_when_safe
 from sparrowmq.net.reply import Reply
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.store.config import StoreConfig
@@ -67,16 +68,23 @@ class Bench:
         self.syncs.append(done)
         await done
 
-    def send(self, *, must_wait: bool = True, is_oneway: bool = False) -> KeptRequest:
+    def send(self, *, is_oneway: bool = False) -> KeptRequest:
         request = KeptRequest(is_oneway=is_oneway)
         put = PutMessage("orders", 0, 0, 0, 0, HOST, 0, b"x", b"", 0, "", "")
         stored = self.store.append(put, self.sim.clock())
         end = stored.log_offset + stored.size
         kept: Any = request
-        reply = self.durability.reply_when_safe(kept, Reply(), end, must_wait=must_wait)
+        reply = self.durability.reply_when_safe(kept, Reply(), end)
         if reply is not None:
             request.answer(reply)
         return request
+
+    def answers_at_once(self, properties: str) -> bool:
+        """Whether a send with such properties is answered before it is safe."""
+        request: Any = KeptRequest()
+        request.header = SimpleNamespace(properties=properties)
+        broker: Any = SimpleNamespace(durability=self.durability)
+        return answer_when_safe(broker, request, Reply(), 0) is not None
 
     def settle(self) -> None:
         self.sim.until_idle()
@@ -152,9 +160,26 @@ def test_sends_that_come_during_a_sync_share_the_next_one(sim: Simulation) -> No
     assert len(bench.syncs) == 2
 
 
-def test_a_send_that_does_not_want_to_wait_does_not(sim: Simulation) -> None:
+@pytest.mark.parametrize(
+    ("properties", "at_once"),
+    [
+        ("", False),
+        ("WAIT\x01true\x02", False),
+        ("WAIT\x01false\x02", True),
+        ("a\x01b\x02WAIT\x01false", True),
+        ("NOWAIT\x01false\x02", False),
+        ("WAIT\x01falsely\x02", False),
+    ],
+)
+def test_a_send_waits_unless_its_message_says_that_it_need_not(
+    sim: Simulation, properties: str, at_once: bool
+) -> None:
+    assert Bench(sim, Flush.SYNC).answers_at_once(properties) is at_once
+    assert Bench(sim, Flush.ASYNC).answers_at_once(properties)
+
+
+def test_a_one_way_send_does_not_wait(sim: Simulation) -> None:
     bench = Bench(sim, Flush.SYNC)
-    assert bench.send(must_wait=False).code == ResponseCode.SUCCESS
     assert bench.send(is_oneway=True).code == ResponseCode.SUCCESS
 
 

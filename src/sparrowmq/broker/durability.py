@@ -85,11 +85,9 @@ class Durability:
         """Whether a send that came now would hardly be answered in time."""
         return self.oldest_wait_s > self._timeout_s / 2
 
-    def reply_when_safe(
-        self, request: Request[Any], reply: Reply, end_offset: int, *, must_wait: bool
-    ) -> Reply | None:
+    def reply_when_safe(self, request: Request[Any], reply: Reply, end_offset: int) -> Reply | None:
         """The reply itself unless it has to wait; then None, and the request is answered later."""
-        if not self.is_sync or not must_wait or request.is_oneway:
+        if not self.is_sync or request.is_oneway:
             return reply
         deadline_s = self._loop.time() + self._timeout_s
         # Stored already; a disk that stalls for seconds must not fill the memory with bodies.

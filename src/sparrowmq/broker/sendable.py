@@ -2,7 +2,7 @@
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.net.errors import RequestRefused
-from sparrowmq.net.reply import Request
+from sparrowmq.net.reply import Reply, Request
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.send import AnySend
 from sparrowmq.protocol.names import TIMER_TOPIC, UNSENDABLE_TOPICS, is_retry_topic, topic_fault
@@ -52,7 +52,16 @@ def _create(broker: Broker, header: AnySend) -> TopicConfig:
     return created
 
 
-def must_wait(request: Request[AnySend]) -> bool:
+def answer_when_safe(
+    broker: Broker, request: Request[AnySend], reply: Reply, end_offset: int
+) -> Reply | None:
+    """The reply to a send, or None if the sender has to wait for it until `end_offset` is safe."""
+    if broker.durability.is_sync and _wants_to_wait(request):
+        return broker.durability.reply_when_safe(request, reply, end_offset)
+    return reply
+
+
+def _wants_to_wait(request: Request[AnySend]) -> bool:
     """Whether the sender wants its answer only when the message is as safe as it can be."""
     # Looked for before it is looked up: nobody says false, and taking all apart is expensive.
     text = request.header.properties

@@ -45,7 +45,7 @@ def end_transaction(broker: Broker, request: Request[EndTransaction]) -> Reply |
     except (DiskFull, StoreStopped) as error:
         raise refusal(error) from error
     end = broker.store.max_log_offset
-    return broker.durability.reply_when_safe(request, Reply(), end, must_wait=True)
+    return broker.durability.reply_when_safe(request, Reply(), end)
 
 
 @routes.on(ResumeCheckHalfMessage)
@@ -68,7 +68,7 @@ def resume_check(broker: Broker, request: Request[ResumeCheckHalfMessage]) -> Re
         raise refusal(error) from error
     broker.log.info("audit: %s resumed transaction %d", request.connection.peer, log_offset)
     end = broker.store.max_log_offset
-    return broker.durability.reply_when_safe(request, Reply(), end, must_wait=True)
+    return broker.durability.reply_when_safe(request, Reply(), end)
 
 
 def _half_record(broker: Broker, header: EndTransaction) -> tuple[Record, dict[str, str]]:

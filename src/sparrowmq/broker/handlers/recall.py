@@ -61,7 +61,7 @@ def recall_message(broker: Broker, request: Request[RecallMessage]) -> Reply | N
         raise refusal(error) from error
     reply = Reply(MessageRecalled(msg_id=handle.msg_id))
     end = stored.log_offset + stored.size
-    return broker.durability.reply_when_safe(request, reply, end, must_wait=True)
+    return broker.durability.reply_when_safe(request, reply, end)
 
 
 def _checked(broker: Broker, header: RecallMessage, now_ms: int) -> RecallHandle:

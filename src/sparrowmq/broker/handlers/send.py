@@ -5,8 +5,8 @@ import struct
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.handlers.send_special import send_special
 from sparrowmq.broker.sendable import (
+    answer_when_safe,
     check_size,
-    must_wait,
     properties_too_large,
     refusal,
     too_large,
@@ -95,11 +95,9 @@ def _store_and_answer(broker: Broker, request: Request[AnySend], put: PutMessage
             transaction_id=put.uniq_key,
         )
     )
-    durability = broker.durability
-    if not durability.is_sync:
+    if not broker.durability.is_sync:  # the usual case: not even a call
         return reply
-    end = stored.log_offset + stored.size
-    return durability.reply_when_safe(request, reply, end, must_wait=must_wait(request))
+    return answer_when_safe(broker, request, reply, stored.log_offset + stored.size)
 
 
 @routes.on(SendBatchMessage)
@@ -128,8 +126,7 @@ def send_batch(broker: Broker, request: Request[AnySend]) -> Reply | None:
     reply = Reply(
         SpecialMessageSent(msg_id=ids, queue_id=queue_id, queue_offset=stored.queue_offset)
     )
-    wait = must_wait(request)
-    return broker.durability.reply_when_safe(request, reply, stored.end, must_wait=wait)
+    return answer_when_safe(broker, request, reply, stored.end)
 
 
 def _unpack(broker: Broker, request: Request[AnySend], queue_id: int) -> PutBatch:

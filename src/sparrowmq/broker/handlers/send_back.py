@@ -53,4 +53,4 @@ def send_back(broker: Broker, request: Request[SendBack]) -> Reply | None:
         )
     end = stored.log_offset + stored.size
     # Its group moves on as soon as it hears of success, so success means that it is safe.
-    return broker.durability.reply_when_safe(request, Reply(), end, must_wait=True)
+    return broker.durability.reply_when_safe(request, Reply(), end)

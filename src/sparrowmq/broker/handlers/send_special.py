@@ -4,7 +4,7 @@ from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.placement import SPECIAL, Placement, append, place
 from sparrowmq.broker.quick_placement import place_quickly
 from sparrowmq.broker.retry import sent_back
-from sparrowmq.broker.sendable import check_size, must_wait, refusal
+from sparrowmq.broker.sendable import answer_when_safe, check_size, refusal
 from sparrowmq.net.reply import Reply, Request
 from sparrowmq.protocol.headers.recall import RecallableSent, format_handle
 from sparrowmq.protocol.headers.send import AnySend, MessageSent
@@ -40,11 +40,7 @@ def send_special(
     except (DiskFull, StoreStopped, MessageTooLarge) as error:
         raise refusal(error) from error
     reply = Reply(_sent(broker, topic, queue_id, placement, stored))
-    durability = broker.durability
-    if not durability.is_sync:
-        return reply
-    end = stored.log_offset + stored.size
-    return durability.reply_when_safe(request, reply, end, must_wait=must_wait(request))
+    return answer_when_safe(broker, request, reply, stored.log_offset + stored.size)
 
 
 def _placement(
