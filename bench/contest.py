@@ -27,7 +27,7 @@ class Effort:
     backlog: int = 500_000
 
 
-QUICK = Effort(runs=3, seconds=2.5, warm_s=5.0, latency_s=4.0, backlog=300_000)
+QUICK = Effort(runs=3, seconds=2.0, warm_s=4.0, latency_s=3.0, backlog=200_000)
 
 
 @dataclass
