@@ -34,6 +34,26 @@ def test_up_serves_topics_messages_and_consumers_and_keeps_them_over_a_restart(
         assert "sparrowmq topic create orders" in gone.stderr
 
 
+def test_what_a_topic_command_cannot_do_is_said_in_a_line_and_the_exit_code(
+    tmp_path: Path,
+) -> None:
+    with up(tmp_path / "data") as server:
+        at = ("--name-servers", server.name_server)
+        missing = sparrowmq("topic", "delete", "orders", "--yes", *at)
+        assert (missing.returncode, missing.stdout) == (1, "")
+        assert "topic orders does not exist" in missing.stderr
+        wide = sparrowmq("topic", "create", "orders", "--queues", "5000", *at)
+        assert wide.returncode == 1
+        assert "5000 read queues, allowed are 0 to 4096" in wide.stderr
+        assert "run it again" not in wide.stderr  # it would be refused again
+        none = sparrowmq("topic", "create", "orders", "--queues", "0", *at)
+        assert none.returncode == 2
+        assert sparrowmq("topic", "list", *at).stdout == ""
+        for queues in ("8", "16"):
+            assert sparrowmq("topic", "create", "orders", "--queues", queues, *at).returncode == 0
+            assert f" {queues} " in sparrowmq("topic", "route", "orders", *at).stdout
+
+
 def test_several_brokers_are_processes_that_end_with_their_parent(tmp_path: Path) -> None:
     with up(tmp_path / "data", "--brokers", "2") as server:
         assert "2 brokers (broker-a, broker-b)" in server.ready

@@ -134,14 +134,15 @@ class Admin:
             order=order,
         )
         done = await self._everywhere(f"topic {topic} is set", targets, header)
-        await self._until_routed(topic, done)
+        await self._until_routed(topic, queues, done)
         return done
 
-    async def _until_routed(self, topic: str, brokers: Sequence[str]) -> None:
+    async def _until_routed(self, topic: str, queues: int, brokers: Sequence[str]) -> None:
         """Brokers register a change with the name servers on their own; wait until it is there."""
         for _ in range(_ROUTE_LOOKS):
             route = await self.client.name_servers.route(topic)
-            known = {data.broker_name for data in route.queue_datas} if route else set()
+            datas = route.queue_datas if route else ()
+            known = {data.broker_name for data in datas if data.write_queue_nums == queues}
             if known.issuperset(brokers):
                 return
             await asyncio.sleep(_ROUTE_LOOK_S)
@@ -172,6 +173,9 @@ class Admin:
                 failed[name] = str(error)
             else:
                 done.append(name)
+        if failed and not done:
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
+            raise AdminError(f"not done: {reasons}")
         if failed:
             raise PartlyDone(what, done, failed)
         return done

@@ -15,8 +15,8 @@ class PartlyDone(AdminError):
     def __init__(self, what: str, done: list[str], failed: dict[str, str]) -> None:
         reasons = "; ".join(f"{broker}: {reason}" for broker, reason in failed.items())
         super().__init__(
-            f"{what} on {', '.join(done) or 'no broker'}, but not on {', '.join(failed)}"
-            f" ({reasons}); run it again, it changes nothing twice"
+            f"{what} on {', '.join(done)}, but not on {', '.join(failed)} ({reasons});"
+            " when that is mended run it again, it changes nothing twice"
         )
         self.done = done
         self.failed = failed

@@ -3,6 +3,7 @@
 import click
 
 from sparrowmq.admin.admin import Admin
+from sparrowmq.admin.errors import AdminError
 from sparrowmq.cli.remote import name_servers_option, with_admin
 from sparrowmq.protocol.names import is_dlq_topic, is_retry_topic, is_system_topic
 from sparrowmq.protocol.perm import PERM_READ_WRITE, perm_text
@@ -16,7 +17,13 @@ def topic() -> None:
 
 @topic.command()
 @click.argument("name")
-@click.option("--queues", default=8, show_default=True, help="Queues on each broker.")
+@click.option(
+    "--queues",
+    type=click.IntRange(min=1),
+    default=8,
+    show_default=True,
+    help="Queues on each broker.",
+)
 @click.option("--broker", "brokers", multiple=True, help="Only on this broker; may be repeated.")
 @click.option("--cluster", help="On all brokers of this cluster.")
 @click.option(
@@ -94,6 +101,12 @@ def route(name: str, name_servers: str) -> None:
 @name_servers_option
 def delete(name: str, yes: bool, name_servers: str) -> None:
     """Delete a topic with its messages and every group's progress in it."""
+
+    async def look(admin: Admin) -> None:
+        if name not in await admin.topics():
+            raise AdminError(f"topic {name} does not exist; those that do: sparrowmq topic list")
+
+    with_admin(name_servers, look)
     if not yes:
         click.confirm(f"Delete topic {name} and everything in it?", abort=True)
 

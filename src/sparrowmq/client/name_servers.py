@@ -71,7 +71,11 @@ class NameServers:
             response = await self.call(header)
         except NetError as error:
             servers = ", ".join(self._addresses)
-            raise NoRoute(topic, f"no name server answers ({servers}): {error}") from error
+            raise NoRoute(
+                topic,
+                f"no name server answers ({servers}): {error};"
+                " is it running and are name_servers its addresses? start one with: sparrowmq up",
+            ) from error
         if response.code == ResponseCode.TOPIC_NOT_EXIST:
             return None
         if response.code != ResponseCode.SUCCESS:
