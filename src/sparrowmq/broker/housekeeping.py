@@ -7,7 +7,7 @@ from functools import partial
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.sessions import LOOKS
 from sparrowmq.broker.tables import OffsetsTable
-from sparrowmq.clock import cpu_clock
+from sparrowmq.clock import Clock, cpu_clock
 from sparrowmq.store.errors import DiskFull
 
 _TICK_S = 0.05
@@ -72,8 +72,10 @@ async def end_silent_sessions(broker: Broker) -> None:
             connection.abort()
 
 
-async def watch_lag(broker: Broker) -> None:
+async def watch_lag(broker: Broker, cpu: Clock = cpu_clock) -> None:
     """Refuse sends while the loop lags or the disk stalls: busy is better than late.
+
+    `cpu` is the processor time that this process has used.
 
     A stall counts from half of the flush timeout on. Shorter ones are waited for, as in Apache's
     broker: the clients' three tries would be over before the disk is back.
@@ -83,10 +85,10 @@ async def watch_lag(broker: Broker) -> None:
     before_s = 0.0
     while True:
         expected_s = loop.time() + _LAG_S
-        used_ms = cpu_clock()
+        used_ms = cpu()
         await asyncio.sleep(_LAG_S)
         # Late because we worked, not because others had the processor: refusing would help nobody.
-        now_lag_s = min(loop.time() - expected_s, (cpu_clock() - used_ms) / 1000)
+        now_lag_s = min(loop.time() - expected_s, (cpu() - used_ms) / 1000)
         # Two late turns in a row: one alone may be a hiccup that is over already.
         lag_s, before_s = min(now_lag_s, before_s), now_lag_s
         durability = broker.durability

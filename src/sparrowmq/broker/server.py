@@ -45,7 +45,7 @@ from sparrowmq.broker.statistics import Statistics
 from sparrowmq.broker.tables import BrokerTables
 from sparrowmq.broker.topic_routes import TopicRoutes
 from sparrowmq.broker.topics import Topics, system_topics
-from sparrowmq.clock import Clock
+from sparrowmq.clock import Clock, cpu_clock
 from sparrowmq.net.connection import Connection
 from sparrowmq.net.peers import Peers
 from sparrowmq.net.routes import Routes
@@ -81,6 +81,7 @@ class BrokerServer:
         syncer: Syncer,
         pid: int,
         log: logging.Logger,
+        cpu: Clock = cpu_clock,
     ) -> None:
         self.config = config
         self.port = 0
@@ -92,6 +93,7 @@ class BrokerServer:
         self._syncer = syncer
         self._pid = pid
         self._log = log
+        self._cpu = cpu
         self._is_open = False
 
     @property
@@ -158,7 +160,7 @@ class BrokerServer:
             housekeeping.save_offsets(broker, tables.offsets),
             housekeeping.forget_silent_clients(broker),
             housekeeping.end_silent_sessions(broker),
-            housekeeping.watch_lag(broker),
+            housekeeping.watch_lag(broker, self._cpu),
             sampling.keep_sampling(broker),
             *delivery_loops.loops(broker),
         ]
