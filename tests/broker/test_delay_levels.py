@@ -12,7 +12,7 @@ from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.delay import RETRY_DELAYS_MS
 from sparrowmq.protocol.names import SCHEDULE_TOPIC
 from sparrowmq.store.errors import DiskFull
-from sparrowmq.store.recording_disk import PowerCut
+from sparrowmq.store.recorded_calls import PowerCut
 from sparrowmq.store.table_file import TableMissing
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.broker.delivery_world import DeliveryWorld

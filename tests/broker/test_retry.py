@@ -24,7 +24,7 @@ from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import SCHEDULE_TOPIC
 from sparrowmq.protocol.perm import PERM_READ_WRITE
 from sparrowmq.protocol.subscription import SubscriptionData
-from sparrowmq.store.recording_disk import PowerCut
+from sparrowmq.store.recorded_calls import PowerCut
 from tests.broker.delivery_world import DeliveryWorld
 
 RETRY, DEAD = "%RETRY%billing", "%DLQ%billing"

@@ -29,7 +29,7 @@ from sparrowmq.protocol.ids import OffsetId
 from sparrowmq.protocol.names import TIMER_TOPIC
 from sparrowmq.protocol.sys_flag import TRANSACTION_COMMIT
 from sparrowmq.store.errors import DiskFull
-from sparrowmq.store.recording_disk import PowerCut
+from sparrowmq.store.recorded_calls import PowerCut
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.broker.delivery_world import EPOCH_MS, DeliveryWorld, Sent
 

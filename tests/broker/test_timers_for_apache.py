@@ -15,7 +15,7 @@ from sparrowmq.protocol.headers.recall import RecallableSent, RecallMessage
 from sparrowmq.protocol.names import TIMER_TOPIC
 from sparrowmq.protocol.record import Record
 from sparrowmq.store.messages import PutMessage
-from sparrowmq.store.recording_disk import PowerCut
+from sparrowmq.store.recorded_calls import PowerCut
 from tests.broker.delivery_world import EPOCH_MS, DeliveryWorld, Sent
 
 LOG = "timerlog/00000000000000000000"

@@ -34,7 +34,7 @@ from sparrowmq.protocol.sys_flag import (
 )
 from sparrowmq.store.errors import DiskFull
 from sparrowmq.store.messages import PutMessage, Stored
-from sparrowmq.store.recording_disk import PowerCut
+from sparrowmq.store.recorded_calls import PowerCut
 from tests.broker.delivery_world import DeliveryWorld, Peer, Sent
 
 GROUP = "orders-svc"

@@ -8,7 +8,8 @@ import pytest
 from sparrowmq.store.errors import DiskFull
 from sparrowmq.store.journal import Journal
 from sparrowmq.store.messages import Damage
-from sparrowmq.store.recording_disk import PowerCut, RecordingDisk
+from sparrowmq.store.recorded_calls import PowerCut
+from sparrowmq.store.recording_disk import RecordingDisk
 
 PATH = "sparrowmq/offsets.journal"
 

@@ -6,7 +6,8 @@ from random import Random
 import pytest
 
 from sparrowmq.store.errors import DiskFull
-from sparrowmq.store.recording_disk import PowerCut, RecordingDisk
+from sparrowmq.store.recorded_calls import PowerCut
+from sparrowmq.store.recording_disk import RecordingDisk
 from sparrowmq.store.store import Store
 from tests.store.stores import Told, batch, flush, message, numbers, open_store
 

@@ -4,7 +4,8 @@ from random import Random
 
 import pytest
 
-from sparrowmq.store.recording_disk import PowerCut, RecordingDisk
+from sparrowmq.store.recorded_calls import PowerCut
+from sparrowmq.store.recording_disk import RecordingDisk
 from tests.store.stores import SMALL, Told, flush, message, numbers, open_store
 
 

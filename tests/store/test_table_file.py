@@ -9,7 +9,8 @@ import pytest
 
 from sparrowmq.store.errors import DiskFull
 from sparrowmq.store.messages import Damage
-from sparrowmq.store.recording_disk import PowerCut, RecordingDisk
+from sparrowmq.store.recorded_calls import PowerCut
+from sparrowmq.store.recording_disk import RecordingDisk
 from sparrowmq.store.table_file import TableFile, TableMissing
 
 NAME = "consumerOffset.json"
