@@ -26,6 +26,7 @@ from sparrowmq.protocol.header import (
 from sparrowmq.protocol.header_encoding import encode_request, encode_response, ext_fields_of
 from sparrowmq.protocol.headers.nameserver import GetTopicRoute, RegisterBroker
 from sparrowmq.protocol.headers.offsets import GetMaxOffset, OffsetFound, QueryConsumerOffset
+from sparrowmq.protocol.java_numbers import Int, Long
 from tests.protocol.java_vectors import cases
 
 
@@ -54,6 +55,7 @@ numbers = st.integers(-(2**63), 2**63 - 1)
 def any_header(kinds: list[Any]) -> st.SearchStrategy[Any]:
     """Any header of these types, filled with anything that fits."""
     by_type = {str: words, int: numbers, bool: st.booleans(), type(None): st.none()}
+    by_type |= {Int: st.integers(-(2**31), 2**31 - 1), Long: numbers}
 
     def filled(kind: Any) -> st.SearchStrategy[Any]:
         fields = {
@@ -66,7 +68,7 @@ def any_header(kinds: list[Any]) -> st.SearchStrategy[Any]:
 
 
 def _types(hint: Any) -> tuple[Any, ...]:
-    return getattr(hint, "__args__", None) or (hint,)
+    return (hint,) if hint in (Int, Long) else getattr(hint, "__args__", None) or (hint,)
 
 
 def the_frame(data: bytes) -> tuple[bool, bytes, bytes]:

@@ -4,6 +4,7 @@ from typing import ClassVar
 
 from sparrowmq.protocol.codes import RequestCode
 from sparrowmq.protocol.header import RequestHeader, ResponseHeader
+from sparrowmq.protocol.java_numbers import Long
 
 
 class QueryConsumerOffset(RequestHeader, frozen=True, kw_only=True):
@@ -25,7 +26,7 @@ class UpdateConsumerOffset(RequestHeader, frozen=True, kw_only=True):
     consumer_group: str
     topic: str
     queue_id: int
-    commit_offset: int
+    commit_offset: Long
 
 
 class GetMaxOffset(RequestHeader, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ from typing import ClassVar
 
 from sparrowmq.protocol.codes import RequestCode
 from sparrowmq.protocol.header import RequestHeader, ResponseHeader
+from sparrowmq.protocol.java_numbers import Long
 
 
 class PullMessage(RequestHeader, frozen=True, kw_only=True):
@@ -14,10 +15,10 @@ class PullMessage(RequestHeader, frozen=True, kw_only=True):
     consumer_group: str
     topic: str
     queue_id: int
-    queue_offset: int
+    queue_offset: Long
     max_msg_nums: int
     sys_flag: int
-    commit_offset: int
+    commit_offset: Long
     suspend_timeout_millis: int
     sub_version: int
     subscription: str | None = None

@@ -4,6 +4,7 @@ from typing import ClassVar
 
 from sparrowmq.protocol.codes import RequestCode
 from sparrowmq.protocol.header import RequestHeader, ResponseHeader
+from sparrowmq.protocol.java_numbers import Int, Long
 
 
 class SendMessage(RequestHeader, frozen=True, kw_only=True):
@@ -16,11 +17,11 @@ class SendMessage(RequestHeader, frozen=True, kw_only=True):
     default_topic: str
     default_topic_queue_nums: int
     queue_id: int
-    sys_flag: int
-    born_timestamp: int
-    flag: int
+    sys_flag: Int
+    born_timestamp: Long
+    flag: Int
     properties: str = ""
-    reconsume_times: int = 0
+    reconsume_times: Int = 0
     unit_mode: bool = False
     max_reconsume_times: int | None = None
     batch: bool = False
@@ -55,11 +56,11 @@ class SendMessageV2(RequestHeader, frozen=True, kw_only=True, rename=_ONE_LETTER
     default_topic: str
     default_topic_queue_nums: int
     queue_id: int
-    sys_flag: int
-    born_timestamp: int
-    flag: int
+    sys_flag: Int
+    born_timestamp: Long
+    flag: Int
     properties: str = ""
-    reconsume_times: int = 0
+    reconsume_times: Int = 0
     unit_mode: bool = False
     max_reconsume_times: int | None = None
     batch: bool = False
