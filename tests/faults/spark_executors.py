@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.repo.tree import ROOT
-from tests.spark.killed_executors import MASTERS, Kill
+from tests.spark.executor_kill import MASTERS, Kill
 from tests.spark.standalone import LOOPBACK
 
 

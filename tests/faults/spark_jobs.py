@@ -23,6 +23,8 @@ from tests.repo.tree import ROOT
 from tests.spark.admin import create_topic
 from tests.spark.death import EXECUTOR
 from tests.spark.executed import FILES, TOPIC
+from tests.spark.executor_kill import KILLS, Kill
+from tests.spark.executor_kill import MESSAGES as EXECUTED
 from tests.spark.jobs.backlog import fill_topic, offsets_of, put_group, sizes, table
 from tests.spark.jobs.killed_job import (
     KILLED_WORKER,
@@ -32,8 +34,6 @@ from tests.spark.jobs.killed_job import (
     replay_job,
     run_job,
 )
-from tests.spark.killed_executors import KILLS, Kill
-from tests.spark.killed_executors import MESSAGES as EXECUTED
 from tests.spark.killed_query import MESSAGES as QUERIED
 from tests.spark.killed_query import POINTS, counted, differences
 from tests.spark.standalone import QUICK_JAVA
@@ -73,8 +73,6 @@ SMALL = (
     *(Case("archive", "written"), Case("archive", "worker"), Case("drain", "committed")),
     *(Case("files", "rows"), Case("topic", "rows")),
 )
-
-
 SMALL_KILLS = (
     Kill(EXECUTOR, FILES, "while reading"),
     Kill(EXECUTOR, TOPIC, "after sending"),
@@ -92,17 +90,25 @@ def spark_jobs(seed: int, small: bool, only: str = "") -> Scored:
         scored.failures.append(f"nothing has {only!r} in its name; there are {names}")
         return scored
     if cases:
-        with _World() as world:
-            for case in cases:
-                is_query = case.kind in POINTS
-                judge = world.queries if is_query else world.job(case)
-                found = list(judge.judged(*case))
-                tally.add(str(case), found, QUERIED if is_query else MESSAGES, judge.twice)
+        _kill_drivers(cases, tally)
     if kills:
-        with cluster() as running, tempfile.TemporaryDirectory() as folder:
-            for name, found, twice in judged_kills(running.name_server, kills, Path(folder)):
-                tally.add(name, found, EXECUTED, twice)
+        _kill_executors(kills, tally)
     return scored
+
+
+def _kill_drivers(cases: list[Case], tally: "_Tally") -> None:
+    with _World() as world:
+        for case in cases:
+            is_query = case.kind in POINTS
+            judge = world.queries if is_query else world.job(case)
+            found = list(judge.judged(*case))
+            tally.add(str(case), found, QUERIED if is_query else MESSAGES, judge.twice)
+
+
+def _kill_executors(kills: list[Kill], tally: "_Tally") -> None:
+    with cluster() as running, tempfile.TemporaryDirectory() as folder:
+        for name, found, twice in judged_kills(running.name_server, kills, Path(folder)):
+            tally.add(name, found, EXECUTED, twice)
 
 
 class _Tally:

@@ -14,80 +14,25 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING
 
 from sparrowmq.spark.dedup import deduplicated
 from sparrowmq.spark.session import spark_session
 from tests.spark.admin import create_topic_at
-from tests.spark.death import DIED, EXECUTOR, ROWS_BEFORE, WORKER, Death
+from tests.spark.death import DIED, EXECUTOR, WORKER, Death
 from tests.spark.dying_commit import SETTING as COMMIT_SETTING
 from tests.spark.dying_commit import compile_into, die_at_task_commit
 from tests.spark.dying_driver import SETTING as CHECKPOINT_SETTING
 from tests.spark.dying_driver import call_before
 from tests.spark.dying_source import OPTION, DyingSource
-from tests.spark.executed import (
-    BATCH,
-    COPIED,
-    FILES,
-    QUEUES,
-    ROWS_A_BATCH,
-    ROWS_A_QUEUE,
-    TOPIC,
-    Executed,
-    fill,
-    order_problems,
-    rows_of,
-)
+from tests.spark.executed import COPIED, FILES, QUEUES, Executed, fill, order_problems, rows_of
+from tests.spark.executor_kill import COMMIT_MESSAGE, LONE, MESSAGES, Kill, repeated
 from tests.spark.killed_query import FILES as CHECKPOINT_FILES
 from tests.spark.killed_query import copy_of, differences
 from tests.spark.standalone import SMALL_JAVA
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-MESSAGES = QUEUES * ROWS_A_QUEUE
-CLUSTER = "local-cluster[2,1,512]"
-LONE = "lone worker"
-"""A Python worker on a local master, which does no task again."""
-MASTERS = {WORKER: CLUSTER, EXECUTOR: CLUSTER, LONE: "local[2]"}
-COMMIT_MESSAGE = "before the commit message"
-READING = ("before reading", "while reading", "after reading")
-SENDING = ("before sending", "while sending", "before the answer", "after sending")
-STEPS = {
-    FILES: (*READING, COMMIT_MESSAGE, "written", "committed", "checkpointed"),
-    TOPIC: (*READING, *SENDING, "before the commit", "committed", "checkpointed"),
-    BATCH: (*READING, *SENDING, "before the commit"),
-}
-
-
-class Kill(NamedTuple):
-    """Who is killed, of what, where."""
-
-    who: str
-    kind: str
-    point: str
-
-    def __str__(self) -> str:
-        return f"{self.who} of {self.kind} {self.point}"
-
-    @classmethod
-    def of(cls, text: str) -> Self:
-        """What `str` of another one said."""
-        who, _, rest = text.partition(" of ")
-        return cls(who, *rest.split(" ", 1))
-
-
-def _kills() -> Iterator[Kill]:
-    for kind, points in STEPS.items():
-        for point in points:
-            yield Kill(WORKER, kind, point)
-            yield Kill(EXECUTOR, kind, point)
-            # Between tasks a worker that dies is no matter of repeated tasks.
-            if point in READING + SENDING:
-                yield Kill(LONE, kind, point)
-
-
-KILLS = tuple(_kills())
 
 
 class ExecutorKills:
@@ -172,21 +117,6 @@ class ExecutorKills:
         folder.mkdir()
         create_topic_at(self._name_server, copy_of(self._topic, folder), QUEUES)
         return folder
-
-
-def repeated(kill: Kill) -> tuple[int, int]:
-    """How many rows may come twice: those that a task had sent before it was done again."""
-    of_task = ROWS_A_QUEUE if kill.kind == BATCH else ROWS_A_BATCH // QUEUES
-    least, most = {
-        "while reading": (0, of_task),
-        "after reading": (0, of_task),
-        # One send at a time is under way, and nobody knows what became of the last one.
-        "while sending": (ROWS_BEFORE - 1, ROWS_BEFORE),
-        "before the answer": (of_task - 1, of_task),
-        "after sending": (of_task, of_task),
-    }.get(kill.point, (0, 0))
-    # Where no task is done again the whole is, with what the task of the other queue had sent.
-    return least, most + (of_task if kill.who == LONE else 0)
 
 
 def main(name_server: str, folder: Path, master: str, kills: list[str]) -> None:

@@ -12,7 +12,8 @@ from sparrowmq.testing import Cluster
 pytest.importorskip("pyspark", reason="needs the spark extra: pip install sparrowmq[spark]")
 
 from tests.spark.executed import ROWS_A_BATCH, TOPIC
-from tests.spark.killed_executors import LONE, ExecutorKills, Kill
+from tests.spark.executor_kill import LONE, Kill
+from tests.spark.killed_executors import ExecutorKills
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
