@@ -26,6 +26,7 @@ from sparrowmq.spark.log_source_files import (  # noqa: E402
 )
 from sparrowmq.spark.log_source_options import _OPTIONS, parse_log_options  # noqa: E402
 from sparrowmq.spark.log_source_read import Damage, Run, read_range  # noqa: E402
+from sparrowmq.spark.log_source_records import CRC_HEAD, CRC_SIZE  # noqa: E402
 from sparrowmq.spark.log_source_rows import LogDamaged, LogRows  # noqa: E402
 from sparrowmq.store.files import StoreFiles  # noqa: E402
 
@@ -213,6 +214,37 @@ def test_damage_is_found_in_records_without_a_crc_of_their_own_too(
         writer.add(b"message %03d" % at, record_crc=False)
     harm(writer, 7)
     assert offsets(writer.write(), onDamage="skip") == writer.offsets[:7] + writer.offsets[8:]
+
+
+@pytest.mark.parametrize("from_end", range(1, CRC_SIZE + 1))
+def test_damage_in_any_byte_of_the_property_with_the_crc_is_found(
+    writer: LogWriter, from_end: int
+) -> None:
+    place = writer.offsets[8] - from_end
+    writer.change(place, bytes([writer.read(place, 1)[0] ^ 0x20]))
+    assert offsets(writer.write(), onDamage="skip") == writer.offsets[:7] + writer.offsets[8:]
+
+
+def test_a_crc_in_bytes_that_are_no_digits_is_damage_even_if_it_adds_up(writer: LogWriter) -> None:
+    lowest = writer.offsets[8] - CRC_SIZE + len(CRC_HEAD)
+    first, second = writer.read(lowest, 2)
+    assert second > ord("0"), "there has to be a ten to be carried"
+    writer.change(lowest, bytes([first + 10, second - 1]))
+    assert offsets(writer.write(), onDamage="skip") == writer.offsets[:7] + writer.offsets[8:]
+
+
+@pytest.mark.parametrize("record_crc", [True, False])
+def test_sound_records_are_checked_together_and_none_of_them_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_crc: bool
+) -> None:
+    def fail(*_: object) -> str:
+        raise AssertionError("a sound record was looked at alone")
+
+    writer = LogWriter(tmp_path)
+    for at in range(20):
+        writer.add(b"message %03d" % at, record_crc=record_crc)
+    monkeypatch.setattr("sparrowmq.spark.log_source_read.record_fault", fail)
+    assert offsets(writer.write()) == writer.offsets
 
 
 def test_damage_is_left_out_or_fails_the_read_as_asked(writer: LogWriter) -> None:

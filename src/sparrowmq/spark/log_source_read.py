@@ -8,9 +8,10 @@ looks odd there is looked at alone before it counts as damaged.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from struct import Struct
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from sparrowmq.protocol.crc import crc32
 from sparrowmq.spark.decode_heads import (
@@ -39,7 +40,10 @@ WINDOW = 8 * 1024 * 1024
 """Read and decoded at once."""
 _SIZES = Struct(">II")
 _unpack_size = Struct(">I").unpack_from
-_DIGIT_VALUES = 10 ** np.arange(10, dtype=np.int64)
+_TAIL = np.dtype(
+    [("head", f"S{len(CRC_HEAD)}"), ("digits", "u1", CRC_SIZE - len(CRC_HEAD) - 1), ("end", "u1")]
+)
+"""The last property of a record that has a CRC of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,22 +160,40 @@ def _looks_fine(laid_out: LaidOut, stop: int, log_offset: int) -> Flags:
 def _right_crcs(laid_out: LaidOut, ends: Longs) -> Flags:
     """Whether the CRC that covers most of a record is right: the record's, else the body's."""
     data, starts, records = laid_out.data, laid_out.starts, laid_out.records
-    window = np.ndarray((len(data) - CRC_SIZE + 1, CRC_SIZE), np.uint8, data, strides=(1, 1))
-    tails = window[ends - CRC_SIZE]
-    head_size = len(CRC_HEAD)
-    alike = (tails[:, :head_size] == np.frombuffer(CRC_HEAD, np.uint8)).sum(axis=1)
-    alike += tails[:, -1] == CRC_END
-    digits = tails[:, head_size:-1].astype(np.int64) - ord("0")
-    is_number = ((digits >= 0) & (digits <= 9)).all(axis=1)
-    has_own = (alike == head_size + 1) & is_number
-    recorded = np.where(has_own, digits @ _DIGIT_VALUES, records.head["body_crc"])
+    # One view of the property's size at every position; taking from it copies each in one go.
+    window = np.ndarray((len(data) - CRC_SIZE + 1,), f"V{CRC_SIZE}", data, strides=(1,))
+    tails = window[ends - CRC_SIZE].view(_TAIL)
+    own, has_own = _recorded_crcs(tails)
+    recorded = np.where(has_own, own, records.head["body_crc"])
     begins = np.where(has_own, starts, records.body_at).tolist()
     stops = np.where(has_own, ends - CRC_SIZE, records.body_end).tolist()
     view = memoryview(data)
     found = [crc32(view[begin:end]) for begin, end in zip(begins, stops, strict=True)]
-    right: Flags = has_own | (alike < ALIKE_ENOUGH)
-    right &= np.array(found, np.int64) & 0x7FFFFFFF == recorded
+    right: Flags = np.array(found, np.int64) & 0x7FFFFFFF == recorded
+    if not has_own.all():
+        right[~has_own] &= _alike(tails[~has_own]) < ALIKE_ENOUGH
     return right
+
+
+def _recorded_crcs(tails: npt.NDArray[Any]) -> tuple[Longs, Flags]:
+    """The CRC that each tail says, and whether it is one to the last byte."""
+    is_one: Flags = (tails["head"] == np.bytes_(CRC_HEAD)) & (tails["end"] == CRC_END)
+    # Digit by digit, the highest last: ten passes over bytes are less than one over long numbers.
+    digits = np.ascontiguousarray(tails["digits"].T) - np.uint8(ord("0"))
+    is_one &= (digits <= 9).all(axis=0)  # what is below "0" has wrapped around
+    values = np.zeros(len(tails), np.int64)
+    for digit in digits[::-1]:
+        values *= 10
+        values += digit
+    return values, is_one
+
+
+def _alike(tails: npt.NDArray[Any]) -> Longs:
+    """How many of the fixed bytes of the property with the CRC are there."""
+    raw = tails.view(np.uint8).reshape(-1, CRC_SIZE)
+    alike: Longs = (raw[:, : len(CRC_HEAD)] == np.frombuffer(CRC_HEAD, np.uint8)).sum(axis=1)
+    alike += raw[:, -1] == CRC_END
+    return alike
 
 
 def _size_at(data: bytes) -> int:
