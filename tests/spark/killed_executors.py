@@ -73,6 +73,7 @@ class ExecutorKills:
             yield from order_problems(found)
 
     def _killed(self, kill: Kill, folder: Path) -> Iterator[str]:
+        from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
 
         target = EXECUTOR if kill.who == EXECUTOR else WORKER
@@ -81,7 +82,7 @@ class ExecutorKills:
         self._arm(death)
         try:
             self._queries.run(kill.kind, folder, DyingSource.name(), {OPTION: str(death)})
-        except PySparkException as error:
+        except (PySparkException, Py4JJavaError) as error:
             if kill.who != LONE:
                 yield f"Spark did not go on: {str(error)[:2000]}"
                 return
