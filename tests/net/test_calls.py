@@ -342,3 +342,34 @@ def test_a_call_while_the_owner_shuts_down_fails_like_a_lost_connection() -> Non
 
     with world() as w:
         w.run(work())
+
+
+@pytest.mark.parametrize("attempt_first", [True, False])
+def test_a_caller_that_is_cancelled_with_the_attempt_it_waits_for_ends(attempt_first: bool) -> None:
+    """As when the group that owns both is left, which cancels them in any order."""
+    with world() as w:
+        w.sim.host("server").pause()
+
+        async def cancel_both() -> asyncio.Task[Any]:
+            async with asyncio.TaskGroup() as tasks:
+                peers = Peers(tasks, log=logging.getLogger("test"))
+                caller = tasks.create_task(_forever(peers))
+                before = asyncio.all_tasks()
+                await asyncio.sleep(0.001)
+                both = [*(asyncio.all_tasks() - before), caller]
+                assert len(both) == 2
+                for task in both if attempt_first else reversed(both):
+                    task.cancel()
+                await asyncio.wait(both, timeout=60)
+                return caller
+
+        assert w.sim.run(cancel_both(), on=w.sim.host("caller")).cancelled()
+
+
+async def _forever(peers: Peers) -> None:
+    """What a loop that keeps something fresh does."""
+    while True:
+        try:
+            await peers.call(f"server:{PORT}", Echo(text="a"), timeout_s=3)
+        except NetError:
+            await asyncio.sleep(10)

@@ -88,7 +88,9 @@ class Peers:
         except TimeoutError:
             raise ConnectionLost(address, f"not connected within {limit_s:g} s") from None
         except asyncio.CancelledError:
-            if opening.cancelled():  # by `close`, not the caller
+            caller = asyncio.current_task()
+            is_asked_to_end = caller is not None and caller.cancelling() > 0
+            if opening.cancelled() and not is_asked_to_end:  # by `close` alone
                 raise ConnectionLost(address, "this side is closing") from None
             raise
         if isinstance(opened, ConnectionLost):
