@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sparrowmq.client.handling import RetryLater
+from sparrowmq.client.push_consumer import PushConsumer
 from sparrowmq.protocol.heartbeat import MessageModel
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
@@ -207,3 +209,18 @@ def test_a_handler_that_overruns_the_stop_is_ended_before_its_queue_is_free() ->
         assert owners == [first.consumer.client.client_id]
         second = Member(sim, name="b", orderly=True)
         sim.until(lambda: second.got == [b"a"])
+
+
+def test_a_handler_that_is_no_function_is_refused_at_the_start() -> None:
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        consumer = PushConsumer(GROUP, {TOPIC: "*"}, client=sim.client_on("member"))
+        nothing: Any = None
+        with pytest.raises(ValueError, match="handler is None, must be a function"):
+            sim.run(consumer.start(nothing), on=sim.host("member"))
+
+
+def test_subscriptions_that_are_no_mapping_are_refused_with_an_example() -> None:
+    topics: Any = ["orders"]
+    with pytest.raises(ValueError, match=r"must tell a filter for each topic, such as \{'orders'"):
+        PushConsumer(GROUP, topics)

@@ -20,7 +20,7 @@ ELSEWHERE = MessageQueue("payments", "broker-a", 0)
         ({"topic": "SCHEDULE_TOPIC_XXXX"}, "belongs to the broker"),
         ({"body": b""}, "body is empty"),
         ({"body": "text"}, "body is str, must be bytes"),
-        ({"properties": {"a": "b\x01"}}, r"holds \\x01 or \\x02"),
+        ({"properties": {"a": "b\x01"}}, r"of property 'a' 'b\\x01' holds \\x01 or \\x02"),
         ({"properties": {"a\x02": "b"}}, r"holds \\x01 or \\x02"),
         ({"properties": {"UNIQ_KEY": "mine"}}, "belongs to RocketMQ"),
         ({"properties": {"a": "x" * 40_000}}, "at most 32767 allowed"),
@@ -72,6 +72,21 @@ def test_a_queue_that_cannot_be_meant_is_refused_before_anything_is_sent(
             await producer.send(Message("orders", b"x"), **how)
         with pytest.raises(ValueError, match=fault):
             await producer.send_oneway(Message("orders", b"x"), **how)
+
+    with world() as w:
+        w.produce(send)
+        assert (w.attempts, w.asked) == ([], [])
+
+
+def test_a_time_in_which_nothing_can_be_done_is_refused_before_anything_is_sent() -> None:
+    async def send(producer: Producer) -> None:
+        message = Message("orders", b"x")
+        for limit_s in (0, -1):
+            fault = f"timeout_s is {limit_s}, must be more than 0"
+            with pytest.raises(ValueError, match=fault):
+                await producer.send(message, timeout_s=limit_s)
+            with pytest.raises(ValueError, match=fault):
+                await producer.send_batch([message], timeout_s=limit_s)
 
     with world() as w:
         w.produce(send)

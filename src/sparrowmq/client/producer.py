@@ -12,7 +12,7 @@ from sparrowmq.client.fault_avoidance import FaultAvoidance
 from sparrowmq.client.introductions import Introductions
 from sparrowmq.client.outgoing import Outgoing, Packing, pack, pack_batches
 from sparrowmq.client.producer_calls import routes
-from sparrowmq.client.producer_settings import check_settings
+from sparrowmq.client.producer_settings import check_settings, check_timeout
 from sparrowmq.client.queue_choice import Chooser, Selector, chooser, queue_on
 from sparrowmq.client.request_reply import Requests, reply_to
 from sparrowmq.client.send_attempts import RetryRules, SendAttempts
@@ -164,7 +164,7 @@ class Producer:
         self._check_started()
         choose = chooser(message, queue, key, selector)
         out = pack(message, self._packing, self.client.unique_ids, self.client.clock())
-        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        limit_s = self._limit_s(timeout_s)
         return await self._send_out(message.topic, choose, out, limit_s)
 
     async def _send_named(
@@ -205,7 +205,7 @@ class Producer:
         """
         self._check_started()
         choose = chooser(message, queue, key, selector)
-        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        limit_s = self._limit_s(timeout_s)
         send = partial(self._send_named, message, choose, limit_s)
         return await self._requests.ask(message.topic, limit_s, send)
 
@@ -220,7 +220,7 @@ class Producer:
         self._check_started()
         message, system = reply_to(request, body)
         out = pack(message, self._packing, self.client.unique_ids, self.client.clock(), system)
-        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        limit_s = self._limit_s(timeout_s)
         # Who asked is connected to the broker that had the request, perhaps to no other
         choose = partial(queue_on, request.broker_name)
         return await self._attempts.send_to(message.topic, choose, out, limit_s)
@@ -242,7 +242,7 @@ class Producer:
     ) -> list[SendResult]:
         """Send messages of one topic together; split where they are too many for one send."""
         self._check_started()
-        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        limit_s = self._limit_s(timeout_s)
         packed = pack_batches(messages, self._packing, self.client.unique_ids, self.client.clock())
         return [await self._attempts.send(messages[0].topic, out, limit_s) for out in packed]
 
@@ -274,7 +274,7 @@ class Producer:
         header = RecallMessage(
             topic=handle.topic, recall_handle=recall_handle, producer_group=self._group
         )
-        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        limit_s = self._limit_s(timeout_s)
         queue = MessageQueue(handle.topic, handle.broker_name, 0)
         response = await self._attempts.ask(queue, header, limit_s)
         return response.header(MessageRecalled).msg_id
@@ -287,3 +287,9 @@ class Producer:
     def _check_started(self) -> None:
         if not self._is_started:
             raise NotStarted("the producer is not running: use `async with`, or start() it")
+
+    def _limit_s(self, timeout_s: float | None) -> float:
+        if timeout_s is None:
+            return self._timeout_s
+        check_timeout(timeout_s)
+        return timeout_s

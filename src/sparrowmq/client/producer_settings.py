@@ -28,12 +28,17 @@ class ProducerSettings(SendSettings, total=False):
     client: Client | None
 
 
+def check_timeout(timeout_s: float) -> None:
+    """Raises ValueError for a time in which nothing can be done."""
+    if timeout_s <= 0:
+        raise ValueError(f"timeout_s is {timeout_s}, must be more than 0")
+
+
 def check_settings(
     timeout_s: float, retries: int, default_queues: int, max_body_bytes: int
 ) -> None:
     """Raises ValueError for what cannot be meant."""
-    if timeout_s <= 0:
-        raise ValueError(f"timeout_s is {timeout_s}, must be more than 0")
+    check_timeout(timeout_s)
     if retries < 0:
         raise ValueError(f"retries is {retries}, must be 0 or more")
     if default_queues < 1:

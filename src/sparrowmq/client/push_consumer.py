@@ -114,7 +114,10 @@ class PushConsumer(GroupConsumer):
 
     async def start(self, handler: Handler) -> None:
         """Begin to consume in the background. Raises BrokerRefused when a broker does not accept a
-        subscription, ValueError for a client id or subscription that does not fit its group."""
+        subscription, ValueError for a handler that is no function, and for a client id or
+        subscription that does not fit its group."""
+        if not callable(handler):
+            raise ValueError(f"handler is {handler!r}, must be a function that takes messages")
         await self._join(partial(self._make_parts, handler))
         loops: list[Coroutine[Any, Any, None]] = [
             self._consuming.work() for _ in range(self.worker_count)

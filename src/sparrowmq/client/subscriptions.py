@@ -49,6 +49,10 @@ class Subscriptions:
         self._filters: dict[str, Filter] = {}
         self._datas: dict[str, SubscriptionData] = {}
         self._versions: dict[str, int] = {}
+        given: object = filters  # people forget the filter and pass topics
+        if not isinstance(given, Mapping):
+            text = "must tell a filter for each topic, such as {'orders': '*'}"
+            raise ValueError(f"subscriptions are {filters!r}, {text}")
         for topic, choice in filters.items():
             self.add(topic, choice, 0)
 

@@ -162,7 +162,9 @@ def _properties_fault(properties: Mapping[Any, Any]) -> str | None:
             return (
                 f"property {name!r}: {value!r} has a blank name or value, consumers would lose it"
             )
-        if (fault := _separator_fault(f"property {name!r}", name + value)) is not None:
+        if (fault := _separator_fault("property", name)) is not None:
+            return fault
+        if (fault := _separator_fault(f"the value of property {name!r}", value)) is not None:
             return fault
     return None
 
