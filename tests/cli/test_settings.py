@@ -176,3 +176,26 @@ def test_a_line_of_a_broker_conf_without_a_value_is_refused(tmp_path: Path) -> N
     path.write_text("\nbrokerName\n")
     with pytest.raises(SettingError, match="line 2 is 'brokerName', expected key=value"):
         read_broker_conf(path, print)
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        # Everything would be expired, and deleted in the next deletion hour
+        ({"store-retention": "-1h"}, "retention_ms is -3600000, must be 1 or more"),
+        ({"store-retention": "0"}, "retention_ms is 0, must be 1 or more"),
+        ({"store-checkpoint-interval": "0"}, "checkpoint_interval_ms is 0, must be 1 or more"),
+        # These would be loops without a pause
+        ({"offsets-journal": "0"}, "offsets_journal_s is 0.0, must be more than 0"),
+        ({"offsets-save": "-1s"}, "offsets_save_s is -1.0, must be more than 0"),
+        ({"client-timeout": "0"}, "client_timeout_s is 0.0, must be more than 0"),
+        ({"lock-timeout": "0"}, "lock_timeout_s is 0.0, must be more than 0"),
+        ({"max-message": "0"}, "max_message_bytes is 0, must be more than 0"),
+        ({"ha-port": "70000"}, "ha_port is 70000, must be 0 to 65535"),
+        ({"broker-id": "1"}, "broker_id is 1, must be 0: there is no replication yet"),
+        ({"name-servers": "here"}, "name_servers: address 'here' is not host:port"),
+    ],
+)
+def test_a_value_that_would_do_harm_is_refused(flags: dict[str, str], says: str) -> None:
+    with pytest.raises(SettingError, match=says):
+        broker(flags)

@@ -5,6 +5,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from sparrowmq.net.endpoint import Limits
+from sparrowmq.net.peers import split_address
 from sparrowmq.protocol.delay import MAX_TIMER_DELAY_MS
 from sparrowmq.protocol.hosts import encode_host
 from sparrowmq.store.config import StoreConfig
@@ -23,6 +24,20 @@ class ConfigError(ValueError):
     """A setting cannot be used; the text names it, its value and what is allowed."""
 
 
+_NO_SLAVES = "must be 0: there is no replication yet, so that a slave would never have a message"
+_MORE_THAN_0 = (
+    *("flush_interval_s", "flush_timeout_s", "register_interval_s", "client_timeout_s"),
+    *("lock_timeout_s", "offsets_journal_s", "offsets_save_s", "busy_lag_s"),
+    *("transaction_check_interval_s", "transaction_check_max"),
+    *("max_topics", "max_groups", "max_queues_per_topic", "max_message_bytes"),
+    *("max_properties_bytes", "max_pull_count", "max_pull_bytes", "max_asked_pull_bytes"),
+)
+_NOT_NEGATIVE = (
+    *("long_poll_s", "max_waiting_pulls", "session_timeout_s", "young_queue_bytes"),
+    *("max_timer_delay_s", "transaction_timeout_s"),
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
     """One broker. Every default is RocketMQ's unless its text says otherwise."""
@@ -31,7 +46,7 @@ class BrokerConfig:
     cluster_name: str = "DefaultCluster"
     broker_name: str = "broker-a"
     broker_id: int = MASTER_ID
-    """0 is the master, everything else a slave."""
+    """0 is the master. There are no slaves yet."""
     name_servers: tuple[str, ...] = ()
     """host:port of each name server; the broker registers with all of them."""
 
@@ -107,21 +122,20 @@ class BrokerConfig:
     def __post_init__(self) -> None:
         checks = (
             ("port", 0 <= self.port <= 65_535, "must be 0 to 65535"),
-            ("broker_id", self.broker_id >= 0, "must be 0 (master) or more"),
+            ("ha_port", 0 <= self.ha_port <= 65_535, "must be 0 to 65535"),
+            ("broker_id", self.broker_id == MASTER_ID, _NO_SLAVES),
             ("default_queues", 1 <= self.default_queues <= self.max_queues_per_topic, ">= 1"),
-            ("flush_interval_s", self.flush_interval_s > 0, "must be more than 0"),
-            ("flush_timeout_s", self.flush_timeout_s > 0, "must be more than 0"),
-            ("long_poll_s", self.long_poll_s >= 0, "must be 0 or more"),
-            ("max_timer_delay_s", self.max_timer_delay_s >= 0, "must be 0 or more"),
-            ("transaction_timeout_s", self.transaction_timeout_s >= 0, "must be 0 or more"),
-            ("transaction_check_interval_s", self.transaction_check_interval_s > 0, "must be > 0"),
-            ("transaction_check_max", self.transaction_check_max >= 1, "must be 1 or more"),
-            ("session_timeout_s", self.session_timeout_s >= 0, "must be 0 or more"),
-            ("register_interval_s", self.register_interval_s > 0, "must be more than 0"),
+            *((name, getattr(self, name) > 0, "must be more than 0") for name in _MORE_THAN_0),
+            *((name, getattr(self, name) >= 0, "must be 0 or more") for name in _NOT_NEGATIVE),
         )
         for name, is_fine, allowed in checks:
             if not is_fine:
                 raise ConfigError(f"{name} is {getattr(self, name)}, {allowed}")
+        for address in self.name_servers:
+            try:
+                split_address(address)
+            except ValueError as error:
+                raise ConfigError(f"name_servers: {error}, such as 127.0.0.1:9876") from error
 
     @property
     def advertised_host(self) -> str:

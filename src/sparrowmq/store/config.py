@@ -66,7 +66,9 @@ class StoreConfig:
             "index_entries",
             "timer_log_size",
             "reserve_bytes",
+            "checkpoint_interval_ms",
             "checkpoint_bytes",
+            "retention_ms",
             "open_queue_files",
             "scan_units",
         ):
