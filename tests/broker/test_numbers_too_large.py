@@ -6,6 +6,7 @@ import pytest
 
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.header import RequestHeader
+from sparrowmq.protocol.headers.groups import CreateGroup
 from sparrowmq.protocol.headers.offsets import UpdateConsumerOffset
 from sparrowmq.protocol.headers.pull import PullMessage
 from sparrowmq.protocol.headers.send import SendMessage
@@ -74,3 +75,13 @@ def test_an_offset_that_no_queue_can_have_is_not_stored() -> None:
             answer = sim.wait(sim.client.call(header))
             assert f"<= {LONG} - at `$.extFields.commitOffset`" in answer.remark
         assert stored_offset(sim) == 1
+
+
+@pytest.mark.parametrize("name", ["retryMaxTimes", "retryQueueNums", "brokerId"])
+def test_a_group_that_apache_could_not_read_is_not_stored(name: str) -> None:
+    with SimCluster(seed=1).run() as sim:
+        body = f'{{"groupName":"{GROUP}","{name}":{LONG + 1}}}'.encode()
+        answer = sim.wait(sim.client.call(CreateGroup(), body))
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert f"`$.{name}`" in answer.remark
+        assert GROUP not in sim.broker.groups

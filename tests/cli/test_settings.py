@@ -191,6 +191,8 @@ def test_a_line_of_a_broker_conf_without_a_value_is_refused(tmp_path: Path) -> N
         ({"client-timeout": "0"}, "client_timeout_s is 0.0, must be more than 0"),
         ({"lock-timeout": "0"}, "lock_timeout_s is 0.0, must be more than 0"),
         ({"max-message": "0"}, "max_message_bytes is 0, must be more than 0"),
+        ({"limit-idle": "0"}, "idle_s is 0.0, must be more than 0"),
+        ({"limit-max-connections": "-1"}, "max_connections is -1, must be more than 0"),
         ({"ha-port": "70000"}, "ha_port is 70000, must be 0 to 65535"),
         ({"broker-id": "1"}, "broker_id is 1, must be 0: there is no replication yet"),
         ({"name-servers": "here"}, "name_servers: address 'here' is not host:port"),

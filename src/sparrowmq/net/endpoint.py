@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sparrowmq.net.routes import Routes
@@ -35,6 +35,11 @@ class Limits:
     max_connections: int = 10_000
     max_connections_per_address: int = 500
     """Loopback addresses are exempt."""
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            if getattr(self, each.name) <= 0:
+                raise ValueError(f"{each.name} is {getattr(self, each.name)}, must be more than 0")
 
 
 class Endpoint(Generic[C]):

@@ -8,6 +8,7 @@ from msgspec import field
 from sparrowmq.protocol.body import Body
 from sparrowmq.protocol.data_version import DataVersion
 from sparrowmq.protocol.delay import RETRY_DELAYS_MS
+from sparrowmq.protocol.java_numbers import Int, Long
 
 
 class RetryPolicyType(StrEnum):
@@ -77,15 +78,15 @@ class SubscriptionGroupConfig(Body, frozen=True, kw_only=True):
     consume_from_min_enable: bool = True
     consume_broadcast_enable: bool = True
     consume_message_orderly: bool = False
-    retry_queue_nums: int = 1
-    retry_max_times: int = 16
+    retry_queue_nums: Int = 1
+    retry_max_times: Int = 16
     group_retry_policy: GroupRetryPolicy = GroupRetryPolicy()
-    broker_id: int = 0
+    broker_id: Long = 0
     """Where members pull from at first; 0 is the master."""
-    which_broker_when_consume_slowly: int = 1
+    which_broker_when_consume_slowly: Long = 1
     notify_consumer_ids_changed_enable: bool = True
-    group_sys_flag: int = 0
-    consume_timeout_minute: int = 15
+    group_sys_flag: Int = 0
+    consume_timeout_minute: Int = 15
     subscription_data_set: tuple[SimpleSubscriptionData, ...] | None = None
     attributes: dict[str, str] = field(default_factory=dict)
 
