@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from sparrowmq.blocking import PushConsumer
+from sparrowmq.protocol.heartbeat import ConsumeFromWhere
 from sparrowmq.testing import Cluster
 from tests.spark.admin import create_topic
 from tests.spark.topics import fill
@@ -58,7 +59,11 @@ def test_source_sink_log_source_and_archive_work_on_a_cluster_that_loses_a_worke
     with (
         standalone(tmp_path) as cluster,
         PushConsumer(
-            "watcher", {"cluster-copy": "*"}, name_servers=running.name_server
+            "watcher",
+            {"cluster-copy": "*"},
+            name_servers=running.name_server,
+            # The tasks send a few rows and wait: none of these may be missed.
+            from_where=ConsumeFromWhere.FIRST_OFFSET,
         ) as consumer,
     ):
         consumer.start(handle)
