@@ -90,6 +90,25 @@ def test_a_lock_is_renewed_every_20_s() -> None:
         assert gaps == [20.0, 20.0]
 
 
+def test_a_member_sends_its_heartbeat_every_30_s() -> None:
+    told_s: list[float] = []
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        Member(sim)
+        sim.advance(25)
+        consumers = sim.broker.consumers
+        join = consumers.join
+
+        def watch(*args: object, **options: bool) -> object:
+            told_s.append(sim.now_s)
+            return join(*args, **options)  # type: ignore[arg-type]
+
+        consumers.join = watch  # type: ignore[method-assign, assignment]
+        sim.advance(95)
+        gaps = [round(later - earlier) for earlier, later in pairwise(told_s)]
+        assert gaps == [30, 30, 30]
+
+
 def test_a_broadcasting_member_has_no_retry_topic_and_a_clustering_one_has(tmp_path: Path) -> None:
     topics = {}
     for model in MessageModel:
