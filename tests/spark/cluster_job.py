@@ -45,25 +45,22 @@ def main(master: str, name_server: str, store: str, directory: str, gates: str) 
             "spark.executor.memory": "512m",
             "spark.executor.extraJavaOptions": SMALL_JAVA,
             "spark.sql.shuffle.partitions": "2",
-            # Row by row, so that some are sent when their task is at its gate.
-            "spark.sql.execution.arrow.maxRecordsPerBatch": "1",
             "spark.ui.enabled": "false",
             "spark.local.dir": directory,
         },
     )
     report("home", spark.sparkContext.parallelize([0, 1], 2).mapPartitions(_home).collect())
     topics = Topics(spark, name_server)
-    report("batch", topics.read("cluster-in").count())
-    topics.copy_stream("cluster-in", "cluster-copy", Path(directory) / "checkpoint", gates)
-    spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
-    copied = topics.read("cluster-copy")
-    report("sent", copied.count())
-    report("stream", numbers(deduplicated(copied)))
-    log = spark.read.format("rocketmq-log").option("topic", "cluster-in")
-    report("log", log.option("maxBytesPerPartition", "8KiB").load(store).count())
     rows = spark.range(0, BATCH_ROWS, 1, 2).selectExpr("cast(id as string) as body")
     topics.write(rows, "cluster-written")
-    report("written", numbers(topics.read("cluster-written")))
+    report("batch", numbers(topics.read("cluster-written")))
+    # Row by row, so that some are sent when their task is at its gate.
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1")
+    topics.copy_stream("cluster-in", "cluster-copy", Path(directory) / "checkpoint", gates)
+    spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    report("stream", numbers(deduplicated(topics.read("cluster-copy"))))
+    log = spark.read.format("rocketmq-log").option("topic", "cluster-in")
+    report("log", log.option("maxBytesPerPartition", "8KiB").load(store).count())
     archive = ArchiveJob(
         name_server=name_server, to=str(Path(directory) / "archive"), topics=("cluster-in",)
     )
