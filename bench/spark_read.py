@@ -1,9 +1,9 @@
 """`python -m bench.spark_read [--rows N]`: our source beside spark-sql-kafka, on the same data.
 
 One run on two cores, servers included. Both read the same bodies from eight queues or partitions:
-count, noop (every column), an aggregate, and Parquet; ours from the broker and from its log files.
-Then the memory of a Python worker at a
-backlog of a gigabyte, and what a micro-batch costs when there is nearly nothing in it.
+count, noop (every column), an aggregate, and Parquet; ours from the broker and from its log files,
+which hold nothing else then. Then the memory of a Python worker at a backlog of a gigabyte, and
+what a micro-batch costs when there is nearly nothing in it.
 """
 
 import argparse
@@ -99,6 +99,7 @@ def measure(folder: Path, rows: int, runs: int) -> Iterator[Figure]:
         sides = Sides(spark, sparrow, kafka, rows)
         _fill(sides)
         yield from _compare(sides, folder, runs)
+        _fill_more(sides)
         yield _worker_memory(sides)
         yield _micro_batch(sides, folder)
 
@@ -194,24 +195,31 @@ def _micro_batch(sides: Sides, folder: Path) -> Figure:
 
 
 def _fill(sides: Sides) -> None:
+    """The same bodies into both, and nothing else: the log files hold what Kafka holds."""
     say(f"filling both with {sides.rows:,} messages")
     rows = sides.spark.range(0, sides.rows, 1, CORES)
     bodies = rows.selectExpr(
         "cast(lpad(id, 128, 'x') as binary) as body", "'created' as tags", "array(id) as keys"
     )
-    for topic, frame in {
-        TOPIC: bodies.selectExpr("body", "tags", "transform(keys, k -> string(k)) as keys"),
-        LARGE: sides.spark.range(0, GIGABYTE // LARGE_BODY, 1, CORES).selectExpr(
-            f"cast(lpad(id, {LARGE_BODY}, 'x') as binary) as body"
-        ),
-        SMALL: sides.spark.range(0, TRICKLE, 1, 1).selectExpr("string(id) as body"),
-    }.items():
-        writer = frame.write.format("rocketmq").option("nameServer", sides.sparrow.name_server)
-        _create_topic(sides.sparrow.name_server, topic)
-        writer.option("topic", topic).mode("append").save()
+    ours = bodies.selectExpr("body", "tags", "transform(keys, k -> string(k)) as keys")
+    _send(sides, TOPIC, ours)
     kafka = bodies.selectExpr("string(keys[0]) as key", "body as value")
     kafka_writer = kafka.write.format("kafka").option("topic", TOPIC)
     kafka_writer.option("kafka.bootstrap.servers", sides.kafka.address).save()
+
+
+def _fill_more(sides: Sides) -> None:
+    """What is measured without Kafka."""
+    say("filling our broker with a gigabyte")
+    large = sides.spark.range(0, GIGABYTE // LARGE_BODY, 1, CORES)
+    _send(sides, LARGE, large.selectExpr(f"cast(lpad(id, {LARGE_BODY}, 'x') as binary) as body"))
+    _send(sides, SMALL, sides.spark.range(0, TRICKLE, 1, 1).selectExpr("string(id) as body"))
+
+
+def _send(sides: Sides, topic: str, frame: "DataFrame") -> None:
+    _create_topic(sides.sparrow.name_server, topic)
+    writer = frame.write.format("rocketmq").option("nameServer", sides.sparrow.name_server)
+    writer.option("topic", topic).mode("append").save()
 
 
 def _create_topic(name_server: str, topic: str) -> None:
