@@ -27,7 +27,7 @@ class Effort:
     backlog: int = 500_000
 
 
-QUICK = Effort(runs=3, seconds=2.0, warm_s=4.0, latency_s=3.0, backlog=200_000)
+QUICK = Effort(runs=3, seconds=2.0, warm_s=4.0, latency_s=4.0)
 
 
 @dataclass
@@ -43,7 +43,8 @@ class Contest:
     """Every run, as the load reported it, with who, what and how much others disturbed it."""
 
     def alternate(self, work: str, op: str, **fields: object) -> "Outcome":
-        """All runs of one broker, then all of the other, each by a client process of its own.
+        """All runs of one broker, then all of the other, each by a client process of its own, the
+        other broker suspended meanwhile.
 
         Work without a `warm` of its own is done once more at first, unreported.
 
@@ -52,8 +53,12 @@ class Contest:
         single runs beside the medians.
         """
         outcome = Outcome(work)
-        for contender, rows in ((self.apache, outcome.apache), (self.sparrow, outcome.ours)):
-            with Driver(self.folder / contender.name) as driver:
+        both = (
+            (self.apache, self.sparrow, outcome.apache),
+            (self.sparrow, self.apache, outcome.ours),
+        )
+        for contender, other, rows in both:
+            with other.at_rest(), Driver(self.folder / contender.name) as driver:
                 if "warm" not in fields:
                     driver.run(op, **contender.target(), **fields)
                 for run in range(self.effort.runs):
