@@ -102,7 +102,7 @@ CASES = {
         batches, REQUESTS * frames.BATCHED, REQUESTS, Budget(calls=12.5, instructions=156)
     ),
     "a message that a pull finds": Case(
-        pulls, REQUESTS * frames.BATCHED, REQUESTS, Budget(calls=4.4, instructions=152)
+        pulls, REQUESTS * frames.BATCHED, REQUESTS, Budget(calls=4.4, instructions=118)
     ),
     "a send that a parked pull waits for": Case(
         parked_pulls, REQUESTS, 2 * REQUESTS, Budget(calls=145, instructions=2400)

@@ -5,6 +5,9 @@ checked first (CRC, position, topic, queue, offset): a damaged one is reported a
 """
 
 from collections.abc import Callable, Container, Sequence
+from functools import lru_cache
+from operator import add
+from struct import Struct
 from typing import Protocol, TypeAlias
 
 import msgspec
@@ -151,10 +154,39 @@ def run(plan: ReadPlan, source: Source) -> QueueRead | None:
 def pick(plan: ReadPlan, offset: int, units: bytes, source: Source) -> Picked | None:
     """Choose among units that start at `offset` and fetch their records."""
     if plan.accepts_record is None and UNIT.unpack_from(units)[0] >= plan.own_from:
-        picked = _pick_plain(plan, units, source)
+        picked = _pick_all(plan, units, source) or _pick_plain(plan, units, source)
         if picked is None or not picked.any_gone:
             return picked
     return _pick_checked(plan, offset, units, source)
+
+
+def _pick_all(plan: ReadPlan, units: bytes, source: Source) -> Picked | None:
+    """What most pulls get: every record, and there is room for them. None if not, or not yet."""
+    if plan.accepts_tag is not None:
+        return None
+    fields = _many_units(len(units) // UNIT.size).unpack(units)
+    offsets, sizes = fields[::3], fields[1::3]
+    count, total = len(sizes), sum(sizes)
+    if count > plan.max_count or total > plan.max_bytes:
+        return None
+    ends = [*map(add, offsets, sizes)]
+    spans: list[Span] = []
+    start = offsets[0]
+    if ends[-1] - start != total:
+        for end, following in zip(ends, offsets[1:], strict=False):
+            if end != following:
+                spans.append((start, end))
+                start = following
+    spans.append((start, ends[-1]))
+    chunks = fetch(spans, plan, source)
+    if chunks is None:
+        return None
+    return Picked(count, count, total, chunks, any_gone=sum(map(len, chunks)) != total)
+
+
+@lru_cache(maxsize=64)
+def _many_units(count: int) -> Struct:
+    return Struct(">" + UNIT.format.removeprefix(">") * count)
 
 
 def _pick_plain(plan: ReadPlan, units: bytes, source: Source) -> Picked | None:
