@@ -33,6 +33,8 @@ BLANK_UNIT = UNIT.pack(0, 0x7FFFFFFF, 0)
 BLANK_UNIT_SIZE = 0x7FFFFFFF
 KEPT_UNITS = 128
 """Written units that stay in memory, so that consumers who keep up need no file."""
+_READ_AHEAD = 128
+"""Units that one read of a file fetches for a consumer that goes through a backlog: four pulls."""
 
 
 class FileSum(msgspec.Struct, array_like=True):
@@ -105,6 +107,8 @@ class ConsumeQueue:
     """Units of one queue. `min_offset` up to `max_offset` can be read."""
 
     __slots__ = (
+        "_ahead",
+        "_ahead_from",
         "_files",
         "directory",
         "is_dirty",
@@ -127,6 +131,8 @@ class ConsumeQueue:
         self.directory = queue_dir(topic, queue_id)
         self._files = files
         self.tail = bytearray()
+        self._ahead = b""
+        self._ahead_from = 0
         self.is_dirty = False
         self.sums: list[FileSum] = []
         self.min_offset = self.max_offset = self.tail_from = self.written_to = 0
@@ -139,6 +145,7 @@ class ConsumeQueue:
     def start_at(self, offset: int) -> None:
         """Forget everything; the next unit is number `offset`."""
         self.tail.clear()
+        self._ahead = b""
         self.sums.clear()
         self.min_offset = self.max_offset = self.tail_from = self.written_to = offset
 
@@ -181,13 +188,25 @@ class ConsumeQueue:
         if offset >= self.tail_from:
             start = (offset - self.tail_from) * UNIT_SIZE
             return bytes(self.tail[start : (end - self.tail_from) * UNIT_SIZE])
+        start = (offset - self._ahead_from) * UNIT_SIZE
+        stop = (end - self._ahead_from) * UNIT_SIZE
+        if start >= 0 and stop <= len(self._ahead):
+            return self._ahead[start:stop]
         per_file = self._files.units_per_file
-        end = min(end, self.tail_from, offset - offset % per_file + per_file)
+        readable = min(self.tail_from, offset - offset % per_file + per_file)
+        end = min(end, readable)
         file = self._files.open_file(self.path_of(offset))
         if file is None:
             return b""
         position, length = offset % per_file * UNIT_SIZE, (end - offset) * UNIT_SIZE
-        return file.read(position, length) if may_block else file.read_cached(position, length)
+        if may_block:
+            return file.read(position, length)
+        ahead = min(max(count, _READ_AHEAD), readable - offset)
+        data = file.read_cached(position, ahead * UNIT_SIZE)
+        if data is None:
+            return None
+        self._ahead, self._ahead_from = data, offset
+        return data[:length]
 
     def all_units(self, first: int, end: int) -> bytes:
         """Every unit of the range; fewer if a file is missing."""
@@ -233,6 +252,7 @@ class ConsumeQueue:
 
     def truncate_files(self, offset: int) -> None:
         """The same, also for units in the files behind `max_offset`, which a crash may leave."""
+        self._ahead = b""
         if offset < self.tail_from:
             self.tail.clear()
             self.tail_from = offset

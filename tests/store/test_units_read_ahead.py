@@ -1,0 +1,63 @@
+"""One read of a queue's file serves several pulls, and never what is not there any more."""
+
+from sparrowmq.store.consume_queue import UNIT, ConsumeQueue, QueueFiles
+from sparrowmq.store.recording_disk import RecordingDisk
+from tests.store.stores import SMALL
+
+COUNT = 600
+
+
+def filled(disk: RecordingDisk) -> ConsumeQueue:
+    queue = ConsumeQueue("orders", 0, QueueFiles(SMALL, disk))
+    extend(queue, COUNT, size=1)
+    return queue
+
+
+def extend(queue: ConsumeQueue, up_to: int, *, size: int) -> None:
+    for offset in range(queue.max_offset, up_to):
+        queue.tail += UNIT.pack(offset, size, 0)
+        queue.max_offset += 1
+    queue.write_tail()
+
+
+def units(queue: ConsumeQueue, offset: int, count: int) -> list[tuple[int, int]]:
+    """Log offset and size of each; reads end with their file and are continued."""
+    found: list[tuple[int, int]] = []
+    while len(found) < count:
+        data = queue.units(offset + len(found), count - len(found))
+        assert data, "every unit is in memory or in a file"
+        found += [(log_offset, size) for log_offset, size, _ in UNIT.iter_unpack(data)]
+    return found
+
+
+def test_every_unit_is_found_wherever_reads_begin_and_end() -> None:
+    queue = filled(RecordingDisk())
+    for step in (1, 7, 32, 100):
+        for offset in [*range(0, COUNT - step, step), COUNT - step, 3]:
+            expected = [(at, 1) for at in range(offset, offset + step)]
+            assert units(queue, offset, step) == expected
+
+
+def test_a_consumer_of_a_backlog_does_not_read_the_file_for_every_pull() -> None:
+    disk = RecordingDisk()
+    queue = filled(disk)
+    queue.units(0, 8)
+    disk.calls.clear()
+    assert [queue.units(offset, 8) for offset in range(8, 32, 8)]
+    assert not disk.calls
+
+
+def test_units_that_were_taken_back_are_not_read_from_memory() -> None:
+    queue = filled(RecordingDisk())
+    assert units(queue, 0, 8) == [(at, 1) for at in range(8)]
+    queue.truncate(4)
+    extend(queue, COUNT, size=2)
+    assert units(queue, 0, 8) == [(at, 1 if at < 4 else 2) for at in range(8)]
+
+
+def test_a_queue_that_begins_anew_remembers_nothing() -> None:
+    queue = filled(RecordingDisk())
+    assert units(queue, 0, 8)
+    queue.delete()
+    extend(queue, COUNT, size=3)
+    assert units(queue, 0, 8) == [(at, 3) for at in range(8)]
