@@ -162,26 +162,37 @@ def pick(plan: ReadPlan, offset: int, units: bytes, source: Source) -> Picked | 
 
 def _pick_all(plan: ReadPlan, units: bytes, source: Source) -> Picked | None:
     """What most pulls get: every record, and there is room for them. None if not, or not yet."""
+    chunks: list[bytes | memoryview] | None
     if plan.accepts_tag is not None:
         return None
     fields = _many_units(len(units) // UNIT.size).unpack(units)
-    offsets, sizes = fields[::3], fields[1::3]
+    sizes = fields[1::3]
     count, total = len(sizes), sum(sizes)
     if count > plan.max_count or total > plan.max_bytes:
         return None
-    ends = [*map(add, offsets, sizes)]
-    spans: list[Span] = []
-    start = offsets[0]
-    if ends[-1] - start != total:
-        for end, following in zip(ends, offsets[1:], strict=False):
-            if end != following:
-                spans.append((start, end))
-                start = following
-    spans.append((start, ends[-1]))
-    chunks = fetch(spans, plan, source)
+    start, end = fields[0], fields[-3] + fields[-2]
+    if end - start == total:
+        # One behind the other, as after a batch; so they are in one file, which never ends there.
+        data = source.log(start, total)
+        chunks = None if data is None else [data]
+    else:
+        chunks = fetch(_spans(fields[::3], sizes), plan, source)
     if chunks is None:
         return None
     return Picked(count, count, total, chunks, any_gone=sum(map(len, chunks)) != total)
+
+
+def _spans(offsets: Sequence[int], sizes: Sequence[int]) -> list[Span]:
+    """Where records lie, neighbours together."""
+    ends = [*map(add, offsets, sizes)]
+    spans: list[Span] = []
+    start = offsets[0]
+    for end, following in zip(ends, offsets[1:], strict=False):
+        if end != following:
+            spans.append((start, end))
+            start = following
+    spans.append((start, ends[-1]))
+    return spans
 
 
 @lru_cache(maxsize=64)
