@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import alone, report
-from bench.contest import QUICK, Effort, contest, warm_up
+from bench.contest import QUICK, Effort, contest, learn
 from bench.driver import DriverFailed
 from bench.figures import Figure
 from bench.machine import ROOT, this_machine
@@ -68,7 +68,7 @@ def _measure(
                 continue
             with contest(folder / f"sync-{sync_flush}", effort, sync_flush=sync_flush) as both:
                 both.rows = rows
-                warm_up(both)
+                learn(both)
                 for suite in chosen:
                     figures += suite.measure(both)
         for name, measure in alone.ALONE.items():

@@ -30,7 +30,7 @@ def cold(folder: Path, effort: Effort) -> list[Figure]:
     """Sends at a constant rate, without and with a consumer that reads what is in no cache."""
     broker = start_sparrow(folder / "cold", sync_flush=False)
     count = max(effort.backlog, 200_000)
-    pace = {"rate": 500, "seconds": effort.latency_s, "warm": effort.warm_s}
+    pace = {"rate": 500, "seconds": effort.latency_s, "warm": effort.learn_s / 2}
     try:
         with Driver(folder / "senders") as sender, Driver(folder / "reader") as reader:
             sender.run("first_send", name_server=broker.name_server, limit=60)

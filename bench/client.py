@@ -48,7 +48,7 @@ def client(folder: Path, effort: Effort) -> list[Figure]:
 
 
 def _sending(broker: Contender, driver: Driver, effort: Effort) -> list[Figure]:
-    pace = {"seconds": effort.seconds, "warm": effort.warm_s}
+    pace = {"seconds": effort.seconds, "warm": effort.learn_s / 2}
     java = {
         "asynchronous": driver.run("send", **broker.target(), mode="async", threads=2, **pace),
         "batch": driver.run("send", **broker.target(), mode="batch", threads=4, **pace),

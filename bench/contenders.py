@@ -32,13 +32,16 @@ class Contender:
     servers: list[Server]
     started_s: float
     """The moment the broker's process was started, of the monotonic clock."""
-    first_send_s: float = 0.0
-    """How long it took from there until a message was stored."""
 
     @property
     def pids(self) -> list[int]:
         """The broker's processes; a name server of its own is not one of them."""
         return family(self.servers[0].pid)
+
+    @property
+    def all_pids(self) -> list[int]:
+        """Those of its name server too."""
+        return [pid for server in self.servers for pid in family(server.pid)]
 
     @property
     def name_server(self) -> str:
@@ -49,18 +52,6 @@ class Contender:
         """What every command to the load needs to know."""
         return {"name_server": self.name_server, "pids": ",".join(map(str, self.pids))}
 
-    @contextmanager
-    def at_rest(self) -> Iterator[None]:
-        """Suspended: an idle JVM broker takes a tenth of a core, which the other would pay for."""
-        pids = [pid for server in self.servers for pid in family(server.pid)]
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            for pid in pids:
-                os.kill(pid, signal.SIGCONT)
-
     def close(self) -> None:
         """End what was started, by its own pid."""
         # Apache's servers take many seconds for a goodbye that nobody needs here.
@@ -69,6 +60,18 @@ class Contender:
             if server.is_running():
                 server.stop(sign)
         self.ports.close()
+
+
+@contextmanager
+def suspended(pids: list[int]) -> Iterator[None]:
+    """Inside it, these processes do nothing at all."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
 
 
 class Ports:

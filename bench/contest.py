@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.contenders import Contender, start_apache, start_sparrow
+from bench.contenders import Contender, Start, start_apache, start_sparrow, suspended
 from bench.driver import Driver, DriverFailed
 from bench.figures import Figure, Target, middle
 
@@ -21,64 +21,91 @@ class Effort:
 
     runs: int = 3
     seconds: float = 6.0
-    warm_s: float = 5.0
-    """Before the first run; a client's first seconds are its compiler's."""
+    learn_s: float = 30.0
+    """Before anything is measured: the first seconds of a JVM are its compiler's."""
+    warm_s: float = 3.0
+    """Before the first run of every kind of work."""
     latency_s: float = 15.0
     backlog: int = 500_000
 
 
-QUICK = Effort(runs=3, seconds=2.0, warm_s=4.0, latency_s=4.0)
+QUICK = Effort(seconds=1.5, learn_s=10.0, warm_s=1.0, latency_s=3.0)
+
+
+@dataclass
+class Side:
+    """A broker with a client of its own."""
+
+    broker: Contender
+    client: Driver
+    first_send_s: float
+    """From the start of the broker's process until a message was stored."""
+
+    @property
+    def name(self) -> str:
+        """Whose broker."""
+        return self.broker.name
+
+    @property
+    def pids(self) -> list[int]:
+        """The broker's processes."""
+        return self.broker.pids
+
+    def run(self, op: str, **fields: object) -> Row:
+        """Let the client do something."""
+        return self.client.run(op, **self.broker.target(), **fields)
+
+    @contextmanager
+    def at_rest(self) -> Iterator[None]:
+        """Suspended: an idle JVM broker takes a tenth of a core, which the other would pay for."""
+        with suspended([*self.broker.all_pids, self.client.pid]):
+            yield
 
 
 @dataclass
 class Contest:
-    """One pair of brokers and the load between them."""
+    """Apache's broker and ours."""
 
-    driver: Driver
-    apache: Contender
-    sparrow: Contender
+    apache: Side
+    sparrow: Side
     effort: Effort
-    folder: Path
     rows: list[Row] = field(default_factory=list)
     """Every run, as the load reported it, with who, what and how much others disturbed it."""
 
+    def __iter__(self) -> Iterator[Side]:
+        """Each in turn, the other one suspended meanwhile."""
+        for side, other in ((self.apache, self.sparrow), (self.sparrow, self.apache)):
+            with other.at_rest():
+                yield side
+
     def alternate(self, work: str, op: str, **fields: object) -> "Outcome":
-        """All runs of one broker, then all of the other, each by a client process of its own, the
-        other broker suspended meanwhile.
+        """A run against the one, a run against the other, and again; a first one is not reported.
 
-        Work without a `warm` of its own is done once more at first, unreported.
-
-        The client is warmed up once and keeps its producer from run to run, as programs do. How
-        fast both JVMs are depends on what their compilers saw before, by a factor of two: read the
-        single runs beside the medians.
+        Clients last from work to work and keep what they opened, as programs do. How fast a JVM is
+        depends on what its compiler saw before, by a factor of two: read the single runs beside
+        the medians.
         """
         outcome = Outcome(work)
-        both = (
-            (self.apache, self.sparrow, outcome.apache),
-            (self.sparrow, self.apache, outcome.ours),
-        )
-        for contender, other, rows in both:
-            with other.at_rest(), Driver(self.folder / contender.name) as driver:
-                if "warm" not in fields:
-                    driver.run(op, **contender.target(), **fields)
-                for run in range(self.effort.runs):
-                    warm = {"warm": 0} if run else {}
-                    rows.append(self._once(driver, contender, work, op, **fields | warm))
-                    say(f"{work}, run {run + 1}, {contender.name}: {brief(rows[-1])}")
+        first = {"seconds": self.effort.warm_s} if "seconds" in fields else {}
+        for side in self:
+            side.run(op, **fields | first)
+        for run in range(self.effort.runs):
+            for side in self:
+                row = self._once(side, work, op, **fields)
+                (outcome.apache if side is self.apache else outcome.ours).append(row)
+                say(f"{work}, run {run + 1}, {side.name}: {brief(row)}")
         return outcome
 
-    def _once(
-        self, driver: Driver, contender: Contender, work: str, op: str, **fields: object
-    ) -> Row:
+    def _once(self, side: Side, work: str, op: str, **fields: object) -> Row:
         """One run against one of them. Lost messages are a failure, not a figure."""
-        row = driver.run(op, **contender.target(), **fields)
+        row = side.run(op, **fields)
         for lost in ("missing", "errors"):
             if row.get(lost):
                 first = row.get("first_error", "")
-                say(f"{work}, {contender.name}: {row[lost]} {lost} {first}".rstrip())
+                say(f"{work}, {side.name}: {row[lost]} {lost} {first}".rstrip())
         if row.get("missing"):
-            raise DriverFailed(f"{work}: {contender.name} did not deliver {row['missing']}")
-        self.rows.append({"work": work, "contender": contender.name, "op": op, **fields, **row})
+            raise DriverFailed(f"{work}: {side.name} did not deliver {row['missing']}")
+        self.rows.append({"work": work, "contender": side.name, "op": op, **fields, **row})
         return row
 
 
@@ -100,27 +127,32 @@ class Outcome:
 def contest(folder: Path, effort: Effort, *, sync_flush: bool = False) -> Iterator[Contest]:
     """Start both brokers, each alone, and measure how long until a message can be sent."""
     with ExitStack() as stack:
-        driver = stack.enter_context(Driver(folder / "driver"))
-        # Loads the client's classes; nobody listens there.
-        driver.run("first_send", name_server="127.0.0.1:1", limit=0)
-        both = []
-        for name, start in (("apache", start_apache), ("sparrow", start_sparrow)):
-            contender = start(folder / name, sync_flush)
-            stack.callback(contender.close)
-            if not driver.run("first_send", name_server=contender.name_server, limit=60)["sent"]:
-                raise DriverFailed(f"{contender.name} took no message in 60 s, see {folder}")
-            contender.first_send_s = time.monotonic() - contender.started_s
-            say(f"{contender.name} takes messages after {contender.first_send_s:.2f} s")
-            both.append(contender)
-        yield Contest(driver, both[0], both[1], effort, folder / "clients")
+        apache = _side(stack, folder / "apache", start_apache, sync_flush)
+        sparrow = _side(stack, folder / "sparrow", start_sparrow, sync_flush)
+        yield Contest(apache, sparrow, effort)
 
 
-def warm_up(contest: Contest) -> None:
-    """Teach the compiler of Apache's JVM; not reported. Ours has nothing to learn."""
-    say("warming up Apache")
-    seconds, target = contest.effort.seconds * 2.5, contest.apache.target()
-    contest.driver.run("send", **target, mode="sync", threads=32, warm=0, seconds=seconds)
-    contest.driver.run("send", **target, mode="batch", threads=4, warm=0, seconds=seconds / 4)
+def _side(stack: ExitStack, folder: Path, start: Start, sync_flush: bool) -> Side:
+    client = stack.enter_context(Driver(folder / "client"))
+    # Loads the client's classes; nobody listens there.
+    client.run("first_send", name_server="127.0.0.1:1", limit=0)
+    broker = start(folder / "broker", sync_flush)
+    stack.callback(broker.close)
+    waited = time.monotonic() - broker.started_s
+    row = client.run("first_send", name_server=broker.name_server, limit=60)
+    if not row["sent"]:
+        raise DriverFailed(f"{broker.name} took no message in 60 s, see {folder}")
+    say(f"{broker.name} takes messages after {waited + row['took_s']:.2f} s")
+    return Side(broker, client, waited + row["took_s"])
+
+
+def learn(contest: Contest) -> None:
+    """Teach the compilers of the JVMs, Apache's and those of the clients; not reported."""
+    seconds = contest.effort.learn_s
+    for side in contest:
+        say(f"warming up {side.name} and its client for {seconds:.0f} s")
+        for mode, threads, part in (("sync", 64, 0.6), ("async", 2, 0.2), ("batch", 4, 0.2)):
+            side.run("send", mode=mode, threads=threads, seconds=seconds * part, warm=0)
 
 
 def brief(row: Row) -> str:

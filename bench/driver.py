@@ -51,6 +51,11 @@ class Driver:
         self._process.wait()
         self._errors.close()
 
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        return self._process.pid
+
     def run(self, op: str, **fields: object) -> dict[str, Any]:
         """Do it and give its figures. Raises DriverFailed."""
         self.start(op, **fields)

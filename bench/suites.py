@@ -15,7 +15,7 @@ def sync_send(contest: Contest, threads: int) -> list[Figure]:
     work = f"synchronous send, {threads} threads"
     effort = contest.effort
     found = contest.alternate(
-        work, "send", mode="sync", threads=threads, seconds=effort.seconds, warm=effort.warm_s
+        work, "send", mode="sync", threads=threads, seconds=effort.seconds, warm=0
     )
     return [
         found.figure("per_s", "throughput", "msg/s", times_more(2)),
@@ -42,7 +42,7 @@ def async_send(contest: Contest) -> list[Figure]:
         mode="async",
         threads=2,
         seconds=effort.seconds,
-        warm=effort.warm_s,
+        warm=0,
     )
     return [
         found.figure("per_s", "throughput", "msg/s", times_more(2.5)),
@@ -59,7 +59,7 @@ def batch(contest: Contest) -> list[Figure]:
         mode="batch",
         threads=4,
         seconds=effort.seconds,
-        warm=effort.warm_s,
+        warm=0,
     )
     return [
         found.figure("per_s", "throughput", "msg/s"),
@@ -70,9 +70,9 @@ def batch(contest: Contest) -> list[Figure]:
 def backlog(contest: Contest) -> list[Figure]:
     """A new group consumes what is there, with the defaults of the push consumer."""
     count = contest.effort.backlog
-    for contender in (contest.apache, contest.sparrow):
-        say(f"filling a backlog of {count:,} at {contender.name}")
-        contest.driver.run("fill", **contender.target(), count=count)
+    for side in contest:
+        say(f"filling a backlog of {count:,} at {side.name}")
+        side.run("fill", count=count)
     found = contest.alternate("backlog, push, pull 32", "drain", count=count)
     return [
         found.figure("per_s", "throughput", "msg/s", times_more(1.2)),
@@ -88,7 +88,7 @@ def latency(contest: Contest) -> list[Figure]:
         "latency",
         rate=500,
         seconds=effort.latency_s,
-        warm=effort.warm_s,
+        warm=0,
         queues=4,
     )
     return [
@@ -112,7 +112,7 @@ def parked(contest: Contest) -> list[Figure]:
             rate=1000,
             groups=groups,
             seconds=effort.latency_s,
-            warm=effort.warm_s,
+            warm=0,
             queues=4,
         )
         cost[groups] = found.figure("broker_cpu_us", "broker CPU", "µs/msg")
@@ -136,9 +136,9 @@ def memory(contest: Contest) -> list[Figure]:
 
 def million(contest: Contest) -> list[Figure]:
     """Anonymous memory after a million more messages."""
-    for contender in (contest.apache, contest.sparrow):
-        say(f"a million messages to {contender.name}")
-        contest.driver.run("fill", **contender.target(), count=1_000_000, topic="BenchMillion")
+    for side in contest:
+        say(f"a million messages to {side.name}")
+        side.run("fill", count=1_000_000, topic="BenchMillion")
     ours, apache = anonymous_mb(contest.sparrow.pids), anonymous_mb(contest.apache.pids)
     work = "a million messages more"
     return [Figure(work, "anonymous memory", "MB", ours, apache, at_most(120))]
@@ -153,7 +153,7 @@ def flush(contest: Contest) -> list[Figure]:
         mode="sync",
         threads=64,
         seconds=effort.seconds,
-        warm=effort.warm_s,
+        warm=0,
     )
     return [
         found.figure("per_s", "throughput", "msg/s", times_more(1)),
@@ -166,12 +166,12 @@ def topics(contest: Contest) -> list[Figure]:
     """1,000 topics of 8 queues, a message in each queue. Runs last: the topics stay."""
     work = "1,000 topics × 8 queues"
     grown, opened = {}, {}
-    for contender in (contest.apache, contest.sparrow):
-        say(f"{work} at {contender.name}")
-        before = anonymous_mb(contender.pids)
-        contest.driver.run("topics", **contender.target(), count=1000, queues=8)
-        grown[contender.name] = anonymous_mb(contender.pids) - before
-        opened[contender.name] = descriptors(contender.pids)
+    for side in contest:
+        say(f"{work} at {side.name}")
+        before = anonymous_mb(side.pids)
+        side.run("topics", count=1000, queues=8)
+        grown[side.name] = anonymous_mb(side.pids) - before
+        opened[side.name] = descriptors(side.pids)
     return [
         Figure(work, "anonymous memory", "MB", grown["SparrowMQ"], grown["Apache"], at_most(200)),
         Figure(work, "open descriptors", "", opened["SparrowMQ"], opened["Apache"], at_most(900)),

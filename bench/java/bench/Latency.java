@@ -14,12 +14,16 @@ import org.apache.rocketmq.common.message.MessageExt;
 
 /**
  * From the call of send to the listener, at a constant rate. rate= seconds= warm= groups=
- * With groups=0 nobody consumes: what a send costs the broker by itself.
+ * With groups=0 nobody consumes: what a send costs the broker by itself. Producer and consumers
+ * stay for the next run of the same kind, as programs keep theirs.
  */
 final class Latency {
+    private static Latency kept;
+
     private final Command command;
     private final String topic = "BenchLatency" + Command.unique();
     private final DefaultMQProducer producer;
+    private final DefaultMQPushConsumer[] consumers;
     private final AtomicLong seen = new AtomicLong();
     private volatile long[] called = {};
     private volatile long[] arrived = {};
@@ -28,32 +32,49 @@ final class Latency {
     private Latency(Command command) throws Exception {
         this.command = command;
         producer = command.producer();
+        consumers = new DefaultMQPushConsumer[groups(command)];
     }
 
     static JsonObject run(Command command) throws Exception {
-        Latency latency = new Latency(command);
-        int groups = command.number("groups", 1);
-        DefaultMQPushConsumer[] consumers = new DefaultMQPushConsumer[groups];
-        try {
-            latency.open(consumers);
-            latency.send(command.decimal("warm", 2), new JsonObject());
-            JsonObject row = new JsonObject();
-            Usage before = new Usage(command);
-            int sent = latency.send(command.decimal("seconds", 5), row);
-            before.into(row, sent);
-            return row;
-        } finally {
-            for (DefaultMQPushConsumer consumer : consumers) {
-                if (consumer != null) {
-                    consumer.shutdown();
-                }
+        Latency latency = open(command);
+        latency.send(command.decimal("warm", 2), new JsonObject());
+        JsonObject row = new JsonObject();
+        Usage before = new Usage(command);
+        int sent = latency.send(command.decimal("seconds", 5), row);
+        before.into(row, sent);
+        return row;
+    }
+
+    private static Latency open(Command command) throws Exception {
+        if (kept == null || !kept.serves(command)) {
+            if (kept != null) {
+                kept.close();
             }
-            latency.producer.shutdown();
+            kept = new Latency(command);
+            kept.open();
         }
+        return kept;
+    }
+
+    private static int groups(Command command) {
+        return command.number("groups", 1);
+    }
+
+    private boolean serves(Command other) {
+        return other.nameServer().equals(command.nameServer())
+            && groups(other) == groups(command)
+            && other.number("rate", 500) == command.number("rate", 500);
+    }
+
+    private void close() {
+        for (DefaultMQPushConsumer consumer : consumers) {
+            consumer.shutdown();
+        }
+        producer.shutdown();
     }
 
     /** Creates the topic and waits, within a bound, until every group has got its first message. */
-    private void open(DefaultMQPushConsumer[] consumers) throws Exception {
+    private void open() throws Exception {
         Values.sendSurely(producer, List.of(new Message(topic, body(0, 0))));
         for (int i = 0; i < consumers.length; i++) {
             consumers[i] = Draining.consumer(command, topic);
@@ -96,7 +117,7 @@ final class Latency {
         }
         row.addProperty("messages", count);
         row.addProperty("errors", errors);
-        row.addProperty("missing", command.number("groups", 1) == 0 ? 0 : count - errors - got);
+        row.addProperty("missing", groups(command) == 0 ? 0 : count - errors - got);
         Values.percentiles(row, "e2e", Arrays.copyOf(took, got));
         return count;
     }
