@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar, cast
 
 import msgspec
 
-from sparrowmq.broker import delay, delivery_loops, timer, transactions
+from sparrowmq.broker import delay, delivery_loops, timer, transactions_check
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.server import BrokerServer, routes
@@ -158,7 +158,7 @@ class DeliveryWorld:
         async def all_rounds() -> int | None:
             due_ms = [await delay.deliver_round(self.broker)]
             due_ms.append(await timer.deliver_round(self.broker))
-            await transactions.check_round(self.broker)
+            await transactions_check.check_round(self.broker)
             due_ms.append(self.broker.delivery.halves.next_due_ms)
             return min((one for one in due_ms if one is not None), default=None)
 

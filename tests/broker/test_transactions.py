@@ -8,7 +8,7 @@ import pytest
 
 from sparrowmq.broker.consumers import Member
 from sparrowmq.broker.topics import plain_topic
-from sparrowmq.broker.transactions import commit_progress
+from sparrowmq.broker.transactions_progress import commit_progress
 from sparrowmq.broker.transactions_recovery import records
 from sparrowmq.net.reply import Reply
 from sparrowmq.net.workers import InlineWorkers

@@ -3,7 +3,7 @@
 from collections.abc import Coroutine
 from typing import Any
 
-from sparrowmq.broker import delay, timer, transactions
+from sparrowmq.broker import delay, timer, transactions_check, transactions_progress
 from sparrowmq.broker.broker import Broker
 
 
@@ -14,8 +14,8 @@ def loops(broker: Broker) -> list[Coroutine[Any, Any, None]]:
         delay.save_progress(broker),
         timer.deliver_timers(broker),
         timer.save_progress(broker),
-        transactions.check_transactions(broker),
-        transactions.save_progress(broker),
+        transactions_check.check_transactions(broker),
+        transactions_progress.save_progress(broker),
     ]
 
 
@@ -30,5 +30,5 @@ async def save(broker: Broker) -> None:
     for _ in range(2):  # what was noted before, then what is true now
         await delay.journal_progress(broker)
         await timer.save_mark(broker)
-        transactions.commit_progress(broker)
+        transactions_progress.commit_progress(broker)
     await broker.delivery.levels.progress.save(broker.workers)
