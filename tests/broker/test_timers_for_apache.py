@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from sparrowmq.broker import placement
+from sparrowmq.broker.placement import fields_of
+from sparrowmq.broker.stored_again import stored_again
 from sparrowmq.broker.timer_check import TimerCheck
 from sparrowmq.broker.topics import plain_topic
 from sparrowmq.broker.transactions_recovery import records
@@ -165,7 +166,7 @@ def test_a_message_that_apache_put_into_its_queue_again_is_delivered_once(
 ) -> None:
     # Apache's wheel reaches two days ahead: what is due later is stored again on its way.
     sent = world.post("orders", b"far", {"TIMER_DELIVER_MS": str(EPOCH_MS + 9_000)})
-    put = stored_again(*first_timer(world), TIMER_ROLL_TIMES="1", TIMER_DEQUEUE_MS="1")
+    put = timer_again(*first_timer(world), TIMER_ROLL_TIMES="1", TIMER_DEQUEUE_MS="1")
     world.broker.store.append(put, world.now_ms)
     send_in(world, 9, b"another one")
     world.stop()
@@ -179,7 +180,7 @@ def test_a_message_that_apache_put_again_is_delivered_when_the_first_one_is_gone
     world: DeliveryWorld,
 ) -> None:
     send_in(world, 9, b"far")
-    put = stored_again(*first_timer(world), TIMER_ROLL_TIMES="1", UNIQ_KEY="somebody else's")
+    put = timer_again(*first_timer(world), TIMER_ROLL_TIMES="1", UNIQ_KEY="somebody else's")
     world.broker.store.append(put, world.now_ms)
     world.kill()
     world.pass_time(10)
@@ -188,11 +189,11 @@ def test_a_message_that_apache_put_again_is_delivered_when_the_first_one_is_gone
 
 def first_timer(world: DeliveryWorld) -> tuple[Record, dict[str, str]]:
     record = next(records(world.broker.store, TIMER_TOPIC, 0))
-    return record, placement.fields_of(record)
+    return record, fields_of(record)
 
 
-def stored_again(record: Record, fields: dict[str, str], **more: str) -> PutMessage:
-    return placement.stored_again(record, TIMER_TOPIC, 0, fields | more)
+def timer_again(record: Record, fields: dict[str, str], **more: str) -> PutMessage:
+    return stored_again(record, TIMER_TOPIC, 0, fields | more)
 
 
 def known_to_apache(world: DeliveryWorld, places: list[int]) -> set[int]:

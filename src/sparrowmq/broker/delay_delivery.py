@@ -9,15 +9,13 @@ from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.placement import (
     Placement,
     append,
-    bare_properties,
     encoded,
     fields_of,
-    real_queue_id,
     size_fault,
-    stored_again,
     with_properties,
 )
 from sparrowmq.broker.retry import dead_letters
+from sparrowmq.broker.stored_again import bare_properties, real_queue_id, stored_again
 from sparrowmq.protocol.ids import offset_id
 from sparrowmq.protocol.names import (
     DLQ_PREFIX,

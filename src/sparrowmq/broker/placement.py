@@ -14,8 +14,9 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
+from sparrowmq.broker.asked_delays import DELAYS, TIMES, delay_level, delivery_ms
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.timer_times import asked_time_ms, slot_ms
+from sparrowmq.broker.timer_times import slot_ms
 from sparrowmq.broker.transactions_recovery import immunity_ms
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.protocol.codes import ResponseCode
@@ -24,37 +25,24 @@ from sparrowmq.protocol.properties import (
     CHECK_IMMUNITY_TIME_S,
     CRC32,
     DELAY_LEVEL,
-    KEYS,
     PRODUCER_GROUP,
     REAL_QUEUE_ID,
     REAL_TOPIC,
-    TAGS,
-    TIMER_DELAY_MS,
-    TIMER_DELAY_S,
     TIMER_DELETE_UNIQUE_KEY,
-    TIMER_DELIVER_MS,
     TIMER_OUT_MS,
     TRANSACTION_CHECK_TIMES,
     TRANSACTION_ID,
     TRANSACTION_PREPARED,
     TRANSACTION_PREPARED_QUEUE_OFFSET,
-    UNIQUE_KEY,
     decode_properties,
     parse_properties,
 )
-from sparrowmq.protocol.record import CRC_PROPERTY, CRC_PROPERTY_SIZE, Record
+from sparrowmq.protocol.record import Record
 from sparrowmq.protocol.sys_flag import TRANSACTION_NONE, with_transaction_type
-from sparrowmq.protocol.tags import cached_tag_code
 from sparrowmq.store.messages import PutMessage, Stored
 
-TIMES = frozenset({TIMER_DELAY_S, TIMER_DELAY_MS, TIMER_DELIVER_MS})
-"""Each of them asks for a delivery time."""
-DELAYS = TIMES | {DELAY_LEVEL}
-"""A message without any of these is never delayed."""
 SPECIAL = DELAYS | {TRANSACTION_PREPARED}
 """A message without any of these goes straight to its queue."""
-
-
 _BROKERS_OWN = frozenset({TRANSACTION_CHECK_TIMES, TRANSACTION_PREPARED_QUEUE_OFFSET})
 _SET_ASIDE = frozenset({REAL_TOPIC, REAL_QUEUE_ID, TIMER_OUT_MS, TRANSACTION_ID})
 """What the broker sets when it puts a message aside."""
@@ -127,11 +115,6 @@ def size_fault(broker: Broker, put: PutMessage) -> str | None:
     return None
 
 
-def delay_level(fields: Mapping[str, str]) -> int:
-    """The level a message asks for, 0 for none. Raises RequestRefused for what is no number."""
-    return number(fields, DELAY_LEVEL) if DELAY_LEVEL in fields else 0
-
-
 def delayed(
     broker: Broker, put: PutMessage, fields: Mapping[str, str], level: int, now_ms: int
 ) -> Placement:
@@ -151,9 +134,7 @@ def delayed(
 
 def timed(broker: Broker, put: PutMessage, fields: Mapping[str, str], now_ms: int) -> Placement:
     """Into the timer queue, unless the time is over already."""
-    asked_ms = asked_time_ms(fields, now_ms)
-    if asked_ms is None or asked_ms - now_ms > broker.config.max_timer_delay_s * 1000:
-        raise _no_time(broker, fields, asked_ms, now_ms)
+    asked_ms = delivery_ms(fields, now_ms, broker.config.max_timer_delay_s)
     is_recall = TIMER_DELETE_UNIQUE_KEY in fields
     if asked_ms <= now_ms:
         if is_recall:
@@ -165,22 +146,6 @@ def timed(broker: Broker, put: PutMessage, fields: Mapping[str, str], now_ms: in
     handle_ms = 0 if is_recall or is_retry_topic(put.topic) else out_ms + 1
     put_aside(put, fields, TIMER_TOPIC, 0, f"TIMER_OUT_MS\x01{out_ms}\x02")
     return Placement(put, out_ms if is_recall else asked_ms, is_recall, handle_ms)
-
-
-def _no_time(
-    broker: Broker, fields: Mapping[str, str], asked_ms: int | None, now_ms: int
-) -> RequestRefused:
-    if asked_ms is not None:
-        return _too_far(broker, asked_ms - now_ms)
-    names = ", ".join(sorted(TIMES & fields.keys()))
-    text = f"the delivery time ({names}) is not a whole number of at most 19 digits"
-    return RequestRefused(ResponseCode.MESSAGE_ILLEGAL, text)
-
-
-def _too_far(broker: Broker, delay_ms: int) -> RequestRefused:
-    longest_s = broker.config.max_timer_delay_s
-    text = f"delivery in {delay_ms / 1000:.0f} s, at most {longest_s:.0f} s allowed"
-    return RequestRefused(ResponseCode.MESSAGE_ILLEGAL, text)
 
 
 def half(
@@ -203,20 +168,6 @@ def half(
     return Placement(put, now_ms + timeout_ms)
 
 
-def number(fields: Mapping[str, str], name: str) -> int:
-    """A property that must be a whole number of at most 64 bits. Raises RequestRefused."""
-    text = fields[name]
-    try:
-        value = int(text) if text.isascii() and len(text) < 20 and "_" not in text else None
-    except ValueError:
-        value = None
-    if value is None:
-        raise RequestRefused(
-            ResponseCode.MESSAGE_ILLEGAL, f"property {name} is {text[:40]!r}, must be a number"
-        )
-    return value
-
-
 def put_aside(
     put: PutMessage,
     fields: Mapping[str, str],
@@ -227,7 +178,7 @@ def put_aside(
     without: frozenset[str] = frozenset(),
 ) -> None:
     """Let a message wait in a queue of the broker's, with these properties set (as text)."""
-    text = f"{values}REAL_TOPIC\x01{put.topic}\x02REAL_QID\x01{put.queue_id}\x02"
+    text = values + real_queue(put.topic, put.queue_id)
     if _SET_ASIDE.isdisjoint(fields) and without.isdisjoint(fields):
         # Nearly always; and much cheaper than taking all of them apart.
         put.properties += text.encode()
@@ -272,45 +223,3 @@ def fields_of(record: Record) -> dict[str, str]:
     fields = decode_properties(record.properties)
     fields.pop(CRC32, None)
     return fields
-
-
-def bare_properties(record: Record) -> bytes:
-    """`fields_of`, encoded, without taking them apart."""
-    properties = record.properties
-    at = len(properties) - CRC_PROPERTY_SIZE
-    if at >= 0 and properties.startswith(CRC_PROPERTY, at):
-        return properties[:at]
-    return encoded(fields_of(record)) if CRC_PROPERTY in properties else properties
-
-
-def real_queue_id(fields: Mapping[str, str]) -> int:
-    """The queue a message that lies aside belongs to, -1 if it does not say."""
-    text = fields.get(REAL_QUEUE_ID, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
-
-
-def stored_again(
-    record: Record,
-    topic: str,
-    queue_id: int,
-    fields: Mapping[str, str],
-    properties: bytes | None = None,
-) -> PutMessage:
-    """A stored message on its way to another queue: the same but for its properties.
-
-    `properties` are the fields encoded, where the caller has them already.
-    """
-    return PutMessage(
-        topic,
-        queue_id,
-        record.flag,
-        record.sys_flag,
-        record.born_timestamp,
-        record.born_host,
-        record.reconsume_times,
-        record.body,
-        encoded(fields) if properties is None else properties,
-        cached_tag_code(fields.get(TAGS)),
-        fields.get(UNIQUE_KEY, ""),
-        fields.get(KEYS, ""),
-    )

@@ -13,15 +13,8 @@ from collections.abc import Mapping
 import msgspec
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.placement import (
-    Placement,
-    bare_properties,
-    delayed,
-    fields_of,
-    place,
-    stored_again,
-    with_properties,
-)
+from sparrowmq.broker.placement import Placement, delayed, fields_of, place, with_properties
+from sparrowmq.broker.stored_again import bare_properties, stored_again
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.group_config import GroupRetryPolicy, SubscriptionGroupConfig

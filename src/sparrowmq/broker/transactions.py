@@ -12,20 +12,11 @@ order could lose a committed message.
 
 import msgspec
 
+from sparrowmq.broker.asked_delays import DELAYS
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.delay_delivery import bury, undeliverable
-from sparrowmq.broker.placement import (
-    DELAYS,
-    Placement,
-    append,
-    bare_properties,
-    encoded,
-    fields_of,
-    place,
-    real_queue,
-    real_queue_id,
-    stored_again,
-)
+from sparrowmq.broker.placement import Placement, append, encoded, fields_of, place, real_queue
+from sparrowmq.broker.stored_again import bare_properties, real_queue_id, stored_again
 from sparrowmq.broker.transactions_halves import Half
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.protocol.codes import ResponseCode

@@ -11,13 +11,8 @@ A group without a live producer is asked nothing, and that counts as no question
 import asyncio
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.placement import (
-    Placement,
-    append,
-    fields_of,
-    real_queue_id,
-    stored_again,
-)
+from sparrowmq.broker.placement import Placement, append, fields_of
+from sparrowmq.broker.stored_again import real_queue_id, stored_again
 from sparrowmq.broker.transactions import end, write_operations
 from sparrowmq.broker.transactions_halves import Half
 from sparrowmq.net.errors import ConnectionLost
