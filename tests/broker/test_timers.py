@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sparrowmq.broker import timer, timer_index
+from sparrowmq.broker import timer, timer_index, timer_saving
 from sparrowmq.broker.timer_check import TimerCheck, TimerMark
 from sparrowmq.broker.timer_runs import RunFiles, RunList, RunRange
 from sparrowmq.broker.topics import plain_topic
@@ -288,7 +288,7 @@ def spill(world: DeliveryWorld) -> None:
     """Write a run of everything in memory."""
     world.broker.delivery.timers.run_entries = 1
     world.flush()
-    world.run(timer.spill(world.broker))
+    world.run(timer_saving.spill(world.broker))
     world.broker.delivery.timers.run_entries = 1_000_000
 
 
@@ -426,10 +426,10 @@ def test_progress_and_runs_are_not_saved_before_what_they_stand_for_is_durable()
             world.now_ms += 1_000
             world.deliver()
             for _ in range(2):
-                world.run(timer.save_mark(world.broker))
+                world.run(timer_saving.save_mark(world.broker))
             world.broker.delivery.timers.run_entries = 1
             send_at(world, EPOCH_MS + 9_000, b"not flushed")
-            world.run(timer.spill(world.broker))
+            world.run(timer_saving.spill(world.broker))
             world.lose_power(random.Random(seed))
             assert world.broker.delivery.timers.list.runs == []
             world.deliver()
@@ -460,12 +460,12 @@ def test_a_timer_delivered_while_a_run_waits_for_the_disk_survives_a_power_cut()
             send_at(world, EPOCH_MS + 9_000, b"due later")
             timers = world.broker.delivery.timers
             timers.run_entries = 1
-            world.run(timer.spill(world.broker))
+            world.run(timer_saving.spill(world.broker))
             assert timers.list.runs == []
             world.flush()
             world.now_ms += 1_000
             world.deliver()
-            world.run(timer.spill(world.broker))
+            world.run(timer_saving.spill(world.broker))
             assert timers.list.runs == [RunRange(0, 2)]
             world.pass_time(1)
             assert bodies(world) == [b"due soon"]
@@ -486,7 +486,9 @@ def test_a_run_is_kept_while_its_last_timer_is_not_delivered(
         raise DiskFull("log", 0, "no space")
 
     async def stopped_while_it_reads(*_: object) -> None:
-        await timer.save_mark(world.broker)  # progress is saved while a cold read is waited for
+        await timer_saving.save_mark(
+            world.broker
+        )  # progress is saved while a cold read is waited for
         raise asyncio.CancelledError
 
     with monkeypatch.context() as patch:
@@ -512,7 +514,7 @@ def test_few_pending_timers_among_many_make_no_long_start(world: DeliveryWorld) 
         send_at(world, world.now_ms + (3_600_000 if number % 40 == 0 else 10))
         world.pass_time(0.02)
         world.flush()
-        world.run(timer.spill(world.broker))
+        world.run(timer_saving.spill(world.broker))
     assert timers.list == RunList(100, [RunRange(0, 100)])
     assert len(timers) == 3
 
@@ -590,7 +592,7 @@ def test_a_hundred_thousand_pending_timers_take_little_memory_and_all_come() -> 
             world.send("orders", b"x", TIMER_DELAY_MS=str(rng.randrange(1, 3 * DAY_MS)))
             if number % 4_096 == 0:
                 world.flush()
-                world.run(timer.spill(world.broker))
+                world.run(timer_saving.spill(world.broker))
         assert len(index) == count
         assert len(index._fresh) < 3 * 8_192
         world.flush()

@@ -3,7 +3,7 @@
 from collections.abc import Coroutine
 from typing import Any
 
-from sparrowmq.broker import delay, timer, transactions_check, transactions_progress
+from sparrowmq.broker import delay, timer, timer_saving, transactions_check, transactions_progress
 from sparrowmq.broker.broker import Broker
 
 
@@ -13,7 +13,7 @@ def loops(broker: Broker) -> list[Coroutine[Any, Any, None]]:
         delay.deliver_delayed(broker),
         delay.save_progress(broker),
         timer.deliver_timers(broker),
-        timer.save_progress(broker),
+        timer_saving.save_progress(broker),
         transactions_check.check_transactions(broker),
         transactions_progress.save_progress(broker),
     ]
@@ -22,13 +22,13 @@ def loops(broker: Broker) -> list[Coroutine[Any, Any, None]]:
 async def close(broker: Broker) -> None:
     """The last words of delivery. Everything in the log must be durable already."""
     await save(broker)
-    await timer.leave_to_apache(broker)
+    await timer_saving.leave_to_apache(broker)
 
 
 async def save(broker: Broker) -> None:
     """Save how far delivery has come."""
     for _ in range(2):  # what was noted before, then what is true now
         await delay.journal_progress(broker)
-        await timer.save_mark(broker)
+        await timer_saving.save_mark(broker)
         transactions_progress.commit_progress(broker)
     await broker.delivery.levels.progress.save(broker.workers)

@@ -4,13 +4,14 @@ import asyncio
 from collections import deque
 from contextlib import suppress
 
-from sparrowmq.broker import timer_apache
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.delay import read
 from sparrowmq.broker.delay_delivery import deliver, records_of
 from sparrowmq.broker.placement import fields_of
-from sparrowmq.broker.timer_index import TimerIndex, is_recall, offset_of, time_of
+from sparrowmq.broker.timer_entries import is_recall, offset_of, time_of
+from sparrowmq.broker.timer_index import TimerIndex
 from sparrowmq.broker.timer_recovery import entry_of_fields, entry_of_record
+from sparrowmq.broker.timer_saving import spill
 from sparrowmq.protocol.names import TIMER_TOPIC
 from sparrowmq.protocol.properties import (
     REAL_TOPIC,
@@ -158,53 +159,3 @@ def _forget_old_recalls(timers: TimerIndex, time_ms: int) -> None:
     old = [key for key, at in timers.recalled.items() if at + _RECALL_KEPT_MS < time_ms]
     for key in old:
         del timers.recalled[key]
-
-
-async def spill(broker: Broker) -> None:
-    """Write a run when there is enough in memory. Raises DiskFull."""
-    store = broker.store
-    await broker.delivery.timers.spill(
-        store.max_offset(TIMER_TOPIC, 0),
-        store.max_log_offset,
-        store.durable_log_offset,
-        broker.workers,
-    )
-
-
-async def save_progress(broker: Broker) -> None:
-    """Save how far delivery has come, as soon as what was delivered is durable."""
-    while True:
-        await asyncio.sleep(broker.config.offsets_journal_s / 2)
-        try:
-            await save_mark(broker)
-        except DiskFull as error:
-            broker.log.warning("the progress of delivery times is not saved: %s", error)
-
-
-async def leave_to_apache(broker: Broker) -> None:
-    """Let Apache's broker go on without delivering anything again. Everything must be saved."""
-    timers, store = broker.delivery.timers, broker.store
-    count, end = len(timers), store.max_offset(TIMER_TOPIC, 0)
-    spread = end - timers.first_pending(end)
-    if spread == count:
-        return  # nothing behind the first one was delivered: the queue itself says it all
-    if not timer_apache.is_quick(store, count, spread):
-        broker.log.info("%d timers are pending: Apache's broker would deliver some again", count)
-        return
-    now_ms, entries = broker.clock(), timers.pending()
-    try:
-        await broker.workers.run(timer_apache.write, broker.disk, store, entries, now_ms)
-        await broker.workers.run(timers.check.save, timers.mark, end)
-    except DiskFull as error:
-        broker.log.info("Apache's broker would deliver some timers again: %s", error)
-
-
-async def save_mark(broker: Broker) -> None:
-    """Save what is durable by now. Raises DiskFull."""
-    store = broker.store
-    await broker.delivery.timers.save(
-        store.max_offset(TIMER_TOPIC, 0),
-        store.max_log_offset,
-        store.durable_log_offset,
-        broker.workers,
-    )

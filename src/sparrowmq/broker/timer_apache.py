@@ -15,7 +15,7 @@ write them when we stop and remove them when we start.
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 
-from sparrowmq.broker.timer_index import is_recall, offset_of, time_of
+from sparrowmq.broker.timer_entries import is_recall, offset_of, time_of
 from sparrowmq.broker.timer_times import slot_ms
 from sparrowmq.protocol.names import TIMER_TOPIC
 from sparrowmq.store.disk import Disk

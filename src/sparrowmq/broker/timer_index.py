@@ -15,13 +15,11 @@ import sys
 from collections.abc import Iterable
 from heapq import heappush
 
-import msgspec
-
 from sparrowmq.broker.delay_alarm import Alarm
 from sparrowmq.broker.timer_check import TimerCheck, TimerMark
+from sparrowmq.broker.timer_entries import RECALL, entry_of, is_recall, offset_of, time_of
+from sparrowmq.broker.timer_plans import Progress, Spill, SpillPlan
 from sparrowmq.broker.timer_runs import Run, RunFiles, RunList, RunRange
-from sparrowmq.net.workers import Workers
-from sparrowmq.store.errors import DiskFull
 
 RUN_ENTRIES = 32_768
 """Entries in memory from which a run is written. More means less work and a longer start."""
@@ -29,50 +27,13 @@ _FEW = 4_096
 """Entries in memory that are looked through whenever progress is saved."""
 RECALL_WINDOW_MS = 1_001
 """A recall comes at most a slot before its message."""
-_RECALL = 1 << 63
-_OFFSET = _RECALL - 1
-
-
-def entry_of(time_ms: int, queue_offset: int, *, is_recall: bool = False) -> int:
-    """An entry as one number that sorts by time."""
-    return time_ms << 64 | (_RECALL if is_recall else 0) | queue_offset
-
-
-def time_of(entry: int) -> int:
-    """When an entry is due."""
-    return entry >> 64
-
-
-def offset_of(entry: int) -> int:
-    """Where its message lies in the timer queue."""
-    return entry & _OFFSET
-
-
-def is_recall(entry: int) -> bool:
-    """Whether it takes a message back rather than delivering one."""
-    return bool(entry & _RECALL)
-
-
-class SpillPlan(msgspec.Struct):
-    """A run that is to be written as soon as the log is durable up to `log_end`."""
-
-    queue_end: int
-    log_end: int
-    taken: list[int] = msgspec.field(default_factory=list)
-    """Entries for it that became due meanwhile."""
-
-
-class Progress(msgspec.Struct):
-    """What may be saved as soon as the log is durable up to `log_end`."""
-
-    mark: TimerMark
-    log_end: int
-    finished: list[RunRange]
-    first_pending: int
 
 
 class TimerIndex:
-    """All pending entries. `timer_recovery` fills it at start."""
+    """All pending entries, and what is to be saved of them.
+
+    `timer_recovery` fills it at start; `timer_saving` writes what it says.
+    """
 
     def __init__(
         self, files: RunFiles, check: TimerCheck, marks: Iterable[TimerMark], runs: RunList
@@ -81,7 +42,7 @@ class TimerIndex:
         self.recalled: dict[str, int] = {}
         """Messages that were taken back, and when the word for it was due."""
         self.run_entries = RUN_ENTRIES
-        self._files = files
+        self.files = files
         self.check = check
         self._marks = tuple(marks)
         self.mark = max(self._marks, default=TimerMark(0, 0))
@@ -102,7 +63,7 @@ class TimerIndex:
     def add(self, time_ms: int, queue_offset: int, is_recall: bool) -> None:
         """A message was stored in the timer queue."""
         entry = time_ms << 64 | queue_offset
-        heappush(self._fresh, entry | _RECALL if is_recall else entry)
+        heappush(self._fresh, entry | RECALL if is_recall else entry)
         if time_ms < self.alarm.planned_ms:
             self.alarm.due_at(time_ms)
 
@@ -121,9 +82,10 @@ class TimerIndex:
         if marks:
             from_ms = max(mark.time_ms for mark in marks) - RECALL_WINDOW_MS
             run.seek(entry_of(max(0, from_ms), 0))
-        self._push(run)
+        self.take_up(run)
 
-    def _push(self, run: Run) -> None:
+    def take_up(self, run: Run) -> None:
+        """Take a run up where it is."""
         entry = run.next()
         while entry is not None and self.is_done(entry):
             entry = run.next()
@@ -167,7 +129,7 @@ class TimerIndex:
             elif first == again:
                 heapq.heappop(self._again)
             else:
-                self._push(heapq.heappop(self._runs)[2])
+                self.take_up(heapq.heappop(self._runs)[2])
         self._in_flight = taken
         return taken
 
@@ -197,22 +159,6 @@ class TimerIndex:
             )
             self._has_moved = False
 
-    async def save(
-        self, queue_end: int, log_end: int, durable_log_offset: int, workers: Workers
-    ) -> None:
-        """Save what was noted before if everything delivered by then is durable; note the next.
-
-        Raises DiskFull, having lost nothing.
-        """
-        self._note(queue_end, log_end)
-        noted = self._waiting
-        if noted is None or noted.log_end > durable_log_offset:
-            return
-        await workers.run(self.check.save, noted.mark, noted.first_pending)
-        self._waiting = None
-        if noted.finished:
-            await self._forget(noted.finished, workers)
-
     def first_pending(self, queue_end: int) -> int:
         """No message before this queue offset is pending; exact while there are few of them."""
         finished = self._finished
@@ -223,14 +169,26 @@ class TimerIndex:
             firsts += map(offset_of, self._fresh)
         return min([*firsts, *map(offset_of, self._again)], default=queue_end)
 
-    async def _forget(self, finished: list[RunRange], workers: Workers) -> None:
-        left = [span for span in self.list.runs if span not in finished]
-        runs = RunList(self.list.covered, left)
-        await workers.run(self._files.save_list, runs)
-        self.list = runs
+    def progress_to_save(
+        self, queue_end: int, log_end: int, durable_log_offset: int
+    ) -> Progress | None:
+        """What was noted before, if everything delivered by then is durable; notes the next."""
+        self._note(queue_end, log_end)
+        noted = self._waiting
+        return noted if noted is not None and noted.log_end <= durable_log_offset else None
+
+    def saved(self) -> None:
+        """The progress that was to be saved is."""
+        self._waiting = None
+
+    def unfinished_runs(self, finished: list[RunRange]) -> RunList:
+        """The list without these runs."""
+        return RunList(self.list.covered, [span for span in self.list.runs if span not in finished])
+
+    def forget(self, finished: list[RunRange], left: RunList) -> None:
+        """The list that is left without these runs is saved."""
+        self.list = left
         self._finished = [span for span in self._finished if span not in finished]
-        for span in finished:
-            await workers.run(self._files.remove, span)
 
     # ---- from memory to disk
 
@@ -242,56 +200,36 @@ class TimerIndex:
             or queue_end - self.list.covered >= 2 * self.run_entries
         )
 
-    async def spill(
-        self, queue_end: int, log_end: int, durable_log_offset: int, workers: Workers
-    ) -> None:
-        """Write a run when there is enough for one and all of it is durable in the log.
+    def begin_spill(self, queue_end: int, log_end: int, durable_log_offset: int) -> Spill | None:
+        """A run, taken out of memory, when there is enough for one and it is durable in the log.
 
         Sooner, a power cut could leave entries of messages that are not there any more.
-        Raises DiskFull, having lost nothing.
         """
         if not self.wants_to_spill(queue_end):
-            return
+            return None
         if self._plan is None:
             self._plan = SpillPlan(queue_end, log_end)
         plan = self._plan
         if plan.log_end > durable_log_offset:
-            return
+            return None
         entries = sorted(entry for entry in self._fresh if offset_of(entry) < plan.queue_end)
         self._fresh = [entry for entry in self._fresh if offset_of(entry) >= plan.queue_end]
         heapq.heapify(self._fresh)
         self._plan = None
-        # What was delivered since the plan may not be durable yet: after a crash it is due again.
-        await self._write(RunRange(self._first_fresh, plan.queue_end), plan.taken, entries, workers)
+        first = min(self.list.covered, self.lost_from)
+        return Spill(RunRange(first, plan.queue_end), sorted(plan.taken), entries)
 
-    @property
-    def _first_fresh(self) -> int:
-        return min(self.list.covered, self.lost_from)
+    def take_back(self, spill: Spill) -> None:
+        """It could not be written: its entries are in memory again."""
+        self._fresh += spill.entries
+        heapq.heapify(self._fresh)
 
-    async def _write(
-        self, span: RunRange, taken: list[int], entries: list[int], workers: Workers
-    ) -> None:
-        runs = RunList(span.end, list(self.list.runs))
-        has_entries = bool(taken or entries)
-        try:
-            if has_entries:
-                runs.runs.append(span)
-                await workers.run(self._files.write, span, sorted(taken) + entries)
-            await workers.run(self._files.save_list, runs)
-        except DiskFull:
-            self._fresh += entries
-            heapq.heapify(self._fresh)
-            raise
+    def spilled(self, runs: RunList) -> None:
+        """It is written, and this is the list that counts now."""
         self.list = runs
         self.lost_from = sys.maxsize
-        if has_entries:
-            self._take_up(span, len(taken))
 
-    def _take_up(self, span: RunRange, delivered: int) -> None:
-        run = self._files.open(span, check=False)
-        assert run is not None, "just written"
-        run.skip(delivered)
-        self._push(run)
+    # ---- all of them
 
     def pending(self) -> list[int]:
         """All entries that have not been taken, in no order."""

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from sparrowmq.broker import timer_apache
 from sparrowmq.broker.timer_check import TimerCheck
-from sparrowmq.broker.timer_index import TimerIndex, entry_of, is_recall, offset_of, time_of
+from sparrowmq.broker.timer_entries import entry_of, is_recall, offset_of, time_of
+from sparrowmq.broker.timer_index import TimerIndex
 from sparrowmq.broker.timer_runs import RunFiles, RunList, RunRange
 from sparrowmq.broker.timer_times import entry_ms
 from sparrowmq.broker.transactions_recovery import records
