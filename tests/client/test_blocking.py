@@ -12,6 +12,7 @@ import pytest
 
 from sparrowmq import ConsumeFromWhere, MessageExt
 from sparrowmq.blocking import Message, Producer, PushConsumer, TransactionalProducer
+from sparrowmq.client.background_loop import loop_of_process
 from sparrowmq.client.blocking_facade import Facade
 from sparrowmq.client.errors import NotStarted
 from sparrowmq.client.transaction import HalfMessage, TransactionState
@@ -67,6 +68,17 @@ def test_a_forked_child_goes_on_with_its_parents_producer(sparrowmq_cluster: Clu
         _, status = os.waitpid(child, 0)
         assert os.waitstatus_to_exitcode(status) == 0
         assert producer.send(Message("orders", b"parent again")).is_ok
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
+def test_what_ends_a_task_does_not_end_the_loop_of_everybody(kind: type[BaseException]) -> None:
+    async def leave() -> None:
+        raise kind
+
+    loop = loop_of_process.get()
+    with pytest.raises(kind):
+        loop.begin(leave()).result(timeout=PATIENCE_S)
+    assert loop.begin(asyncio.sleep(0, "alive")).result(timeout=PATIENCE_S) == "alive"
 
 
 def test_run_returns_when_another_thread_stops_the_consumer(sparrowmq_cluster: Cluster) -> None:

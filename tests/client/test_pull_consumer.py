@@ -189,6 +189,22 @@ def test_an_exception_delays_a_queue_by_1_s() -> None:
         assert turns[1] - turns[0] == pytest.approx(1)
 
 
+def test_a_callback_whose_own_task_was_cancelled_has_its_turn_again() -> None:
+    turns: list[float] = []
+
+    async def await_something_cancelled(queue: MessageQueue, turn: Turn) -> None:
+        turns.append(sim.now_s)
+        lost = asyncio.get_running_loop().create_future()
+        lost.cancel()
+        await lost
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        Scheduled(sim, "a", {TOPIC: await_something_cancelled})
+        sim.advance(5)
+        assert turns[1] - turns[0] == pytest.approx(1)
+
+
 def reading(got: Counter[bytes]) -> PullCallback:
     async def read(queue: MessageQueue, turn: Turn) -> None:
         at = await turn.consumer.committed(queue) or 0

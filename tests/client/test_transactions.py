@@ -290,3 +290,14 @@ def test_another_producer_of_the_group_answers_for_one_that_died() -> None:
         sim.wait(living)
         assert len(survivor.questions) == 1
         assert len(bodies(sim)) == 2
+
+
+def test_a_listener_whose_own_task_was_cancelled_leaves_the_end_open() -> None:
+    class Cancelled(Bookings):
+        async def execute(self, half: HalfMessage) -> TransactionState:  # type: ignore[override]
+            lost: asyncio.Future[TransactionState] = asyncio.get_running_loop().create_future()
+            lost.cancel()
+            return await lost
+
+    with world("a") as w:
+        assert in_transaction(w, Cancelled()).state is UNKNOWN

@@ -1,6 +1,7 @@
 """Workers run blocking functions beside the loop, or inline where everything has to repeat."""
 
 import asyncio
+import concurrent.futures
 import threading
 
 import pytest
@@ -52,3 +53,30 @@ def test_closing_lets_running_functions_finish() -> None:
         return (await running)[0]
 
     assert asyncio.run(work()) == "finished"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        StopIteration,
+        SystemExit,
+        KeyboardInterrupt,
+        GeneratorExit,
+        asyncio.CancelledError,
+        concurrent.futures.CancelledError,
+    ],
+)
+def test_what_a_function_raises_ends_neither_the_loop_nor_the_wait(
+    kind: type[BaseException],
+) -> None:
+    def fail() -> None:
+        raise kind
+
+    async def work() -> str:
+        workers = make("threads")
+        with pytest.raises(RuntimeError, match=kind.__name__) as raised:
+            await workers.run(fail)
+        workers.close()
+        return type(raised.value.__cause__).__name__
+
+    assert asyncio.run(work()) == kind.__name__

@@ -5,6 +5,7 @@ loop of its own when it first needs one.
 """
 
 import asyncio
+import logging
 import os
 import threading
 from collections.abc import Callable, Coroutine
@@ -12,6 +13,8 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+log = logging.getLogger("sparrowmq.client")
 
 
 class BackgroundLoop:
@@ -25,7 +28,14 @@ class BackgroundLoop:
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
+        is_over = False
+        while not is_over:
+            try:
+                self._loop.run_forever()
+                is_over = True
+            except (SystemExit, KeyboardInterrupt) as error:
+                # Everything without asyncio runs here: what one handler raised must not end it.
+                log.error("%r ended a task in the background, not the program", error)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine there and wait for it. Ctrl-C cancels it. Not from the loop's thread."""

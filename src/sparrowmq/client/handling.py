@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from sparrowmq.client.consume_rates import ConsumeRates
 from sparrowmq.client.subscriptions import Subscriptions
+from sparrowmq.net.task_owner import is_asked_to_end
 from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.connections import ConsumeDirectlyResult
 from sparrowmq.protocol.message_ext import MessageExt
@@ -112,8 +113,7 @@ class Handling:
             if inspect.isawaitable(answer):
                 await answer
         except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
+            if is_asked_to_end():
                 raise
             # Something the handler awaited was cancelled, not this consumer
             return self._failure(messages, RuntimeError(f"the handler was cancelled: {error}"))

@@ -20,6 +20,7 @@ from typing import Self, Unpack
 from sparrowmq.client.held_queue import HeldQueue
 from sparrowmq.client.member_settings import GroupSettings
 from sparrowmq.client.pull_consumer import PullConsumer
+from sparrowmq.net.task_owner import is_asked_to_end
 from sparrowmq.protocol.message import MessageQueue
 
 DELAY_S = 0.2
@@ -117,7 +118,9 @@ class ScheduledPull:
         held.work_begins()
         try:
             await self._callbacks[held.queue.topic](held.queue, turn)
-        except Exception as error:  # the user's code
+        except (Exception, asyncio.CancelledError) as error:  # the user's code
+            if isinstance(error, asyncio.CancelledError) and is_asked_to_end():
+                raise
             log = self.consumer.client.log
             log.warning("callback failed for %s: %s", held.queue, error, exc_info=error)
             return FAILED_S

@@ -22,6 +22,7 @@ from sparrowmq.client.transaction import (
     settled,
 )
 from sparrowmq.net.errors import NetError
+from sparrowmq.net.task_owner import is_asked_to_end
 from sparrowmq.net.workers import ThreadWorkers, Workers
 from sparrowmq.protocol import properties as names
 from sparrowmq.protocol.headers.transactions import CheckTransactionState, EndTransaction
@@ -121,7 +122,9 @@ class TransactionalProducer(Producer):
             if asyncio.iscoroutinefunction(function):
                 return await settled(function(subject))
             return await settled(await self._threads.run(function, subject))
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and is_asked_to_end():
+                raise
             # Whether the local transaction happened is open: the broker will ask
             self.client.log.warning("%s of %s failed: %s", what, msg_id, error, exc_info=error)
             return TransactionState.UNKNOWN

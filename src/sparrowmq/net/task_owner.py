@@ -50,5 +50,11 @@ class TaskOwner:
             pass
 
 
+def is_asked_to_end() -> bool:
+    """Whether a CancelledError is meant for this task, and not what something it called raised."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
 class _Stopped(Exception):
     """Ends the group from inside."""

@@ -2,11 +2,29 @@
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from functools import partial
 from typing import ParamSpec, Protocol, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_NOT_PASSED_ON = (
+    StopIteration,  # a future does not take it: whoever waits would wait for ever
+    CancelledError,  # whoever waits would take it for the end of its own task
+    asyncio.CancelledError,
+    GeneratorExit,
+    SystemExit,  # these two would end the loop, and with it everybody else's work
+    KeyboardInterrupt,
+)
+
+
+def _contained(function: Callable[[], T]) -> T:
+    """Call a function in a thread, so that nothing it raises goes further than to its caller."""
+    try:
+        return function()
+    except _NOT_PASSED_ON as error:
+        raise RuntimeError(f"a function in a thread raised {error!r}") from error
 
 
 class Workers(Protocol):
@@ -30,7 +48,8 @@ class ThreadWorkers:
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The function's result; its exceptions are raised here."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._pool, lambda: function(*args, **kwargs))
+        call = partial(function, *args, **kwargs)
+        return await loop.run_in_executor(self._pool, _contained, call)
 
     def close(self) -> None:
         """Let running functions finish, take no more."""
