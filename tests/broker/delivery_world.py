@@ -15,6 +15,7 @@ from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.server import BrokerServer, routes
 from sparrowmq.broker.tables import BrokerTables
+from sparrowmq.broker.topics import plain_topic
 from sparrowmq.broker.transactions_recovery import records
 from sparrowmq.net.connection import Connection
 from sparrowmq.net.errors import RequestRefused
@@ -249,3 +250,15 @@ class DeliveryWorld:
         return [
             MessageExt(record) for record in records(self.broker.store, topic, offset, queue_id)
         ]
+
+
+def orders_world() -> DeliveryWorld:
+    """A world with the topic orders, of four queues."""
+    world = DeliveryWorld()
+    world.broker.topics.put(plain_topic("orders", 4))
+    return world
+
+
+def bodies(world: DeliveryWorld, topic: str = "orders", queue_id: int = 0) -> list[bytes]:
+    """Of what lies in a queue."""
+    return [message.body for message in world.messages(topic, queue_id)]

@@ -9,15 +9,15 @@ import pytest
 
 from sparrowmq.broker.placement import fields_of
 from sparrowmq.broker.stored_again import stored_again
-from sparrowmq.broker.timer_check import TimerCheck
-from sparrowmq.broker.topics import plain_topic
+from sparrowmq.broker.timer_check import TimerCheck, TimerMark
 from sparrowmq.broker.transactions_recovery import records
 from sparrowmq.protocol.headers.recall import RecallableSent, RecallMessage
 from sparrowmq.protocol.names import TIMER_TOPIC
 from sparrowmq.protocol.record import Record
 from sparrowmq.store.messages import PutMessage
 from sparrowmq.store.recorded_calls import PowerCut
-from tests.broker.delivery_world import EPOCH_MS, DeliveryWorld, Sent
+from tests.broker.delivery_world import EPOCH_MS, DeliveryWorld, Sent, bodies, orders_world
+from tests.broker.timer_world import send_at
 
 LOG = "timerlog/00000000000000000000"
 UNIT = struct.Struct(">iqiqiqiiq")
@@ -26,17 +26,12 @@ NORMAL, DELETE = 1, 5
 
 @pytest.fixture
 def world() -> Iterator[DeliveryWorld]:
-    with DeliveryWorld() as world:
-        world.broker.topics.put(plain_topic("orders", 4))
+    with orders_world() as world:
         yield world
 
 
 def send_in(world: DeliveryWorld, seconds: float, body: bytes) -> Sent:
     return world.post("orders", body, {"TIMER_DELIVER_MS": str(EPOCH_MS + round(seconds * 1000))})
-
-
-def bodies(world: DeliveryWorld) -> list[bytes]:
-    return [message.body for message in world.messages("orders")]
 
 
 def units(world: DeliveryWorld) -> list[tuple[int, ...]]:
@@ -187,6 +182,30 @@ def test_a_message_that_apache_put_again_is_delivered_when_the_first_one_is_gone
     assert bodies(world) == [b"far", b"far"]
 
 
+def test_progress_of_apaches_broker_is_believed(world: DeliveryWorld) -> None:
+    for number in range(4):
+        send_at(world, EPOCH_MS + 1_000 * number + 500, b"%d" % number)
+    world.stop()
+    page = (EPOCH_MS + 2_000).to_bytes(8, "big") + bytes(8) + (4).to_bytes(8, "big") * 2
+    world.disk.poke("config/timercheck", page.ljust(4096, b"\0"))
+    world.start()
+    assert TimerCheck(world.disk).load() == [TimerMark(EPOCH_MS + 2_000, 4)]
+    world.pass_time(10)
+    assert bodies(world) == [b"2", b"3"]
+
+
+def test_apache_finds_where_to_go_on(world: DeliveryWorld) -> None:
+    send_at(world, EPOCH_MS + 1_000)
+    send_at(world, EPOCH_MS + 60_000)
+    world.pass_time(2)
+    world.deliver()
+    world.stop()
+    page = world.disk.files()["config/timercheck"]
+    assert len(page) == 4096
+    assert int.from_bytes(page[:8], "big") == EPOCH_MS + 1_000
+    assert int.from_bytes(page[16:24], "big") == int.from_bytes(page[24:32], "big") == 1
+
+
 def first_timer(world: DeliveryWorld) -> tuple[Record, dict[str, str]]:
     record = next(records(world.broker.store, TIMER_TOPIC, 0))
     return record, fields_of(record)
@@ -216,8 +235,7 @@ def test_apache_misses_no_timer_whichever_call_of_a_stop_or_start_a_crash_meets(
     power: bool,
 ) -> None:
     for call in range(1, 200):
-        with DeliveryWorld() as world:
-            world.broker.topics.put(plain_topic("orders", 4))
+        with orders_world() as world:
             for seconds in (60, 1, 61, 2, 62):
                 send_in(world, seconds, b"%d" % seconds)
             world.pass_time(3)

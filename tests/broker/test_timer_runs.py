@@ -1,0 +1,196 @@
+"""Pending timers on disk: few are in memory, and a run that is lost is made again."""
+
+import asyncio
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from sparrowmq.broker import timer, timer_index, timer_saving
+from sparrowmq.broker.timer_check import TimerCheck
+from sparrowmq.broker.timer_runs import RunFiles, RunList, RunRange
+from sparrowmq.store.errors import DiskFull
+from tests.broker.delivery_world import EPOCH_MS, DeliveryWorld, bodies, orders_world
+from tests.broker.timer_world import DAY_MS, runs, send_at, spill
+
+
+@pytest.fixture
+def world() -> Iterator[DeliveryWorld]:
+    with orders_world() as world:
+        yield world
+
+
+def test_timers_in_runs_are_delivered_together_with_those_in_memory(world: DeliveryWorld) -> None:
+    numbers = list(range(1, 601))
+    random.Random(2).shuffle(numbers)
+    for position, number in enumerate(numbers):
+        send_at(world, EPOCH_MS + number * 11, b"%d" % number)
+        if position % 150 == 149 and position < 500:
+            spill(world)
+    assert len(runs(world)) == 3
+    world.pass_time(2)
+    world.deliver()
+    world.save()
+    world.kill()
+    assert len(world.broker.delivery.timers) == 600 - 2_000 // 11
+    world.pass_time(20)
+    assert bodies(world) == [b"%d" % number for number in range(1, 601)]
+    world.save()
+    assert runs(world) == []
+    world.kill()
+    world.deliver()
+    assert len(bodies(world)) == 600
+
+
+@pytest.mark.parametrize("harm", ["missing", "damaged", "no list", "nothing left"])
+def test_runs_are_read_from_the_queue_again_when_they_are_lost(
+    world: DeliveryWorld, harm: str
+) -> None:
+    for number in range(1, 101):
+        send_at(world, EPOCH_MS + number * 100, b"%d" % number)
+        if number == 50:
+            spill(world)
+    world.pass_time(3)
+    world.deliver()
+    world.save()
+    (run,) = runs(world)
+    if harm == "damaged":
+        data = bytearray(world.disk.files()[run])
+        data[12 + 16 * 45 + 12] ^= 1  # the offset of an entry that is pending
+        world.disk.poke(run, bytes(data))
+    for path in world.disk.files():
+        if (harm == "missing" and path == run) or (
+            harm in ("no list", "nothing left") and path == "sparrowmq/timer/runs.json"
+        ):
+            world.disk.unlink(path)
+        if harm == "nothing left" and path == run:
+            world.disk.unlink(path)
+    world.kill()
+    world.pass_time(20)
+    assert bodies(world) == [b"%d" % number for number in range(1, 101)]
+
+
+def test_a_lost_run_is_written_again_and_apache_is_told_where_its_messages_begin(
+    world: DeliveryWorld,
+) -> None:
+    for number in range(1, 101):
+        send_at(world, EPOCH_MS + number * 1_000, b"%d" % number)
+        if number % 40 == 0:
+            spill(world)
+    first, second = runs(world)
+    world.disk.unlink(first)
+    world.kill()
+    world.pass_time(1)
+    world.deliver()
+    world.save()
+    assert TimerCheck(world.disk).load()[1].queue_offset == 1
+    spill(world)
+    assert runs(world) == [first, second]
+    world.kill()
+    world.pass_time(100)
+    assert bodies(world) == [b"%d" % number for number in range(1, 101)]
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_a_long_queue_without_runs_is_read_in_little_memory(
+    world: DeliveryWorld, monkeypatch: pytest.MonkeyPatch, is_full: bool
+) -> None:
+    monkeypatch.setattr(timer_index, "RUN_ENTRIES", 50)
+    times = list(range(1, 301))
+    random.Random(5).shuffle(times)
+    for number in times:
+        send_at(world, EPOCH_MS + number * 100, b"%d" % number)
+    world.pass_time(2)
+    world.deliver()
+    world.save()
+    send_at(world, EPOCH_MS + 301 * 100, b"301")  # not durable at the start
+
+    def refuse(files: RunFiles, span: RunRange, entries: list[int]) -> None:
+        raise DiskFull("run", 0, "no space")
+
+    if is_full:
+        monkeypatch.setattr(RunFiles, "write", refuse)
+    world.kill()
+    index = world.broker.delivery.timers
+    assert len(index) == 281
+    assert len(index._fresh) == (281 if is_full else 31)
+    assert len(runs(world)) == (0 if is_full else 5)
+    assert world.broker.store.durable_log_offset == world.broker.store.max_log_offset
+    world.kill()
+    assert len(world.broker.delivery.timers) == 281
+    world.pass_time(31)
+    assert bodies(world) == [b"%d" % number for number in range(1, 302)]
+
+
+def test_runs_of_a_queue_that_was_cut_are_thrown_away(world: DeliveryWorld) -> None:
+    send_at(world, EPOCH_MS + 1_000)
+    RunFiles(world.disk).save_list(RunList(999, []))
+    world.kill()
+    world.pass_time(2)
+    assert bodies(world) == [b"body"]
+
+
+@pytest.mark.parametrize("ends", ["full disk", "cancelled"])
+def test_a_run_is_kept_while_its_last_timer_is_not_delivered(
+    world: DeliveryWorld, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    send_at(world, EPOCH_MS + 1_000)
+    spill(world)
+    world.now_ms += 1_000
+
+    def full(*_: object) -> None:
+        raise DiskFull("log", 0, "no space")
+
+    async def stopped_while_it_reads(*_: object) -> None:
+        await timer_saving.save_mark(
+            world.broker
+        )  # progress is saved while a cold read is waited for
+        raise asyncio.CancelledError
+
+    with monkeypatch.context() as patch:
+        if ends == "full disk":
+            patch.setattr(timer, "deliver", full)
+        else:
+            patch.setattr(timer, "read", stopped_while_it_reads)
+        with pytest.raises((DiskFull, asyncio.CancelledError)):
+            world.deliver()
+    world.save()
+    assert len(runs(world)) == 1
+    world.kill()
+    world.deliver()
+    assert bodies(world) == [b"body"]
+    world.save()
+    assert runs(world) == []
+
+
+def test_few_pending_timers_among_many_make_no_long_start(world: DeliveryWorld) -> None:
+    timers = world.broker.delivery.timers
+    timers.run_entries = 50
+    for number in range(120):
+        send_at(world, world.now_ms + (3_600_000 if number % 40 == 0 else 10))
+        world.pass_time(0.02)
+        world.flush()
+        world.run(timer_saving.spill(world.broker))
+    assert timers.list == RunList(100, [RunRange(0, 100)])
+    assert len(timers) == 3
+
+
+def test_a_hundred_thousand_pending_timers_take_little_memory_and_all_come() -> None:
+    count = 100_000
+    with orders_world() as world:
+        index = world.broker.delivery.timers
+        index.run_entries = 8_192
+        rng = random.Random(4)
+        for number in range(count):
+            world.send("orders", b"x", TIMER_DELAY_MS=str(rng.randrange(1, 3 * DAY_MS)))
+            if number % 4_096 == 0:
+                world.flush()
+                world.run(timer_saving.spill(world.broker))
+        assert len(index) == count
+        assert len(index._fresh) < 3 * 8_192
+        world.flush()
+        world.kill()
+        assert len(world.broker.delivery.timers) == count
+        world.now_ms += 3 * DAY_MS
+        world.deliver()
+        assert world.broker.store.max_offset("orders", 0) == count

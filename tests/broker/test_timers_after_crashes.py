@@ -1,0 +1,129 @@
+"""Timers after kills, power cuts and a clock that is set back: none lost, none early."""
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from sparrowmq.broker import timer_saving
+from sparrowmq.broker.timer_runs import RunRange
+from sparrowmq.store.recorded_calls import PowerCut
+from tests.broker.delivery_world import EPOCH_MS, DeliveryWorld, bodies, orders_world
+from tests.broker.timer_world import send_at, spill
+
+
+@pytest.fixture
+def world() -> Iterator[DeliveryWorld]:
+    with orders_world() as world:
+        yield world
+
+
+def test_pending_timers_are_found_again_after_a_kill(world: DeliveryWorld) -> None:
+    for number in range(5):
+        send_at(world, EPOCH_MS + 1_000 * (number + 1), b"%d" % number)
+    world.pass_time(2)
+    world.deliver()
+    world.save()
+    world.kill()
+    world.deliver()
+    assert bodies(world) == [b"0", b"1"]
+    world.pass_time(10)
+    assert bodies(world) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_a_clock_that_is_set_back_loses_no_timer(world: DeliveryWorld) -> None:
+    send_at(world, EPOCH_MS + 1_000, b"before")
+    world.pass_time(100)
+    world.save()
+    world.now_ms -= 3_600_000
+    send_at(world, world.now_ms + 5_000, b"after")
+    world.save()
+    world.kill()
+    world.now_ms += 4_999
+    world.deliver()
+    assert bodies(world) == [b"before"]
+    world.now_ms += 1
+    world.deliver()
+    assert bodies(world) == [b"before", b"after"]
+    world.save()
+    world.kill()
+    world.pass_time(2 * 3600)
+    assert bodies(world).count(b"before") == 1
+
+
+def test_progress_and_runs_are_not_saved_before_what_they_stand_for_is_durable() -> None:
+    for seed in range(20):
+        with orders_world() as world:
+            send_at(world, EPOCH_MS + 1_000, b"flushed")
+            world.flush()
+            world.now_ms += 1_000
+            world.deliver()
+            for _ in range(2):
+                world.run(timer_saving.save_mark(world.broker))
+            world.broker.delivery.timers.run_entries = 1
+            send_at(world, EPOCH_MS + 9_000, b"not flushed")
+            world.run(timer_saving.spill(world.broker))
+            world.lose_power(random.Random(seed))
+            assert world.broker.delivery.timers.list.runs == []
+            world.deliver()
+            assert set(bodies(world)) == {b"flushed"}, seed
+
+
+def test_a_timer_delivered_while_a_run_waits_for_the_disk_survives_a_power_cut() -> None:
+    for seed in range(5):
+        with orders_world() as world:
+            send_at(world, EPOCH_MS + 1_000, b"due soon")
+            send_at(world, EPOCH_MS + 9_000, b"due later")
+            timers = world.broker.delivery.timers
+            timers.run_entries = 1
+            world.run(timer_saving.spill(world.broker))
+            assert timers.list.runs == []
+            world.flush()
+            world.now_ms += 1_000
+            world.deliver()
+            world.run(timer_saving.spill(world.broker))
+            assert timers.list.runs == [RunRange(0, 2)]
+            world.pass_time(1)
+            assert bodies(world) == [b"due soon"]
+            world.lose_power(random.Random(seed))
+            world.pass_time(20)
+            assert set(bodies(world)) == {b"due soon", b"due later"}, seed
+
+
+def _run_until_cut(world: DeliveryWorld, acknowledged: dict[bytes, int]) -> None:
+    rng = random.Random(3)
+    for number in range(8):
+        body = b"%d" % number
+        time_ms = world.now_ms + rng.randrange(1, 3_000)
+        send_at(world, time_ms, body)
+        acknowledged[body] = time_ms
+        world.flush()
+        if number % 3 == 2:
+            spill(world)
+        world.pass_time(0.5)
+        world.save()
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_nothing_is_lost_or_early_whichever_call_a_crash_meets(power: bool) -> None:
+    for call in range(1, 600):
+        with orders_world() as world:
+            acknowledged: dict[bytes, int] = {}
+            world.disk.cut_at(call)
+            try:
+                _run_until_cut(world, acknowledged)
+            except PowerCut:
+                pass
+            else:
+                assert call > 100
+                return
+            if power:
+                acknowledged.pop(next(reversed(acknowledged), b""), None)
+                world.lose_power(random.Random(call))
+            else:
+                world.kill()
+            world.pass_time(20)
+            delivered = world.messages("orders")
+            assert set(acknowledged) <= {message.body for message in delivered}, call
+            for message in delivered:
+                assert message.store_timestamp >= acknowledged.get(message.body, 0), call
