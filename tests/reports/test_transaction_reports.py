@@ -7,8 +7,8 @@ from sparrowmq.net.errors import ConnectionLost
 from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.protocol.message_ext import decode_messages
 from sparrowmq.protocol.sys_flag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
-from tests.broker.delivery_world import Peer
-from tests.broker.test_transactions import bodies, end, half, new_world, producer
+from tests.broker.delivery_world import Peer, orders_world
+from tests.broker.transaction_world import bodies, end, half, producer
 
 
 def asked(peer: Peer) -> list[bytes]:
@@ -19,7 +19,7 @@ def asked(peer: Peer) -> list[bytes]:
 def test_report_544_a_half_message_is_asked_about_whichever_millisecond_its_immunity_ends(
     late_ms: int,
 ) -> None:
-    with new_world() as world:
+    with orders_world() as world:
         peer = producer(world)
         half(world, b"an order", CHECK_IMMUNITY_TIME_IN_SECONDS="10")
         world.pass_time(9)
@@ -37,7 +37,7 @@ class Broken(Peer):
 
 
 def test_report_9500_a_question_that_fails_holds_up_no_other() -> None:
-    with new_world() as world:
+    with orders_world() as world:
         broken = Broken("broken")
         member = Member("broken", broken.connection, "JAVA", 500, world.now_ms)
         world.broker.producers.join("broken-svc", member)
@@ -50,7 +50,7 @@ def test_report_9500_a_question_that_fails_holds_up_no_other() -> None:
 
 
 def test_report_5574_what_was_ended_is_never_asked_about_again() -> None:
-    with new_world() as world:
+    with orders_world() as world:
         peer = producer(world)
         for number in range(30):
             kind = TRANSACTION_ROLLBACK if number % 2 else TRANSACTION_COMMIT

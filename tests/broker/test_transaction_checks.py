@@ -1,0 +1,131 @@
+"""Forgotten transactions: when producers are asked, which of them, and how often."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.ids import OffsetId
+from sparrowmq.protocol.message_ext import decode_messages
+from sparrowmq.protocol.names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
+from sparrowmq.protocol.sys_flag import TRANSACTION_COMMIT
+from tests.broker.delivery_world import DeliveryWorld, orders_world
+from tests.broker.transaction_world import answer, bodies, end, half, producer
+
+
+@pytest.fixture
+def world() -> Iterator[DeliveryWorld]:
+    with orders_world() as world:
+        yield world
+
+
+def test_a_forgotten_transaction_is_asked_about_after_6_s_and_then_every_30(
+    world: DeliveryWorld,
+) -> None:
+    peer = producer(world)
+    half(world)
+    asked_s = []
+    for _ in range(100):
+        before = len(peer.calls)
+        world.pass_time(1)
+        world.deliver()
+        if len(peer.calls) > before:
+            asked_s.append((world.now_ms - 1_700_000_000_000) // 1000)
+    assert asked_s == [6, 36, 66, 96]
+
+
+def test_the_question_carries_the_message_and_where_it_lies_now(world: DeliveryWorld) -> None:
+    peer = producer(world)
+    half(world, UNIQ_KEY="U1", TAGS="t")
+    world.pass_time(6)
+    world.deliver()
+    ((question, body),) = peer.calls
+    (message,) = decode_messages(body)
+    assert (message.topic, message.queue_id, message.body) == ("orders", 1, b"an order")
+    assert message.properties["TRANSACTION_CHECK_TIMES"] == "1"
+    assert question.msg_id == question.transaction_id == "U1"
+    again = world.messages(TRANS_HALF_TOPIC)[-1]
+    assert question.tran_state_table_offset == again.queue_offset == 1
+    assert question.commit_log_offset == again.log_offset
+    assert answer(world, peer, TRANSACTION_COMMIT).code == ResponseCode.SUCCESS
+    world.pass_time(600)
+    assert bodies(world) == [b"an order"]
+    assert len(peer.calls) == 1
+
+
+def test_a_producer_killed_between_half_and_commit_is_replaced_by_another_of_its_group(
+    world: DeliveryWorld,
+) -> None:
+    first = producer(world, "p1")
+    half(world)
+    world.broker.producers.forget(first.connection)
+    stranger = producer(world, "p2", group="others")
+    second = producer(world, "p3")
+    world.pass_time(36)
+    assert len(second.calls) >= 1
+    assert first.calls == stranger.calls == []
+    answer(world, second, TRANSACTION_COMMIT)
+    world.pass_time(600)
+    assert bodies(world) == [b"an order"]
+
+
+def test_producers_are_asked_in_turn(world: DeliveryWorld) -> None:
+    peers = [producer(world, f"p{number}") for number in range(3)]
+    half(world)
+    world.pass_time(6 + 5 * 30)
+    world.deliver()
+    assert [len(peer.calls) for peer in peers] == [2, 2, 2]
+
+
+def test_a_group_without_a_live_producer_uses_up_no_questions(world: DeliveryWorld) -> None:
+    half(world)
+    world.pass_time(3600)
+    assert world.messages(TRANS_CHECK_MAX_TIME_TOPIC) == []
+    peer = producer(world)
+    world.pass_time(5)
+    world.deliver()
+    assert len(peer.calls) == 1
+    assert decode_messages(peer.calls[0][1])[0].properties["TRANSACTION_CHECK_TIMES"] == "1"
+
+
+def test_a_commit_of_the_first_copy_counts_after_a_question(world: DeliveryWorld) -> None:
+    peer = producer(world)
+    sent = half(world)
+    world.pass_time(7)
+    assert len(peer.calls) == 1
+    assert end(world, sent, TRANSACTION_COMMIT).code == ResponseCode.SUCCESS
+    world.pass_time(600)
+    assert bodies(world) == [b"an order"]
+    assert len(peer.calls) == 1
+
+
+def test_immunity_puts_off_the_first_question_and_late_ends_have_to_wait_for_it(
+    world: DeliveryWorld,
+) -> None:
+    peer = producer(world)
+    sent = half(world, CHECK_IMMUNITY_TIME_IN_SECONDS="60")
+    half(world, b"usual")
+    world.pass_time(59)
+    assert {decode_messages(body)[0].body for _, body in peer.calls} == {b"usual"}
+    world.pass_time(1.001)
+    reply = end(world, sent, TRANSACTION_COMMIT)
+    assert reply.code == ResponseCode.ILLEGAL_OPERATION
+    assert "60 s" in reply.remark
+    world.deliver()
+    assert decode_messages(peer.calls[-1][1])[0].body == b"an order"
+    assert answer(world, peer, TRANSACTION_COMMIT).code == ResponseCode.SUCCESS
+    assert bodies(world) == [b"an order"]
+
+
+def test_a_damaged_half_message_stops_nobody(world: DeliveryWorld) -> None:
+    peer = producer(world)
+    sent = half(world, b"broken")
+    half(world, b"whole")
+    world.flush()
+    at = OffsetId.parse(sent.msg_id).log_offset
+    path = "commitlog/00000000000000000000"
+    data = bytearray(world.disk.files()[path])
+    data[at + 4 : at + 8] = b"\0\0\0\0"
+    world.disk.poke(path, bytes(data))
+    world.pass_time(7)
+    assert decode_messages(peer.calls[-1][1])[0].body == b"whole"
