@@ -1,0 +1,106 @@
+"""Retries after kills and power cuts: none lost, none early."""
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.delay import RETRY_DELAYS_MS
+from sparrowmq.protocol.group_config import (
+    CustomizedRetryPolicy,
+    GroupRetryPolicy,
+    RetryPolicyType,
+    SubscriptionGroupConfig,
+)
+from sparrowmq.store.recorded_calls import PowerCut
+from tests.broker.delivery_world import DeliveryWorld
+from tests.broker.retry_world import DEAD, RETRY, first_message
+
+_FIRST = (b"an order", "created", ("o-1", "o-2"))
+
+
+@pytest.fixture
+def world() -> Iterator[DeliveryWorld]:
+    with DeliveryWorld() as world:
+        yield world
+
+
+def test_retries_survive_a_kill_at_every_step(world: DeliveryWorld) -> None:
+    message = first_message(world)
+    world.kill()
+    world.give_back(message, "billing")
+    world.kill()
+    world.pass_time(9.999)
+    world.kill()
+    assert world.messages(RETRY) == []
+    world.pass_time(0.001)
+    world.deliver()
+    world.save()
+    world.kill()
+    world.deliver()
+    (retried,) = world.messages(RETRY)
+    assert retried.reconsume_times == 1
+
+
+def _fail_until_cut(world: DeliveryWorld, due_ms: dict[int, int], timed: bool) -> None:
+    """Give a message back again and again; when each retry is due, noted as it is acknowledged.
+
+    With `timed` the group's policy asks for delays that are no levels.
+    """
+    if timed:
+        policy = GroupRetryPolicy(
+            type=RetryPolicyType.CUSTOMIZED,
+            customized_retry_policy=CustomizedRetryPolicy(next=(0, 0, 700, 1_100, 1_300)),
+        )
+        config = SubscriptionGroupConfig(group_name="billing", group_retry_policy=policy)
+        world.broker.groups.put(config)
+    delays_ms = (700, 1_100, 1_300) if timed else (1_000, 5_000, 1_000)
+    message = first_message(world)
+    for number, delay_ms in enumerate(delays_ms):
+        level = 0 if timed else RETRY_DELAYS_MS.index(delay_ms) + 1
+        given_ms = world.now_ms
+        reply = world.give_back(message, "billing", level=level, max_reconsume_times=3)
+        assert reply.code == ResponseCode.SUCCESS
+        due_ms[number + 1] = given_ms + delay_ms
+        world.flush()
+        world.pass_time(delay_ms / 1000)
+        world.deliver()
+        world.save()
+        (message,) = [one for one in world.messages(RETRY) if one.reconsume_times == number + 1]
+    assert world.give_back(message, "billing", max_reconsume_times=3).code == ResponseCode.SUCCESS
+    due_ms[4] = 0
+    world.flush()
+    world.save()
+
+
+@pytest.mark.parametrize("power", [False, True])
+@pytest.mark.parametrize("timed", [False, True])
+def test_a_retry_is_neither_lost_nor_early_whichever_call_a_crash_meets(
+    power: bool, timed: bool
+) -> None:
+    for call in range(1, 400):
+        with DeliveryWorld() as world:
+            due_ms: dict[int, int] = {}
+            world.disk.cut_at(call)
+            try:
+                _fail_until_cut(world, due_ms, timed)
+            except PowerCut:
+                pass
+            else:
+                assert call > 50
+                return
+            if power:
+                # With asynchronous flush only what was flushed is promised.
+                due_ms.pop(next(reversed(due_ms), 0), None)
+                world.lose_power(random.Random(call))
+            else:
+                world.kill()
+            world.pass_time(20)
+            world.deliver()
+            came = {one.reconsume_times: one for one in world.messages(RETRY)}
+            came |= {one.reconsume_times: one for one in world.messages(DEAD)}
+            assert due_ms.keys() <= came.keys(), call
+            for times, message in came.items():
+                assert message.store_timestamp >= due_ms.get(times, 0), call
+                assert (message.body, message.tags, message.keys) == _FIRST, call
