@@ -1,0 +1,37 @@
+"""Addresses as host:port, and what is none."""
+
+import pytest
+
+from sparrowmq.net.errors import ConnectionLost
+from sparrowmq.net.peers import Peers, split_address
+from tests.net.calling import SERVER, calling, failure
+from tests.net.world import Echo, world
+
+
+@pytest.mark.parametrize(
+    ("address", "parts"),
+    [
+        ("127.0.0.1:9876", ("127.0.0.1", 9876)),
+        ("broker.example:10911", ("broker.example", 10911)),
+        ("[::1]:9876", ("::1", 9876)),
+    ],
+)
+def test_addresses_are_split(address: str, parts: tuple[str, int]) -> None:
+    assert split_address(address) == parts
+
+
+@pytest.mark.parametrize("address", ["", "host", ":1", "host:", "host:x", "host:70000", "host:-1"])
+def test_what_is_no_address_is_refused(address: str) -> None:
+    with pytest.raises(ValueError, match="not host:port"):
+        split_address(address)
+
+
+def test_an_address_that_is_none_fails_its_call_and_nothing_else() -> None:
+    async def work(peers: Peers) -> None:
+        error = await failure(peers.call("nowhere", Echo(text="x"), timeout_s=1))
+        assert isinstance(error, ConnectionLost)
+        assert "'nowhere' is not host:port" in str(error)
+        assert (await peers.call(SERVER, Echo(text="x"), timeout_s=1)).code == 0
+
+    with world() as w:
+        calling(w, work)

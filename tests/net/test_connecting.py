@@ -1,0 +1,160 @@
+"""Connections to other servers: shared, opened again, and an end for everybody who waits."""
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from sparrowmq.net.errors import ConnectionLost, NetError
+from sparrowmq.net.peers import Peers
+from tests.net.calling import SERVER, calling, failure
+from tests.net.world import Echo, Echoed, Keep, world
+
+
+def test_callers_that_come_together_share_one_connection_attempt() -> None:
+    with world() as w:
+
+        async def work(peers: Peers) -> int:
+            connections = await asyncio.gather(*(peers.connect(SERVER) for _ in range(20)))
+            return len(set(map(id, connections)))
+
+        assert calling(w, work) == 1
+        w.sim.until_idle()
+        assert len(w.closed) == 1
+
+
+def test_a_refused_connection_fails_at_once_for_everybody_who_waits() -> None:
+    with world() as w:
+
+        async def work(peers: Peers) -> list[NetError]:
+            calls = [failure(peers.call("server:1", Echo(text="a"))) for _ in range(3)]
+            return list(await asyncio.gather(*calls))
+
+        errors = calling(w, work)
+        assert [type(error) for error in errors] == [ConnectionLost] * 3
+        assert "server:1" in str(errors[0])
+        assert w.sim.now_s < 1
+
+
+def test_an_unreachable_host_fails_after_the_connect_timeout() -> None:
+    with world() as w:
+        w.sim.paths.partition([w.host], [w.sim.host("client")])
+
+        async def work(peers: Peers) -> NetError:
+            return await failure(peers.call(SERVER, Echo(text="a"), timeout_s=10))
+
+        error = calling(w, work, connect_timeout_s=2)
+        assert isinstance(error, ConnectionLost)
+        assert "not connected within 2 s" in str(error)
+
+
+def test_a_lost_connection_is_opened_again_by_the_next_call() -> None:
+    with world() as w:
+
+        async def work(peers: Peers) -> tuple[list[str], list[str], str]:
+            await peers.call(SERVER, Echo(text="a"))
+            before = peers.known()
+            w.sim.network.reset_connections(w.host)
+            await asyncio.sleep(1)
+            after = peers.known()
+            response = await peers.call(SERVER, Echo(text="again"))
+            return before, after, response.header(Echoed).text
+
+        assert calling(w, work) == ([SERVER], [], "again")
+
+
+def test_the_owner_is_told_which_connection_was_lost() -> None:
+    with world() as w:
+        lost: list[str] = []
+
+        async def work(peers: Peers) -> None:
+            await peers.call(SERVER, Echo(text="a"))
+            w.host.kill()
+            await asyncio.sleep(1)
+
+        calling(w, work, closed=lost.append)
+        assert lost == [SERVER]
+
+
+def test_closing_ends_attempts_and_calls_that_are_under_way_with_an_error() -> None:
+    with world() as w:
+        w.sim.paths.set_latency(w.sim.host("client"), w.host, 1, 1)
+
+        async def work(peers: Peers) -> list[NetError]:
+            waiting = asyncio.gather(*(failure(peers.call(SERVER, Keep())) for _ in range(2)))
+            await asyncio.sleep(0.5)
+            await peers.close()
+            return list(await waiting)
+
+        errors = calling(w, work)
+        assert [type(error) for error in errors] == [ConnectionLost] * 2
+        assert w.sim.now_s < 1
+
+
+def test_a_caller_that_gives_up_does_not_end_the_attempt_of_others() -> None:
+    with world() as w:
+        w.sim.paths.set_latency(w.sim.host("client"), w.host, 0.4, 0.4)
+
+        async def work(peers: Peers) -> str:
+            async with asyncio.TaskGroup() as tasks:
+                impatient = tasks.create_task(peers.call(SERVER, Echo(text="a")))
+                patient = tasks.create_task(peers.call(SERVER, Echo(text="b")))
+                await asyncio.sleep(0.1)
+                impatient.cancel()
+            return patient.result().header(Echoed).text
+
+        assert calling(w, work) == "b"
+
+
+def test_a_call_while_the_owner_shuts_down_fails_like_a_lost_connection() -> None:
+    async def work() -> None:
+        late: list[NetError] = []
+
+        async def at_the_end(peers: Peers) -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                late.append(await failure(peers.call(SERVER, Echo(text="x"), timeout_s=1)))
+
+        with pytest.raises(ExceptionGroup):
+            async with asyncio.TaskGroup() as tasks:
+                peers = Peers(tasks, log=logging.getLogger("test"))
+                tasks.create_task(at_the_end(peers))
+                await asyncio.sleep(0)
+                raise LookupError
+        assert "this side is closing" in str(late[0])
+
+    with world() as w:
+        w.run(work())
+
+
+@pytest.mark.parametrize("attempt_first", [True, False])
+def test_a_caller_that_is_cancelled_with_the_attempt_it_waits_for_ends(attempt_first: bool) -> None:
+    """As when the group that owns both is left, which cancels them in any order."""
+    with world() as w:
+        w.sim.host("server").pause()
+
+        async def cancel_both() -> asyncio.Task[Any]:
+            async with asyncio.TaskGroup() as tasks:
+                peers = Peers(tasks, log=logging.getLogger("test"))
+                caller = tasks.create_task(_forever(peers))
+                before = asyncio.all_tasks()
+                await asyncio.sleep(0.001)
+                both = [*(asyncio.all_tasks() - before), caller]
+                assert len(both) == 2
+                for task in both if attempt_first else reversed(both):
+                    task.cancel()
+                await asyncio.wait(both, timeout=60)
+                return caller
+
+        assert w.sim.run(cancel_both(), on=w.sim.host("caller")).cancelled()
+
+
+async def _forever(peers: Peers) -> None:
+    """What a loop that keeps something fresh does."""
+    while True:
+        try:
+            await peers.call(SERVER, Echo(text="a"), timeout_s=3)
+        except NetError:
+            await asyncio.sleep(10)
