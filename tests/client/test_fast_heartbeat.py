@@ -1,153 +1,22 @@
-"""A host that vanished or stands still is missed within 5 s, and nobody else is."""
+"""Beats keep a session alive: who gets them, and what does not count as being gone."""
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
 
 import pytest
 
 from sparrowmq.broker.sessions import Sessions
-from sparrowmq.client.beats import beat
-from sparrowmq.client.consumer_calls import routes
-from sparrowmq.client.errors import QueueLost
-from sparrowmq.client.lite_pull_consumer import LitePullConsumer
-from sparrowmq.client.ownership import Ownership
 from sparrowmq.client.producer import Producer
 from sparrowmq.client.push_consumer import PushConsumer
-from sparrowmq.client.sessions import Session
-from sparrowmq.net.calls import Response
-from sparrowmq.net.errors import CallTimedOut
-from sparrowmq.protocol.headers.clients import Heartbeat
-from sparrowmq.protocol.headers.offsets import UpdateConsumerOffset
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere
 from sparrowmq.protocol.message import Message
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.testing import Cluster
-from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
-from tests.client.members import GROUP, TOPIC, Member, create_topic, send, stored_offset
-
-T = TypeVar("T")
-both_ways = pytest.mark.parametrize("orderly", [False, True])
-
-
-def owned(member: Member) -> int:
-    """How many queues of the topic it holds."""
-    return sum(queue.topic == TOPIC for queue in member.consumer.assignment())
-
-
-def two_members(
-    sim: RunningCluster,
-    handle: Callable[[MessageExt], Awaitable[None]] | None = None,
-    *,
-    orderly: bool,
-) -> tuple[Member, Member]:
-    """Each with two of four queues."""
-    create_topic(sim, queues=4)
-    first = Member(sim, handle, name="a", orderly=orderly)
-    second = Member(sim, handle, name="b", orderly=orderly)
-    sim.until(lambda: (owned(first), owned(second)) == (2, 2))
-    sim.advance(5)
-    return first, second
-
-
-@both_ways
-def test_queues_of_a_vanished_host_have_a_new_owner_within_5_s(orderly: bool) -> None:
-    assert all(taken_over_after_s(moment / 7, orderly=orderly) < 5 for moment in range(8))
-
-
-def taken_over_after_s(after_s: float, *, orderly: bool) -> float:
-    with SimCluster(seed=1).run() as sim:
-        first, second = two_members(sim, orderly=orderly)
-        sim.advance(after_s)
-        second.host.power_off()
-        vanished_s = sim.now_s
-        sim.until(lambda: owned(first) == 4)
-        return sim.now_s - vanished_s
-
-
-@both_ways
-def test_the_messages_of_a_vanished_host_are_consumed_by_the_others(orderly: bool) -> None:
-    with SimCluster(seed=1).run() as sim:
-        first, second = two_members(sim, orderly=orderly)
-        second.host.power_off()
-        for queue_id in range(4):
-            send(sim, b"%d" % queue_id, queue_id=queue_id)
-        sim.advance(6)
-        assert sorted(first.got) == [b"0", b"1", b"2", b"3"]
-
-
-class Handler:
-    """Takes 2 s for a message, for all members; counts handlers that work on one queue at once."""
-
-    def __init__(self) -> None:
-        self.order: list[bytes] = []
-        self.overlaps = 0
-        self._running = 0
-
-    async def handle(self, message: MessageExt) -> None:
-        self.order.append(message.body)
-        self._running += 1
-        self.overlaps += self._running > 1
-        try:
-            await asyncio.sleep(2)
-        finally:
-            self._running -= 1
-
-
-def stopped_and_continued(sim: RunningCluster, handler: Handler, *, orderly: bool) -> Member:
-    """A member stands still for 15 s in the middle of a message; another one takes its queue."""
-    create_topic(sim)
-    send(sim, *(b"%d" % number for number in range(40)))
-    first = Member(sim, handler.handle, name="a", orderly=orderly, workers=1)
-    sim.until(lambda: len(handler.order) == 3)
-    first.host.pause()
-    second = Member(sim, handler.handle, name="b", orderly=orderly, workers=1)
-    sim.until(lambda: owned(second) == 1)
-    sim.advance(15)
-    handler.overlaps = 0
-    handler.order.clear()
-    first.host.resume()
-    return second
-
-
-@both_ways
-def test_a_member_that_stood_still_does_not_work_on_what_others_took_over(orderly: bool) -> None:
-    handler = Handler()
-    with SimCluster(seed=1).run() as sim:
-        stopped_and_continued(sim, handler, orderly=orderly)
-        sim.advance(10)
-        assert handler.overlaps == 0
-        assert handler.order == sorted(handler.order, key=int)
-
-
-@both_ways
-def test_without_that_doubt_two_members_work_on_one_queue(
-    orderly: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Ownership, "is_sure", lambda self, held: True)
-    handler = Handler()
-    with SimCluster(seed=1).run() as sim:
-        stopped_and_continued(sim, handler, orderly=orderly)
-        sim.advance(10)
-        assert handler.overlaps > 0
-
-
-@both_ways
-def test_late_results_of_a_member_that_stood_still_move_no_progress(orderly: bool) -> None:
-    handler = Handler()
-    commits: list[int] = []
-    with SimCluster(seed=1).run() as sim:
-        stopped_and_continued(sim, handler, orderly=orderly)
-        offsets = sim.broker.offsets
-        before = stored_offset(sim)
-        for _ in range(200):
-            sim.advance(0.1)
-            commits.append(offsets.get(GROUP, TOPIC, 0) or 0)
-        assert commits == sorted(commits)
-        assert commits[0] >= before > 2
-        assert commits[-1] > before
+from sparrowmq.testing.sim_cluster import SimCluster
+from tests.client.members import GROUP, TOPIC, Member, create_topic, send
+from tests.client.two_members import both_ways, owned, two_members
 
 
 @both_ways
@@ -245,87 +114,6 @@ def test_a_producer_keeps_the_connection_when_the_consumer_beside_it_has_left() 
             await client.stop()
 
         sim.run(live(), on=sim.host("shared"))
-
-
-def test_progress_of_others_counts_after_a_session_was_lost() -> None:
-    with SimCluster(seed=1).run() as sim:
-        create_topic(sim)
-        send(sim, *(b"%d" % number for number in range(10)))
-        member = Member(sim, Handler().handle, workers=1)
-        sim.until(lambda: len(member.got) == 2)
-        member.host.pause()
-        sim.advance(10)
-        # Somebody had the queue meanwhile, and is gone again
-        commit = UpdateConsumerOffset(
-            consumer_group=GROUP, topic=TOPIC, queue_id=0, commit_offset=9
-        )
-        sim.wait(sim.client.call(commit))
-        member.host.resume()
-        sim.advance(30)
-        assert member.got[2:] == [b"9"]
-        assert stored_offset(sim) == 10
-
-
-class NobodyAnswers:
-    """The part of `Peers` that a beat uses."""
-
-    async def call(self, address: str, header: Heartbeat, *, timeout_s: float) -> Response:
-        raise CallTimedOut(address, type(header).__name__, timeout_s)
-
-
-@pytest.mark.parametrize(("passed_s", "is_unreachable"), [(3.0, True), (15.0, False)])
-def test_who_slept_over_an_answer_does_not_take_the_broker_for_unreachable(
-    passed_s: float, is_unreachable: bool
-) -> None:
-    session = Session("10.0.0.3:10911", "name", life_s=4.0, confirmed_s=0.0)
-    times = iter([0.0, passed_s])
-    peers: Any = NobodyAnswers()
-    asyncio.run(beat(peers, session, lambda: next(times), lambda ended: None))
-    assert session.is_unreachable is is_unreachable
-
-
-class Reader:
-    """A lite pull consumer on a host of its own that does what it is told."""
-
-    def __init__(self, sim: RunningCluster, name: str) -> None:
-        self.sim, self.host = sim, sim.host(name)
-        self.consumer = LitePullConsumer(
-            GROUP,
-            {TOPIC: "*"},
-            client=sim.client_on(name, routes),
-            from_where=ConsumeFromWhere.FIRST_OFFSET,
-            batch=1,
-        )
-        self.do(self._start())
-
-    async def _start(self) -> None:
-        await self.consumer.client.start()
-        await self.consumer.start()
-
-    def do(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.sim.run(work, on=self.host)
-
-    def poll(self) -> list[bytes]:
-        return [message.body for message in self.do(self.consumer.poll())]
-
-
-def test_a_reader_that_stood_still_polls_and_commits_nothing_that_others_took_over() -> None:
-    with SimCluster(seed=1).run() as sim:
-        create_topic(sim)
-        send(sim, b"0", b"1", b"2", b"3")
-        first = Reader(sim, "a")
-        assert first.poll() == [b"0"]
-        sim.advance(1)
-        first.host.pause()
-        second = Reader(sim, "b")
-        sim.advance(6)
-        assert [second.poll() for _ in range(3)] == [[b"0"], [b"1"], [b"2"]]
-        second.do(second.consumer.commit())
-        first.host.resume()
-        with pytest.raises(QueueLost, match="went to another member"):
-            first.do(first.consumer.commit())
-        assert stored_offset(sim) == 3
-        assert first.poll() == [b"3"]  # it has its share again, from where the other one ended
 
 
 @pytest.mark.sparrowmq(session_timeout_s=2.0)
