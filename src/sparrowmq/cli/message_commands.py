@@ -1,23 +1,17 @@
 """`sparrowmq send` and `sparrowmq consume`."""
 
-import asyncio
-import errno
-import os
 import signal
 import sys
-from collections.abc import Coroutine, Sequence
-from typing import Any
 
 import click
 
 from sparrowmq.cli.remote import name_servers_option, run_remote
+from sparrowmq.cli.showing import Showing, show, showing_consumer
 from sparrowmq.cli.stopping import stop_signal
 from sparrowmq.client.producer import Producer
-from sparrowmq.client.push_consumer import PushConsumer
 from sparrowmq.client.send_result import SendResult
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere
 from sparrowmq.protocol.message import Message
-from sparrowmq.protocol.message_ext import MessageExt
 
 _WHERE = {
     "first": ConsumeFromWhere.FIRST_OFFSET,
@@ -97,81 +91,23 @@ def consume(
     topic: str, group: str, expression: str, where: str, count: int | None, name_servers: str
 ) -> None:
     """Print messages as they come, until Ctrl-C or --count."""
-    printing = _Printing(count)
+    showing = Showing(count)
 
     async def work() -> int:
         stopping = await stop_signal()
-        consumer = PushConsumer(
-            group,
-            {topic: expression},
-            name_servers=name_servers,
-            from_where=_WHERE[where],
-            workers=1,
-            stop_within_s=1.0,
+        consumer = showing_consumer(
+            group, {topic: expression}, name_servers=name_servers, from_where=_WHERE[where]
         )
         async with consumer:
-            await consumer.start(printing.handle)
-            await _first_of(stopping.wait(), printing.ended.wait())
+            await show(consumer, showing, stopping)
         return stopping.number
 
     try:
         number = run_remote(work())
     except KeyboardInterrupt:  # Windows
         number = signal.SIGINT
-    printing.raise_failure()
+    showing.raise_failure()
     sys.exit(128 + number if number else 0)
-
-
-class _Printing:
-    """Shows messages, as many as are wanted and for as long as somebody reads them."""
-
-    def __init__(self, most: int | None) -> None:
-        self.ended = asyncio.Event()
-        self._most = most
-        self._seen = 0
-        self._failure: OSError | None = None
-
-    async def handle(self, messages: Sequence[MessageExt]) -> None:
-        """Show messages; what is too much or cannot be shown stays for the next member."""
-        for message in messages:
-            if self.ended.is_set() or not self._show(message):
-                await asyncio.Event().wait()  # neither done nor failed: the consumer stops
-
-    def _show(self, message: MessageExt) -> bool:
-        try:
-            click.echo(_line(message))
-        except OSError as error:
-            self._failure = error
-            self.ended.set()
-            return False
-        self._seen += 1
-        if self._seen == self._most:
-            self.ended.set()
-        return True
-
-    def raise_failure(self) -> None:
-        """Say what was in the way; a reader that is gone needs no words."""
-        if self._failure is None:
-            return
-        if self._failure.errno == errno.EPIPE:
-            raise self._failure  # click ends the process quietly, with code 1
-        click.echo(f"sparrowmq: messages cannot be written: {self._failure.strerror}", err=True)
-        os._exit(1)  # an orderly exit would try to write the rest again
-
-
-async def _first_of(*waits: Coroutine[Any, Any, Any]) -> None:
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(wait) for wait in waits]
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in tasks:
-            task.cancel()
-
-
-def _line(message: MessageExt) -> str:
-    tags = f" [{message.tags}]" if message.tags else ""
-    keys = f" {' '.join(message.keys)}" if message.keys else ""
-    text = message.body.decode("utf-8", "backslashreplace")
-    return f"{message.broker_name}/{message.queue_id}/{message.queue_offset}{tags}{keys}: {text}"
 
 
 def message_commands() -> list[click.Command]:
