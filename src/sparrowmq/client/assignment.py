@@ -168,6 +168,12 @@ class Assignment:
             self._steps.debug("%s: stop: %d queues unlocked", self._group, len(done))
         self.held.clear()
 
+    def abandon(self) -> None:
+        """Let go of everything at once: its next owner goes on where progress was last stored."""
+        for held in self.held.values():
+            held.drop()
+        self.held.clear()
+
     async def move(self, offsets: Mapping[MessageQueue, int]) -> list[MessageQueue]:
         """An operator reset offsets: drop these queues, without their progress, to start anew."""
         moved = [self.held[queue] for queue in sorted(offsets) if queue in self.held]

@@ -47,7 +47,6 @@ class PushConsumer(_Reading[AsyncPushConsumer]):
 
     def _consume(self, handler: Handler) -> tuple[BackgroundLoop, AsyncPushConsumer]:
         async def begin(consumer: AsyncPushConsumer) -> None:
-            await consumer.__aenter__()
             await consumer.start(handler)
 
         return self._start(begin)
@@ -174,7 +173,7 @@ class ScheduledPull(Facade[AsyncScheduledPull]):
         )
 
     async def _begin(self, inner: AsyncScheduledPull) -> None:
-        await inner.__aenter__()
+        await inner.start()
 
     def __enter__(self) -> Self:
         self.start()

@@ -58,9 +58,12 @@ class Facade(Generic[T]):
         """What starting means."""
 
     def _start(self, begin: Callable[[T], Coroutine[Any, Any, None]]) -> tuple[BackgroundLoop, T]:
-        """What was started, which another thread may have stopped by then."""
+        """What was started, which another thread may have stopped by then. Raises ValueError when
+        it runs already."""
         with loop_of_process.lock:
             loop = loop_of_process.get()
+            if self._inner is not None and self._loop is loop:
+                raise ValueError(f"the {self._name} is running already")
             self._inner = inner = loop.run(_begun(self._make, begin))
             self._loop = loop  # last: threads that see it take the rest as well
         return loop, inner
@@ -97,7 +100,11 @@ class Facade(Generic[T]):
 
 async def _begun(make: Callable[[], T], begin: Callable[[T], Coroutine[Any, Any, None]]) -> T:
     inner = make()
-    await begin(inner)
+    try:
+        await begin(inner)
+    except BaseException:
+        await inner.stop()
+        raise
     return inner
 
 

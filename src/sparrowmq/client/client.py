@@ -13,7 +13,7 @@ from sparrowmq.client.backoff import Backoff
 from sparrowmq.client.beats import BeatPlace, Beats, OwnThread, beat
 from sparrowmq.client.client_members import ConsumerMember, Member, ProducerMember
 from sparrowmq.client.config import ClientConfig
-from sparrowmq.client.errors import ClientError, NoRoute
+from sparrowmq.client.errors import ClientError, NoRoute, NotStarted
 from sparrowmq.client.members_here import MEMBERS_OF_PROCESS, MembersHere
 from sparrowmq.client.name_servers import NameServers
 from sparrowmq.client.own_address import own_address, packed
@@ -89,8 +89,19 @@ class Client:
         """Owns every task of this client's members."""
         return self._owner.tasks
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and not stopped."""
+        return self._owner.is_running
+
     async def start(self) -> None:
-        """Make connections possible and begin to poll routes and send heartbeats."""
+        """Make connections possible and begin to poll routes and send heartbeats.
+
+        Raises ValueError when it runs already, NotStarted when it was stopped."""
+        if self._owner.is_running:
+            raise ValueError("this client is running already, it is started once")
+        if self._owner.is_over:
+            raise NotStarted("what was stopped cannot be started again: make another one")
         await self._owner.start()
         self.peers = Peers(
             self.tasks,
@@ -118,10 +129,23 @@ class Client:
         self.tasks.create_task(self._send_heartbeats(), name="heartbeats")
 
     async def stop(self) -> None:
-        """End connections and tasks. Members leave before."""
+        """End connections and tasks. Members leave before. Does nothing when not started."""
+        if not self._owner.is_running:
+            return
         self._beats.stop()
-        await self.peers.close()
-        await self._owner.stop()
+        try:
+            await self.peers.close()
+        finally:
+            await self._owner.stop()
+
+    async def make_ready(self, *, is_own: bool) -> None:
+        """For a member that starts: run, if this client is the member's own. Raises NotStarted
+        where it is somebody else's and does not run."""
+        if self.is_running:
+            return
+        if not is_own:
+            raise NotStarted("the client is not running: await its start() first")
+        await self.start()
 
     def _make_client_id(self, ip: str) -> str:
         # pid#number as Java's changeInstanceNameToPID, so that two clients never share an id
@@ -211,6 +235,14 @@ class Client:
         for address in {address for _, _, address in self.route_table.all_addresses()}:
             with suppress(NetError):
                 await self.peers.call(address, header, timeout_s=self.config.call_timeout_s)
+
+    def unregister_later(self, consumer_group: str) -> None:
+        """The same without waiting."""
+        goodbye = self.unregister(consumer_group=consumer_group)
+        try:
+            self.tasks.create_task(goodbye, name="goodbye")
+        except RuntimeError:  # everything ends already, and brokers see that
+            goodbye.close()
 
     async def _send_heartbeats(self) -> None:
         while True:

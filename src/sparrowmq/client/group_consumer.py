@@ -51,7 +51,11 @@ class GroupConsumer:
     # ---- life
 
     async def __aenter__(self) -> Self:
-        await self._open()
+        try:
+            await self._open()
+        except BaseException:
+            await self.stop()
+            raise
         return self
 
     async def __aexit__(
@@ -63,8 +67,7 @@ class GroupConsumer:
         await self.stop()
 
     async def _open(self) -> None:
-        if self._owns_client:
-            await self.client.start()
+        await self.client.make_ready(is_own=self._owns_client)
 
     async def stop(self) -> None:
         """Leave the group, and stop a client of its own."""
@@ -80,10 +83,10 @@ class GroupConsumer:
         client.members_here.enter(self, Place(client.client_id, servers, client.pid))
         try:
             await check_subscriptions(self.client, self.group, self.subscriptions.all())
+            await report_differences(self.client, self.group, self.subscriptions.all())
         except BaseException:
             client.members_here.leave(self)
             raise
-        await report_differences(self.client, self.group, self.subscriptions.all())
         self.member = make()
         self.client.consumers[self.group] = self
         self._is_started = True
@@ -91,12 +94,14 @@ class GroupConsumer:
 
     async def _leave(self, within_s: float, overdue: Callable[[], None] = lambda: None) -> None:
         """Finish within a time, persist, unlock, unregister. Does nothing when not started."""
-        if self._is_started:
-            self._is_started = False
-            await self.member.leave(within_s, overdue)
+        try:
+            if self._is_started:
+                self._is_started = False
+                await self.member.leave(within_s, overdue)
+        finally:
             self.client.members_here.leave(self)
-        if self._owns_client:
-            await self.client.stop()
+            if self._owns_client:
+                await self.client.stop()
 
     # ---- what the client asks
 
@@ -164,10 +169,12 @@ class GroupConsumer:
 
     async def offset_range(self, queue: MessageQueue) -> tuple[int, int]:
         """The oldest offset, and the one that comes next."""
+        self._running()
         return await min_offset(self.client, queue), await max_offset(self.client, queue)
 
     async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """The offset of the first message stored at or after a time."""
+        self._running()
         return await offset_at(self.client, queue, timestamp_ms)
 
     async def _subscriptions_changed(self) -> None:

@@ -133,16 +133,26 @@ class Membership:
     async def leave(self, within_s: float, overdue: Callable[[], None] = lambda: None) -> None:
         """Let handlers finish within a time (`overdue` ends the others), persist, unlock,
         unregister."""
+        try:
+            await self._give_up(within_s, overdue)
+            self.client.consumers.pop(self.settings.group, None)
+            await self.client.unregister(consumer_group=self.settings.group)
+        except asyncio.CancelledError:
+            # Nobody waits for the rest: what is held is let go, and goodbye said all the same.
+            self.assignment.abandon()
+            self.client.consumers.pop(self.settings.group, None)
+            self.client.unregister_later(self.settings.group)
+            raise
+        self._steps.debug("%s: stop: unregistered", self.settings.group)
+
+    async def _give_up(self, within_s: float, overdue: Callable[[], None]) -> None:
         for task in self._loops:
             task.cancel()
-        await asyncio.gather(*self._loops, return_exceptions=True)
-        self._loops = []
         with contextlib.suppress(ValueError):
             self.client.route_table.changed.remove(self._route_changed)
+        await asyncio.gather(*self._loops, return_exceptions=True)
+        self._loops = []
         await self.assignment.give_up_all(within_s, overdue)
-        self.client.consumers.pop(self.settings.group, None)
-        await self.client.unregister(consumer_group=self.settings.group)
-        self._steps.debug("%s: stop: unregistered", self.settings.group)
 
     async def until_left(self) -> None:
         """Return when `leave` was called, or raise what ended the loops."""

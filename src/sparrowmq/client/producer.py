@@ -109,8 +109,7 @@ class Producer:
         """Begin; a producer of the same group in the same client is refused."""
         if self._group in self.client.producers:
             raise ValueError(f"this client has a producer of group {self._group} already")
-        if self._owns_client:
-            await self.client.start()
+        await self.client.make_ready(is_own=self._owns_client)
         self.client.producers[self._group] = self
         self._is_started = True
         if self._trace is not None:
@@ -118,19 +117,29 @@ class Producer:
 
     async def stop(self) -> None:
         """Say goodbye to the brokers and end the connections."""
-        if not self._is_started:
-            return
-        self._is_started = False
+        try:
+            if self._is_started:
+                self._is_started = False
+                await self._leave()
+        finally:
+            if self._owns_client:
+                await self.client.stop()
+
+    async def _leave(self) -> None:
         self._requests.close()
-        if self._trace is not None:
-            await self._trace.stop()
-        self.client.producers.pop(self._group, None)
+        try:
+            if self._trace is not None:
+                await self._trace.stop()
+        finally:
+            self.client.producers.pop(self._group, None)
         await self.client.unregister(producer_group=self._group)
-        if self._owns_client:
-            await self.client.stop()
 
     async def __aenter__(self) -> Self:
-        await self.start()
+        try:
+            await self.start()
+        except BaseException:
+            await self.stop()
+            raise
         return self
 
     async def __aexit__(

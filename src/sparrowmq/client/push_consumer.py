@@ -118,6 +118,7 @@ class PushConsumer(GroupConsumer):
         subscription that does not fit its group."""
         if not callable(handler):
             raise ValueError(f"handler is {handler!r}, must be a function that takes messages")
+        await self._open()
         await self._join(partial(self._make_parts, handler))
         loops: list[Coroutine[Any, Any, None]] = [
             self._consuming.work() for _ in range(self.worker_count)
@@ -193,7 +194,8 @@ class PushConsumer(GroupConsumer):
     def resume(self) -> None:
         """Go on after `pause`."""
         self._is_paused = False
-        self.member.wake()
+        if self._is_started:
+            self.member.wake()
 
     async def subscribe(self, topic: str, choice: Filter = "*") -> None:
         """Consume another topic too, or the same one by another filter. Raises ValueError."""
@@ -206,8 +208,8 @@ class PushConsumer(GroupConsumer):
         await self._subscriptions_changed()
 
     def waits(self) -> dict[MessageQueue, str]:
-        """Queues that are not pulled now, with the reason."""
-        held = self.member.held.values()
+        """Queues that are not pulled now, with the reason. Raises NotStarted."""
+        held = self._running().held.values()
         return {one.queue: one.waits_for for one in held if one.waits_for}
 
     # ---- pulls and progress

@@ -74,8 +74,16 @@ class ScheduledPull:
         self.consumer.worker_count = workers
 
     async def __aenter__(self) -> Self:
-        await self.consumer.start()
+        try:
+            await self.start()
+        except BaseException:
+            await self.stop()
+            raise
         return self
+
+    async def start(self) -> None:
+        """Join the group and begin; `async with` does it."""
+        await self.consumer.start()
 
     async def __aexit__(
         self,

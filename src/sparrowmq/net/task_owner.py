@@ -21,6 +21,16 @@ class TaskOwner:
         assert self._tasks is not None, "start() first"
         return self._tasks
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and not stopped."""
+        return self._root is not None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was stopped, which is for good."""
+        return self._stopping.is_set()
+
     async def start(self) -> None:
         """Open the group."""
         ready = asyncio.Event()

@@ -1,0 +1,278 @@
+"""Starting and stopping: in blocks and without, twice, never, failing, cancelled in the middle."""
+
+import asyncio
+import queue
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import pytest
+
+from sparrowmq import Client, ClientConfig, MessageExt, NotStarted, blocking
+from sparrowmq.client.background_loop import loop_of_process
+from sparrowmq.client.consumer_calls import routes
+from sparrowmq.client.lite_pull_consumer import LitePullConsumer
+from sparrowmq.client.producer import Producer
+from sparrowmq.client.pull_consumer import PullConsumer
+from sparrowmq.client.push_consumer import PushConsumer
+from sparrowmq.client.scheduled_pull import ScheduledPull
+from sparrowmq.net.workers import InlineWorkers
+from sparrowmq.protocol.heartbeat import ConsumeFromWhere
+from sparrowmq.protocol.message import Message
+from sparrowmq.testing import Cluster
+from sparrowmq.testing.held_port import HeldPort
+from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
+from tests.client.members import GROUP, TOPIC, create_topic, send, stored_offset
+from tests.patience import PATIENCE_S
+
+STEP_S = 0.0002
+"""Finer than what a message takes from one simulated host to the other."""
+
+
+async def ignore(*ignored: Any) -> None:
+    pass
+
+
+MEMBERS: dict[str, Callable[..., Any]] = {
+    "producer": lambda **settings: Producer(GROUP, **settings),
+    "push": lambda **settings: PushConsumer(GROUP, {TOPIC: "*"}, **settings),
+    "lite pull": lambda **settings: LitePullConsumer(GROUP, {TOPIC: "*"}, **settings),
+    "pull": lambda **settings: PullConsumer(GROUP, [TOPIC], **settings),
+    "scheduled pull": lambda **settings: ScheduledPull(GROUP, {TOPIC: ignore}, **settings),
+}
+
+
+def started(member: Any) -> Coroutine[Any, Any, None]:
+    starting: Coroutine[Any, Any, None] = (
+        member.start(ignore) if isinstance(member, PushConsumer) else member.start()
+    )
+    return starting
+
+
+def at_nobody(work: Callable[[str], Coroutine[Any, Any, None]]) -> None:
+    """Run something that is given the address of a name server which is not there."""
+    with HeldPort() as port:
+        asyncio.run(work(f"127.0.0.1:{port.port}"))
+
+
+def running_clients() -> int:
+    return sum(task.get_name() == "task owner" for task in asyncio.all_tasks())
+
+
+@pytest.mark.parametrize("kind", MEMBERS)
+def test_what_never_started_is_stopped_without_a_word(kind: str) -> None:
+    async def work(servers: str) -> None:
+        await MEMBERS[kind](name_servers=servers).stop()
+
+    at_nobody(work)
+
+
+@pytest.mark.parametrize("kind", MEMBERS)
+def test_members_start_without_a_block_and_leave_nothing_behind(kind: str) -> None:
+    async def work(servers: str) -> None:
+        member = MEMBERS[kind](name_servers=servers)
+        await started(member)
+        await member.stop()
+        await member.stop()
+        assert running_clients() == 0
+        with pytest.raises(NotStarted, match="make another"):
+            await started(member)
+
+    at_nobody(work)
+
+
+@pytest.mark.parametrize("kind", MEMBERS)
+def test_a_second_start_is_refused_and_the_first_goes_on(kind: str) -> None:
+    async def work(servers: str) -> None:
+        member = MEMBERS[kind](name_servers=servers)
+        await started(member)
+        with pytest.raises(ValueError, match="already"):
+            await started(member)
+        await member.stop()
+        assert running_clients() == 0
+
+    at_nobody(work)
+
+
+@pytest.mark.parametrize("kind", MEMBERS)
+def test_a_member_of_a_client_that_does_not_run_says_so(kind: str) -> None:
+    async def work(servers: str) -> None:
+        member = MEMBERS[kind](client=Client(ClientConfig(name_servers=(servers,))))
+        with pytest.raises(NotStarted, match="client is not running"):
+            await started(member)
+
+    at_nobody(work)
+
+
+@pytest.mark.parametrize("kind", ["lite pull", "pull", "scheduled pull"])
+def test_a_block_whose_start_fails_leaves_nothing_running(kind: str) -> None:
+    async def work(servers: str) -> None:
+        other = LitePullConsumer(GROUP, {TOPIC: "another"}, name_servers=servers)
+        await other.start()
+        with pytest.raises(ValueError, match="subscribes differently"):
+            async with MEMBERS[kind](name_servers=servers):
+                pass
+        assert running_clients() == 1
+        await other.stop()
+
+    at_nobody(work)
+
+
+def test_a_push_consumer_that_does_not_run_says_so() -> None:
+    async def work(servers: str) -> None:
+        consumer = PushConsumer(GROUP, {TOPIC: "*"}, name_servers=servers)
+        consumer.pause()
+        consumer.resume()
+        for question in (consumer.waits, consumer.assignment):
+            with pytest.raises(NotStarted):
+                question()
+        with pytest.raises(NotStarted):
+            await consumer.offset_range(None)  # type: ignore[arg-type]  # not looked at
+        with pytest.raises(NotStarted):
+            await consumer.offset_at(None, 0)  # type: ignore[arg-type]
+
+    at_nobody(work)
+
+
+def running_in_background() -> int:
+    async def count() -> int:
+        return running_clients()
+
+    return loop_of_process.get().run(count())
+
+
+def test_a_second_blocking_start_is_refused_and_the_first_goes_on() -> None:
+    before = running_in_background()
+    with HeldPort() as port:
+        producer = blocking.Producer(GROUP, name_servers=f"127.0.0.1:{port.port}")
+        producer.start()
+        with pytest.raises(ValueError, match="running already"):
+            producer.start()
+        producer.stop()
+        assert running_in_background() == before
+        producer.start()  # another one behind the same name
+        producer.stop()
+
+
+def test_a_blocking_start_that_fails_leaves_nothing_running() -> None:
+    before = running_in_background()
+    with HeldPort() as port:
+        servers = f"127.0.0.1:{port.port}"
+        consumer = blocking.PushConsumer(GROUP, {TOPIC: "*"}, name_servers=servers)
+        with pytest.raises(ValueError, match="must be a function"):
+            consumer.start(None)  # type: ignore[arg-type]
+        other = blocking.LitePullConsumer(GROUP, {TOPIC: "another"}, name_servers=servers)
+        with other:
+            running = running_in_background()
+            with pytest.raises(ValueError, match="subscribes differently"):
+                consumer.start(lambda messages: None)
+            assert running_in_background() == running
+    assert running_in_background() == before
+
+
+def test_a_consumer_started_without_a_block_consumes(sparrowmq_cluster: Cluster) -> None:
+    got: queue.Queue[bytes] = queue.Queue()
+
+    def handle(messages: Sequence[MessageExt]) -> None:
+        for message in messages:
+            got.put(message.body)
+
+    async def work() -> None:
+        servers = sparrowmq_cluster.name_server
+        producer = Producer("p", name_servers=servers)
+        consumer = PushConsumer(
+            GROUP,
+            {"orders": "*"},
+            name_servers=servers,
+            from_where=ConsumeFromWhere.FIRST_OFFSET,
+        )
+        await producer.start()
+        await producer.send(Message("orders", b"x"))
+        await consumer.start(handle)
+        loop = asyncio.get_running_loop()
+        assert await loop.run_in_executor(None, got.get, True, PATIENCE_S) == b"x"
+        await consumer.stop()
+        await producer.stop()
+
+    asyncio.run(work())
+
+
+# ---- cancelled in the middle
+
+
+def push_consumer(client: Client) -> PushConsumer:
+    first = ConsumeFromWhere.FIRST_OFFSET
+    threads = InlineWorkers()
+    return PushConsumer(GROUP, {TOPIC: "*"}, client=client, threads=threads, from_where=first)
+
+
+def members(sim: RunningCluster) -> list[str]:
+    group = sim.broker.consumers.group(GROUP)
+    return [] if group is None else group.client_ids
+
+
+def test_a_start_may_be_cancelled_at_every_step_and_begun_again() -> None:
+    arrived = asyncio.Event()
+
+    async def handle(messages: Sequence[MessageExt]) -> None:
+        arrived.set()
+
+    async def work() -> int:
+        client = sim.client_on("member", routes)
+        await client.start()
+        consumer, cancelled = push_consumer(client), 0
+        while not await ended(consumer.start(handle), cancelled * STEP_S):
+            await consumer.stop()
+            assert not client.consumers
+            consumer, cancelled = push_consumer(client), cancelled + 1
+        await arrived.wait()
+        await consumer.stop()
+        await client.stop()
+        return cancelled
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        send(sim, b"x")
+        assert sim.run(work(), on=sim.host("member")) > 5
+        assert stored_offset(sim) == 1
+
+
+def test_a_stop_may_be_cancelled_at_every_step_and_nothing_stays() -> None:
+    got: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def handle(messages: Sequence[MessageExt]) -> None:
+        for message in messages:
+            got.put_nowait(message.body)
+
+    async def work() -> int:
+        client = sim.client_on("member", routes)
+        await client.start()
+        cancelled, is_over = 0, False
+        while not is_over:
+            consumer = push_consumer(client)
+            await consumer.start(handle)
+            body = b"%d" % cancelled
+            await sim.client.send(TOPIC, body)
+            while await got.get() != body:
+                pass  # what comes again because progress was not stored
+            is_over = await ended(consumer.stop(), cancelled * STEP_S)
+            cancelled += not is_over
+            assert not client.consumers
+            await asyncio.sleep(1)
+            assert not [t for t in asyncio.all_tasks() if t.get_name().startswith("pull")]
+            assert members(sim) == []
+        await client.stop()
+        return cancelled
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        assert sim.run(work(), on=sim.host("member")) > 5
+
+
+async def ended(work: Coroutine[Any, Any, None], within_s: float) -> bool:
+    """Whether it came to its end; it is cancelled otherwise."""
+    try:
+        async with asyncio.timeout(within_s):
+            await work
+    except TimeoutError:
+        return False
+    return True
