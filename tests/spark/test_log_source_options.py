@@ -1,0 +1,56 @@
+"""Options of the log source: which topics and columns are given, and what is refused."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="needs the spark extra: pip install sparrowmq[spark]")
+
+from sparrowmq.spark.errors import OptionError
+from sparrowmq.spark.log_source_options import _OPTIONS, parse_log_options
+from tests.spark.written_logs import HOST, HOST_V6, LogWriter, hundred_messages, rows
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> LogWriter:
+    return hundred_messages(tmp_path)
+
+
+def test_only_the_wanted_topics_and_columns_are_given(writer: LogWriter) -> None:
+    store = writer.write()
+    found = rows(store, topic="refunds", columns="body,logOffset")
+    assert found.column_names == ["body", "logOffset"]
+    assert found["logOffset"].to_pylist() == writer.offsets[::4]
+    assert set(rows(store)["brokerName"].to_pylist()) == {None}
+    assert set(rows(store, brokerName="broker-a")["brokerName"].to_pylist()) == {"broker-a"}
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({}, "option path: missing; give the directory of a store"),
+        ({"path": "here"}, "option path: must be an absolute path"),
+        ({"path": "/x", "onDamage": "cry"}, "option onDamage: must be one of fail, column, skip"),
+        ({"path": "/x", "columns": "damage"}, "option columns: there is no column 'damage'"),
+        ({"path": "/x", "topics": "a"}, "option topics: unknown to the log source; did you mean"),
+    ],
+)
+def test_a_wrong_option_is_refused_with_what_is_allowed(options: dict[str, str], text: str) -> None:
+    with pytest.raises(OptionError, match=text):
+        parse_log_options(options)
+
+
+def test_the_guide_names_every_option() -> None:
+    guide = (Path(__file__).resolve().parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
+    part = guide.partition("\n## Log files\n")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE) == list(_OPTIONS)
+
+
+def test_records_that_are_decoded_alone_are_chosen_by_topic_too(tmp_path: Path) -> None:
+    writer = LogWriter(tmp_path)
+    for topic, host in (("a", HOST), ("b", HOST_V6), ("a", HOST_V6), ("b", HOST)):
+        writer.add(b"body", topic=topic, host=host)
+    found = rows(writer.write(), topic="a")
+    assert found["logOffset"].to_pylist() == [writer.offsets[0], writer.offsets[2]]
+    assert found["topic"].to_pylist() == ["a", "a"]
