@@ -73,6 +73,26 @@ def test_a_missing_or_malformed_field_is_named(
         assert w.log.seen == []
 
 
+@pytest.mark.parametrize("text", ["null", "[1]", "{}", "5"])
+def test_a_field_that_is_no_text_is_named_and_the_connection_stays(text: str) -> None:
+    header = f'{{"code":{ECHO},"opaque":5,"extFields":{{"text":{text},"number":1}}}}'
+
+    async def over_the_wire() -> tuple[Answer, Answer]:
+        wire = await Wire.open("server", PORT)
+        answers = (
+            await wire.ask(encode_frame(header.encode(), b"")),
+            await wire.ask(request(ECHO, {"text": "a"})),
+        )
+        wire.close()
+        return answers
+
+    with world() as w:
+        answer, next_answer = w.run(over_the_wire(), "client")
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert "text" in answer.remark
+        assert next_answer.code == ResponseCode.SUCCESS
+
+
 def test_fields_that_nobody_declared_are_ignored() -> None:
     with world() as w:
         answer = ask(w, request(ECHO, {"text": "a", "bname": "broker-a", "ReqT": "1"}))

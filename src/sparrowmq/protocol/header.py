@@ -49,7 +49,8 @@ class PlainHeader(msgspec.Struct, rename="camel"):
     language: str = "OTHER"
     version: int = 0
     remark: str | None = None
-    ext_fields: dict[str, str] | None = None
+    ext_fields: dict[str, Any] | None = None
+    """Texts; clients in other languages also send numbers and nulls, which is no broken frame."""
 
     @property
     def is_response(self) -> bool:
