@@ -262,3 +262,13 @@ def orders_world() -> DeliveryWorld:
 def bodies(world: DeliveryWorld, topic: str = "orders", queue_id: int = 0) -> list[bytes]:
     """Of what lies in a queue."""
     return [message.body for message in world.messages(topic, queue_id)]
+
+
+def comes_in(world: DeliveryWorld, delay_ms: int) -> None:
+    """The only message is delivered to orders after exactly so long."""
+    world.now_ms += delay_ms - 1
+    assert world.deliver() == world.now_ms + 1
+    assert bodies(world) == []
+    world.now_ms += 1
+    assert world.deliver() is None
+    assert bodies(world) == [b"body"]

@@ -12,23 +12,18 @@ from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.delay import RETRY_DELAYS_MS
 from sparrowmq.protocol.names import SCHEDULE_TOPIC
 from sparrowmq.store.errors import DiskFull
-from sparrowmq.store.recorded_calls import PowerCut
 from sparrowmq.store.table_file import TableMissing
 from sparrowmq.testing.sim_cluster import SimCluster
-from tests.broker.delivery_world import DeliveryWorld
+from tests.broker.crashes import crashed_worlds
+from tests.broker.delivery_world import DeliveryWorld, bodies, comes_in, orders_world
 
 HEIRLESS = "%DLQ%SCHEDULE_CONSUMER"
 
 
 @pytest.fixture
 def world() -> Iterator[DeliveryWorld]:
-    with DeliveryWorld() as world:
-        world.broker.topics.put(plain_topic("orders", 4))
+    with orders_world() as world:
         yield world
-
-
-def bodies(world: DeliveryWorld, topic: str = "orders", queue_id: int = 0) -> list[bytes]:
-    return [message.body for message in world.messages(topic, queue_id)]
 
 
 @pytest.mark.parametrize("level", range(1, 19))
@@ -36,12 +31,7 @@ def test_a_level_is_delivered_when_its_delay_is_over_and_not_a_millisecond_befor
     world: DeliveryWorld, level: int
 ) -> None:
     world.send("orders", DELAY=str(level))
-    world.now_ms += RETRY_DELAYS_MS[level - 1] - 1
-    assert world.deliver() == world.now_ms + 1
-    assert bodies(world) == []
-    world.now_ms += 1
-    assert world.deliver() is None
-    assert bodies(world) == [b"body"]
+    comes_in(world, RETRY_DELAYS_MS[level - 1])
 
 
 def test_a_delayed_message_arrives_as_it_was_sent(world: DeliveryWorld) -> None:
@@ -228,8 +218,7 @@ def test_progress_is_kept_in_apaches_file(world: DeliveryWorld) -> None:
 
 def test_progress_is_not_saved_before_the_delivered_message_is_durable() -> None:
     for seed in range(20):
-        with DeliveryWorld() as world:
-            world.broker.topics.put(plain_topic("orders", 4))
+        with orders_world() as world:
             world.send("orders", DELAY="1")
             world.flush()
             world.now_ms += 1_000
@@ -273,30 +262,13 @@ def _run_until_cut(world: DeliveryWorld, acknowledged: dict[bytes, int]) -> None
 
 @pytest.mark.parametrize("power", [False, True])
 def test_nothing_is_lost_or_early_whichever_call_a_crash_meets(power: bool) -> None:
-    for call in range(1, 400):
-        with DeliveryWorld() as world:
-            world.broker.topics.put(plain_topic("orders", 4))
-            acknowledged: dict[bytes, int] = {}
-            world.disk.cut_at(call)
-            try:
-                _run_until_cut(world, acknowledged)
-            except PowerCut:
-                pass
-            else:
-                assert call > 50
-                return
-            if power:
-                # With asynchronous flush only what was flushed is promised.
-                acknowledged.pop(next(reversed(acknowledged), b""), None)
-                world.lose_power(random.Random(call))
-            else:
-                world.kill()
-            world.pass_time(20)
-            world.deliver()
-            delivered = world.messages("orders")
-            assert set(acknowledged) <= {message.body for message in delivered}, call
-            for message in delivered:
-                assert message.store_timestamp >= acknowledged.get(message.body, 0), call
+    for world, acknowledged, call in crashed_worlds(_run_until_cut, power=power, least=50):
+        world.pass_time(20)
+        world.deliver()
+        delivered = world.messages("orders")
+        assert set(acknowledged) <= {message.body for message in delivered}, call
+        for message in delivered:
+            assert message.store_timestamp >= acknowledged.get(message.body, 0), call
 
 
 def test_ten_thousand_due_at_once_are_delivered_in_one_round() -> None:

@@ -1,6 +1,5 @@
 """Retries after kills and power cuts: none lost, none early."""
 
-import random
 from collections.abc import Iterator
 
 import pytest
@@ -13,7 +12,7 @@ from sparrowmq.protocol.group_config import (
     RetryPolicyType,
     SubscriptionGroupConfig,
 )
-from sparrowmq.store.recorded_calls import PowerCut
+from tests.broker.crashes import crashed_worlds
 from tests.broker.delivery_world import DeliveryWorld
 from tests.broker.retry_world import DEAD, RETRY, first_message
 
@@ -79,28 +78,15 @@ def _fail_until_cut(world: DeliveryWorld, due_ms: dict[int, int], timed: bool) -
 def test_a_retry_is_neither_lost_nor_early_whichever_call_a_crash_meets(
     power: bool, timed: bool
 ) -> None:
-    for call in range(1, 400):
-        with DeliveryWorld() as world:
-            due_ms: dict[int, int] = {}
-            world.disk.cut_at(call)
-            try:
-                _fail_until_cut(world, due_ms, timed)
-            except PowerCut:
-                pass
-            else:
-                assert call > 50
-                return
-            if power:
-                # With asynchronous flush only what was flushed is promised.
-                due_ms.pop(next(reversed(due_ms), 0), None)
-                world.lose_power(random.Random(call))
-            else:
-                world.kill()
-            world.pass_time(20)
-            world.deliver()
-            came = {one.reconsume_times: one for one in world.messages(RETRY)}
-            came |= {one.reconsume_times: one for one in world.messages(DEAD)}
-            assert due_ms.keys() <= came.keys(), call
-            for times, message in came.items():
-                assert message.store_timestamp >= due_ms.get(times, 0), call
-                assert (message.body, message.tags, message.keys) == _FIRST, call
+    def work(world: DeliveryWorld, due_ms: dict[int, int]) -> None:
+        _fail_until_cut(world, due_ms, timed)
+
+    for world, due_ms, call in crashed_worlds(work, power=power, least=50, new_world=DeliveryWorld):
+        world.pass_time(20)
+        world.deliver()
+        came = {one.reconsume_times: one for one in world.messages(RETRY)}
+        came |= {one.reconsume_times: one for one in world.messages(DEAD)}
+        assert due_ms.keys() <= came.keys(), call
+        for times, message in came.items():
+            assert message.store_timestamp >= due_ms.get(times, 0), call
+            assert (message.body, message.tags, message.keys) == _FIRST, call

@@ -18,7 +18,7 @@ from sparrowmq.protocol.names import TIMER_TOPIC
 from sparrowmq.protocol.sys_flag import TRANSACTION_COMMIT
 from sparrowmq.store.errors import DiskFull
 from sparrowmq.testing.sim_cluster import SimCluster
-from tests.broker.delivery_world import EPOCH_MS, DeliveryWorld, bodies, orders_world
+from tests.broker.delivery_world import EPOCH_MS, DeliveryWorld, bodies, comes_in, orders_world
 from tests.broker.timer_world import DAY_MS, send_at
 
 HEIRLESS = "%DLQ%SCHEDULE_CONSUMER"
@@ -42,12 +42,7 @@ def test_a_delivery_time_is_met_to_the_millisecond(
     world: DeliveryWorld, properties: dict[str, str]
 ) -> None:
     world.post("orders", b"body", properties)
-    world.now_ms += 7_499
-    assert world.deliver() == world.now_ms + 1
-    assert bodies(world) == []
-    world.now_ms += 1
-    assert world.deliver() is None
-    assert bodies(world) == [b"body"]
+    comes_in(world, 7_500)
 
 
 def test_a_delay_in_seconds_wins_over_the_others(world: DeliveryWorld) -> None:

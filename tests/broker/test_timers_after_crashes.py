@@ -7,7 +7,7 @@ import pytest
 
 from sparrowmq.broker import timer_saving
 from sparrowmq.broker.timer_runs import RunRange
-from sparrowmq.store.recorded_calls import PowerCut
+from tests.broker.crashes import crashed_worlds
 from tests.broker.delivery_world import EPOCH_MS, DeliveryWorld, bodies, orders_world
 from tests.broker.timer_world import send_at, spill
 
@@ -106,24 +106,9 @@ def _run_until_cut(world: DeliveryWorld, acknowledged: dict[bytes, int]) -> None
 
 @pytest.mark.parametrize("power", [False, True])
 def test_nothing_is_lost_or_early_whichever_call_a_crash_meets(power: bool) -> None:
-    for call in range(1, 600):
-        with orders_world() as world:
-            acknowledged: dict[bytes, int] = {}
-            world.disk.cut_at(call)
-            try:
-                _run_until_cut(world, acknowledged)
-            except PowerCut:
-                pass
-            else:
-                assert call > 100
-                return
-            if power:
-                acknowledged.pop(next(reversed(acknowledged), b""), None)
-                world.lose_power(random.Random(call))
-            else:
-                world.kill()
-            world.pass_time(20)
-            delivered = world.messages("orders")
-            assert set(acknowledged) <= {message.body for message in delivered}, call
-            for message in delivered:
-                assert message.store_timestamp >= acknowledged.get(message.body, 0), call
+    for world, acknowledged, call in crashed_worlds(_run_until_cut, power=power, least=100):
+        world.pass_time(20)
+        delivered = world.messages("orders")
+        assert set(acknowledged) <= {message.body for message in delivered}, call
+        for message in delivered:
+            assert message.store_timestamp >= acknowledged.get(message.body, 0), call

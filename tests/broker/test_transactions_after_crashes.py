@@ -18,7 +18,8 @@ from sparrowmq.protocol.sys_flag import TRANSACTION_COMMIT, TRANSACTION_NONE, TR
 from sparrowmq.store.errors import DiskFull
 from sparrowmq.store.messages import PutMessage, Stored
 from sparrowmq.store.recorded_calls import PowerCut
-from tests.broker.delivery_world import DeliveryWorld, Peer, orders_world
+from tests.broker.crashes import crashed_worlds
+from tests.broker.delivery_world import DeliveryWorld, orders_world
 from tests.broker.transaction_world import answer, bodies, end, half, producer
 
 
@@ -126,7 +127,8 @@ def test_ended_transactions_are_not_read_again_at_every_start(world: DeliveryWor
     assert len(world.broker.delivery.halves) == 0
 
 
-def _some_transactions(world: DeliveryWorld, said: dict[bytes, int], peer: Peer) -> None:
+def _some_transactions(world: DeliveryWorld, said: dict[bytes, int]) -> None:
+    peer = producer(world)
     for number in range(6):
         body = b"%d" % number
         kind = TRANSACTION_COMMIT if number % 2 else TRANSACTION_ROLLBACK
@@ -145,31 +147,15 @@ def _some_transactions(world: DeliveryWorld, said: dict[bytes, int], peer: Peer)
 def test_committed_is_delivered_and_rolled_back_never_whichever_call_a_crash_meets(
     power: bool,
 ) -> None:
-    for call in range(1, 400):
-        with orders_world() as world:
-            said: dict[bytes, int] = {}
-            world.disk.cut_at(call)
-            try:
-                _some_transactions(world, said, producer(world))
-            except PowerCut:
-                pass
-            else:
-                assert call > 50
-                return
-            if power:
-                world.lose_power(random.Random(call))
-                # What was acknowledged within the last flush may be undone, whole.
-                said.pop(next(reversed(said), b""), None)
-            else:
-                world.kill()
-            peer = producer(world)
-            world.pass_time(7)
-            delivered = bodies(world)
-            for body, kind in said.items():
-                if kind == TRANSACTION_COMMIT:
-                    assert body in delivered, call
-                if kind == TRANSACTION_ROLLBACK:
-                    assert body not in delivered, call
-            asked = {decode_messages(text)[0].body for _, text in peer.calls}
-            ended = {body for body, kind in said.items() if kind != TRANSACTION_NONE}
-            assert asked.isdisjoint(ended), call
+    for world, said, call in crashed_worlds(_some_transactions, power=power, least=50):
+        peer = producer(world)
+        world.pass_time(7)
+        delivered = bodies(world)
+        for body, kind in said.items():
+            if kind == TRANSACTION_COMMIT:
+                assert body in delivered, call
+            if kind == TRANSACTION_ROLLBACK:
+                assert body not in delivered, call
+        asked = {decode_messages(text)[0].body for _, text in peer.calls}
+        ended = {body for body, kind in said.items() if kind != TRANSACTION_NONE}
+        assert asked.isdisjoint(ended), call
