@@ -1,6 +1,7 @@
 """The pytest plugin: a cluster as a fixture, and nothing imported before it is used."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -40,6 +41,10 @@ def test_they_are_two():
 def test_marked(sparrowmq_cluster):
     assert list(sparrowmq_cluster.broker_addresses) == ["broker-a", "broker-b"]
 
+@pytest.mark.sparrowmq(2)
+def test_marked_in_short(sparrowmq_cluster):
+    assert list(sparrowmq_cluster.broker_addresses) == ["broker-a", "broker-b"]
+
 shared = []
 
 @pytest.mark.parametrize("number", range(2))
@@ -50,7 +55,17 @@ def test_it_is_one():
     assert len(set(shared)) == 1
 """
     result = run_pytest(tmp_path, test)
-    assert "7 passed" in result.stdout, result.stdout + result.stderr
+    assert "8 passed" in result.stdout, result.stdout + result.stderr
+
+
+def test_the_examples_of_the_document_pass_as_pasted(tmp_path: Path) -> None:
+    document = Path(__file__).parents[2] / "docs" / "testing.md"
+    text = document.read_text("utf-8")
+    examples = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert len(examples) == 2
+    for example in examples:
+        result = run_pytest(tmp_path, example)
+        assert "2 passed" in result.stdout, result.stdout + result.stderr
 
 
 def test_loading_it_imports_nothing_of_the_servers(tmp_path: Path) -> None:

@@ -30,8 +30,8 @@ def sparrowmq_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     from sparrowmq.testing.cluster_thread import cluster
 
     mark = request.node.get_closest_marker("sparrowmq")
-    settings = {} if mark is None else mark.kwargs
-    with cluster(**settings) as running:
+    arguments, settings = ((), {}) if mark is None else (mark.args, mark.kwargs)
+    with cluster(*arguments, **settings) as running:
         yield running
 
 
