@@ -9,7 +9,11 @@ from sparrowmq.client.handling import Handler
 from sparrowmq.client.push_consumer import PushConsumer
 from sparrowmq.client.subscriptions import Filter
 from sparrowmq.net.workers import InlineWorkers
-from sparrowmq.protocol.headers.offsets import OffsetFound, QueryConsumerOffset
+from sparrowmq.protocol.headers.offsets import (
+    OffsetFound,
+    QueryConsumerOffset,
+    UpdateConsumerOffset,
+)
 from sparrowmq.protocol.headers.topics import CreateTopic
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere
 from sparrowmq.protocol.message_ext import MessageExt
@@ -90,3 +94,18 @@ class Member:
         """Stop in order."""
         self._leaving.set()
         self.sim.wait(self.task)
+
+
+def owned(member: Member) -> int:
+    """How many queues of the topic it holds."""
+    return sum(queue.topic == TOPIC for queue in member.consumer.assignment())
+
+
+def miss_progress_of_others(sim: RunningCluster, member: Member, still_s: float) -> None:
+    """It stands still for so long; somebody had its queue meanwhile up to 9, and is gone again."""
+    member.host.pause()
+    sim.advance(still_s)
+    commit = UpdateConsumerOffset(consumer_group=GROUP, topic=TOPIC, queue_id=0, commit_offset=9)
+    sim.wait(sim.client.call(commit))
+    member.host.resume()
+    sim.advance(30)

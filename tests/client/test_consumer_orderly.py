@@ -9,11 +9,18 @@ from sparrowmq.client.handling import RetryLater
 from sparrowmq.client.held_queue import HeldQueue
 from sparrowmq.client.membership import Membership
 from sparrowmq.client.orderly import OrderlyConsuming
-from sparrowmq.protocol.headers.offsets import UpdateConsumerOffset
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import dlq_topic
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
-from tests.client.members import GROUP, TOPIC, Member, create_topic, send, stored_offset
+from tests.client.members import (
+    GROUP,
+    TOPIC,
+    Member,
+    create_topic,
+    miss_progress_of_others,
+    send,
+    stored_offset,
+)
 
 
 def numbers(count: int) -> list[bytes]:
@@ -244,14 +251,6 @@ def test_a_lock_that_had_a_gap_is_lost_and_the_queue_begins_where_others_ended()
         send(sim, *numbers(10))
         member = Member(sim, Watch(5).handle, orderly=True)
         sim.until(lambda: len(member.got) == 2)
-        member.host.pause()
-        sim.advance(75)
-        # Somebody had the queue meanwhile, and is gone again
-        commit = UpdateConsumerOffset(
-            consumer_group=GROUP, topic=TOPIC, queue_id=0, commit_offset=9
-        )
-        sim.wait(sim.client.call(commit))
-        member.host.resume()
-        sim.advance(30)
+        miss_progress_of_others(sim, member, 75)
         assert member.got[2:] == [b"9"]
         assert stored_offset(sim) == 10

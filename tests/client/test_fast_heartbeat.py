@@ -15,8 +15,8 @@ from sparrowmq.protocol.message import Message
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.testing import Cluster
 from sparrowmq.testing.sim_cluster import SimCluster
-from tests.client.members import GROUP, TOPIC, Member, create_topic, send
-from tests.client.two_members import both_ways, owned, two_members
+from tests.client.members import GROUP, TOPIC, Member, create_topic, owned, send
+from tests.client.two_members import both_ways, two_members
 
 
 @both_ways

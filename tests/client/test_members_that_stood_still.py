@@ -15,12 +15,20 @@ from sparrowmq.client.sessions import Session
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import CallTimedOut
 from sparrowmq.protocol.headers.clients import Heartbeat
-from sparrowmq.protocol.headers.offsets import UpdateConsumerOffset
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
-from tests.client.members import GROUP, TOPIC, Member, create_topic, send, stored_offset
-from tests.client.two_members import both_ways, owned
+from tests.client.members import (
+    GROUP,
+    TOPIC,
+    Member,
+    create_topic,
+    miss_progress_of_others,
+    owned,
+    send,
+    stored_offset,
+)
+from tests.client.two_members import both_ways
 
 T = TypeVar("T")
 
@@ -103,15 +111,7 @@ def test_progress_of_others_counts_after_a_session_was_lost() -> None:
         send(sim, *(b"%d" % number for number in range(10)))
         member = Member(sim, Handler().handle, workers=1)
         sim.until(lambda: len(member.got) == 2)
-        member.host.pause()
-        sim.advance(10)
-        # Somebody had the queue meanwhile, and is gone again
-        commit = UpdateConsumerOffset(
-            consumer_group=GROUP, topic=TOPIC, queue_id=0, commit_offset=9
-        )
-        sim.wait(sim.client.call(commit))
-        member.host.resume()
-        sim.advance(30)
+        miss_progress_of_others(sim, member, 10)
         assert member.got[2:] == [b"9"]
         assert stored_offset(sim) == 10
 

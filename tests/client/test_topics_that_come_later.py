@@ -15,6 +15,17 @@ def create_on(sim: RunningCluster, broker_name: str, queues: int) -> None:
     sim.wait(sim.client.call(header, address=sim.brokers[broker_name].address))
 
 
+def two_members_and_a_broker_that_joins(sim: RunningCluster, after_s: float) -> list[Member]:
+    """The topic has four queues on the first broker, and after so long four on the second."""
+    first, second = sorted(sim.brokers)
+    create_on(sim, first, 4)
+    sim.advance(1)
+    members = [Member(sim, name=f"m{number}") for number in range(2)]
+    sim.advance(after_s)
+    create_on(sim, second, 4)
+    return members
+
+
 def test_a_consumer_that_was_there_first_gets_messages_soon_after_its_topic_is_made() -> None:
     with SimCluster(seed=1).run() as sim:
         member = Member(sim)
@@ -52,12 +63,8 @@ def test_a_topic_that_is_lost_again_is_told_again(caplog: pytest.LogCaptureFixtu
 @pytest.mark.parametrize("seed", range(6))
 def test_a_broker_that_joins_a_topic_takes_no_queue_from_anybody(seed: int) -> None:
     with SimCluster(seed=seed, brokers=2).run() as sim:
-        first, second = sorted(sim.brokers)
-        create_on(sim, first, 4)
-        sim.advance(1)
-        members = [Member(sim, name=f"m{number}") for number in range(2)]
-        sim.advance(25)
-        create_on(sim, second, 4)
+        members = two_members_and_a_broker_that_joins(sim, 25)
+        first, _ = sorted(sim.brokers)
         for _ in range(40):
             sim.advance(1)
             held = [queue for member in members for queue in member.consumer.assignment()]
@@ -73,12 +80,8 @@ def test_a_broker_that_has_just_joined_is_not_asked_for_members(
     """It knows only those who have heard of it."""
     caplog.set_level("DEBUG", "sparrowmq.client.rebalance")
     with SimCluster(seed=seed, brokers=2).run() as sim:
-        first, second = sorted(sim.brokers)
-        create_on(sim, first, 4)
-        sim.advance(1)
-        members = [Member(sim, name=f"m{number}") for number in range(2)]
-        sim.advance(61)
-        create_on(sim, second, 4)
+        members = two_members_and_a_broker_that_joins(sim, 61)
+        _, second = sorted(sim.brokers)
         sim.advance(1)
         hears = max(members, key=lambda member: member.consumer.client.client_id)
         table = hears.consumer.client.route_table

@@ -1,8 +1,8 @@
 """A host that vanished is missed within 5 s, and its messages are consumed by others."""
 
 from sparrowmq.testing.sim_cluster import SimCluster
-from tests.client.members import send
-from tests.client.two_members import both_ways, owned, two_members
+from tests.client.members import owned, send
+from tests.client.two_members import both_ways, two_members
 
 
 @both_ways

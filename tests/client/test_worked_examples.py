@@ -9,12 +9,8 @@ from sparrowmq.protocol.heartbeat import MessageModel
 from sparrowmq.protocol.message import Message
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import retry_topic
-from sparrowmq.testing.sim_cluster import SimCluster
-from tests.client.members import GROUP, TOPIC, Member, create_topic, send, stored_offset
-
-
-def owned(member: Member) -> int:
-    return sum(queue.topic == TOPIC for queue in member.consumer.assignment())
+from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
+from tests.client.members import GROUP, TOPIC, Member, create_topic, owned, send, stored_offset
 
 
 def test_global_order_one_queue_two_members_one_of_them_idle() -> None:
@@ -71,39 +67,36 @@ def test_a_member_that_dies_before_1001_is_done_has_1001_to_1010_delivered_again
         assert stored_offset(sim) == 10
 
 
+def times_of_calls(sim: RunningCluster, owner: object, method: str) -> list[float]:
+    """When it is called from now on; the list grows."""
+    called_s: list[float] = []
+    call = getattr(owner, method)
+
+    def watch(*args: object, **options: bool) -> object:
+        called_s.append(sim.now_s)
+        return call(*args, **options)
+
+    setattr(owner, method, watch)
+    return called_s
+
+
 def test_a_lock_is_renewed_every_20_s() -> None:
-    asked_s: list[float] = []
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
         Member(sim, orderly=True)
         sim.advance(2)
-        locks = sim.broker.locks
-        renew = locks.lock
-
-        def watch(*args: object, **options: bool) -> object:
-            asked_s.append(sim.now_s)
-            return renew(*args, **options)  # type: ignore[arg-type]
-
-        locks.lock = watch  # type: ignore[method-assign, assignment]
+        asked_s = times_of_calls(sim, sim.broker.locks, "lock")
         sim.advance(70)
         gaps = [round(later - earlier, 1) for earlier, later in pairwise(asked_s)]
         assert gaps == [20.0, 20.0]
 
 
 def test_a_member_sends_its_heartbeat_every_30_s() -> None:
-    told_s: list[float] = []
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
         Member(sim)
         sim.advance(25)
-        consumers = sim.broker.consumers
-        join = consumers.join
-
-        def watch(*args: object, **options: bool) -> object:
-            told_s.append(sim.now_s)
-            return join(*args, **options)  # type: ignore[arg-type]
-
-        consumers.join = watch  # type: ignore[method-assign, assignment]
+        told_s = times_of_calls(sim, sim.broker.consumers, "join")
         sim.advance(95)
         gaps = [round(later - earlier) for earlier, later in pairwise(told_s)]
         assert gaps == [30, 30, 30]

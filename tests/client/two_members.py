@@ -6,14 +6,9 @@ import pytest
 
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.testing.sim_cluster import RunningCluster
-from tests.client.members import TOPIC, Member, create_topic
+from tests.client.members import Member, create_topic, owned
 
 both_ways = pytest.mark.parametrize("orderly", [False, True])
-
-
-def owned(member: Member) -> int:
-    """How many queues of the topic it holds."""
-    return sum(queue.topic == TOPIC for queue in member.consumer.assignment())
 
 
 def two_members(
