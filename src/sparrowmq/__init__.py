@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sparrowmq.client.producer import Producer
     from sparrowmq.client.pull_consumer import PullConsumer
     from sparrowmq.client.push_consumer import PushConsumer
+    from sparrowmq.client.request_reply import RequestTimedOut
     from sparrowmq.client.scheduled_pull import ScheduledPull
     from sparrowmq.client.send_result import SendResult, SendStatus
     from sparrowmq.client.strategies import Strategy
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         TransactionState,
     )
     from sparrowmq.client.transactional_producer import TransactionalProducer
+    from sparrowmq.net.errors import NetError
     from sparrowmq.protocol.heartbeat import ConsumeFromWhere, MessageModel
     from sparrowmq.protocol.message import Message, MessageQueue
     from sparrowmq.protocol.message_ext import MessageExt
@@ -58,6 +60,7 @@ __all__ = [
     "MessageExt",
     "MessageModel",
     "MessageQueue",
+    "NetError",
     "NoRoute",
     "NotStarted",
     "Only",
@@ -65,6 +68,7 @@ __all__ = [
     "PullConsumer",
     "PushConsumer",
     "QueueLost",
+    "RequestTimedOut",
     "RetryLater",
     "ScheduledPull",
     "SendFailed",
@@ -95,6 +99,7 @@ _HOMES = {
     "MessageExt": "protocol.message_ext",
     "MessageModel": "protocol.heartbeat",
     "MessageQueue": "protocol.message",
+    "NetError": "net.errors",
     "NoRoute": "client.errors",
     "NotStarted": "client.errors",
     "Only": "client.subscriptions",
@@ -102,6 +107,7 @@ _HOMES = {
     "PullConsumer": "client.pull_consumer",
     "PushConsumer": "client.push_consumer",
     "QueueLost": "client.errors",
+    "RequestTimedOut": "client.request_reply",
     "RetryLater": "client.handling",
     "ScheduledPull": "client.scheduled_pull",
     "SendFailed": "client.errors",

@@ -1,6 +1,7 @@
 """docs/client-consumer.md: its examples are Python, import what exists, and the first one runs."""
 
 import ast
+import builtins
 import re
 import subprocess
 import sys
@@ -29,6 +30,23 @@ def test_an_example_is_python_whose_imports_work(number: int) -> None:
     assert isinstance(tree, ast.Module)
     imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
     exec(compile(ast.Module(list(imports), []), name, "exec"), {})
+
+
+@pytest.mark.parametrize("number", range(len(EXAMPLES)))
+def test_an_example_uses_no_name_that_it_does_not_define(number: int) -> None:
+    allowed = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST
+    known, used = set(dir(builtins)), set[str]()
+    for node in ast.walk(compile(EXAMPLES[number], "example", "exec", allowed)):
+        match node:
+            case ast.Name(name, ast.Store()) | ast.arg(name):
+                known.add(name)
+            case ast.Name(name):
+                used.add(name)
+            case ast.FunctionDef(name) | ast.AsyncFunctionDef(name):
+                known.add(name)
+            case ast.alias(name):
+                known.add(name)
+    assert used - known == set()
 
 
 def test_the_push_consumer_runs_as_pasted(sparrowmq_cluster: Cluster) -> None:
