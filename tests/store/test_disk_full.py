@@ -51,6 +51,17 @@ def test_what_was_reserved_can_be_used_though_the_disk_is_full() -> None:
     assert sent > 10
 
 
+def test_a_disk_that_breaks_its_promise_of_space_is_full_and_no_more() -> None:
+    """File systems that copy on write may refuse to write what they have allocated."""
+    disk = RecordingDisk()
+    store = open_store(disk)
+    disk.fail("warm", errno.ENOSPC)
+    sent = send_until_full(store, 0)
+    disk.heal()
+    assert store.append(message(sent), sent).queue_offset == sent
+    assert numbers(store) == list(range(sent + 1))
+
+
 def test_units_that_could_not_be_written_stay_readable_and_are_written_later() -> None:
     """#2398: a queue that met a full disk once must not stay unwritable."""
     disk = RecordingDisk()

@@ -54,6 +54,17 @@ def test_reserved_space_is_zero_and_keeps_what_is_there(disk: Disk) -> None:
     assert file.read(8190, 4) == b"over"
 
 
+def test_warmed_space_is_zero_and_what_lies_beside_it_stays(disk: Disk) -> None:
+    file = disk.open("a", create=True)
+    file.reserve(0, 16384)
+    file.write(0, b"before")
+    file.write(10_000, b"behind")
+    file.warm(6, 9994)
+    assert file.read(0, 16384) == b"before" + bytes(9994) + b"behind" + bytes(6378)
+    file.write(4096, b"into it")
+    assert file.read(4094, 11) == file.read_cached(4094, 11) == b"\0\0into it\0\0"
+
+
 @pytest.mark.parametrize("reserved", [0, 20, 64])
 def test_words_are_written_as_single_writes_would(disk: Disk, reserved: int) -> None:
     one, other = disk.open("a", create=True), disk.open("b", create=True)

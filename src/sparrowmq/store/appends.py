@@ -49,9 +49,8 @@ class Appends(StoreParts):
         )
         size = len(record)
         try:
-            if log_offset + size + BLANK_SIZE > log.ready:
+            if log_offset + size + BLANK_SIZE > log.ready and log.make_room(size) != log_offset:
                 # Another place means another record: it says where it lies.
-                log.make_room(size)
                 return self.append(put, now_ms)
             log.file.write(log_offset - log.file_start, record)  # type: ignore[union-attr]  # ready: it is open
             log.end = log_offset + size
@@ -92,8 +91,8 @@ class Appends(StoreParts):
         )
         data = b"".join(parts)
         try:
-            if log_offset + len(data) + BLANK_SIZE > log.ready:
-                log.make_room(len(data))
+            size = len(data)
+            if log_offset + size + BLANK_SIZE > log.ready and log.make_room(size) != log_offset:
                 return self.append_batch(batch, now_ms)
             log.write(data)
         except OSError as error:

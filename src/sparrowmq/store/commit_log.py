@@ -2,13 +2,13 @@
 
 ```
        file 0            file 1                  file 2 (made ahead)
-|record record blank|record record|..reserved..|                    |
-^ min                             ^ end        ^ ready
+|record record blank|record record|..|..reserved..|                 |
+^ min                             ^ end ^ ready   ^ reserved
 ```
 
 A record goes in only if eight bytes are left behind it, for the blank record that ends a file.
 Space is reserved ahead of the writer by `prepare`, outside of appends; `make_room` does it inside
-one only where the writer was faster.
+one only where the writer was faster. Its pages are brought into memory in small steps.
 """
 
 from bisect import bisect_left
@@ -21,11 +21,13 @@ from sparrowmq.store.layout import LOG_DIR, file_offset, log_path
 from sparrowmq.store.open_files import OpenFiles
 
 BLANK_SIZE = 8
+WARM_BYTES = 256 * 1024
+"""How much is warmed at once. Less costs more calls; from 1 MiB on, cold memory (decision 14)."""
 _OPEN_FOR_READING = 64
 
 
 class CommitLog:
-    """The log's files. `end` is where the next record goes, `ready` how far space is reserved."""
+    """The log's files. `end` is where the next record goes, `ready` how far it may be written."""
 
     def __init__(self, config: StoreConfig, disk: Disk) -> None:
         self._disk = disk
@@ -39,6 +41,7 @@ class CommitLog:
         self.file_start = 0
         self.end = 0
         self.ready = 0
+        self._reserved = 0
         self._ahead: DiskFile | None = None
         self.names_changed = False
         """A file was made or removed since the directory was synced."""
@@ -67,7 +70,7 @@ class CommitLog:
     def continue_at(self, end: int) -> None:
         """Go on writing at `end`, where the log was found to end."""
         self._close_active()
-        self.end = self.ready = end
+        self.end = self.ready = self._reserved = end
         self.file_start = self.start_of(end)
 
     @property
@@ -101,8 +104,10 @@ class CommitLog:
             self._roll(left)
         self._open_active()
         needed = self.end + size + BLANK_SIZE
-        if needed > self.ready:
+        if needed > self._reserved:
             self._reserve_to(max(needed, self.end + self._reserve))
+        if needed > self.ready:
+            self._warm_to(max(needed, self.ready + WARM_BYTES))
         return self.end
 
     def end_file(self) -> None:
@@ -113,11 +118,11 @@ class CommitLog:
         """Reserve space ahead of the writer, so that appends find it. Raises DiskFull."""
         self._open_active()
         file_end = self.file_start + self.file_size
-        if self.ready - self.end >= self._reserve // 2:
+        if self._reserved - self.end >= self._reserve // 2:
             return
-        if self.ready < file_end:
-            self._reserve_to(self.ready + self._reserve)
-        if self.ready == file_end and self._ahead is None:
+        if self._reserved < file_end:
+            self._reserve_to(self._reserved + self._reserve)
+        if self._reserved == file_end and self._ahead is None:
             self._ahead = self._make_file(file_end)
 
     def _open_active(self) -> None:
@@ -130,7 +135,7 @@ class CommitLog:
             self.file = file
         else:
             self.file = self._make_file(self.file_start)
-            self.ready = self.file_start + self._reserve
+            self._reserved = self.file_start + self._reserve
 
     def _make_file(self, start: int) -> DiskFile:
         path = log_path(start)
@@ -148,10 +153,16 @@ class CommitLog:
         self.names_changed = True
         return file
 
-    def _reserve_to(self, ready: int) -> None:
+    def _reserve_to(self, reserved: int) -> None:
         assert self.file is not None
-        ready = min(ready, self.file_start + self.file_size)
-        self.file.reserve(self.ready - self.file_start, ready - self.ready)
+        reserved = min(reserved, self.file_start + self.file_size)
+        self.file.reserve(self._reserved - self.file_start, reserved - self._reserved)
+        self._reserved = reserved
+
+    def _warm_to(self, ready: int) -> None:
+        assert self.file is not None
+        ready = min(ready, self._reserved)
+        self.file.warm(self.ready - self.file_start, ready - self.ready)
         self.ready = ready
 
     def _roll(self, left: int) -> None:
@@ -165,8 +176,8 @@ class CommitLog:
         if self.file is not None:
             self.file.close()
         self.file, self._ahead = self._ahead, None
-        self.file_start = self.end = next_start
-        self.ready = next_start + self._reserve
+        self.file_start = self.end = self.ready = next_start
+        self._reserved = next_start + self._reserve
 
     def read(self, log_offset: int, length: int) -> bytes | None:
         """Bytes of one file without waiting for the device, None if it would have to.

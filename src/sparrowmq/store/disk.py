@@ -53,6 +53,13 @@ class DiskFile(Protocol):
         """
         ...
 
+    def warm(self, offset: int, length: int) -> None:
+        """Fill reserved space with zeros, so that writes into it find their pages in memory.
+
+        Only for space that holds nothing. May do nothing where it brings nothing. Raises OSError.
+        """
+        ...
+
     def truncate(self, size: int) -> None:
         """Cut or extend (with zeros, without allocating) to `size`. Raises DiskFull, or OSError."""
         ...

@@ -144,6 +144,11 @@ class RealFile:
         else:
             self._mapped_from, self._mapped_to, self._written_to = start, end, start
 
+    def warm(self, offset: int, length: int) -> None:
+        """Fill reserved space with zeros, so that mapped writes find their pages (decision 14)."""
+        if self._mapped_from <= offset and offset + length <= self._mapped_to:
+            self._write_through(offset, bytes(length))
+
     def truncate(self, size: int) -> None:
         """Cut or extend (with zeros, without allocating) to `size`."""
         self._unmap()

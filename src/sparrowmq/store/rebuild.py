@@ -205,6 +205,7 @@ class _RelocatedFile:
         self.write = file.write
         self.write_words = file.write_words
         self.reserve = file.reserve
+        self.warm = file.warm
         self.truncate = file.truncate
         self.sync = file.sync
         self.close = file.close

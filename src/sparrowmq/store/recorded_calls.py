@@ -14,7 +14,7 @@ from sparrowmq.store.errors import DiskFull
 
 _CHANGES = frozenset(
     {"write", "reserve", "truncate", "sync", "sync_dir", "create", "mkdir", "rmdir", "replace"}
-    | {"unlink"}
+    | {"unlink", "warm"}
 )
 
 

@@ -78,6 +78,11 @@ class RecordedFile:
         if offset + length > len(self._content.data):
             self._content.resize(offset + length)
 
+    def warm(self, offset: int, length: int) -> None:
+        """Fill reserved space with zeros; not durable. Raises OSError."""
+        self._call("warm", write=True)
+        self._content.write(offset, bytes(length))
+
     def truncate(self, size: int) -> None:
         """Cut or extend to `size`."""
         self._call("truncate", write=True)
