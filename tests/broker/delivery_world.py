@@ -159,8 +159,7 @@ class DeliveryWorld:
         async def all_rounds() -> int | None:
             due_ms = [await delay.deliver_round(self.broker)]
             due_ms.append(await timer.deliver_round(self.broker))
-            await transactions_check.check_round(self.broker)
-            due_ms.append(self.broker.delivery.halves.next_due_ms)
+            due_ms.append(await transactions_check.check_round(self.broker))
             return min((one for one in due_ms if one is not None), default=None)
 
         return self.run(all_rounds())

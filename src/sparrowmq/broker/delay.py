@@ -10,32 +10,23 @@ import asyncio
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.delay_delivery import deliver, records_of
+from sparrowmq.broker.delivery_rounds import repeat
 from sparrowmq.broker.placement import fields_of
 from sparrowmq.protocol.delay import schedule_queue_id
 from sparrowmq.protocol.names import SCHEDULE_TOPIC
 from sparrowmq.protocol.record import RecordError
-from sparrowmq.store.errors import DiskFull, StoreStopped
+from sparrowmq.store.errors import DiskFull
 from sparrowmq.store.messages import QueueRead
 from sparrowmq.store.store import ColdRead
 
 _BATCH = 64
 """Messages delivered before others have their turn."""
 _BATCH_BYTES = 1024 * 1024
-_TRY_AGAIN_MS = 1_000
 
 
 async def deliver_delayed(broker: Broker) -> None:
     """Deliver for ever."""
-    levels = broker.delivery.levels
-    while True:
-        try:
-            due_ms = await deliver_round(broker)
-        except DiskFull as error:
-            broker.log.warning("delayed messages wait: %s", error)
-            due_ms = broker.clock() + _TRY_AGAIN_MS
-        except StoreStopped:
-            return  # the broker is about to end
-        await levels.alarm.wait(due_ms, broker.clock())
+    await repeat(broker, broker.delivery.levels.alarm, deliver_round, "delayed messages wait")
 
 
 async def deliver_round(broker: Broker) -> int | None:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.delay import read
 from sparrowmq.broker.delay_delivery import deliver, records_of
+from sparrowmq.broker.delivery_rounds import repeat
 from sparrowmq.broker.placement import fields_of
 from sparrowmq.broker.timer_entries import is_recall, offset_of, time_of
 from sparrowmq.broker.timer_index import TimerIndex
@@ -22,10 +23,8 @@ from sparrowmq.protocol.properties import (
     UNIQUE_KEY,
 )
 from sparrowmq.protocol.record import Record, RecordError
-from sparrowmq.store.errors import DiskFull, StoreStopped
 
 _BATCH = 64
-_TRY_AGAIN_MS = 1_000
 _SPILL_AGAIN_MS = 200
 _RECALL_KEPT_MS = 2_000
 _TIMES_BYTES = 80
@@ -34,20 +33,17 @@ _TIMES_BYTES = 80
 
 async def deliver_timers(broker: Broker) -> None:
     """Deliver for ever."""
-    timers = broker.delivery.timers
-    while True:
-        try:
-            due_ms = await deliver_round(broker)
-            await spill(broker)
-            if timers.wants_to_spill(broker.store.max_offset(TIMER_TOPIC, 0)):
-                soon_ms = broker.clock() + _SPILL_AGAIN_MS
-                due_ms = soon_ms if due_ms is None else min(due_ms, soon_ms)
-        except DiskFull as error:
-            broker.log.warning("messages with a delivery time wait: %s", error)
-            due_ms = broker.clock() + _TRY_AGAIN_MS
-        except StoreStopped:
-            return  # the broker is about to end
-        await timers.alarm.wait(due_ms, broker.clock())
+    alarm = broker.delivery.timers.alarm
+    await repeat(broker, alarm, _deliver_and_spill, "messages with a delivery time wait")
+
+
+async def _deliver_and_spill(broker: Broker) -> int | None:
+    due_ms = await deliver_round(broker)
+    await spill(broker)
+    if broker.delivery.timers.wants_to_spill(broker.store.max_offset(TIMER_TOPIC, 0)):
+        soon_ms = broker.clock() + _SPILL_AGAIN_MS
+        due_ms = soon_ms if due_ms is None else min(due_ms, soon_ms)
+    return due_ms
 
 
 async def deliver_round(broker: Broker) -> int | None:

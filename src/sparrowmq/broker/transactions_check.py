@@ -11,6 +11,7 @@ A group without a live producer is asked nothing, and that counts as no question
 import asyncio
 
 from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.delivery_rounds import TRY_AGAIN_MS, repeat
 from sparrowmq.broker.placement import Placement, append, fields_of
 from sparrowmq.broker.stored_again import real_queue_id, stored_again
 from sparrowmq.broker.transactions import end, write_operations
@@ -26,32 +27,22 @@ from sparrowmq.protocol.properties import (
     UNIQUE_KEY,
 )
 from sparrowmq.protocol.record import Record, encode_record, topic_part
-from sparrowmq.store.errors import DiskFull, MessageTooLarge, StoreStopped
+from sparrowmq.store.errors import DiskFull, MessageTooLarge
 from sparrowmq.store.messages import PutMessage, Stored
 
 _BATCH = 64
-_TRY_AGAIN_MS = 1_000
 _NOBODY_THERE_MS = 3_000
 """How soon a group without a live producer is looked at again; that counts as no question."""
 
 
 async def check_transactions(broker: Broker) -> None:
     """Ask for ever."""
-    halves = broker.delivery.halves
-    while True:
-        try:
-            await check_round(broker)
-            due_ms = halves.next_due_ms
-        except DiskFull as error:
-            broker.log.warning("transactions are not checked: %s", error)
-            due_ms = broker.clock() + _TRY_AGAIN_MS
-        except StoreStopped:
-            return  # the broker is about to end
-        await halves.alarm.wait(due_ms, broker.clock())
+    alarm = broker.delivery.halves.alarm
+    await repeat(broker, alarm, check_round, "transactions are not checked")
 
 
-async def check_round(broker: Broker) -> None:
-    """Ask about everything that is due. Raises DiskFull, StoreStopped."""
+async def check_round(broker: Broker) -> int | None:
+    """Ask about everything that is due; when the next is. Raises DiskFull, StoreStopped."""
     halves = broker.delivery.halves
     write_operations(broker)
     turn = 0
@@ -59,11 +50,12 @@ async def check_round(broker: Broker) -> None:
         try:
             _check(broker, half)
         except DiskFull:
-            halves.postpone(half, broker.clock() + _TRY_AGAIN_MS)
+            halves.postpone(half, broker.clock() + TRY_AGAIN_MS)
             raise
         turn += 1
         if turn % _BATCH == 0:
             await asyncio.sleep(0)
+    return halves.next_due_ms
 
 
 def _check(broker: Broker, half: Half) -> None:
