@@ -29,7 +29,7 @@ class Effort:
     backlog: int = 500_000
 
 
-QUICK = Effort(seconds=1.5, learn_s=10.0, warm_s=1.0, latency_s=3.0)
+QUICK = Effort(seconds=1.25, learn_s=8.0, warm_s=0.75, latency_s=2.5, backlog=400_000)
 
 
 @dataclass

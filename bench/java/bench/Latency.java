@@ -37,7 +37,9 @@ final class Latency {
 
     static JsonObject run(Command command) throws Exception {
         Latency latency = open(command);
-        latency.send(command.decimal("warm", 2), new JsonObject());
+        if (command.decimal("warm", 2) > 0) {
+            latency.send(command.decimal("warm", 2), new JsonObject());
+        }
         JsonObject row = new JsonObject();
         Usage before = new Usage(command);
         int sent = latency.send(command.decimal("seconds", 5), row);

@@ -17,7 +17,7 @@ final class Usage {
     private final long start = System.nanoTime();
 
     Usage(Command command) throws InterruptedException {
-        Thread.sleep(300);   // what was asked before is not part of it
+        Thread.sleep(200);   // what was asked before is not part of it
         pids = command.pids();
         broker = cpu(pids);
         client = cpu(SELF);
@@ -26,7 +26,7 @@ final class Usage {
 
     /** Adds CPU per message in microseconds, and how many CPUs others used meanwhile. */
     void into(JsonObject row, long messages) throws InterruptedException {
-        Thread.sleep(300);   // what the broker does after its last answer belongs to the run
+        Thread.sleep(200);   // what the broker does after its last answer belongs to the run
         double ofBroker = cpu(pids) - broker;
         double ofClient = cpu(SELF) - client;
         double span = (System.nanoTime() - start) / 1e9;
