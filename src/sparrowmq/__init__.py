@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     )
     from sparrowmq.client.transactional_producer import TransactionalProducer
     from sparrowmq.net.errors import NetError
+    from sparrowmq.protocol.compression import CompressionType
     from sparrowmq.protocol.heartbeat import ConsumeFromWhere, MessageModel
     from sparrowmq.protocol.message import Message, MessageQueue
     from sparrowmq.protocol.message_ext import MessageExt
@@ -50,6 +51,7 @@ __all__ = [
     "Client",
     "ClientConfig",
     "ClientError",
+    "CompressionType",
     "ConsumeFromWhere",
     "Deduplicate",
     "FlowLimits",
@@ -89,6 +91,7 @@ _HOMES = {
     "Client": "client.client",
     "ClientConfig": "client.config",
     "ClientError": "client.errors",
+    "CompressionType": "protocol.compression",
     "ConsumeFromWhere": "protocol.heartbeat",
     "Deduplicate": "client.deduplicate",
     "FlowLimits": "client.flow_control",

@@ -7,6 +7,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 from sparrowmq.client.background_loop import BackgroundLoop, loop_of_process
 from sparrowmq.client.blocking_facade import Facade, awaited, called
+from sparrowmq.client.checks import check_function
 from sparrowmq.client.group_consumer import GroupConsumer
 from sparrowmq.client.handling import Handler
 from sparrowmq.client.lite_pull_consumer import LitePullConsumer as AsyncLitePullConsumer
@@ -167,6 +168,8 @@ class ScheduledPull(Facade[AsyncScheduledPull]):
         self._worker_count = workers
         self._threads: ThreadWorkers
         self._consumer: PullConsumer | None = None
+        for topic, plain in callbacks.items():
+            check_function(f"the callback of topic {topic}", plain)
         in_threads = {topic: self._in_thread(plain) for topic, plain in callbacks.items()}
         super().__init__(
             partial(AsyncScheduledPull, group, in_threads, workers=workers, **settings)

@@ -1,5 +1,6 @@
 """Settings every producer and consumer shares."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sparrowmq.net.peers import split_address
@@ -33,6 +34,17 @@ class ClientConfig:
         for name in ("route_poll_s", "heartbeat_s", "name_server_timeout_s", "call_timeout_s"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}, must be more than 0")
+
+
+def name_servers_of(given: str | Sequence[str]) -> tuple[str, ...]:
+    """As a text or one by one. Raises ValueError for anything else, such as a setting that is not
+    there."""
+    if isinstance(given, str):
+        return parse_name_servers(given)
+    anything: object = given
+    if not isinstance(anything, Iterable):
+        raise ValueError(f"name_servers is {given!r}, must be host:port of each")
+    return tuple(given)
 
 
 def parse_name_servers(text: str) -> tuple[str, ...]:

@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass, replace
 
+from sparrowmq.client.checks import MAX_LONG, check_whole
 from sparrowmq.client.process_queue import ProcessQueue
+
+OFF = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,10 +16,17 @@ class FlowLimits:
     size_bytes: int = 100 * 1024 * 1024
     span: int = 2_000
     """From the oldest to the newest offset; guards progress that one slow message holds back."""
-    topic_messages: int = -1
+    topic_messages: int = OFF
     """Shared out over all queues a consumer holds; -1 is off. Replaces `messages` when set."""
-    topic_mib: int = -1
+    topic_mib: int = OFF
     """The same for mebibytes."""
+
+    def __post_init__(self) -> None:
+        for name in ("messages", "size_bytes", "span"):
+            check_whole(name, getattr(self, name), 1, MAX_LONG)
+        for name in ("topic_messages", "topic_mib"):
+            if getattr(self, name) != OFF:
+                check_whole(name, getattr(self, name), 1, MAX_LONG)
 
 
 _MIB = 1024 * 1024
@@ -26,9 +36,9 @@ def shared_out(limits: FlowLimits, queues: int) -> FlowLimits:
     """The limits of one queue when so many are held: a topic's limit is divided among them all."""
     queues = max(1, queues)
     shared = limits
-    if limits.topic_messages != -1:
+    if limits.topic_messages != OFF:
         shared = replace(shared, messages=max(1, limits.topic_messages // queues))
-    if limits.topic_mib != -1:
+    if limits.topic_mib != OFF:
         shared = replace(shared, size_bytes=max(1, limits.topic_mib // queues) * _MIB)
     return shared
 

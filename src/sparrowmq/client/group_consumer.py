@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from sparrowmq.client.broker_calls import max_offset, min_offset, offset_at
 from sparrowmq.client.client import Client
-from sparrowmq.client.config import ClientConfig, parse_name_servers
+from sparrowmq.client.config import ClientConfig, name_servers_of
 from sparrowmq.client.consume_rates import ConsumeRates
 from sparrowmq.client.consumer_calls import routes
 from sparrowmq.client.errors import NoRoute, NotStarted
@@ -40,7 +40,7 @@ class GroupConsumer:
         servers = chosen.pop("name_servers", "127.0.0.1:9876")
         client: Client | None = chosen.pop("client", None)
         self._settings = MemberSettings(group=group, **chosen, **kind)
-        names = parse_name_servers(servers) if isinstance(servers, str) else tuple(servers)
+        names = name_servers_of(servers)
         self.client = client or Client(ClientConfig(name_servers=names), routes=routes)
         self.subscriptions = subscriptions
         self.rates = ConsumeRates()

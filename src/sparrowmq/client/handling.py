@@ -6,6 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
+from sparrowmq.client.checks import check_number, check_whole
 from sparrowmq.client.consume_rates import ConsumeRates
 from sparrowmq.client.subscriptions import Subscriptions
 from sparrowmq.net.task_owner import is_asked_to_end
@@ -29,8 +30,13 @@ class RetryLater(Exception):
     ) -> None:
         """`done` messages from the front are consumed. `delay_level` 0 lets the broker decide by
         the number of attempts, -1 sends to the dead letters at once. An orderly handler tries the
-        rest again after `suspend_s` (0.01 to 30)."""
+        rest again after `suspend_s` (0.01 to 30). Raises ValueError for numbers that are none of
+        these."""
         super().__init__(reason)
+        check_whole("done", done, 0)
+        check_whole("delay_level", delay_level, -1)
+        if suspend_s is not None:
+            check_number("suspend_s", suspend_s, 0)
         self.done = done
         self.delay_level = delay_level
         self.suspend_s = suspend_s

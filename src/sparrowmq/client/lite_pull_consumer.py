@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Unpack
 
 from sparrowmq.client.broker_calls import committed_offset
+from sparrowmq.client.checks import check_kind, check_offsets, check_whole
 from sparrowmq.client.flow_control import FlowLimits, reason_to_wait
 from sparrowmq.client.held_queue import HeldQueue
 from sparrowmq.client.member_settings import StartSettings
@@ -50,8 +51,9 @@ class LitePullConsumer(Seeking):
 
         Raises ValueError for an illegal group, topic or expression.
         """
-        if batch < 1:
-            raise ValueError(f"batch is {batch}, must be 1 or more")
+        check_whole("batch", batch, 1)
+        check_whole("limit_all", limit_all, 1)
+        check_kind("limits", limits or FlowLimits(), FlowLimits)
         super().__init__(
             group,
             Subscriptions(without_functions(subscriptions or {})),
@@ -151,6 +153,8 @@ class LitePullConsumer(Seeking):
         self._is_by_hand = True
         self.member.assign_by_hand()
         wanted = set(queues)
+        for queue in wanted:
+            check_kind("a queue", queue, MessageQueue)
         assignment = self.member.assignment
         await assignment.give_up(set(self.member.held) - wanted, "not assigned any more")
         for topic in sorted({queue.topic for queue in wanted}):
@@ -196,8 +200,9 @@ class LitePullConsumer(Seeking):
         return self._held(queue).progress
 
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Store progress now: of everything polled, or as given. Raises QueueLost, and what else
-        keeps it from being stored: NoRoute, BrokerRefused, NetError, OSError."""
+        """Store progress now: of everything polled, or as given. Raises ValueError for what is no
+        offset, QueueLost, and what else keeps it from being stored: NoRoute, BrokerRefused,
+        NetError, OSError."""
         await self.member.store(self._note(offsets))
 
     def commit_later(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
@@ -209,6 +214,7 @@ class LitePullConsumer(Seeking):
         if offsets is None:
             self._harvest.acknowledge()
             offsets = {queue: held.progress for queue, held in member.held.items()}
+        check_offsets(offsets)
         for queue, offset in offsets.items():
             member.offsets.update(queue, offset, may_lower=True)
         return offsets

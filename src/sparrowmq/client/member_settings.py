@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
 
+from sparrowmq.client.checks import MAX_LONG, check_function, check_kind, check_whole
 from sparrowmq.client.client import Client
 from sparrowmq.client.strategies import AVG, Strategy
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel
@@ -26,7 +27,7 @@ class GroupSettings(TypedDict, total=False):
     """A started client that producers and consumers share; a consumer without has its own."""
     model: MessageModel
     """CLUSTERING shares messages among the members, BROADCASTING gives each member all of them."""
-    offsets_dir: Path | None
+    offsets_dir: str | Path | None
     """Where broadcasting members keep their progress; ~/.sparrowmq/offsets unless given."""
     strategy: Strategy
     """Who gets which queues; `AVG` unless given."""
@@ -50,7 +51,7 @@ class MemberSettings:
     group: str
     consume_type: ConsumeType = ConsumeType.PASSIVELY
     model: MessageModel = MessageModel.CLUSTERING
-    offsets_dir: Path | None = None
+    offsets_dir: Path | None = None  # a text becomes one
     """Where broadcasting members keep their progress; ~/.sparrowmq/offsets unless given."""
     from_where: ConsumeFromWhere = ConsumeFromWhere.LAST_OFFSET
     from_timestamp_ms: int | None = None
@@ -68,6 +69,15 @@ class MemberSettings:
 
     def __post_init__(self) -> None:
         check_group(self.group)
+        check_kind("model", self.model, MessageModel)
+        check_kind("from_where", self.from_where, ConsumeFromWhere)
+        check_kind("strategy", self.strategy, Strategy)
+        if self.listener is not None:
+            check_function("listener", self.listener)
+        if self.from_timestamp_ms is not None:
+            check_whole("from_timestamp_ms", self.from_timestamp_ms, 0, MAX_LONG)
+        if self.offsets_dir is not None:
+            object.__setattr__(self, "offsets_dir", Path(self.offsets_dir))
         if self.is_orderly and self.is_broadcasting:
             raise ValueError(
                 f"group {self.group}: an orderly handler needs the CLUSTERING model, because"

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Self
 
 from sparrowmq.client.client import Client
-from sparrowmq.client.config import ClientConfig, parse_name_servers
+from sparrowmq.client.config import ClientConfig, name_servers_of
 from sparrowmq.client.errors import NotStarted
 from sparrowmq.client.fault_avoidance import FaultAvoidance
 from sparrowmq.client.introductions import Introductions
@@ -63,12 +63,9 @@ class Producer:
         Raises ValueError for an illegal group or setting.
         """
         self._group = check_group(group)
-        check_settings(timeout_s, retries, default_queues, max_body_bytes)
         self._owns_client = client is None
-        servers = (
-            parse_name_servers(name_servers) if isinstance(name_servers, str) else name_servers
-        )
-        self.client = client or Client(ClientConfig(name_servers=tuple(servers)), routes=routes)
+        servers = name_servers_of(name_servers)
+        self.client = client or Client(ClientConfig(name_servers=servers), routes=routes)
         self._timeout_s = timeout_s
         self._packing = Packing(
             group=group,
@@ -77,6 +74,7 @@ class Producer:
             compression=compression,
             default_queues=default_queues,
         )
+        check_settings(timeout_s, retries, self._packing)
         self._send_queues = SendQueues(self.client, default_queues)
         self._trace = TraceLog(self.client, group, self._send_queues) if trace else None
         self._attempts = SendAttempts(

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from typing import TypedDict
 
+from sparrowmq.client.checks import MAX_LONG, check_kind, check_time, check_whole
 from sparrowmq.client.client import Client
+from sparrowmq.client.outgoing import Packing
 from sparrowmq.protocol.compression import CompressionType
 
 
@@ -30,18 +32,14 @@ class ProducerSettings(SendSettings, total=False):
 
 def check_timeout(timeout_s: float) -> None:
     """Raises ValueError for a time in which nothing can be done."""
-    if timeout_s <= 0:
-        raise ValueError(f"timeout_s is {timeout_s}, must be more than 0")
+    check_time("timeout_s", timeout_s)
 
 
-def check_settings(
-    timeout_s: float, retries: int, default_queues: int, max_body_bytes: int
-) -> None:
+def check_settings(timeout_s: float, retries: int, packing: Packing) -> None:
     """Raises ValueError for what cannot be meant."""
     check_timeout(timeout_s)
-    if retries < 0:
-        raise ValueError(f"retries is {retries}, must be 0 or more")
-    if default_queues < 1:
-        raise ValueError(f"default_queues is {default_queues}, must be 1 or more")
-    if max_body_bytes < 1:
-        raise ValueError(f"max_body_bytes is {max_body_bytes}, must be 1 or more")
+    check_whole("retries", retries, 0)
+    check_whole("default_queues", packing.default_queues, 1)
+    check_whole("max_body_bytes", packing.max_body_bytes, 1)
+    check_whole("compress_from_bytes", packing.compress_from_bytes, 0, MAX_LONG)
+    check_kind("compression", packing.compression, CompressionType)

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Unpack
 
 from sparrowmq.client.broker_calls import address_of, committed_offset
+from sparrowmq.client.checks import check_names, check_offsets
 from sparrowmq.client.errors import BrokerRefused
 from sparrowmq.client.giving_back import GivingBack
 from sparrowmq.client.group_consumer import GroupConsumer
@@ -74,6 +75,7 @@ class PullConsumer(GroupConsumer):
 
         Raises ValueError for an illegal group or topic.
         """
+        check_names("topics", topics)
         super().__init__(
             group,
             Subscriptions(dict.fromkeys(topics, "*")),
@@ -149,6 +151,7 @@ class PullConsumer(GroupConsumer):
 
     def update_offset(self, queue: MessageQueue, offset: int) -> None:
         """Note progress; it is stored every 5 s for queues of the assignment, and by `commit`."""
+        check_offsets({queue: offset})
         self._running().offsets.update(queue, offset, may_lower=True)
 
     async def commit(self, queues: Iterable[MessageQueue]) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Coroutine, Mapping
 from functools import partial
 from typing import Any, Unpack
 
+from sparrowmq.client.checks import check_kind, check_number, check_time, check_whole
 from sparrowmq.client.consuming import Consuming
 from sparrowmq.client.flow_control import FlowLimits, reason_to_wait, shared_out
 from sparrowmq.client.group_consumer import GroupConsumer
@@ -65,7 +66,13 @@ class PushConsumer(GroupConsumer):
         """
         if not subscriptions:
             raise ValueError("no subscription given, at least one topic is needed")
-        _check_positive(batch=batch, workers=workers, pull_batch=pull_batch)
+        for name, number in (("batch", batch), ("workers", workers), ("pull_batch", pull_batch)):
+            check_whole(name, number, 1)
+        check_whole("max_reconsume_times", max_reconsume_times, UNLIMITED)
+        check_time("consume_timeout_s", consume_timeout_s)
+        check_number("suspend_s", suspend_s, 0)
+        check_number("stop_within_s", stop_within_s, 0)
+        check_kind("limits", limits or FlowLimits(), FlowLimits)
         super().__init__(
             group,
             Subscriptions(subscriptions),
@@ -242,9 +249,3 @@ class PushConsumer(GroupConsumer):
         queue = held.process_queue
         if not queue.is_dropped:
             self.member.offsets.update(held.queue, held.progress)
-
-
-def _check_positive(**numbers: int) -> None:
-    for name, number in numbers.items():
-        if number < 1:
-            raise ValueError(f"{name} is {number}, must be 1 or more")

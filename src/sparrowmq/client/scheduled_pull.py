@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self, Unpack
 
+from sparrowmq.client.checks import check_number, check_whole
 from sparrowmq.client.held_queue import HeldQueue
 from sparrowmq.client.member_settings import GroupSettings
 from sparrowmq.client.pull_consumer import PullConsumer
@@ -65,6 +66,8 @@ class ScheduledPull:
         for topic, callback in callbacks.items():
             if not inspect.iscoroutinefunction(callback):
                 raise ValueError(f"the callback of topic {topic} is not an async function")
+        check_whole("workers", workers, 1)
+        check_number("stop_within_s", stop_within_s, 0)
         self._callbacks = dict(callbacks)
         self._stop_within_s = stop_within_s
         self._free = asyncio.Semaphore(workers)

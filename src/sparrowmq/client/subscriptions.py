@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from sparrowmq.client.checks import check_function
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import check_topic, is_retry_topic
 from sparrowmq.protocol.sql92 import compile_sql92
@@ -34,6 +35,9 @@ class Only:
     accepts: Accepts
     tags: str = "*"
 
+    def __post_init__(self) -> None:
+        check_function("the filter of Only", self.accepts)
+
 
 Filter = str | Sql | Only
 """Tags as `created || paid` (`*` for all), a condition, or a function."""
@@ -49,10 +53,7 @@ class Subscriptions:
         self._filters: dict[str, Filter] = {}
         self._datas: dict[str, SubscriptionData] = {}
         self._versions: dict[str, int] = {}
-        given: object = filters  # people forget the filter and pass topics
-        if not isinstance(given, Mapping):
-            text = "must tell a filter for each topic, such as {'orders': '*'}"
-            raise ValueError(f"subscriptions are {filters!r}, {text}")
+        check_filters(filters)
         for topic, choice in filters.items():
             self.add(topic, choice, 0)
 
@@ -118,10 +119,19 @@ def _data(topic: str, choice: Filter, version: int) -> SubscriptionData:
             return SubscriptionData.build(topic, expression, version=version, expression_type=SQL92)
         case Only(_, tags) | str(tags):
             return SubscriptionData.build(topic, tags, version=version, expression_type=TAG)
+    raise ValueError(f"the filter of topic {topic} is {choice!r}, must be tags, Sql or Only")
+
+
+def check_filters(filters: object) -> None:
+    """Raises ValueError for what is no mapping: people forget the filter and pass topics."""
+    if not isinstance(filters, Mapping):
+        text = "must tell a filter for each topic, such as {'orders': '*'}"
+        raise ValueError(f"subscriptions are {filters!r}, {text}")
 
 
 def without_functions(filters: Mapping[str, Filter]) -> Mapping[str, Filter]:
     """The same. Raises ValueError for a function, which only a consumer with a handler can run."""
+    check_filters(filters)
     for topic, choice in filters.items():
         if isinstance(choice, Only):
             raise ValueError(f"topic {topic}: a consumer that polls filters what it polled itself")

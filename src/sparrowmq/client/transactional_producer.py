@@ -11,6 +11,7 @@ from typing import Any, Unpack
 
 import msgspec
 
+from sparrowmq.client.checks import check_function
 from sparrowmq.client.producer import Producer
 from sparrowmq.client.producer_settings import ProducerSettings
 from sparrowmq.client.send_result import SendResult
@@ -57,6 +58,8 @@ class TransactionalProducer(Producer):
         **settings: Unpack[ProducerSettings],
     ) -> None:
         super().__init__(group, **settings)
+        for function in ("execute", "check"):
+            check_function(f"{function} of the listener", getattr(listener, function, None))
         self._listener = listener
         self._owns_threads = threads is None
         self._threads: Workers | None = threads

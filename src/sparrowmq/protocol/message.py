@@ -73,11 +73,15 @@ class Message(_TopicAndBody, frozen=True, kw_only=True):
     """False: the send may be answered before the message is flushed or replicated."""
 
     def __post_init__(self) -> None:
-        fault = self._fault()
+        keys = self.keys
+        try:
+            fault = self._fault()
+            parts = tuple(keys.split() if isinstance(keys, str) else keys)
+        except (AttributeError, TypeError) as error:  # types are looked at only then: it costs
+            raise ValueError(_kind_fault(self) or str(error)) from error
         if fault is not None:
             raise ValueError(fault)
-        keys = self.keys
-        force_setattr(self, "keys", tuple(keys.split() if isinstance(keys, str) else keys))
+        force_setattr(self, "keys", parts)
         if self.properties:
             force_setattr(self, "properties", dict(self.properties))
             if sum(map(len, chain.from_iterable(self.properties.items()))) > _SURELY_SMALL:
@@ -112,11 +116,35 @@ class Message(_TopicAndBody, frozen=True, kw_only=True):
             or _body_fault(self.body)
             or _tags_fault(self.tags)
             or _keys_fault(self.keys)
-            or (_properties_fault(self.properties) if self.properties else None)
+            or (_properties_fault(own) if (own := self.properties) or own is None else None)
             or _delay_fault(self)
             or _sharding_key_fault(self.sharding_key)
             or _flag_fault(self.flag)
         )
+
+
+_TEXT: tuple[type, ...] = (str, type(None))
+_NUMBER: tuple[type, ...] = (int, type(None))
+_KINDS: dict[str, tuple[type, ...]] = {
+    "topic": (str,),
+    "tags": _TEXT,
+    "keys": (str, Sequence),
+    "properties": (Mapping,),
+    "flag": (int,),
+    "delay_level": (int,),
+    "delay_ms": _NUMBER,
+    "deliver_time_ms": _NUMBER,
+    "sharding_key": _TEXT,
+}
+
+
+def _kind_fault(message: Message) -> str | None:
+    for name, kinds in _KINDS.items():
+        value = getattr(message, name)
+        if not isinstance(value, kinds):
+            wanted = " or ".join(kind.__name__ for kind in kinds if kind is not type(None))
+            return f"{name} is {value!r}, must be {wanted}"
+    return None
 
 
 def _body_fault(body: object) -> str | None:
@@ -175,6 +203,8 @@ def _delay_fault(message: Message) -> str | None:
         return None
     if bool(level) + (delay_ms is not None) + (time_ms is not None) > 1:
         return "delay_level, delay_ms and deliver_time_ms exclude each other, give one"
+    if (fault := _kind_fault(message)) is not None:
+        return fault
     if level < 0:
         return f"delay_level is {level}, must be 0 or more"
     if delay_ms is not None and delay_ms < 0:

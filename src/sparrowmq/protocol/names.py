@@ -77,7 +77,7 @@ _SHOWN = 160
 
 def topic_fault(topic: str) -> str | None:
     """Say what is wrong with a topic name, None if nothing is."""
-    derived = topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
+    derived = str(topic).startswith((RETRY_PREFIX, DLQ_PREFIX))
     kind = "retry or dead-letter topic" if derived else "topic"
     return _fault(kind, topic, RETRY_TOPIC_MAX if derived else TOPIC_MAX)
 
@@ -135,6 +135,9 @@ def dlq_topic(group: str) -> str:
 
 
 def _fault(kind: str, name: str, max_length: int) -> str | None:
+    given: object = name  # None, most of the time: a setting that was not there
+    if not isinstance(given, str):
+        return f"the {kind} name is {name!r}, must be a text"
     if not name or name.isspace():
         return f"the {kind} name is blank"
     shown = name if len(name) <= _SHOWN else f"{name[:_SHOWN]}…"

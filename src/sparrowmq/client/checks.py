@@ -1,0 +1,59 @@
+"""Arguments that people get wrong, refused where they are given: each raises a ValueError that says
+what was given and what is allowed."""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sparrowmq.protocol.message import MessageQueue
+
+MAX_LONG = 2**63 - 1
+MAX_INT = 2**31 - 1
+
+
+def check_number(name: str, value: object, lowest: float, highest: float = math.inf) -> None:
+    """A number in a range; NaN is in none."""
+    if isinstance(value, int | float) and lowest <= value <= highest:
+        return
+    allowed = f"{lowest} or more" if highest == math.inf else f"{lowest} to {highest}"
+    raise ValueError(f"{name} is {value!r}, must be {allowed}")
+
+
+def check_whole(name: str, value: object, lowest: int, highest: int = MAX_INT) -> None:
+    """A whole number in a range."""
+    if not isinstance(value, int):
+        raise ValueError(f"{name} is {value!r}, must be a whole number")
+    if value < lowest:
+        check_number(name, value, lowest)
+    check_number(name, value, lowest, highest)
+
+
+def check_time(name: str, seconds: object) -> None:
+    """Seconds in which something can happen."""
+    if not isinstance(seconds, int | float) or not seconds > 0:
+        raise ValueError(f"{name} is {seconds!r}, must be more than 0")
+
+
+def check_kind(name: str, value: object, kind: type) -> None:
+    """A value of a type: text that names a member of an enum is not one."""
+    if not isinstance(value, kind):
+        raise ValueError(f"{name} is {value!r}, must be a {kind.__name__}")
+
+
+def check_function(name: str, value: object) -> None:
+    """Something that can be called."""
+    if not callable(value):
+        raise ValueError(f"{name} is {value!r}, must be a function")
+
+
+def check_names(name: str, given: object) -> None:
+    """Several names: one alone would be taken for its letters."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ValueError(f"{name} is {given!r}, must be a list of names")
+
+
+def check_offsets(offsets: Mapping[MessageQueue, Any]) -> None:
+    """Offsets that a broker can store."""
+    for queue, offset in offsets.items():
+        check_kind("a queue", queue, MessageQueue)
+        check_whole(f"the offset of {queue}", offset, 0, MAX_LONG)

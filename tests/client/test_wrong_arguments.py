@@ -1,0 +1,144 @@
+"""Arguments that cannot be meant are refused where they are given, and nothing is sent."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sparrowmq import FlowLimits, Message, MessageQueue, Only, RetryLater, blocking
+from sparrowmq.client.consumer_calls import routes
+from sparrowmq.client.lite_pull_consumer import LitePullConsumer
+from sparrowmq.client.producer import Producer
+from sparrowmq.client.pull_consumer import PullConsumer
+from sparrowmq.client.push_consumer import PushConsumer
+from sparrowmq.client.scheduled_pull import ScheduledPull
+from sparrowmq.client.transactional_producer import TransactionalProducer
+from sparrowmq.testing.sim_cluster import SimCluster
+from tests.client.members import GROUP, TOPIC, create_topic
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        ({"topic": None}, "topic name is None, must be a text"),
+        ({"tags": 5}, "tags is 5, must be str"),
+        ({"keys": None}, "keys is None, must be str or Sequence"),
+        ({"keys": 5}, "keys is 5"),
+        ({"properties": None}, "properties is None, must be Mapping"),
+        ({"delay_level": "3"}, "delay_level is '3', must be int"),
+        ({"delay_ms": 1.5}, "delay_ms is 1.5, must be int"),
+        ({"deliver_time_ms": NAN}, "deliver_time_ms is nan, must be int"),
+        ({"sharding_key": 5}, "sharding_key is 5, must be str"),
+    ],
+)
+def test_a_message_with_a_field_of_another_type(arguments: dict[str, Any], fault: str) -> None:
+    with pytest.raises(ValueError, match=fault):
+        Message(**{"topic": "orders", "body": b"x", **arguments})
+
+
+@pytest.mark.parametrize(
+    ("settings", "fault"),
+    [
+        ({"group": None}, "group name is None, must be a text"),
+        ({"name_servers": None}, "name_servers is None, must be host:port"),
+        ({"timeout_s": NAN}, "timeout_s is nan, must be more than 0"),
+        ({"timeout_s": "3"}, "timeout_s is '3'"),
+        ({"retries": 1.5}, "retries is 1.5, must be a whole number"),
+        ({"default_queues": 2**40}, "must be 1 to 2147483647"),
+        ({"compress_from_bytes": -1}, "compress_from_bytes is -1, must be 0 or more"),
+        ({"compression": "lz4"}, "compression is 'lz4', must be a CompressionType"),
+    ],
+)
+def test_a_producer(settings: dict[str, Any], fault: str) -> None:
+    with pytest.raises(ValueError, match=fault):
+        Producer(**{"group": "orders-svc", **settings})
+
+
+@pytest.mark.parametrize("listener", [None, object(), lambda half: None])
+def test_a_transactional_producer_whose_listener_is_none(listener: Any) -> None:
+    with pytest.raises(ValueError, match="execute of the listener is None"):
+        TransactionalProducer("orders-svc", listener)
+
+
+@pytest.mark.parametrize(
+    ("settings", "fault"),
+    [
+        ({"subscriptions": {TOPIC: None}}, f"filter of topic {TOPIC} is None, must be tags"),
+        ({"model": "BROADCASTING"}, "model is 'BROADCASTING', must be a MessageModel"),
+        ({"from_where": "FIRST_OFFSET"}, "must be a ConsumeFromWhere"),
+        ({"from_timestamp_ms": -1}, "from_timestamp_ms is -1, must be 0 or more"),
+        ({"strategy": "AVG"}, "strategy is 'AVG', must be a Strategy"),
+        ({"listener": 5}, "listener is 5, must be a function"),
+        ({"batch": 1.5}, "batch is 1.5, must be a whole number"),
+        ({"workers": 0}, "workers is 0, must be 1 or more"),
+        ({"pull_batch": 2**31}, "must be 1 to 2147483647"),
+        ({"max_reconsume_times": -2}, "max_reconsume_times is -2, must be -1 or more"),
+        ({"consume_timeout_s": 0}, "consume_timeout_s is 0, must be more than 0"),
+        ({"consume_timeout_s": NAN}, "consume_timeout_s is nan"),
+        ({"suspend_s": -1}, "suspend_s is -1, must be 0 or more"),
+        ({"stop_within_s": None}, "stop_within_s is None, must be 0 or more"),
+        ({"limits": 5}, "limits is 5, must be a FlowLimits"),
+    ],
+)
+def test_a_push_consumer(settings: dict[str, Any], fault: str) -> None:
+    with pytest.raises(ValueError, match=fault):
+        PushConsumer(**{"group": GROUP, "subscriptions": {TOPIC: "*"}, **settings})
+
+
+async def turn(*ignored: Any) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("make", "fault"),
+    [
+        (lambda: LitePullConsumer(GROUP, TOPIC), "must tell a filter for each topic"),  # type: ignore[arg-type]
+        (lambda: LitePullConsumer(GROUP, limit_all=0), "limit_all is 0, must be 1 or more"),
+        (lambda: PullConsumer(GROUP, TOPIC), f"topics is '{TOPIC}', must be a list of names"),
+        (lambda: ScheduledPull(GROUP, {TOPIC: turn}, workers=0), "workers is 0"),
+        (
+            lambda: blocking.ScheduledPull(GROUP, {TOPIC: None}),  # type: ignore[dict-item]
+            f"callback of topic {TOPIC} is None, must be a function",
+        ),
+        (lambda: FlowLimits(messages=-1), "messages is -1, must be 1 or more"),
+        (lambda: FlowLimits(topic_mib=0), "topic_mib is 0, must be 1 or more"),
+        (lambda: Only(5), "filter of Only is 5, must be a function"),  # type: ignore[arg-type]
+        (lambda: RetryLater("later", done=-1), "done is -1, must be 0 or more"),
+        (lambda: RetryLater("later", delay_level=-2), "delay_level is -2, must be -1 or more"),
+    ],
+)
+def test_other_settings(make: Callable[[], object], fault: str) -> None:
+    with pytest.raises(ValueError, match=fault):
+        make()
+
+
+@pytest.mark.parametrize("offset", [-1, 2**63, 1.5, "1", None])
+def test_an_offset_that_no_broker_can_store_is_not_noted(offset: Any) -> None:
+    queue = MessageQueue(TOPIC, "broker-a", 0)
+
+    async def commit() -> None:
+        client = sim.client_on("member", routes)
+        await client.start()
+        async with LitePullConsumer(GROUP, client=client) as lite:
+            with pytest.raises(ValueError, match="the offset of"):
+                await lite.commit({queue: offset})
+            with pytest.raises(ValueError, match="the offset of"):
+                lite.commit_later({queue: offset})
+            with pytest.raises(ValueError, match="a queue is 'q'"):
+                await lite.assign(["q"])  # type: ignore[list-item]
+        async with PullConsumer(GROUP, client=client) as pull:
+            with pytest.raises(ValueError, match="the offset of"):
+                pull.update_offset(queue, offset)
+            assert await pull.committed(queue) in (None, 0)
+        await client.stop()
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        sim.run(commit(), on=sim.host("member"))
+
+
+def test_progress_of_broadcasting_members_goes_where_a_text_says(tmp_path: Any) -> None:
+    consumer = PushConsumer(GROUP, {TOPIC: "*"}, offsets_dir=str(tmp_path))
+    assert consumer._settings.offsets_dir == tmp_path
