@@ -27,12 +27,14 @@ class Up(NamedTuple):
     name_server: str
 
 
-def sparrowmq(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
+def sparrowmq(
+    *arguments: str, cwd: Path | None = None, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, with these environment variables."""
     return subprocess.run(
         [sys.executable, "-c", AS_A_COMMAND, *arguments],
         cwd=cwd,
-        env=clean_environment(),
+        env=clean_environment() | variables,
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,

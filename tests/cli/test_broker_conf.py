@@ -7,8 +7,9 @@ import pytest
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.cli.apache_conf import read_broker_conf
 from sparrowmq.cli.apache_keys import TAKEN
-from sparrowmq.cli.server_commands import broker_settings
-from sparrowmq.cli.settings import SettingError, build, resolve
+from sparrowmq.cli.server_settings import broker_settings
+from sparrowmq.cli.setting_build import build
+from sparrowmq.cli.settings import Given, SettingError, resolve
 
 MASTER = """
 brokerClusterName=DefaultCluster
@@ -71,7 +72,7 @@ def conf(tmp_path: Path) -> Path:
 def built(path: Path, warnings: list[str]) -> BrokerConfig:
     settings = broker_settings()
     file = read_broker_conf(path, warnings.append)
-    flags = {} if "data" in file else {"data": "d"}
+    flags = {} if "data" in file else {"data": Given("d", "flag --data")}
     config: BrokerConfig = build(
         BrokerConfig, settings, resolve(settings, flags=flags, environment={}, file=file)
     )

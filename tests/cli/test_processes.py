@@ -116,7 +116,7 @@ def test_an_address_that_others_reach_needs_an_explicit_word(
 def test_a_wrong_setting_is_a_usage_error_and_leaves_nothing_behind(tmp_path: Path) -> None:
     refused = sparrowmq("up", "--flush", "maybe", cwd=tmp_path)
     assert refused.returncode == 2
-    assert "flush is 'maybe' (flag --flush), must be one of async, sync" in refused.stderr
+    assert "flag --flush is 'maybe', must be one of async, sync" in refused.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -124,7 +124,7 @@ def test_config_show_tells_where_every_value_comes_from(tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_text("[broker]\nport = 7\n")
     shown = sparrowmq("config", "show", "--config", "x.toml", "--ha-port", "8", cwd=tmp_path)
     lines = {line.split()[0]: line for line in shown.stdout.splitlines()}
-    assert lines["port"].split(maxsplit=1)[1] == "7  (x.toml [broker] port)"
+    assert lines["port"].split(maxsplit=1)[1] == "7  (x.toml line 2: [broker] port)"
     assert lines["ha-port"].split(maxsplit=1)[1] == "8  (flag --ha-port)"
     assert lines["flush"].split(maxsplit=1)[1] == "async  (default)"
     names = sparrowmq("config", "show", "nameserver", cwd=tmp_path)

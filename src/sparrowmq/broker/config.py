@@ -124,13 +124,20 @@ class BrokerConfig:
             ("port", 0 <= self.port <= 65_535, "must be 0 to 65535"),
             ("ha_port", 0 <= self.ha_port <= 65_535, "must be 0 to 65535"),
             ("broker_id", self.broker_id == MASTER_ID, _NO_SLAVES),
-            ("default_queues", 1 <= self.default_queues <= self.max_queues_per_topic, ">= 1"),
+            ("default_queues", self.default_queues >= 1, "must be 1 or more"),
+            ("broker_name", bool(self.broker_name.strip()), "must not be empty"),
+            ("cluster_name", bool(self.cluster_name.strip()), "must not be empty"),
             *((name, getattr(self, name) > 0, "must be more than 0") for name in _MORE_THAN_0),
             *((name, getattr(self, name) >= 0, "must be 0 or more") for name in _NOT_NEGATIVE),
         )
         for name, is_fine, allowed in checks:
             if not is_fine:
                 raise ConfigError(f"{name} is {getattr(self, name)}, {allowed}")
+        if self.default_queues > self.max_queues_per_topic:
+            raise ConfigError(
+                "default_queues and max_queues_per_topic must not fall,"
+                f" are {self.default_queues}, {self.max_queues_per_topic}"
+            )
         for address in self.name_servers:
             try:
                 split_address(address)

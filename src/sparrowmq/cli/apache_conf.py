@@ -27,7 +27,7 @@ def read_broker_conf(path: Path, warn: Callable[[str], None]) -> dict[str, Given
         if key in TAKEN:
             setting, convert = TAKEN[key]
             try:
-                found[setting] = Given(convert(value), f"{where} {key}")
+                found[setting] = Given(convert(value), f"{where}: {key}", value)
             except ValueError as error:
                 raise SettingError(f"{where}: {key} is {value!r}, {error}") from error
         elif key != _LOG:
@@ -40,14 +40,18 @@ def read_broker_conf(path: Path, warn: Callable[[str], None]) -> dict[str, Given
 
 
 def _lines(path: Path) -> Iterator[_Line]:
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        text = line.strip()
-        if not text or text.startswith(("#", "!")):
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise SettingError(f"{path} is neither TOML nor a broker.conf in UTF-8: {error}") from error
+    for number, line in enumerate(text.split("\n"), start=1):
+        content = line.strip()
+        if not content or content.startswith(("#", "!")):
             continue
-        key, equals, value = (part.strip() for part in text.partition("="))
+        key, equals, value = (part.strip() for part in content.partition("="))
         where = f"{path} line {number}"
         if not equals:
-            raise SettingError(f"{where} is {text!r}, expected key=value")
+            raise SettingError(f"{where} is {content!r}, must be key=value; TOML ends in .toml")
         yield _Line(where, key, value)
 
 

@@ -13,12 +13,32 @@ _NO_CONTROLLER = "there is no controller that chooses masters"
 _REFUSED_COPY = "there is no replication yet, and a send would be acknowledged with one copy"
 
 
+def _whole(text: str, unit: str) -> int:
+    """Apache's files have bare numbers. Raises ValueError."""
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"must be a whole number of {unit}, without a unit") from None
+
+
 def _ms(text: str) -> str:
-    return f"{int(text)}ms"
+    return f"{_whole(text, 'milliseconds')}ms"
 
 
 def _seconds(text: str) -> str:
-    return f"{int(text)}s"
+    return f"{_whole(text, 'seconds')}s"
+
+
+def _hours(text: str) -> str:
+    return f"{_whole(text, 'hours')}h"
+
+
+def _queue_units(text: str) -> str:
+    return str(_whole(text, "bytes") // 20)
+
+
+def _percent(text: str) -> str:
+    return str(_whole(text, "percent") / 100)
 
 
 TAKEN: dict[str, tuple[str, Callable[[str], str]]] = {
@@ -34,13 +54,13 @@ TAKEN: dict[str, tuple[str, Callable[[str], str]]] = {
     "flushIntervalCommitLog": ("flush-interval", _ms),
     "syncFlushTimeout": ("flush-timeout", _ms),
     "deleteWhen": ("store-deletion-hour", lambda text: text.split(";")[0]),
-    "fileReservedTime": ("store-retention", lambda text: f"{int(text)}h"),
+    "fileReservedTime": ("store-retention", _hours),
     "mappedFileSizeCommitLog": ("store-log-file-size", str),
     "mappedFileSizeTimerLog": ("store-timer-log-size", str),
-    "mappedFileSizeConsumeQueue": ("store-queue-file-units", lambda text: str(int(text) // 20)),
+    "mappedFileSizeConsumeQueue": ("store-queue-file-units", _queue_units),
     "maxHashSlotNum": ("store-index-slots", str),
     "maxIndexNum": ("store-index-entries", str),
-    "diskMaxUsedSpaceRatio": ("store-clean-ratio", lambda text: str(int(text) / 100)),
+    "diskMaxUsedSpaceRatio": ("store-clean-ratio", _percent),
     "storePathRootDir": ("data", str),
     "messageDelayLevel": ("store-delay-levels", lambda text: ",".join(text.split())),
     "autoCreateTopicEnable": ("auto-create-topic", str),
@@ -127,3 +147,9 @@ def refusal(key: str, value: str) -> str:
     """Why a line cannot be accepted; empty when it can."""
     harmless, why = REFUSED.get(key, (frozenset(), ""))
     return "" if value.lower() in harmless else why
+
+
+def setting_of_apache(word: str) -> str | None:
+    """The setting that a key of Apache's is taken over by, however it is written."""
+    plain = word.replace("_", "").replace("-", "").lower()
+    return next((name for key, (name, _) in TAKEN.items() if key.lower() == plain), None)

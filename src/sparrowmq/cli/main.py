@@ -13,7 +13,7 @@ _LAZY = {
     "nameserver": "server_commands",
     "broker": "server_commands",
     "up": "server_commands",
-    "config": "server_commands",
+    "config": "config_commands",
     "topic": "topic_commands",
     "store": "store_commands",
     "send": "message_commands",
@@ -49,8 +49,29 @@ class LazyGroup(click.Group):
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="sparrowmq")
-def app() -> None:
-    """Apache RocketMQ for Python and Spark people."""
+@click.pass_context
+def app(ctx: click.Context) -> None:
+    """Apache RocketMQ for Python and Spark people.
+
+    \b
+    A first look:
+      sparrowmq up                              # a name server and a broker, until Ctrl-C
+      sparrowmq send orders "hello"             # in another terminal
+      sparrowmq consume orders --group billing
+    """
+    if ctx.invoked_subcommand != "config":  # which lists them itself
+        warn_of_unknown_variables()
+
+
+def warn_of_unknown_variables() -> None:
+    """A mistyped variable would keep its setting's default unseen."""
+    if not any(name.upper().startswith("SPARROWMQ_") for name in os.environ):
+        return  # and nothing has to be imported
+    from sparrowmq.cli.environment import unknown_variables
+    from sparrowmq.cli.server_settings import all_settings, warn
+
+    for unknown in unknown_variables(os.environ, all_settings()):
+        warn(unknown.text)
 
 
 def main() -> None:

@@ -8,19 +8,23 @@ the TOML key `flush-interval`; units follow the value (`500ms`, `64MiB`, `72h`).
 
 from __future__ import annotations
 
-import tomllib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from pathlib import Path
+from difflib import get_close_matches
 from typing import Any, get_type_hints
 
 from sparrowmq.cli.units import format_value, parse_value
 
+PREFIX = "SPARROWMQ_"
+LINK = re.compile("(tcp|udp|sctp)://")
+"""How the value of a variable …_PORT begins that stands for a service and not for a port."""
 UNIT_ENDINGS = ("_s", "_ms", "_bytes")
+_SIMILAR = 0.7
 
 
 class SettingError(ValueError):
-    """A setting cannot be used; the text names it, where it came from and what is allowed."""
+    """A setting cannot be used; the text names it as it was written, where, and what is allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +43,24 @@ class Setting:
     @property
     def variable(self) -> str:
         """The environment variable."""
-        return "SPARROWMQ_" + self.name.upper().replace("-", "_")
+        return PREFIX + self.name.upper().replace("-", "_")
 
-    def parse(self, text: str, origin: str) -> Any:
-        """The value in a text. Raises SettingError."""
+    def parse(self, text: str, origin: str, written: str | None = None) -> Any:
+        """The value in a text; `written` is what it was made from. Raises SettingError."""
         try:
             return parse_value(text, self.kind, self.field)
         except ValueError as error:
-            raise SettingError(f"{self.name} is {text!r} ({origin}), {error}") from error
+            raise SettingError(f"{origin} is {written or text!r}, {error}") from error
 
     def show(self, value: Any) -> str:
         """The value as one would write it."""
         return format_value(value, self.field)
+
+    def value_in(self, config: Any) -> Any:
+        """Its value in a configuration."""
+        for part in self.path:
+            config = getattr(config, part)
+        return getattr(config, self.field)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +69,9 @@ class Given:
 
     value: Any
     origin: str
+    """As it was written and where: `flag --port`, `x.toml line 3: [broker] port`."""
+    written: str | None = None
+    """The text as it was written, where the value was made from one."""
 
 
 # Shorter names for what people type most.
@@ -99,82 +112,38 @@ def _plain_name(field: str) -> str:
 def resolve(
     settings: Iterable[Setting],
     *,
-    flags: Mapping[str, str | None],
+    flags: Mapping[str, Given],
     environment: Mapping[str, str],
     file: Mapping[str, Given],
 ) -> dict[str, Given]:
     """The value of each setting that somebody gave, by name. Raises SettingError."""
     given: dict[str, Given] = {}
     for setting in settings:
-        flag = flags.get(setting.name)
         variable = environment.get(setting.variable)
-        if flag is not None:
-            origin = f"flag --{setting.name}"
-            given[setting.name] = Given(setting.parse(flag, origin), origin)
-        elif variable is not None:
-            origin = f"environment {setting.variable}"
-            given[setting.name] = Given(setting.parse(variable, origin), origin)
-        elif setting.name in file:
-            found = file[setting.name]
-            value = setting.parse(found.value, found.origin)
-            given[setting.name] = Given(value, found.origin)
+        found = flags.get(setting.name)
+        if found is None and variable is not None:
+            found = _from_variable(setting, variable)
+        if found is None:
+            found = file.get(setting.name)
+        if found is not None:
+            written = found.value if found.written is None else found.written
+            value = setting.parse(found.value, found.origin, written)
+            given[setting.name] = Given(value, found.origin, written)
     return given
 
 
-def build(config: type, settings: Iterable[Setting], given: Mapping[str, Given]) -> Any:
-    """A configuration from what was given. Raises SettingError with the class's own words."""
-    nested: dict[str, tuple[type, dict[str, Any]]] = {}
-    own: dict[str, Any] = {}
-    for setting in settings:
-        if setting.name not in given:
-            continue
-        value = given[setting.name].value
-        if setting.path:
-            nested.setdefault(setting.path[0], (setting.owner, {}))[1][setting.field] = value
-        else:
-            own[setting.field] = value
-    try:
-        for name, (kind, values) in nested.items():
-            own[name] = kind(**values)
-        return config(**own)
-    except ValueError as error:
-        origins = ", ".join(sorted({each.origin for each in given.values()}))
-        raise SettingError(f"{error} (settings from {origins or 'defaults'})") from error
+def _from_variable(setting: Setting, text: str) -> Given:
+    origin = f"environment variable {setting.variable}"
+    if LINK.match(text) and setting.variable.endswith("_PORT"):
+        service = setting.variable.removesuffix("_PORT").lower().replace("_", "-")
+        raise SettingError(
+            f"{origin} is {text!r}, as Kubernetes sets it for a Service named {service}, and must"
+            " be a port; say `enableServiceLinks: false` in the pod, or name the Service otherwise"
+        )
+    return Given(text, origin)
 
 
-def read_toml(path: Path, sections: Mapping[str, str]) -> dict[str, Given]:
-    """Settings in a TOML file. `sections` maps a section to the prefix of its settings.
-
-    Raises SettingError for a file that is none, OSError where it cannot be read.
-    """
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingError(f"{path} is not TOML: {error}") from error
-    found: dict[str, Given] = {}
-    for key, value in table.items():
-        if isinstance(value, dict):
-            if key not in sections:
-                known = ", ".join(f"[{name}]" for name in sections)
-                raise SettingError(f"{path} has a section [{key}], allowed are {known}")
-            for name, inner in value.items():
-                found[sections[key] + name] = Given(_text(inner), f"{path} [{key}] {name}")
-        else:
-            found[key] = Given(_text(value), f"{path} {key}")
-    return found
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, list):
-        return ",".join(map(str, value))
-    return str(value)
-
-
-def check_known(file: Mapping[str, Given], settings: Iterable[Setting]) -> None:
-    """Refuse settings nobody knows: a mistyped one would silently keep its default."""
-    known = {setting.name for setting in settings}
-    for name, given in file.items():
-        if name not in known:
-            raise SettingError(f"there is no setting {name} ({given.origin}); see: config show")
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The one that somebody who wrote `word` may have meant."""
+    found = get_close_matches(word, known, n=1, cutoff=_SIMILAR)
+    return found[0] if found else None

@@ -1,6 +1,7 @@
 """`up --brokers N`: one name server here, each broker in a process of its own."""
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -8,6 +9,8 @@ from pathlib import Path
 
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.cli.serve import CannotServe, say_ready
+from sparrowmq.cli.server_settings import broker_settings
+from sparrowmq.cli.settings import PREFIX
 from sparrowmq.cli.stopping import stop_signal
 from sparrowmq.nameserver.config import NameServerConfig
 from sparrowmq.nameserver.server import NameServer
@@ -21,12 +24,19 @@ def broker_arguments(first: BrokerConfig, number: int, name_server: str) -> list
     """The command line of one broker: the first one's settings where they may be shared."""
     name = f"broker-{chr(ord('a') + number)}" if number < 26 else f"broker-{number}"
     port = first.port + number * _PORT_STEP if first.port else 0
-    return [
-        *("--broker-name", name, "--port", str(port), "--name-servers", name_server),
-        *("--data", str(first.data_dir / name), "--listen", first.listen_host),
-        *("--ha-port", str(first.ha_port + number * _PORT_STEP)),
-        *("--cluster-name", first.cluster_name, "--flush", first.flush.name.lower()),
-    ]
+    ha_port = first.ha_port + number * _PORT_STEP if first.ha_port else 0
+    own = {
+        "broker-name": name,
+        "port": str(port),
+        "name-servers": name_server,
+        "data": str(first.data_dir / name),
+        "ha-port": str(ha_port),
+    }
+    for setting in broker_settings():
+        value = setting.value_in(first)
+        if setting.name not in own and value != setting.default:
+            own[setting.name] = setting.show(value)
+    return [word for name, text in own.items() for word in (f"--{name}", text)]
 
 
 @asynccontextmanager
@@ -34,6 +44,8 @@ async def _child(arguments: list[str]) -> AsyncIterator[asyncio.subprocess.Proce
     """A broker process that is ready; ended when the block is left."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "sparrowmq", "broker", *arguments),
+        # Everything is in its flags: what the environment says was decided here, by precedence.
+        env={name: text for name, text in os.environ.items() if not name.startswith(PREFIX)},
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )

@@ -5,11 +5,16 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
-_NUMBER = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
+_NUMBER = re.compile(r"\s*([+-]?[0-9]{1,30}(?:\.[0-9]{1,30})?)\s*([a-zA-Z]*)\s*")
 _SIZES = {"": 1, "b": 1}
 for _power, _letter in enumerate("kmgt", start=1):
     _SIZES |= {f"{_letter}ib": 1024**_power, f"{_letter}b": 1000**_power, _letter: 1024**_power}
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
+_UNITS: dict[str, dict[str, float]] = {"time": {**_SECONDS}, "size": {**_SIZES}, "count": {}}
+_EXPECTED = {
+    "time": "a time such as 500ms, 2s or 72h",
+    "size": "a size such as 4096, 64KiB or 1GiB",
+}
 
 
 def parse_value(text: str, kind: Any, field: str) -> Any:
@@ -17,11 +22,11 @@ def parse_value(text: str, kind: Any, field: str) -> Any:
     if kind is bool:
         return _bool(text)
     if kind in (int, float):
-        number = _number(text, field)
+        number = _number(text, kind, field)
         if kind is float:
-            return number
+            return float(number)
         if number != int(number):
-            raise ValueError("must be a whole number")
+            raise ValueError(f"must be {_expected(kind, field)}, without a fraction")
         return int(number)
     if isinstance(kind, type) and issubclass(kind, StrEnum):
         return _choice(text, kind)
@@ -29,7 +34,11 @@ def parse_value(text: str, kind: Any, field: str) -> Any:
         item = get_args(kind)[0]
         parts = [part.strip() for part in re.split("[;,]", text)]
         return tuple(parse_value(part, item, field) for part in parts if part)
+    if not text.isprintable():
+        raise ValueError("must be a text without control characters")
     if kind is Path or kind == Path | None:
+        if not text.strip():
+            raise ValueError("must be a path")
         return Path(text).expanduser()
     return text
 
@@ -43,18 +52,31 @@ def _bool(text: str) -> bool:
     return value
 
 
-def _number(text: str, field: str) -> float:
+def _measure(field: str) -> str:
+    """What a number of that field counts."""
+    if field.endswith(("_s", "_ms")):
+        return "time"
+    return "size" if "bytes" in field or "size" in field else "count"
+
+
+def _expected(kind: type, field: str) -> str:
+    return _EXPECTED.get(_measure(field), "a whole number" if kind is int else "a number")
+
+
+def _number(text: str, kind: type, field: str) -> float:
     found = _NUMBER.fullmatch(text)
     if found is None:
-        raise ValueError("must be a number, with a unit where it has one")
+        raise ValueError(f"must be {_expected(kind, field)}")
     digits, unit = found.group(1), found.group(2).lower()
-    is_time = field.endswith(("_s", "_ms"))
-    units: dict[str, float] = {**_SECONDS} if is_time else {**_SIZES}
+    number = float(digits) if "." in digits else int(digits)
     if not unit:
-        return float(digits)
+        return number
+    units = _UNITS[_measure(field)]
+    if not units:
+        raise ValueError(f"must be {_expected(kind, field)} without the unit {unit!r}")
     if unit not in units:
-        raise ValueError(f"unit {unit!r}, allowed are {', '.join(filter(None, units))}")
-    value = float(digits) * units[unit]
+        raise ValueError(f"unit {unit!r}, must be one of {', '.join(filter(None, units))}")
+    value = number * units[unit]
     return round(value * 1000, 6) if field.endswith("_ms") else value
 
 

@@ -1,0 +1,103 @@
+"""Variables that begin with SPARROWMQ_: none is ignored without a word."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from sparrowmq.cli.environment import unknown_variables
+from sparrowmq.cli.server_settings import all_settings, broker_settings
+from sparrowmq.cli.settings import SettingError, resolve
+from tests.cli.servers import ROOT, sparrowmq
+
+
+def told(*names: str, text: str = "x") -> list[str]:
+    return [each.text for each in unknown_variables(dict.fromkeys(names, text), all_settings())]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("SPARROWMQ_DTA", "SPARROWMQ_DATA"),
+        ("SPARROWMQ_FLUSHH", "SPARROWMQ_FLUSH"),
+        ("SPARROWMQ_FLUSH_INTERVALL", "SPARROWMQ_FLUSH_INTERVAL"),
+        ("SPARROWMQ_NAME_SERVER", "SPARROWMQ_NAME_SERVERS"),
+        ("SPARROWMQ_RETENTION", "SPARROWMQ_STORE_RETENTION"),
+        ("SPARROWMQ_NAMESRV_ADDR", "SPARROWMQ_NAME_SERVERS"),
+        ("SPARROWMQ_FLUSH_DISK_TYPE", "SPARROWMQ_FLUSH"),
+        ("sparrowmq_data", "SPARROWMQ_DATA"),
+    ],
+)
+def test_a_mistyped_variable_is_named_with_the_one_that_was_meant(name: str, meant: str) -> None:
+    (text,) = told(name)
+    assert text == (
+        f"environment variable {name} is not known and has no effect;"
+        f" did you mean {meant}? all settings: sparrowmq config show"
+    )
+
+
+def test_a_variable_like_none_is_named_with_where_to_look() -> None:
+    (text,) = told("SPARROWMQ_XYZZY")
+    assert text.endswith("has no effect; all settings: sparrowmq config show")
+
+
+def test_for_a_variable_of_name_servers_their_settings_are_shown() -> None:
+    (text,) = told("SPARROWMQ_NAMESERVER_PRT")
+    assert "SPARROWMQ_NAMESERVER_PORT?" in text
+    assert text.endswith("sparrowmq config show nameserver")
+
+
+@pytest.mark.parametrize("setting", all_settings(), ids=lambda each: each.variable)
+def test_the_variable_of_every_setting_is_known(setting: object) -> None:
+    assert told(setting.variable) == []  # type: ignore[attr-defined]
+
+
+def test_what_other_parts_of_the_project_read_is_known() -> None:
+    folders = ("src", "tests", "tools", "bench")
+    files = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    ours = [path for path in files if ROOT / "tests" / "cli" not in path.parents]
+    names: set[str] = set()
+    for path in [ROOT / "dev", *ours]:
+        names.update(re.findall(r"SPARROWMQ_[A-Z_]*[A-Z]", path.read_text(encoding="utf-8")))
+    assert {"SPARROWMQ_DEV_NEWER", "SPARROWMQ_CONFIG", "SPARROWMQ_NAME_SERVERS"} <= names
+    assert told(*names) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("SPARROWMQ_SERVICE_HOST", "10.0.0.1"),
+        ("SPARROWMQ_SERVICE_PORT_REMOTING", "10911"),
+        ("SPARROWMQ_PORT_10911_TCP_ADDR", "10.0.0.1"),
+        ("SPARROWMQ_BROKER_SERVICE_HOST", "10.0.0.1"),
+        ("SPARROWMQ_BROKER_PORT", "tcp://10.0.0.1:10911"),
+    ],
+)
+def test_what_kubernetes_sets_for_services_of_our_name_needs_no_word(name: str, text: str) -> None:
+    assert told(name, text=text) == []
+
+
+def test_a_port_that_kubernetes_set_is_refused_with_the_remedy() -> None:
+    environment = {"SPARROWMQ_PORT": "tcp://10.0.0.1:10911"}
+    with pytest.raises(SettingError, match=r"SPARROWMQ_PORT is 'tcp:.* Service named sparrowmq,"):
+        resolve(broker_settings(), flags={}, environment=environment, file={})
+
+
+def test_commands_warn_and_go_on(tmp_path: Path) -> None:
+    variables = {"SPARROWMQ_FLUSHH": "sync", "SPARROWMQ_NAME_SERVERS": "127.0.0.1:1"}
+    for command in (["store", "verify", "."], ["topic", "list"], ["up", "--flush", "maybe"]):
+        ran = sparrowmq(*command, cwd=tmp_path, **variables)
+        first = ran.stderr.splitlines()[0]
+        assert first.startswith("warning: environment variable SPARROWMQ_FLUSHH is not known")
+        assert "did you mean SPARROWMQ_FLUSH?" in first
+        assert ran.stderr.count("FLUSHH") == 1
+        assert "Traceback" not in ran.stderr
+
+
+def test_config_show_lists_unknown_variables_below_the_settings(tmp_path: Path) -> None:
+    shown = sparrowmq("config", "show", cwd=tmp_path, SPARROWMQ_DTA="/srv")
+    assert shown.returncode == 0
+    assert shown.stderr == ""
+    name, text = shown.stdout.splitlines()[-1].split(maxsplit=1)
+    assert name == "SPARROWMQ_DTA"
+    assert text == "not known, without effect; did you mean SPARROWMQ_DATA?  (environment)"

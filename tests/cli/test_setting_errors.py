@@ -1,0 +1,120 @@
+"""Every setting, given wrongly in every way, is refused in the words of whoever wrote it.
+
+Generated from the declarations: a new setting is covered by being declared.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import get_origin
+
+import click
+import pytest
+
+from sparrowmq.cli.apache_keys import TAKEN
+from sparrowmq.cli.config_commands import config_commands
+from sparrowmq.cli.server_commands import server_commands
+from sparrowmq.cli.server_settings import all_settings, nameserver_settings
+from sparrowmq.cli.settings import Setting
+from sparrowmq.cli.toml_file import SECTIONS
+
+(CONFIG,) = config_commands()
+COMMANDS = {command.name: command for command in server_commands()}
+APACHE = {name: key for key, (name, _) in TAKEN.items()}
+# Refused by some settings and not by others; where they are, it has to be said as well.
+DOUBTFUL = ("-1", "0", "1", "70000", "9" * 22, "")
+
+Way = Callable[[Setting, str, Path], tuple[str, list[str]]]
+"""Gives a setting a value; how and where it was written, and the flags for it."""
+
+
+def by_flag(setting: Setting, text: str, folder: Path) -> tuple[str, list[str]]:
+    return f"flag --{setting.name}", [f"--{setting.name}={text}"]
+
+
+def by_variable(setting: Setting, text: str, folder: Path) -> tuple[str, list[str]]:
+    return f"environment variable {setting.variable}", []
+
+
+def by_toml(setting: Setting, text: str, folder: Path) -> tuple[str, list[str]]:
+    path = folder / "x.toml"
+    section = next(
+        (name for name, prefix in SECTIONS.items() if prefix and setting.name.startswith(prefix)),
+        "broker",
+    )
+    key = setting.name.removeprefix(SECTIONS[section])
+    path.write_text(f"# mine\n[{section}]\n\n{key} = {json.dumps(text)}\n")
+    return f"{path} line 4: [{section}] {key}", ["--config", str(path)]
+
+
+def by_broker_conf(setting: Setting, text: str, folder: Path) -> tuple[str, list[str]]:
+    path = folder / "broker.conf"
+    path.write_text(f"# Apache's\n{APACHE[setting.name]}={text}\n")
+    return f"{path} line 2: {APACHE[setting.name]}", ["--config", str(path)]
+
+
+WAYS: dict[str, Way] = {
+    "flag": by_flag,
+    "variable": by_variable,
+    "toml": by_toml,
+    "broker.conf": by_broker_conf,
+}
+CASES = [
+    pytest.param(setting, way, id=f"{setting.name} by {way}")
+    for setting in all_settings()
+    for way in WAYS
+    if way != "broker.conf" or setting.name in APACHE
+]
+
+
+def unusable(setting: Setting) -> str:
+    """A text that no setting of that kind can have."""
+    is_text = setting.kind in (str, Path, Path | None) or get_origin(setting.kind) is tuple
+    return "a\x01b" if is_text else "perhaps"
+
+
+def refused(
+    setting: Setting, way: str, text: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> str | None:
+    """What is said about a value; None when it is taken. The text begins with what was written."""
+    written, flags = WAYS[way](setting, text, folder)
+    server = "nameserver" if setting in nameserver_settings() else "broker"
+    with monkeypatch.context() as patch:
+        if way == "variable":
+            patch.setenv(setting.variable, text)
+        try:
+            CONFIG.main(["show", server, *flags], standalone_mode=False)
+        except click.UsageError as error:
+            said = error.format_message()
+            assert said.startswith(f"{written} is {text!r}"), said
+            return said.removeprefix(written)
+    return None
+
+
+@pytest.mark.parametrize(("setting", "way"), CASES)
+def test_a_value_of_the_wrong_kind_is_told_as_it_was_written_and_where_with_what_is_allowed(
+    setting: Setting, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = refused(setting, way, unusable(setting), tmp_path, monkeypatch)
+    assert said is not None
+    assert "must" in said
+    assert "_" not in said  # no name of a field
+
+
+@pytest.mark.parametrize(("setting", "way"), CASES)
+def test_a_value_out_of_range_is_told_as_it_was_written_and_where_with_what_is_allowed(
+    setting: Setting, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for text in DOUBTFUL:
+        said = refused(setting, way, text, tmp_path, monkeypatch)
+        if said is not None:
+            assert "must" in said or "is not host:port" in said
+            assert "_" not in said
+
+
+@pytest.mark.parametrize("setting", nameserver_settings(), ids=lambda each: each.name)
+def test_the_short_flag_of_a_name_server_is_told_as_it_was_written(setting: Setting) -> None:
+    flag = "--" + setting.name.removeprefix("nameserver-")
+    with pytest.raises(click.UsageError) as error:
+        COMMANDS["nameserver"].main([flag, unusable(setting)], standalone_mode=False)
+    assert error.value.format_message().startswith(f"flag {flag} is {unusable(setting)!r}, must")

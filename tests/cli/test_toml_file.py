@@ -1,0 +1,87 @@
+"""A TOML file: every setting with its line, every mistake with what was meant."""
+
+from pathlib import Path
+
+import pytest
+
+from sparrowmq.cli.server_settings import all_settings
+from sparrowmq.cli.settings import SettingError
+from sparrowmq.cli.toml_file import lines_of, read_toml
+
+TEXT = '''# a comment
+data = "/srv"
+name-servers = [
+  "a:1",  # the first
+  "b:2",
+]
+
+store.retention = "1h"
+limit = { idle = "3s", max-connections = 7 }
+
+[broker]
+broker-name = """
+x"""
+"port" = 7
+[ nameserver ]  # the other
+port = 8
+'''
+
+
+def test_every_key_knows_the_line_it_begins_in() -> None:
+    assert lines_of(TEXT) == {
+        ("data",): 2,
+        ("name-servers",): 3,
+        ("store", "retention"): 8,
+        ("limit", "idle"): 9,
+        ("limit", "max-connections"): 9,
+        ("broker",): 11,
+        ("broker", "broker-name"): 12,
+        ("broker", "port"): 14,
+        ("nameserver",): 15,
+        ("nameserver", "port"): 16,
+    }
+
+
+def test_however_it_is_written_a_setting_says_where_it_came_from(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text(TEXT)
+    found = read_toml(path, all_settings())
+    assert found["name-servers"].value == "a:1,b:2"
+    assert found["store-retention"].origin == f"{path} line 8: [store] retention"
+    assert found["limit-max-connections"].origin == f"{path} line 9: [limit] max-connections"
+    assert found["nameserver-port"].origin == f"{path} line 16: [nameserver] port"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("prot = 1", "line 1: prot is no setting; did you mean port? all settings: sparrowmq"),
+        ("[broker]\n\nfluhs = 1", "line 3: [broker] fluhs is no setting; did you mean flush?"),
+        ("[store]\nretentoin = 1", "line 2: [store] retentoin is no setting; did you mean reten"),
+        ("[broker]\nretention = 1", "[broker] retention is no setting; did you mean [store] reten"),
+        ("[broker]\nbrokerName = 'a'", "[broker] brokerName is no setting; did you mean broker-na"),
+        ("deleteWhen = 4", "deleteWhen is no setting; did you mean store-deletion-hour?"),
+        ("[broker]\nxyzzy = 1", "[broker] xyzzy is no setting; all settings: sparrowmq config sho"),
+        ("[borker]\nport = 1", "there is no section [borker]; did you mean [broker]? allowed are"),
+        ("[kafka]", "line 1: there is no section [kafka]; allowed are [nameserver], [broker],"),
+        ("[[broker]]\nport = 1", "line 1: broker is no setting"),
+        ("[broker]\nport = {}", "line 2: [broker] port is a table, must be a text, number"),
+        ("[broker.more]", "line 1: [broker] more is no setting"),
+        ("kafka = {}", "line 1: there is no section [kafka]"),
+        ("[broker.more]\nport = 1", "line 2: [broker] more.port is no setting"),
+        (
+            "store-retention = 1\n[store]\nretention = 2",
+            "line 3: [store] retention is given twice, also as",
+        ),
+        ("port = ", "is not TOML: Invalid value"),
+    ],
+)
+def test_a_mistake_is_refused_with_its_line_and_what_was_meant(
+    text: str, says: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text(text)
+    with pytest.raises(SettingError) as refused:
+        read_toml(path, all_settings())
+    assert says in str(refused.value)
+    assert str(refused.value).startswith(str(path))

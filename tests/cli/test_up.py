@@ -1,0 +1,75 @@
+"""`sparrowmq up`: settings reach every broker, and what it decides itself is said."""
+
+from pathlib import Path
+
+import pytest
+
+from sparrowmq.broker.config import BrokerConfig, Flush
+from sparrowmq.cli.server_settings import broker_config, broker_settings, read_file
+from sparrowmq.cli.several_brokers import broker_arguments
+from tests.cli.servers import sparrowmq
+
+
+def child(first: BrokerConfig, number: int) -> BrokerConfig:
+    """The configuration that the command line of a broker gives."""
+    words = broker_arguments(first, number, "127.0.0.1:9876")
+    flags = zip(words[::2], words[1::2], strict=True)
+    values = {flag.removeprefix("--").replace("-", "_"): text for flag, text in flags}
+    return broker_config(values, {})
+
+
+def test_each_of_several_brokers_gets_every_setting(tmp_path: Path) -> None:
+    other = {
+        "max_topics": "7",
+        "store_retention": "90m",
+        "limit_idle": "1500ms",
+        "auto_create_topic": "no",
+        "flush": "sync",
+        "cluster_name": "C",
+        "store_delay_levels": "1s,2s",
+        "advertise": "localhost",
+    }
+    first = broker_config({**other, "data": str(tmp_path)}, {})
+    second = child(first, 1)
+    own = {"broker-name", "port", "ha-port", "data", "name-servers"}
+    for setting in broker_settings():
+        if setting.name not in own:
+            assert setting.value_in(second) == setting.value_in(first), setting.name
+    assert (second.broker_name, second.port, second.ha_port) == ("broker-b", 10921, 10922)
+    assert second.data_dir == tmp_path / "broker-b"
+    assert second.flush is Flush.SYNC
+
+
+def test_a_port_that_is_free_to_choose_stays_so_for_each(tmp_path: Path) -> None:
+    first = broker_config({"data": str(tmp_path), "port": "0", "ha_port": "0"}, {})
+    third = child(first, 2)
+    assert (third.port, third.ha_port) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--name-servers", "a:1"], "flag --name-servers has no effect, `up` runs a name server"),
+        (["--brokers", "2", "--broker-name", "x"], "flag --broker-name has no effect, each of"),
+    ],
+)
+def test_what_up_decides_itself_is_said(flags: list[str], says: str, tmp_path: Path) -> None:
+    # Refused afterwards for its address, so that nothing starts
+    ran = sparrowmq("up", *flags, "--listen", "0.0.0.0", cwd=tmp_path)
+    assert ran.returncode == 2
+    assert ran.stderr.startswith(f"warning: {says}")
+
+
+def test_a_broker_conf_tells_its_warnings_once(tmp_path: Path) -> None:
+    (tmp_path / "broker.conf").write_text("useTLS=true\nnamesrvAddr=a:1\n")
+    ran = sparrowmq("up", "--config", "broker.conf", "--listen", "0.0.0.0", cwd=tmp_path)
+    assert ran.stderr.count("useTLS is not known here") == 1
+    assert "broker.conf line 2: namesrvAddr has no effect" in ran.stderr
+
+
+def test_a_name_server_says_that_a_broker_conf_is_not_for_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert read_file(tmp_path / "broker.conf", "nameserver") == {}
+    said = capsys.readouterr().err
+    assert "broker.conf has no effect: it is read as Apache's broker.conf" in said
