@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
 import msgspec
+import pytest
 
 from sparrowmq.broker import delay, delivery_loops, timer, transactions_check
 from sparrowmq.broker.broker import Broker
@@ -31,6 +32,7 @@ from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import AUTO_CREATE_TOPIC
 from sparrowmq.protocol.properties import format_properties
 from sparrowmq.store.config import StoreConfig
+from sparrowmq.store.errors import DiskFull
 from sparrowmq.store.recording_disk import RecordingDisk
 from sparrowmq.store.syncer import InlineSyncer
 from sparrowmq.testing.sim_cluster import SMALL_STORE
@@ -271,3 +273,12 @@ def comes_in(world: DeliveryWorld, delay_ms: int) -> None:
     world.now_ms += 1
     assert world.deliver() is None
     assert bodies(world) == [b"body"]
+
+
+def find_no_space(world: DeliveryWorld) -> None:
+    """What is due finds the disk full; then there is space again."""
+    world.broker.store._full = DiskFull("", 0, "no space")
+    world.broker.store._decide_refusal()
+    with pytest.raises(DiskFull):
+        world.deliver()
+    world.broker.store.tick(world.now_ms)

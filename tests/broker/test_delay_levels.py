@@ -11,11 +11,10 @@ from sparrowmq.broker.topics import plain_topic
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.delay import RETRY_DELAYS_MS
 from sparrowmq.protocol.names import SCHEDULE_TOPIC
-from sparrowmq.store.errors import DiskFull
 from sparrowmq.store.table_file import TableMissing
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.broker.crashes import crashed_worlds
-from tests.broker.delivery_world import DeliveryWorld, bodies, comes_in, orders_world
+from tests.broker.delivery_world import DeliveryWorld, bodies, comes_in, find_no_space, orders_world
 
 HEIRLESS = "%DLQ%SCHEDULE_CONSUMER"
 
@@ -182,11 +181,7 @@ def test_a_clock_that_is_set_back_prolongs_nobodys_delay(world: DeliveryWorld) -
 def test_a_full_disk_delays_and_loses_nothing(world: DeliveryWorld) -> None:
     world.send("orders", DELAY="1")
     world.now_ms += 1_000
-    world.broker.store._full = DiskFull("", 0, "no space")
-    world.broker.store._decide_refusal()
-    with pytest.raises(DiskFull):
-        world.deliver()
-    world.broker.store.tick(world.now_ms)
+    find_no_space(world)
     world.deliver()
     assert bodies(world) == [b"body"]
 

@@ -16,9 +16,15 @@ from sparrowmq.protocol.headers.transactions import EndTransaction
 from sparrowmq.protocol.ids import OffsetId
 from sparrowmq.protocol.names import TIMER_TOPIC
 from sparrowmq.protocol.sys_flag import TRANSACTION_COMMIT
-from sparrowmq.store.errors import DiskFull
 from sparrowmq.testing.sim_cluster import SimCluster
-from tests.broker.delivery_world import EPOCH_MS, DeliveryWorld, bodies, comes_in, orders_world
+from tests.broker.delivery_world import (
+    EPOCH_MS,
+    DeliveryWorld,
+    bodies,
+    comes_in,
+    find_no_space,
+    orders_world,
+)
 from tests.broker.timer_world import DAY_MS, send_at
 
 HEIRLESS = "%DLQ%SCHEDULE_CONSUMER"
@@ -151,11 +157,7 @@ def test_a_full_disk_delays_and_loses_nothing(world: DeliveryWorld) -> None:
     for number in range(3):
         send_at(world, EPOCH_MS + 1_000, b"%d" % number)
     world.now_ms += 1_000
-    world.broker.store._full = DiskFull("", 0, "no space")
-    world.broker.store._decide_refusal()
-    with pytest.raises(DiskFull):
-        world.deliver()
-    world.broker.store.tick(world.now_ms)
+    find_no_space(world)
     world.deliver()
     assert bodies(world) == [b"0", b"1", b"2"]
 
