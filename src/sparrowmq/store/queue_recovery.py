@@ -7,18 +7,13 @@ from sparrowmq.protocol.crc import crc32
 from sparrowmq.protocol.names import topic_fault
 from sparrowmq.protocol.record import RecordError, check_record
 from sparrowmq.store.commit_log import CommitLog
-from sparrowmq.store.consume_queue import (
-    BLANK_UNIT,
-    BLANK_UNIT_SIZE,
-    UNIT,
-    ConsumeQueue,
-    FileSum,
-)
+from sparrowmq.store.consume_queue import ConsumeQueue, FileSum
 from sparrowmq.store.disk import Disk
 from sparrowmq.store.dispatch import Dispatch
 from sparrowmq.store.layout import QUEUE_DIR
 from sparrowmq.store.marks import QueueState, Snapshot, state_of
 from sparrowmq.store.messages import Damage, Progress
+from sparrowmq.store.queue_files import BLANK_UNIT, BLANK_UNIT_SIZE, UNIT
 from sparrowmq.store.scan import Hole
 
 _CHECKED_BYTES = 64 * 1024 * 1024
