@@ -15,7 +15,7 @@ from sparrowmq.client.producer import Producer
 from sparrowmq.client.pull_consumer import PullConsumer
 from sparrowmq.client.push_consumer import PushConsumer
 from sparrowmq.client.scheduled_pull import ScheduledPull
-from sparrowmq.net.workers import InlineWorkers
+from sparrowmq.net.workers import InlineWorkers, Workers, WorkersClosed
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere
 from sparrowmq.protocol.message import Message
 from sparrowmq.testing import Cluster
@@ -196,12 +196,58 @@ def test_a_consumer_started_without_a_block_consumes(sparrowmq_cluster: Cluster)
     asyncio.run(work())
 
 
+# ---- the end of the interpreter
+
+
+class EndedInterpreter(InlineWorkers):
+    """What threads do while the interpreter waits for the last of them."""
+
+    async def run(self, *ignored: Any, **more: Any) -> Any:
+        raise WorkersClosed("cannot schedule new futures after interpreter shutdown")
+
+
+def test_a_message_that_comes_while_the_interpreter_ends_has_not_failed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def work() -> None:
+        client = sim.client_on("member", routes)
+        await client.start()
+        consumer = push_consumer(client, EndedInterpreter())
+        await consumer.start(lambda messages: None)
+        await asyncio.sleep(30)
+        await consumer.stop()
+        await client.stop()
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        send(sim, b"x")
+        sim.run(work(), on=sim.host("member"))
+        assert stored_offset(sim) == 0
+        assert "handler failed" not in caplog.text
+
+
+# ---- another loop
+
+
+@pytest.mark.parametrize("kind", MEMBERS)
+def test_what_was_started_on_another_loop_says_so(kind: str) -> None:
+    async def work(servers: str) -> Any:
+        member = MEMBERS[kind](name_servers=servers)
+        await started(member)
+        return member
+
+    with HeldPort() as port:
+        member = asyncio.run(work(f"127.0.0.1:{port.port}"))
+        with pytest.raises(NotStarted, match="another event loop"):
+            asyncio.run(getattr(member, "consumer", member).queues(TOPIC))
+
+
 # ---- cancelled in the middle
 
 
-def push_consumer(client: Client) -> PushConsumer:
+def push_consumer(client: Client, threads: Workers | None = None) -> PushConsumer:
     first = ConsumeFromWhere.FIRST_OFFSET
-    threads = InlineWorkers()
+    threads = threads or InlineWorkers()
     return PushConsumer(GROUP, {TOPIC: "*"}, client=client, threads=threads, from_where=first)
 
 

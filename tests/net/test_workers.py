@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from sparrowmq.net.workers import InlineWorkers, ThreadWorkers, Workers
+from sparrowmq.net.workers import InlineWorkers, ThreadWorkers, Workers, WorkersClosed
 
 
 def make(kind: str) -> Workers:
@@ -80,3 +80,13 @@ def test_what_a_function_raises_ends_neither_the_loop_nor_the_wait(
         return type(raised.value.__cause__).__name__
 
     assert asyncio.run(work()) == kind.__name__
+
+
+def test_closed_workers_say_so() -> None:
+    async def work() -> None:
+        workers = make("threads")
+        workers.close()
+        with pytest.raises(WorkersClosed):
+            await workers.run(int)
+
+    asyncio.run(work())

@@ -75,6 +75,7 @@ class Client:
         self.name_servers: NameServers
         self.route_table: RouteTable
         self._owner = TaskOwner()
+        self._home: asyncio.AbstractEventLoop | None = None
         self._routes: Routes[Client] = routes if routes is not None else _all_routes()
         self.members_here = MEMBERS_OF_PROCESS if members_here is None else members_here
         place = beats_from if beats_from is not None else OwnThread()
@@ -102,6 +103,7 @@ class Client:
             raise ValueError("this client is running already, it is started once")
         if self._owner.is_over:
             raise NotStarted("what was stopped cannot be started again: make another one")
+        self._home = asyncio.get_running_loop()
         await self._owner.start()
         self.peers = Peers(
             self.tasks,
@@ -137,6 +139,15 @@ class Client:
             await self.peers.close()
         finally:
             await self._owner.stop()
+
+    def check_loop(self) -> None:
+        """Raises NotStarted on another loop than the one it was started on: connections belong to
+        theirs, and calls would fail in ways that explain nothing."""
+        if self._home is not asyncio.get_running_loop():
+            raise NotStarted(
+                "started on another event loop: start one in each asyncio.run, or use"
+                " sparrowmq.blocking"
+            )
 
     async def make_ready(self, *, is_own: bool) -> None:
         """For a member that starts: run, if this client is the member's own. Raises NotStarted

@@ -159,7 +159,7 @@ class GroupConsumer:
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """All queues of a topic. Raises NoRoute."""
-        self._running()
+        self._running_here()
         route = await self.client.route_table.fetch(topic)
         if route is None:
             raise NoRoute(topic, "it does not exist; create it or send to it first")
@@ -169,12 +169,12 @@ class GroupConsumer:
 
     async def offset_range(self, queue: MessageQueue) -> tuple[int, int]:
         """The oldest offset, and the one that comes next."""
-        self._running()
+        self._running_here()
         return await min_offset(self.client, queue), await max_offset(self.client, queue)
 
     async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """The offset of the first message stored at or after a time."""
-        self._running()
+        self._running_here()
         return await offset_at(self.client, queue, timestamp_ms)
 
     async def _subscriptions_changed(self) -> None:
@@ -187,3 +187,9 @@ class GroupConsumer:
         if not self._is_started:
             raise NotStarted("the consumer is not running: use `async with`, or start() it")
         return self.member
+
+    def _running_here(self) -> Membership:
+        """The same for calls that wait: they have to come from the loop of its start."""
+        member = self._running()
+        self.client.check_loop()
+        return member

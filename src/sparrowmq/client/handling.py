@@ -10,7 +10,7 @@ from sparrowmq.client.checks import check_number, check_whole
 from sparrowmq.client.consume_rates import ConsumeRates
 from sparrowmq.client.subscriptions import Subscriptions
 from sparrowmq.net.task_owner import is_asked_to_end
-from sparrowmq.net.workers import Workers
+from sparrowmq.net.workers import Workers, WorkersClosed
 from sparrowmq.protocol.connections import ConsumeDirectlyResult
 from sparrowmq.protocol.message_ext import MessageExt
 
@@ -84,7 +84,14 @@ class Handling:
         )
 
     async def handle(self, messages: list[MessageExt]) -> Result:
-        """Hand a batch over."""
+        """Hand a batch over. Cancelled where the interpreter ends: nobody has seen the batch then,
+        so it has not failed, and stays for the next owner of its queue."""
+        try:
+            return await self._hand_over(messages)
+        except WorkersClosed:
+            raise asyncio.CancelledError from None
+
+    async def _hand_over(self, messages: list[MessageExt]) -> Result:
         topic = messages[0].topic
         started_s = self._rates.now_s()
         chosen, unclear = messages, list[MessageExt]()
@@ -125,6 +132,8 @@ class Handling:
             return self._failure(messages, RuntimeError(f"the handler was cancelled: {error}"))
         except RetryLater as later:
             return Result(messages[later.done :], later.delay_level, later.suspend_s, later)
+        except WorkersClosed:
+            raise
         except Exception as error:  # the user's code
             return self._failure(messages, error)
         return Result([])

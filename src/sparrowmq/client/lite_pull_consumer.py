@@ -177,7 +177,7 @@ class LitePullConsumer(Seeking):
 
         What the poll before returned counts as consumed now.
         """
-        self._running()
+        self._running_here()
         self._acknowledge()
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
@@ -203,6 +203,7 @@ class LitePullConsumer(Seeking):
         """Store progress now: of everything polled, or as given. Raises ValueError for what is no
         offset, QueueLost, and what else keeps it from being stored: NoRoute, BrokerRefused,
         NetError, OSError."""
+        self._running_here()
         await self.member.store(self._note(offsets))
 
     def commit_later(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
@@ -221,7 +222,7 @@ class LitePullConsumer(Seeking):
 
     async def committed(self, queue: MessageQueue) -> int | None:
         """The offset that is stored for the group; None when there is none."""
-        noted = self._running().offsets.get(queue)
+        noted = self._running_here().offsets.get(queue)
         if self._settings.is_broadcasting:
             return noted if noted >= 0 else None
         return await committed_offset(self.client, self.group, queue)

@@ -294,6 +294,7 @@ class Producer:
     def _check_started(self) -> None:
         if not self._is_started:
             raise NotStarted("the producer is not running: use `async with`, or start() it")
+        self.client.check_loop()
 
     def _limit_s(self, timeout_s: float | None) -> float:
         if timeout_s is None:

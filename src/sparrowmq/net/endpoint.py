@@ -23,7 +23,9 @@ class Limits:
     """Bounds on what one connection may cost."""
 
     max_frame_bytes: int = MAX_FRAME_BYTES
+    """A peer that sends a larger request is disconnected."""
     max_header_bytes: int = MAX_HEADER_BYTES
+    """The same for the header alone."""
     frames_per_callback: int = 64
     """Frames served before other connections get their turn."""
     reply_bytes_per_callback: int = 1024 * 1024
@@ -31,8 +33,11 @@ class Limits:
     write_buffer_bytes: int = 4 * 1024 * 1024
     """A peer that leaves more than this unread is not read from either."""
     first_frame_s: float = 10.0
+    """A peer that has sent no request after this long is disconnected."""
     idle_s: float = 120.0
+    """… and one that was silent for this long since its last."""
     max_connections: int = 10_000
+    """Further ones are closed at once."""
     max_connections_per_address: int = 500
     """Loopback addresses are exempt."""
 

@@ -27,6 +27,10 @@ def _contained(function: Callable[[], T]) -> T:
         raise RuntimeError(f"a function in a thread raised {error!r}") from error
 
 
+class WorkersClosed(Exception):
+    """Nothing is begun any more: `close` was called, or the interpreter ends."""
+
+
 class Workers(Protocol):
     """Runs plain functions that may block, without stopping the loop."""
 
@@ -46,10 +50,13 @@ class ThreadWorkers:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The function's result; its exceptions are raised here."""
-        loop = asyncio.get_running_loop()
+        """The function's result; its exceptions are raised here. Raises WorkersClosed."""
         call = partial(function, *args, **kwargs)
-        return await loop.run_in_executor(self._pool, _contained, call)
+        try:
+            begun = self._pool.submit(_contained, call)
+        except RuntimeError as error:
+            raise WorkersClosed(str(error)) from error
+        return await asyncio.wrap_future(begun)
 
     def close(self) -> None:
         """Let running functions finish, take no more."""
