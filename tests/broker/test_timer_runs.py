@@ -2,16 +2,21 @@
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import ClassVar, ParamSpec, TypeVar
 
 import pytest
 
 from sparrowmq.broker import timer, timer_index, timer_saving
 from sparrowmq.broker.timer_check import TimerCheck
 from sparrowmq.broker.timer_runs import RunFiles, RunList, RunRange
+from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.store.errors import DiskFull
 from tests.broker.delivery_world import EPOCH_MS, DeliveryWorld, bodies, orders_world
 from tests.broker.timer_world import DAY_MS, runs, send_at, spill
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -194,3 +199,45 @@ def test_a_hundred_thousand_pending_timers_take_little_memory_and_all_come() -> 
         world.now_ms += 3 * DAY_MS
         world.deliver()
         assert world.broker.store.max_offset("orders", 0) == count
+
+
+class SlowWorkers(InlineWorkers):
+    """What was done is told some turns of the loop later, so that others come in between."""
+
+    turns: ClassVar[dict[str, int]] = {"save_list": 3}
+
+    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        result = function(*args, **kwargs)
+        for _ in range(self.turns.get(getattr(function, "__name__", ""), 1)):
+            await asyncio.sleep(0)
+        return result
+
+
+@pytest.mark.parametrize("spill_first", [True, False])
+def test_a_run_that_is_forgotten_while_another_is_written_takes_no_timer_with_it(
+    world: DeliveryWorld, spill_first: bool
+) -> None:
+    send_at(world, EPOCH_MS + 1_000, b"done")
+    spill(world)
+    world.now_ms += 1_000
+    world.deliver()
+    send_at(world, EPOCH_MS + 60_000, b"pending")
+    world.flush()
+    timers = world.broker.delivery.timers
+    timers.run_entries = 1
+    world.broker.workers = SlowWorkers()
+
+    async def both() -> None:
+        work = [timer_saving.spill(world.broker), timer_saving.save_mark(world.broker)]
+        await asyncio.gather(*(work if spill_first else reversed(work)))
+
+    world.run(both())
+    send_at(world, EPOCH_MS + 61_000, b"later")
+    world.flush()
+    world.run(timer_saving.spill(world.broker))
+    world.save()
+    assert timers.list.covered == 3
+    assert RunRange(0, 1) not in timers.list.runs
+    world.kill()
+    world.pass_time(100)
+    assert bodies(world) == [b"done", b"pending", b"later"]

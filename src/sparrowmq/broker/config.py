@@ -25,6 +25,7 @@ class ConfigError(ValueError):
 
 
 _NO_SLAVES = "must be 0: there is no replication yet, so that a slave would never have a message"
+_NO_ROOM_FOR_VIP = "must be 0, or 3 to 65535: port - 2 is used too, unless vip-alias is off"
 _MORE_THAN_0 = (
     *("flush_interval_s", "flush_timeout_s", "register_interval_s", "client_timeout_s"),
     *("lock_timeout_s", "offsets_journal_s", "offsets_save_s", "busy_lag_s"),
@@ -43,8 +44,11 @@ class BrokerConfig:
     """One broker. Every default is RocketMQ's unless its text says otherwise."""
 
     data_dir: Path
+    """Where messages and everything else is kept; one directory a broker."""
     cluster_name: str = "DefaultCluster"
+    """Brokers of one cluster are shown and addressed together."""
     broker_name: str = "broker-a"
+    """Clients know a broker by it: another name means another broker."""
     broker_id: int = MASTER_ID
     """0 is the master. There are no slaves yet."""
     name_servers: tuple[str, ...] = ()
@@ -59,6 +63,7 @@ class BrokerConfig:
     vip_alias: bool = True
     """Listen on port - 2 as well: older clients send there (the VIP channel)."""
     ha_port: int = 10912
+    """The port that slaves would be told; nobody listens there yet."""
 
     flush: Flush = Flush.ASYNC
     """ASYNC answers before fsync: faster, and a power cut may lose the last half second."""
@@ -68,15 +73,22 @@ class BrokerConfig:
     """How long a synchronous send waits for its fsync before FLUSH_DISK_TIMEOUT."""
 
     auto_create_topic: bool = True
+    """Whether the first send to a topic creates it."""
     auto_create_group: bool = True
+    """Whether the first member of a consumer group creates it."""
     default_queues: int = 8
     """Queues of TBW102 and of topics that operators create without saying how many."""
     max_topics: int = 10_000
+    """More topics are not created. Each one costs memory here and at name servers."""
     max_groups: int = 10_000
+    """More consumer groups are not created."""
     max_queues_per_topic: int = 4_096
+    """Topics with more queues are not created: clients build a list of them."""
 
     max_message_bytes: int = 4 * 1024 * 1024
+    """Larger bodies are refused."""
     max_properties_bytes: int = 32_767
+    """Messages with longer properties are refused; a record has no room for more."""
     max_pull_count: int = 4_096
     """Messages in one reply, whatever a client asks for. Java clients ask for 32."""
     max_pull_bytes: int = 1024 * 1024
@@ -86,8 +98,10 @@ class BrokerConfig:
     long_poll_s: float = 30.0
     """The longest an empty pull may wait; clients ask for 15 or 20 s."""
     max_waiting_pulls: int = 100_000
+    """Further empty pulls are answered at once instead of waiting."""
 
     register_interval_s: float = 30.0
+    """How often name servers hear of the broker; they drop one that is silent for 2 minutes."""
     client_timeout_s: float = 120.0
     """A client silent for this long is forgotten and its connection closed."""
     session_timeout_s: float = 4.0
@@ -122,6 +136,7 @@ class BrokerConfig:
     def __post_init__(self) -> None:
         checks = (
             ("port", 0 <= self.port <= 65_535, "must be 0 to 65535"),
+            ("port", not self.vip_alias or self.port not in (1, 2), _NO_ROOM_FOR_VIP),
             ("ha_port", 0 <= self.ha_port <= 65_535, "must be 0 to 65535"),
             ("broker_id", self.broker_id == MASTER_ID, _NO_SLAVES),
             ("default_queues", self.default_queues >= 1, "must be 1 or more"),

@@ -10,6 +10,7 @@ Ten million pending timers are some 300 runs of which a block each is in memory.
 runs are taken up where the mark says, and only what is behind `covered` is read from the queue.
 """
 
+import asyncio
 import heapq
 import sys
 from collections.abc import Iterable
@@ -47,6 +48,8 @@ class TimerIndex:
         self._marks = tuple(marks)
         self.mark = max(self._marks, default=TimerMark(0, 0))
         self.list = runs
+        self.list_lock = asyncio.Lock()
+        """Held from reading the list to the end of saving another: two at once would lose a run."""
         self.lost_from = sys.maxsize
         """Where the first run began that could not be read: its entries are in memory again."""
         self._fresh: list[int] = []

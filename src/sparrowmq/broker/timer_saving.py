@@ -13,18 +13,19 @@ from sparrowmq.store.errors import DiskFull
 async def spill(broker: Broker) -> None:
     """Write a run when there is enough in memory. Raises DiskFull, having lost nothing."""
     timers = broker.delivery.timers
-    run = timers.begin_spill(*_ends(broker))
-    if run is None:
-        return
-    runs = RunList(run.span.end, list(timers.list.runs))
-    try:
-        await _write(broker, run, runs)
-    except DiskFull:
-        timers.take_back(run)
-        raise
-    timers.spilled(runs)
-    if not run.is_empty:
-        timers.take_up(_opened(broker, run))
+    async with timers.list_lock:
+        run = timers.begin_spill(*_ends(broker))
+        if run is None:
+            return
+        runs = RunList(run.span.end, list(timers.list.runs))
+        try:
+            await _write(broker, run, runs)
+        except DiskFull:
+            timers.take_back(run)
+            raise
+        timers.spilled(runs)
+        if not run.is_empty:
+            timers.take_up(_opened(broker, run))
 
 
 async def _write(broker: Broker, run: Spill, runs: RunList) -> None:
@@ -66,9 +67,10 @@ async def save_mark(broker: Broker) -> None:
 
 async def _forget(broker: Broker, finished: list[RunRange]) -> None:
     timers, workers = broker.delivery.timers, broker.workers
-    left = timers.unfinished_runs(finished)
-    await workers.run(timers.files.save_list, left)
-    timers.forget(finished, left)
+    async with timers.list_lock:
+        left = timers.unfinished_runs(finished)
+        await workers.run(timers.files.save_list, left)
+        timers.forget(finished, left)
     for span in finished:
         await workers.run(timers.files.remove, span)
 
