@@ -21,7 +21,7 @@ from sparrowmq.protocol.message import Message
 from sparrowmq.testing import Cluster
 from sparrowmq.testing.held_port import HeldPort
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
-from tests.client.members import GROUP, TOPIC, create_topic, send, stored_offset
+from tests.client.members import GROUP, TOPIC, Member, create_topic, send, stored_offset
 from tests.patience import PATIENCE_S
 
 STEP_S = 0.0002
@@ -194,6 +194,19 @@ def test_a_consumer_started_without_a_block_consumes(sparrowmq_cluster: Cluster)
         await producer.stop()
 
     asyncio.run(work())
+
+
+def test_a_stop_tells_of_handlers_that_do_not_end(caplog: pytest.LogCaptureFixture) -> None:
+    async def hang(message: MessageExt) -> None:
+        await asyncio.Event().wait()
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        member = Member(sim, hang, stop_within_s=2)
+        send(sim, b"x")
+        sim.advance(1)
+        member.leave()
+        assert f"handlers of {GROUP} did not end within 2 s" in caplog.text
 
 
 # ---- the end of the interpreter

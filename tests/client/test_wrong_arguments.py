@@ -1,5 +1,6 @@
 """Arguments that cannot be meant are refused where they are given, and nothing is sent."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -85,6 +86,30 @@ def test_a_transactional_producer_whose_listener_is_none(listener: Any) -> None:
 def test_a_push_consumer(settings: dict[str, Any], fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
         PushConsumer(**{"group": GROUP, "subscriptions": {TOPIC: "*"}, **settings})
+
+
+async def yielding(messages: Any) -> Any:
+    yield messages
+
+
+def generating(messages: Any) -> Any:
+    yield messages
+
+
+@pytest.mark.parametrize(
+    ("handler", "fault"),
+    [
+        (5, "must be a function that takes messages"),
+        (yielding, "a generator: nobody would run it"),
+        (generating, "a generator: nobody would run it"),
+        (lambda: None, r"handler takes \(\), must take one argument"),
+        (lambda one, two: None, r"handler takes \(one, two\), must take one argument"),
+    ],
+)
+def test_a_handler_that_could_handle_nothing(handler: Any, fault: str) -> None:
+    consumer = PushConsumer(GROUP, {TOPIC: "*"})
+    with pytest.raises(ValueError, match=fault):
+        asyncio.run(consumer.start(handler))
 
 
 async def turn(*ignored: Any) -> None:

@@ -17,6 +17,24 @@ from sparrowmq.protocol.message_ext import MessageExt
 Handler = Callable[[Sequence[MessageExt]], Awaitable[None] | None]
 
 
+def check_handler(handler: object) -> None:
+    """Raises ValueError for what would fail with every message, or do nothing and seem to succeed,
+    as calling a generator does."""
+    if not callable(handler):
+        raise ValueError(f"handler is {handler!r}, must be a function that takes messages")
+    if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
+        raise ValueError(f"handler is {handler!r}, a generator: nobody would run it; do not yield")
+    try:
+        signature = inspect.signature(handler)
+    except ValueError:
+        return  # written in C, and says nothing of its arguments
+    try:
+        signature.bind(())
+    except TypeError:
+        text = f"handler takes {signature}, must take one argument: the messages"
+        raise ValueError(text) from None
+
+
 class RetryLater(Exception):
     """Raised by a handler that chooses how: what is done, and when the rest comes again."""
 

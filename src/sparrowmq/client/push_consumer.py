@@ -9,7 +9,7 @@ from sparrowmq.client.checks import check_kind, check_number, check_time, check_
 from sparrowmq.client.consuming import Consuming
 from sparrowmq.client.flow_control import FlowLimits, reason_to_wait, shared_out
 from sparrowmq.client.group_consumer import GroupConsumer
-from sparrowmq.client.handling import Handler, Handling
+from sparrowmq.client.handling import Handler, Handling, check_handler
 from sparrowmq.client.held_queue import HeldQueue
 from sparrowmq.client.member_settings import StartSettings
 from sparrowmq.client.membership import Membership
@@ -121,10 +121,9 @@ class PushConsumer(GroupConsumer):
 
     async def start(self, handler: Handler) -> None:
         """Begin to consume in the background. Raises BrokerRefused when a broker does not accept a
-        subscription, ValueError for a handler that is no function, and for a client id or
+        subscription, ValueError for a handler that cannot handle anything, and for a client id or
         subscription that does not fit its group."""
-        if not callable(handler):
-            raise ValueError(f"handler is {handler!r}, must be a function that takes messages")
+        check_handler(handler)
         await self._open()
         await self._join(partial(self._make_parts, handler))
         loops: list[Coroutine[Any, Any, None]] = [
@@ -186,6 +185,12 @@ class PushConsumer(GroupConsumer):
 
     def _abandon(self) -> None:
         self._is_overdue = True
+        self.client.log.warning(
+            "handlers of %s did not end within %g s: their messages come again; async ones are"
+            " cancelled, a plain one goes on and keeps the process alive until it returns",
+            self.group,
+            self._stop_within_s,
+        )
         self._end_workers()
 
     def _end_workers(self) -> None:
