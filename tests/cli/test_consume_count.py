@@ -46,6 +46,14 @@ def test_the_next_run_begins_exactly_with_the_message_after_the_last_one(count: 
         assert stored_offset(sim) == 2 * count
 
 
+def test_a_run_that_stops_in_order_needs_no_word(caplog: pytest.LogCaptureFixture) -> None:
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        send(sim, b"wanted", b"too much")
+        assert consumed(sim, "member", 1) == ["wanted"]
+        assert [each for each in caplog.records if each.name.startswith("sparrowmq.client")] == []
+
+
 def test_of_several_queues_nothing_is_lost_and_nothing_comes_twice() -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim, queues=4)

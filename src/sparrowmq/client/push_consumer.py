@@ -185,12 +185,13 @@ class PushConsumer(GroupConsumer):
 
     def _abandon(self) -> None:
         self._is_overdue = True
-        self.client.log.warning(
-            "handlers of %s did not end within %g s: their messages come again; async ones are"
-            " cancelled, a plain one goes on and keeps the process alive until it returns",
-            self.group,
-            self._stop_within_s,
-        )
+        if self._stop_within_s:  # who gives no time at all expects it
+            self.client.log.warning(
+                "handlers of %s did not end within %g s: their messages come again; async ones are"
+                " cancelled, a plain one goes on and keeps the process alive until it returns",
+                self.group,
+                self._stop_within_s,
+            )
         self._end_workers()
 
     def _end_workers(self) -> None:
