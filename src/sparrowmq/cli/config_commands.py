@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from sparrowmq.cli.environment import unknown_variables
+from sparrowmq.cli.groups import Group
 from sparrowmq.cli.server_settings import (
     all_settings,
     broker_config,
@@ -53,7 +54,7 @@ def config_commands() -> list[click.Command]:
     server = click.Argument(
         ["server"], type=click.Choice(["broker", "nameserver"]), default="broker", required=False
     )
-    config = click.Group("config", help="Look at settings.")
+    config = Group("config", help="Look at settings.")
     parameters = [server, config_option(), *options(all_settings())]
     config.add_command(SettingsCommand("show", callback=_show, params=parameters, help=_HELP))
     return [config]

@@ -1,12 +1,14 @@
 """The program `sparrowmq`. Commands are imported when they are used."""
 
 import os
+import sys
 from collections.abc import Callable
 from importlib import import_module
 
 import click
 
 from sparrowmq import __version__
+from sparrowmq.cli.groups import Group
 
 # command → (module, function that makes the click commands of that module)
 _LAZY = {
@@ -23,12 +25,12 @@ _LAZY = {
 }
 
 
-class LazyGroup(click.Group):
+class LazyGroup(Group):
     """Knows the names of its commands; imports the one that is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All names."""
-        return [name for name in _LAZY if self._module(name) is not None]
+        return list(_LAZY)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command, imported now."""
@@ -47,7 +49,10 @@ class LazyGroup(click.Group):
         return made
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, prog_name="sparrowmq")
 @click.pass_context
 def app(ctx: click.Context) -> None:
@@ -78,7 +83,11 @@ def main() -> None:
     """Entry point."""
     # numpy's linear algebra, which we do not use, starts a thread for every core otherwise.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    app(prog_name="sparrowmq")
+    try:
+        app(prog_name="sparrowmq")
+    except OSError as error:  # a full disk behind `> file`, for instance
+        print(f"sparrowmq: {error.strerror or error}", file=sys.stderr, flush=True)
+        os._exit(1)  # an orderly exit would try to write the rest again
 
 
 if __name__ == "__main__":

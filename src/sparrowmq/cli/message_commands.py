@@ -42,8 +42,19 @@ def send(
     group: str,
     name_servers: str,
 ) -> None:
-    """Send a message; without BODY its text comes from standard input."""
-    data = body.encode() if body is not None else sys.stdin.buffer.read()
+    """Send a message.
+
+    Without BODY its text comes from standard input.
+
+    \b
+    Examples:
+      sparrowmq send orders "hello" --tag created --key o-1
+      sparrowmq send orders "later" --delay-level 3
+      cat order.json | sparrowmq send orders
+    """
+    data = body.encode() if body is not None else _standard_input()
+    if not data:
+        raise click.UsageError("the message is empty; give BODY, or its text by standard input")
     pairs = {}
     for part in properties:
         name, equals, value = part.partition("=")
@@ -73,6 +84,14 @@ def send(
     sys.exit(0 if result.is_ok else 1)
 
 
+def _standard_input() -> bytes:
+    if sys.stdin is None:  # closed by whoever started us
+        return b""
+    if sys.stdin.isatty():
+        click.echo("the message comes from the keyboard; Ctrl-D ends it", err=True)
+    return sys.stdin.buffer.read()
+
+
 @click.command()
 @click.argument("topic")
 @click.option("--group", required=True, help="Consumer group.")
@@ -90,7 +109,16 @@ def send(
 def consume(
     topic: str, group: str, expression: str, where: str, count: int | None, name_servers: str
 ) -> None:
-    """Print messages as they come, until Ctrl-C or --count."""
+    """Print messages as they come, until Ctrl-C or --count.
+
+    The group's progress is kept: the next run goes on where this one stopped.
+
+    \b
+    Examples:
+      sparrowmq consume orders --group billing
+      sparrowmq consume orders --group billing --count 10
+      sparrowmq consume orders --group billing --filter "created || paid" --from last
+    """
     showing = Showing(count)
 
     async def work() -> int:
@@ -99,6 +127,8 @@ def consume(
             group, {topic: expression}, name_servers=name_servers, from_where=_WHERE[where]
         )
         async with consumer:
+            # Later outages are survived; an address that is wrong from the start is said at once.
+            await consumer.client.name_servers.route(topic)
             await show(consumer, showing, stopping)
         return stopping.number
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from sparrowmq.cli.groups import Group
 from sparrowmq.spark.errors import RocketMQError
 
 # command → module and name in it; imported when it is used
@@ -17,7 +18,7 @@ _COMMANDS = {
 }
 
 
-class JobGroup(click.Group):
+class JobGroup(Group):
     """Tells an ordinary failure in one line, with exit code 1."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

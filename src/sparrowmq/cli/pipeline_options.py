@@ -9,6 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import click
 
+from sparrowmq.cli.addresses import DEFAULT, HELP, VARIABLE, checked_addresses
 from sparrowmq.cli.units import parse_value
 
 P = ParamSpec("P")
@@ -56,10 +57,11 @@ name_server_option = click.option(
     "--name-servers",
     "-n",
     "name_server",
-    envvar="SPARROWMQ_NAME_SERVERS",
-    default="127.0.0.1:9876",
+    envvar=VARIABLE,
+    default=DEFAULT,
     show_default=True,
-    help="host:port of the name servers, with commas between.",
+    callback=checked_addresses,
+    help=HELP,
 )
 _master = click.option(
     "--master",

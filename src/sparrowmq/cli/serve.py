@@ -1,10 +1,12 @@
 """Running servers until a signal: the ready line, draining, exit codes."""
 
 import asyncio
+import errno
 import gc
 import logging
 import os
 import random
+import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -24,6 +26,13 @@ from sparrowmq.store.errors import StoreError
 from sparrowmq.store.syncer import ProcessSyncer
 
 _COLD_READERS = 2
+
+
+_REMEDIES = {
+    errno.EADDRINUSE: "another process listens there: stop it, or choose a port with --port",
+    errno.EADDRNOTAVAIL: "this machine has no such address: choose one of its own with --listen",
+    errno.EACCES: "it needs more rights: choose another --port (1024 or more) or --data",
+}
 
 
 class CannotServe(Exception):
@@ -48,7 +57,13 @@ def check_exposure(hosts: list[str], *, insecure: bool) -> None:
 async def broker_running(config: BrokerConfig) -> AsyncIterator[BrokerServer]:
     """A broker with everything real: disk, clock, threads, syncing process."""
     disk = RealDisk(config.data_dir)
-    config.data_dir.mkdir(parents=True, exist_ok=True)
+    try:
+        config.data_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CannotServe(
+            f"{config.data_dir} cannot be made a directory for messages: {error.strerror};"
+            " choose another one with --data"
+        ) from error
     syncer = ProcessSyncer(disk)
     workers = ThreadWorkers(_COLD_READERS, "cold-reads")
     server = BrokerServer(
@@ -138,8 +153,11 @@ def _leaves(error: BaseException) -> list[BaseException]:
 
 
 def _explain(error: BaseException) -> str:
-    if isinstance(error, OSError) and error.errno == 98:
-        return (
-            f"{error.strerror or error}; another process listens there: stop it, or choose a port"
-        )
+    if isinstance(error, OSError):
+        text = error.strerror or str(error)
+        remedy = _REMEDIES.get(error.errno or 0)
+        if isinstance(error, socket.gaierror):
+            remedy = "no address has the name to listen on: choose one with --listen"
+        if remedy is not None:
+            return f"{text}; {remedy}"
     return str(error)

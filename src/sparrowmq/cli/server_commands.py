@@ -146,7 +146,9 @@ Examples:
   sparrowmq broker --config broker.conf
   sparrowmq broker --flush sync
 """
-_UP = """Run a name server and a broker on loopback with one data directory.
+_UP = """Run a name server and a broker.
+
+Both in one process, on loopback, with one data directory.
 
 \b
 Examples:

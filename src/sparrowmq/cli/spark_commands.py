@@ -4,8 +4,10 @@ from pathlib import Path
 
 import click
 
+from sparrowmq.cli.groups import Group
 
-@click.group("spark")
+
+@click.group("spark", cls=Group)
 def app() -> None:
     """Bring the Spark source and sink to a cluster."""
 
@@ -28,6 +30,10 @@ def build_package(out: Path) -> None:
 
     Executors need pyspark, numpy and pyarrow beside it; the machine that submits needs the package
     installed, so that Spark finds the formats rocketmq and rocketmq-log there.
+
+    \b
+    Example:
+      sparrowmq spark package --out dist
     """
     from sparrowmq.spark.package import submit_line, write_package
 

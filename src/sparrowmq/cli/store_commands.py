@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
+from sparrowmq.cli.groups import Group
 from sparrowmq.clock import system_clock
 from sparrowmq.store.disk_real import RealDisk
 from sparrowmq.store.errors import StoreError
@@ -23,11 +24,12 @@ if TYPE_CHECKING:
     from sparrowmq.store.verify import Finding
 
 FINE, DAMAGED, UNREADABLE = 0, 1, 2
+_SUGGESTED = 3
 
 Show: TypeAlias = "Callable[[Progress | Damage | Finding], None]"
 
 
-@click.group("store")
+@click.group("store", cls=Group)
 def app() -> None:
     """Verify, rebuild or dump the files of a store."""
 
@@ -58,6 +60,10 @@ def verify_store(
     """Check every record, queue unit, index entry and table of a store. Changes nothing.
 
     Exits with 0 if all is fine, 1 if something is damaged, 2 if the store cannot be read.
+
+    \b
+    Example:
+      sparrowmq store verify sparrowmq-data
     """
     from sparrowmq.store.verify import verify
 
@@ -106,6 +112,11 @@ def rebuild_store(
     """Build consume queues and index from the log. The broker must be stopped.
 
     The old files stay in place until the new ones are whole.
+
+    \b
+    Examples:
+      sparrowmq store rebuild sparrowmq-data
+      sparrowmq store rebuild sparrowmq-data --table topics.json
     """
     from sparrowmq.store.rebuild import config_of, rebuild
 
@@ -152,12 +163,18 @@ def dump_store(
     limit: int | None,
     as_table: bool,
 ) -> None:
-    """Print messages in the order of the log, one JSON object a line, or as a table."""
+    """Print messages in the order of the log, one JSON object a line, or as a table.
+
+    \b
+    Examples:
+      sparrowmq store dump sparrowmq-data --topic orders --limit 10
+      sparrowmq store dump sparrowmq-data --key o-1 --table
+    """
     from sparrowmq.store.dump import Choice, DumpedHole, dump
     from sparrowmq.store.files import StoreFiles
 
     disk = _disk(directory)
-    is_damaged = False
+    is_damaged, count = False, 0
     with _refusals():
         if file is not None:
             start = _log_file(directory, file)
@@ -168,7 +185,10 @@ def dump_store(
         show = _table_printer() if as_table else _print_json
         for found in dump(disk, choice):
             show(found)
+            count += 1
             is_damaged |= isinstance(found, DumpedHole)
+    if not count:
+        click.echo(f"no message in {directory} fits", err=True)
     sys.exit(DAMAGED if is_damaged else FINE)
 
 
@@ -201,11 +221,15 @@ def _table_printer() -> "Callable[[Record | DumpedHole], None]":
 
 def _disk(directory: Path) -> RealDisk:
     if not directory.is_dir():
-        click.echo(f"{directory} is no directory", err=True)
+        click.echo(
+            f"{directory} is no directory; give the one that a broker has as --data", err=True
+        )
         sys.exit(UNREADABLE)
     if not (directory / "commitlog").is_dir():
         inside = sorted(log.parent for log in directory.glob("*/commitlog"))
-        meant = f"; did you mean {' or '.join(map(str, inside))}?" if inside else ""
+        more = " or another" if len(inside) > _SUGGESTED else ""
+        some = " or ".join(map(str, inside[:_SUGGESTED])) + more
+        meant = f"; did you mean {some}?" if inside else ""
         click.echo(f"{directory} holds no store: there is no commitlog in it{meant}", err=True)
         sys.exit(UNREADABLE)
     return RealDisk(directory)

@@ -1,16 +1,19 @@
 """`sparrowmq topic …`"""
 
+import sys
+
 import click
 
 from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.errors import AdminError
+from sparrowmq.cli.groups import Group
 from sparrowmq.cli.remote import name_servers_option, with_admin
 from sparrowmq.protocol.names import is_dlq_topic, is_retry_topic, is_system_topic
 from sparrowmq.protocol.perm import PERM_READ_WRITE, perm_text
 from sparrowmq.protocol.route import TopicRoute
 
 
-@click.group()
+@click.group(cls=Group)
 def topic() -> None:
     """Create, list, look at and delete topics."""
 
@@ -44,7 +47,14 @@ def create(
     order: bool,
     name_servers: str,
 ) -> None:
-    """Create a topic, or change the one that is there."""
+    """Create a topic, or change the one that is there.
+
+    \b
+    Examples:
+      sparrowmq topic create orders
+      sparrowmq topic create orders --queues 16
+      sparrowmq topic create orders --broker broker-a --broker broker-b
+    """
     if brokers and cluster:
         raise click.UsageError("--broker and --cluster exclude each other")
 
@@ -61,7 +71,13 @@ def create(
 @click.option("--all", "show_all", is_flag=True, help="System, retry and dead-letter topics too.")
 @name_servers_option
 def list_topics(show_all: bool, name_servers: str) -> None:
-    """Names of all topics."""
+    """Names of all topics.
+
+    \b
+    Examples:
+      sparrowmq topic list
+      sparrowmq topic list --all -n 10.0.0.1:9876,10.0.0.2:9876
+    """
 
     async def work(admin: Admin) -> tuple[list[str], set[str]]:
         info = await admin.cluster_info()
@@ -78,7 +94,12 @@ def list_topics(show_all: bool, name_servers: str) -> None:
 @click.argument("name")
 @name_servers_option
 def route(name: str, name_servers: str) -> None:
-    """Which brokers serve a topic, and with how many queues."""
+    """Which brokers serve a topic, and with how many queues.
+
+    \b
+    Example:
+      sparrowmq topic route orders
+    """
 
     async def work(admin: Admin) -> TopicRoute:
         return await admin.route(name)
@@ -100,21 +121,35 @@ def route(name: str, name_servers: str) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @name_servers_option
 def delete(name: str, yes: bool, name_servers: str) -> None:
-    """Delete a topic with its messages and every group's progress in it."""
+    """Delete a topic with its messages and every group's progress in it.
+
+    \b
+    Example:
+      sparrowmq topic delete orders --yes
+    """
 
     async def look(admin: Admin) -> None:
         if name not in await admin.topics():
             raise AdminError(f"topic {name} does not exist; those that do: sparrowmq topic list")
 
     with_admin(name_servers, look)
-    if not yes:
-        click.confirm(f"Delete topic {name} and everything in it?", abort=True)
+    if not yes and not _is_confirmed(f"Delete topic {name} and everything in it?"):
+        click.echo("sparrowmq: nothing was deleted; --yes deletes without asking", err=True)
+        sys.exit(1)
 
     async def work(admin: Admin) -> list[str]:
         return await admin.delete_topic(name)
 
     done = with_admin(name_servers, work)
     click.echo(f"topic {name} deleted on {', '.join(done)}")
+
+
+def _is_confirmed(question: str) -> bool:
+    try:
+        return click.confirm(question)
+    except click.Abort:  # Ctrl-C, or nobody who could be asked
+        click.echo()
+        return False
 
 
 def topic_commands() -> list[click.Command]:

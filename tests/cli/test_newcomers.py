@@ -1,0 +1,182 @@
+"""What a newcomer does wrong is told with what is allowed and what to do next."""
+
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from sparrowmq.cli.main import app
+from sparrowmq.cli.server_settings import all_settings
+from sparrowmq.cli.setting_options import field_text
+from sparrowmq.cli.settings import Setting
+from tests.cli.servers import AS_A_COMMAND, clean_environment, sparrowmq, up
+from tests.patience import PATIENCE_S
+
+
+def commands(group: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """All commands that do something, but for jobs on Spark: their guide has the examples."""
+    if not isinstance(group, click.Group):
+        yield path
+        return
+    context = click.Context(group)
+    for name in set(group.list_commands(context)) - {"pipeline"}:
+        found = group.get_command(context, name)
+        assert found is not None
+        yield from commands(found, (*path, name))
+
+
+@contextmanager
+def nobody() -> Iterator[str]:
+    """An address at which nobody listens; it stays ours meanwhile."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{closed.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("path", sorted(commands(app)), ids=" ".join)
+def test_the_help_of_every_command_says_what_it_does(path: tuple[str, ...]) -> None:
+    ran = CliRunner().invoke(app, [*path, "--help"], prog_name="sparrowmq")
+    assert ran.exit_code == 0
+    assert ran.output.startswith(f"Usage: sparrowmq {' '.join(path)} ")
+    assert f"  sparrowmq {' '.join(path)}" in ran.output.partition("Example")[2]
+
+
+@pytest.mark.parametrize("setting", all_settings(), ids=lambda each: each.name)
+def test_every_setting_is_explained(setting: Setting) -> None:
+    assert field_text(setting.owner, setting.field)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["tpoic"], "there is no command 'tpoic'; did you mean topic? there are: nameserver, br"),
+        (["topic", "lst"], "did you mean list? there are: create, delete, list, route"),
+        (["pipeline", "xyzzy"], "no command 'xyzzy'; there are: archive, drain"),
+        (["up", "--flushh", "1"], "--flush"),
+        (["send", "t", ""], "the message is empty; give BODY, or its text by standard input"),
+        (["send", "t"], "the message is empty; give BODY, or its text by standard input"),
+        (["send", "t", "x", "--property", "a"], "--property 'a' is not NAME=VALUE"),
+        (["topic", "list", "-n", "here"], "'--name-servers' / '-n': address 'here' is not host:po"),
+        (["consume", "t", "--group", "g", "-n", ";"], "has no address, such as 127.0.0.1:9876"),
+        (["broker", "--port", "1"], "flag --port is '1', must be 0, or 3 to 65535"),
+    ],
+)
+def test_wrong_arguments_end_with_2_and_say_what_is_allowed(
+    arguments: list[str], says: str
+) -> None:
+    ran = CliRunner().invoke(app, arguments, prog_name="sparrowmq")
+    assert ran.exit_code == 2
+    assert says in ran.stderr
+
+
+def test_a_wrong_address_in_the_environment_names_the_variable() -> None:
+    environment = {"SPARROWMQ_NAME_SERVERS": "here"}
+    ran = CliRunner().invoke(app, ["topic", "list"], env=environment)
+    assert ran.exit_code == 2
+    assert "(environment variable SPARROWMQ_NAME_SERVERS)" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("topic", "list"),
+        ("topic", "create", "t"),
+        ("topic", "route", "t"),
+        ("topic", "delete", "t"),
+        ("send", "t", "x"),
+        ("consume", "t", "--group", "g"),
+    ],
+    ids=" ".join,
+)
+def test_without_a_server_a_command_ends_with_1_and_one_line_that_says_what_to_do(
+    arguments: tuple[str, ...],
+) -> None:
+    with nobody() as address:
+        ran = sparrowmq(*arguments, "--name-servers", address)
+    assert ran.returncode == 1
+    (line,) = ran.stderr.splitlines()
+    assert line.startswith("sparrowmq: ")
+    assert address in line
+    assert "sparrowmq up" in line
+    assert "--name-servers" in line
+
+
+def test_a_topic_is_not_deleted_where_nobody_can_be_asked(tmp_path: Path) -> None:
+    with up(tmp_path / "data") as server:
+        at = ("--name-servers", server.name_server)
+        assert sparrowmq("topic", "create", "t", *at).returncode == 0
+        command = [sys.executable, "-c", AS_A_COMMAND, "topic", "delete", "t", *at]
+        for answer in ("", "n\n"):
+            ran = subprocess.run(
+                command,
+                env=clean_environment(),
+                input=answer,
+                capture_output=True,
+                text=True,
+                timeout=PATIENCE_S,
+                check=False,
+            )
+            assert ran.returncode == 1
+            assert ran.stderr == "sparrowmq: nothing was deleted; --yes deletes without asking\n"
+        assert sparrowmq("topic", "list", *at).stdout == "t\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("broker", "--port", "0", "--data", "file"), "choose another one with --data"),
+        (("nameserver", "--port", "0", "--listen", "192.0.2.1", "--insecure"), "with --listen"),
+    ],
+    ids=["data", "listen"],
+)
+def test_a_server_that_cannot_start_says_what_to_choose(
+    arguments: tuple[str, ...], says: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    ran = sparrowmq(*arguments, cwd=tmp_path)
+    assert ran.returncode == 1
+    (line,) = [each for each in ran.stderr.splitlines() if each.startswith("sparrowmq: ")]
+    assert says in line
+    assert "Traceback" not in ran.stderr
+
+
+def test_the_address_of_a_broker_is_told_from_that_of_a_name_server(tmp_path: Path) -> None:
+    with up(tmp_path / "data") as server:
+        broker = re.search(r"broker broker-a (\S+),", server.ready)
+        assert broker is not None
+        for command in (["topic", "list"], ["send", "t", "x"], ["consume", "t", "--group", "g"]):
+            ran = sparrowmq(*command, "--name-servers", broker[1])
+            assert ran.returncode == 1
+            assert ran.stderr.endswith("--name-servers takes name servers, port 9876 by default\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("arguments", [["config", "show"], ["--help"]], ids=" ".join)
+def test_output_that_cannot_be_written_is_one_line_and_code_1(arguments: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(
+            [sys.executable, "-c", AS_A_COMMAND, *arguments],
+            env=clean_environment(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+    assert ran.returncode == 1
+    assert ran.stderr == "sparrowmq: No space left on device\n"
+
+
+def test_of_many_stores_a_few_are_suggested(tmp_path: Path) -> None:
+    for name in "abcde":
+        (tmp_path / name / "commitlog").mkdir(parents=True)
+    ran = sparrowmq("store", "verify", str(tmp_path))
+    assert ran.returncode == 2
+    assert ran.stderr.endswith(f"{tmp_path / 'c'} or another?\n")
