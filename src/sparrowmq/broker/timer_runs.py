@@ -15,7 +15,7 @@ import msgspec
 
 from sparrowmq.protocol.crc import crc32
 from sparrowmq.store.disk import Disk, DiskFile
-from sparrowmq.store.errors import StoreError
+from sparrowmq.store.draft import write_draft
 from sparrowmq.store.layout import OWN_DIR, file_name
 
 TIMER_DIR = f"{OWN_DIR}/timer"
@@ -157,18 +157,7 @@ class RunFiles:
         if not self._disk.exists(TIMER_DIR):
             self._disk.mkdir(TIMER_DIR)
             self._disk.sync_dir(OWN_DIR)
-        temporary = f"{path}.tmp"
-        self._disk.unlink(temporary)
-        file = self._disk.open(temporary, create=True)
-        try:
-            file.write(0, data)
-            file.sync()
-        except (OSError, StoreError):
-            file.close()
-            self._disk.unlink(temporary)
-            raise
-        file.close()
-        self._disk.replace(temporary, path)
+        self._disk.replace(write_draft(self._disk, path, data), path)
         self._disk.sync_dir(TIMER_DIR)
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from sparrowmq.store.disk import Disk
+from sparrowmq.store.draft import write_draft
 from sparrowmq.store.errors import StoreError
 from sparrowmq.store.layout import CONFIG_DIR
 from sparrowmq.store.messages import Damage
@@ -89,21 +90,11 @@ class TableFile(Generic[Table]):
         """
         if data == self._saved:
             return False
-        temporary = f"{self.path}.tmp"
         self._disk.mkdir(CONFIG_DIR)
-        self._disk.unlink(temporary)
-        file = self._disk.open(temporary, create=True)
-        try:
-            file.write(0, data)
-            file.sync()
-        except (OSError, StoreError):
-            file.close()
-            self._disk.unlink(temporary)
-            raise
-        file.close()
+        draft = write_draft(self._disk, self.path, data)
         if self._disk.exists(self.path):
             self._disk.replace(self.path, f"{self.path}.bak")
-        self._disk.replace(temporary, self.path)
+        self._disk.replace(draft, self.path)
         self._disk.sync_dir(CONFIG_DIR)
         if self._saved is None:
             self._disk.sync_dir("")
