@@ -16,6 +16,7 @@ from sparrowmq.protocol.headers.nameserver import (
 )
 from sparrowmq.protocol.queue_mapping import TopicQueueMappingInfo
 from sparrowmq.protocol.registration import RegisterBrokerBody
+from sparrowmq.protocol.route import TopicRoute
 from sparrowmq.protocol.topic_config import RegisteredTopics
 from tests.nameserver.world import PORT, World, topic, world
 from tests.net.wire import Answer, Wire, request
@@ -203,6 +204,32 @@ def test_filter_servers_and_static_topics_of_apache_s_brokers_show_in_routes() -
         assert route.filter_server_table == {broker.address: ("10.1.1.1:9000",)}
         assert route.topic_queue_mapping_by_broker == {"broker-a": part}
         assert w.client.route("TBW102").topic_queue_mapping_by_broker is None
+
+
+def in_zone(w: World, zone: str, mode: str | None = "true") -> list[str]:
+    """Broker names of the route that a client in a zone gets; queues are of the same."""
+    header = GetTopicRoute(topic="orders", zone_name=zone, zone_mode=mode)
+    route = TopicRoute.from_json(w.client.ok(header).body)
+    names = [broker.broker_name for broker in route.broker_datas]
+    assert names == [queues.broker_name for queues in route.queue_datas]
+    return names
+
+
+def test_a_client_that_asks_for_its_zone_gets_the_brokers_there() -> None:
+    with world() as w:
+        w.broker("broker-a").register(["orders", "TBW102"], zone_name="Zurich")
+        w.broker("broker-b").register(["orders", "TBW102"], zone_name="Bern")
+        w.broker("broker-c", broker_id=1).register(
+            ["orders", "TBW102"], zone_name="Bern", enable_acting_master=True
+        )
+        everybody = ["broker-a", "broker-b", "broker-c"]
+        assert in_zone(w, "Zurich", mode=None) == everybody
+        assert in_zone(w, "Zurich", mode="false") == everybody
+        assert in_zone(w, "") == everybody
+        # A master that is away leaves its slaves to everybody.
+        assert in_zone(w, "zurich") == ["broker-a", "broker-c"]
+        assert in_zone(w, "BERN") == ["broker-b", "broker-c"]
+        assert in_zone(w, "Zurich", mode=None) == everybody
 
 
 def test_routes_may_be_refused_right_after_the_start() -> None:

@@ -82,6 +82,9 @@ class GetTopicRoute(RequestHeader, frozen=True, kw_only=True):
     topic: str
     accept_standard_json_only: bool | None = None
     """Whether broker ids have to be quoted, which old clients do not expect."""
+    zone_mode: str | None = msgspec.field(name="__ZONE_MODE", default=None)
+    """`true`: only brokers of the client's own zone (Java's `rocketmq.zone.mode`)."""
+    zone_name: str | None = msgspec.field(name="__ZONE_NAME", default=None)
 
 
 class GetClusterInfo(RequestHeader, frozen=True, kw_only=True):
