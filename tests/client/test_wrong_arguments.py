@@ -1,7 +1,7 @@
 """Arguments that cannot be meant are refused where they are given, and nothing is sent."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -13,9 +13,11 @@ from sparrowmq.client.producer import Producer
 from sparrowmq.client.pull_consumer import PullConsumer
 from sparrowmq.client.push_consumer import PushConsumer
 from sparrowmq.client.scheduled_pull import ScheduledPull
+from sparrowmq.client.transaction import TransactionState
 from sparrowmq.client.transactional_producer import TransactionalProducer
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.client.members import GROUP, TOPIC, create_topic
+from tests.client.scripted import world
 
 NAN = float("nan")
 
@@ -55,6 +57,56 @@ def test_a_message_with_a_field_of_another_type(arguments: dict[str, Any], fault
 def test_a_producer(settings: dict[str, Any], fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
         Producer(**{"group": "orders-svc", **settings})
+
+
+M = Message("orders", b"x")
+
+
+@pytest.mark.parametrize(
+    ("call", "fault"),
+    [
+        (lambda producer: producer.send("x"), "message is 'x', must be a Message"),
+        (lambda producer: producer.send_oneway(None), "message is None, must be a Message"),
+        (lambda producer: producer.send(M, key=5), "key is 5, must be a str"),
+        (lambda producer: producer.send(M, queue="q"), "queue is 'q', must be a MessageQueue"),
+        (lambda producer: producer.send(M, selector=5), "selector is 5, must be a function"),
+        (lambda producer: producer.send(M, selector=lambda *_: 5), "queue is 5, must be a Mess"),
+        (lambda producer: producer.send_batch(M), "must be a Sequence"),
+        (lambda producer: producer.send_batch([M, 5]), "a message is 5, must be a Message"),
+        (lambda producer: producer.send_batch([5]), "a message is 5, must be a Message"),
+    ],
+)
+def test_what_is_sent(call: Callable[[Any], Coroutine[Any, Any, None]], fault: str) -> None:
+    with world("a") as w:
+        with pytest.raises(ValueError, match=fault):
+            w.produce(call)
+        assert w.attempts == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        ({"message": 5}, "message is 5, must be a Message"),
+        ({"message": M, "timeout_s": -1}, "timeout_s is -1, must be more than 0"),
+    ],
+)
+def test_what_is_sent_in_a_transaction(arguments: dict[str, Any], fault: str) -> None:
+    class Bookings:
+        def execute(self, half: Any) -> TransactionState:
+            raise AssertionError("nothing is to be executed")
+
+        check = execute
+
+    async def on_the_host() -> None:
+        client = w.client()
+        await client.start()
+        async with TransactionalProducer("orders-svc", Bookings(), client=client) as producer:
+            with pytest.raises(ValueError, match=fault):
+                await producer.send_in_transaction(**arguments)
+        await client.stop()
+
+    with world("a") as w:
+        w.sim.run(on_the_host(), on=w.sim.host("producer"))
 
 
 @pytest.mark.parametrize("listener", [None, object(), lambda half: None])

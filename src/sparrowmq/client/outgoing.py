@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from sparrowmq.client.checks import check_kind
 from sparrowmq.protocol import properties as names
 from sparrowmq.protocol.batch import encode_batch
 from sparrowmq.protocol.compression import CompressionType, compress
@@ -89,9 +90,11 @@ def check_batch(messages: Sequence[Message]) -> None:
     if not messages:
         raise ValueError("a batch needs at least one message")
     first = messages[0]
+    check_kind("a message", first, Message)
     if is_retry_topic(first.topic):
         raise ValueError(f"topic {first.topic} is a retry topic, which takes no batches")
     for message in messages:
+        check_kind("a message", message, Message)
         if message.topic != first.topic:
             text = f"a batch has one topic, this one has {first.topic} and {message.topic}"
             raise ValueError(text)

@@ -5,6 +5,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
+from sparrowmq.client.checks import check_kind
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import ClientConfig, name_servers_of
 from sparrowmq.client.errors import NotStarted
@@ -247,8 +248,12 @@ class Producer:
     async def send_batch(
         self, messages: Sequence[Message], *, timeout_s: float | None = None
     ) -> list[SendResult]:
-        """Send messages of one topic together; split where they are too many for one send."""
+        """Send messages of one topic together; split where they are too many for one send.
+
+        Raises ValueError for what cannot go together (nothing was sent), and what `send` raises.
+        """
         self._check_started()
+        check_kind("messages", messages, Sequence)
         limit_s = self._limit_s(timeout_s)
         packed = pack_batches(messages, self._packing, self.client.unique_ids, self.client.clock())
         return [await self._attempts.send(messages[0].topic, out, limit_s) for out in packed]

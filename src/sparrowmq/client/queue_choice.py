@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from sparrowmq.client.checks import check_function, check_kind
 from sparrowmq.protocol.java_hash import java_hash
 from sparrowmq.protocol.message import Message, MessageQueue
 
@@ -57,17 +58,22 @@ def chooser(
 ) -> Chooser | None:
     """How a message's queue is chosen; None: in turn.
 
-    Raises ValueError for more than one wish, or a queue of another topic.
+    Raises ValueError for what is no message, more than one wish, or a queue of another topic.
     """
+    check_kind("message", message, Message)
     if (queue is not None) + (key is not None) + (selector is not None) > 1:
         raise ValueError("queue, key and selector exclude each other, give one")
     if queue is not None:
         _check_queue(queue, message.topic)
         return lambda _: queue
     if selector is not None:
+        check_function("selector", selector)
         return lambda queues: _check_queue(selector(queues, message), message.topic)
     key = message.sharding_key if key is None else key
-    return None if key is None else lambda queues: queue_for_key(queues, key)
+    if key is None:
+        return None
+    check_kind("key", key, str)
+    return lambda queues: queue_for_key(queues, key)
 
 
 def queue_on(broker_name: str, queues: Sequence[MessageQueue]) -> MessageQueue:
@@ -76,6 +82,7 @@ def queue_on(broker_name: str, queues: Sequence[MessageQueue]) -> MessageQueue:
 
 
 def _check_queue(queue: MessageQueue, topic: str) -> MessageQueue:
+    check_kind("queue", queue, MessageQueue)
     if queue.topic != topic:
         raise ValueError(f"the queue belongs to topic {queue.topic}, the message to {topic}")
     return queue

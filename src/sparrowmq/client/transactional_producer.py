@@ -11,7 +11,7 @@ from typing import Any, Unpack
 
 import msgspec
 
-from sparrowmq.client.checks import check_function
+from sparrowmq.client.checks import check_function, check_kind
 from sparrowmq.client.producer import Producer
 from sparrowmq.client.producer_settings import ProducerSettings
 from sparrowmq.client.send_result import SendResult
@@ -87,10 +87,11 @@ class TransactionalProducer(Producer):
         was executed.
         """
         self._check_started()
+        check_kind("message", message, Message)
         if message.delay_level or message.delay_ms is not None or message.deliver_time_ms:
             raise ValueError("a message cannot be delayed and in a transaction, choose one")
         system = {names.TRANSACTION_PREPARED: "true", names.PRODUCER_GROUP: self.group}
-        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        limit_s = self._limit_s(timeout_s)
         sent = await self._send_named(message, None, limit_s, system)
         state = TransactionState.ROLLBACK
         if sent.is_ok:
