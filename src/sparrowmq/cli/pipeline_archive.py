@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from sparrowmq.cli.groups import Group
 from sparrowmq.cli.pipeline_options import Duration, Moment, name_server_option, spark_options
 from sparrowmq.cli.pipeline_session import pipeline_session, told_progress
 from sparrowmq.spark.jobs.archive import (
@@ -21,7 +22,7 @@ from sparrowmq.spark.jobs.archive_compact import CompactionRule
 from sparrowmq.spark.jobs.archive_frames import Question
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Group, invoke_without_command=True)
 @click.option("--topics", help="Topics, with commas between.")
 @click.option("--pattern", help="A regular expression for topics, instead of --topics.")
 @click.option("--to", help="The archive: a folder that all of Spark reaches by this name.")
@@ -70,6 +71,11 @@ def archive(
     """Archive topics to Parquet by topic and date, each message once.
 
     Run it again after any end, also a kill: it goes on where it was.
+
+    \b
+    Examples:
+      sparrowmq pipeline archive --topics orders --to archive --once
+      sparrowmq pipeline archive --pattern "orders-.*" --to hdfs:///archive --master yarn
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -129,7 +135,13 @@ def query(
     master: str,
     settings: dict[str, str],
 ) -> None:
-    """Find messages of an archive, oldest first; a time range reads just its days."""
+    """Find messages of an archive, oldest first; a time range reads just its days.
+
+    \b
+    Examples:
+      sparrowmq pipeline archive query archive --key o-7
+      sparrowmq pipeline archive query archive --topic orders --since 2026-01-01 --limit 3 --json
+    """
     question = Question(topic=topic, key=key, msg_id=msg_id, tag=tag, since=since, until=until)
     with pipeline_session("archive query", master, settings) as spark:
         rows = read_archive(spark, folder, question).limit(limit).collect()
@@ -149,7 +161,12 @@ def query(
 )
 @spark_options
 def compact(folder: str, keep_removed: float, master: str, settings: dict[str, str]) -> None:
-    """Make few large files out of many small ones; readers see the same rows throughout."""
+    """Make few large files out of many small ones; readers see the same rows throughout.
+
+    \b
+    Example:
+      sparrowmq pipeline archive compact archive
+    """
     rule = CompactionRule(keep_removed_ms=int(keep_removed * 1000))
     with (
         pipeline_session("archive compact", master, settings) as spark,

@@ -58,7 +58,12 @@ def replay(
     master: str,
     settings: dict[str, str],
 ) -> None:
-    """Send a time range of a topic to a topic; the same range is not sent twice."""
+    """Send a time range of a topic to a topic; the same range is not sent twice.
+
+    \b
+    Example:
+      sparrowmq pipeline replay orders --to orders-again --since 2026-01-01 --until 2026-02-01
+    """
     if since >= until:
         raise click.UsageError(f"--since {since} is not before --until {until}")
     job = ReplayJob(
@@ -116,7 +121,13 @@ def dead_letters(
     master: str,
     settings: dict[str, str],
 ) -> None:
-    """Show the dead letters of a consumer group, select among them, send them back."""
+    """Show the dead letters of a consumer group, select among them, send them back.
+
+    \b
+    Examples:
+      sparrowmq pipeline dead-letters billing --where "properties['amount'] > 50"
+      sparrowmq pipeline dead-letters billing --send-back
+    """
     letters = DeadLetters(name_server=name_server, group=group, where=where)
     with pipeline_session("dead letters", master, settings) as spark:
         if not sending:

@@ -70,6 +70,12 @@ def drain(
     Stop the group's members, drain, and start as many consumers as you like on the temporary
     topic. The group then goes on with what came later. Run it again after any end, also a kill.
     When the temporary topic is consumed: --hand-back, and --cleanup to delete it.
+
+    \b
+    Examples:
+      sparrowmq pipeline drain orders --group billing
+      sparrowmq pipeline drain orders --group billing --report
+      sparrowmq pipeline drain orders --group billing --hand-back --cleanup
     """
     if cleanup and not hand_back:
         raise click.UsageError("--cleanup goes with --hand-back")

@@ -50,7 +50,8 @@ class Setting:
         try:
             return parse_value(text, self.kind, self.field)
         except ValueError as error:
-            raise SettingError(f"{origin} is {written or text!r}, {error}") from error
+            shown = text if written is None else written
+            raise SettingError(f"{origin} is {shown!r}, {error}") from error
 
     def show(self, value: Any) -> str:
         """The value as one would write it."""
