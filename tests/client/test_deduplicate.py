@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,37 @@ def test_an_acknowledged_front_is_recorded_and_counted_in_the_whole_batch(seen: 
     assert raised.value.done == 3
     handle([message(body) for body in (b"a", b"b", b"c", b"d")])
     assert handled.bodies == [b"known", b"a", b"b", b"c", b"d", b"c", b"d"]
+
+
+def test_a_handler_whose_call_is_async_is_awaited_before_its_keys_are_recorded() -> None:
+    class Billing:
+        def __init__(self) -> None:
+            self.bodies: list[bytes] = []
+
+        async def __call__(self, messages: Sequence[MessageExt]) -> None:
+            await asyncio.sleep(0)
+            self.bodies += [found.body for found in messages]
+            if len(self.bodies) == 1:
+                raise ValueError("not today")
+
+    async def work() -> list[bytes]:
+        billing = Billing()
+        handle = Deduplicate(MemorySeen(), by_body, clock=Time())(billing)
+        for _ in range(3):
+            answer = handle([message(b"a")])
+            if answer is not None:
+                with suppress(ValueError):
+                    await answer
+        return billing.bodies
+
+    assert asyncio.run(work()) == [b"a", b"a"]
+
+
+def test_what_is_no_handler_is_refused() -> None:
+    with pytest.raises(ValueError, match="handler is 5"):
+        Deduplicate(MemorySeen())(5)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="key is 5, must be a function"):
+        Deduplicate(MemorySeen(), key=5)  # type: ignore[arg-type]
 
 
 def test_a_twin_that_is_being_handled_comes_again_later(seen: Seen) -> None:

@@ -11,11 +11,13 @@ moment between the two: a process that dies there has its message handled again.
 import inspect
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
 
-from sparrowmq.client.handling import Handler, RetryLater
+from sparrowmq.client.checks import check_function, check_time
+from sparrowmq.client.handling import Handler, RetryLater, check_handler
 from sparrowmq.clock import Clock, system_clock
 from sparrowmq.protocol.message_ext import MessageExt
 
@@ -129,8 +131,8 @@ class Deduplicate:
         """`key` is the sender's unique id unless given; it stays the same when a message is
         retried. Two sends of the same order have different ones: give the order's number then.
         Keys are remembered for `ttl_s`, which should be longer than a message may be retried."""
-        if ttl_s <= 0:
-            raise ValueError(f"ttl_s is {ttl_s}, must be more than 0")
+        check_time("ttl_s", ttl_s)
+        check_function("key", key)
         self._store = store
         self._key = key
         self._ttl_ms = int(ttl_s * 1000)
@@ -139,7 +141,8 @@ class Deduplicate:
         self._lock = threading.Lock()
 
     def __call__(self, handler: Handler) -> Handler:
-        """The handler that passes over what is known."""
+        """The handler that passes over what is known. Raises ValueError where none is given."""
+        check_handler(handler)
         if inspect.iscoroutinefunction(handler):
 
             async def handle(messages: Sequence[MessageExt]) -> None:
@@ -152,11 +155,15 @@ class Deduplicate:
 
             return handle
 
-        def handle_plainly(messages: Sequence[MessageExt]) -> None:
+        def handle_plainly(messages: Sequence[MessageExt]) -> Awaitable[None] | None:
             batch = _Batch(self, messages)
-            with batch:
-                if batch.fresh:
-                    handler(batch.fresh)
+            with ExitStack() as stack:
+                stack.enter_context(batch)
+                answer = handler(batch.fresh) if batch.fresh else None
+                if inspect.isawaitable(answer):
+                    # An async method that does not look like one: it has done nothing yet.
+                    return _awaited(answer, stack.pop_all())
+            return None
 
         return handle_plainly
 
@@ -185,6 +192,11 @@ class Deduplicate:
         finally:
             with self._lock:
                 self._in_work.difference_update(keys)
+
+
+async def _awaited(answer: Awaitable[None], batch: ExitStack) -> None:
+    with batch:
+        await answer
 
 
 class _Batch:
