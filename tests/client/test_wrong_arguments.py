@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from sparrowmq import FlowLimits, Message, MessageQueue, Only, RetryLater, blocking
+from sparrowmq import (
+    Client,
+    ClientConfig,
+    FlowLimits,
+    Message,
+    MessageQueue,
+    Only,
+    RetryLater,
+    blocking,
+)
 from sparrowmq.client.consumer_calls import routes
 from sparrowmq.client.lite_pull_consumer import LitePullConsumer
 from sparrowmq.client.producer import Producer
@@ -189,6 +198,21 @@ async def turn(*ignored: Any) -> None:
 def test_other_settings(make: Callable[[], object], fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
         make()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda client: blocking.Producer("orders-svc", **{"client": client}),
+        lambda client: blocking.PushConsumer(GROUP, {TOPIC: "*"}, client=client),
+        lambda client: blocking.LitePullConsumer(GROUP, client=client),
+        lambda client: blocking.PullConsumer(GROUP, client=client),
+        lambda client: blocking.ScheduledPull(GROUP, {TOPIC: print}, client=client),
+    ],
+)
+def test_a_client_of_another_loop(make: Callable[[Any], object]) -> None:
+    with pytest.raises(ValueError, match="belongs to its event loop"):
+        make(Client(ClientConfig()))
 
 
 @pytest.mark.parametrize("offset", [-1, 2**63, 1.5, "1", None])

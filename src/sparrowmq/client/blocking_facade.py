@@ -7,7 +7,7 @@ class Producer(Facade[AsyncProducer]):
 import inspect
 import os
 from collections.abc import Callable, Coroutine
-from functools import wraps
+from functools import partial, wraps
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
@@ -37,6 +37,12 @@ class Facade(Generic[T]):
     """Whether a forked child goes on with a copy of its own, made anew."""
 
     def __init__(self, make: Callable[[], T]) -> None:
+        """Raises ValueError for wrong settings."""
+        if isinstance(make, partial) and make.keywords.get("client") is not None:
+            raise ValueError(
+                f"a client belongs to its event loop, and the blocking {self._name} has another:"
+                " leave `client` out, it makes its own"
+            )
         make()  # so that wrong settings are refused here
         self._make = make
         self._inner: T | None = None
