@@ -203,7 +203,7 @@ def test_other_settings(make: Callable[[], object], fault: str) -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda client: blocking.Producer("orders-svc", **{"client": client}),
+        lambda client: blocking.Producer("orders-svc", client=client),  # type: ignore[call-arg]
         lambda client: blocking.PushConsumer(GROUP, {TOPIC: "*"}, client=client),
         lambda client: blocking.LitePullConsumer(GROUP, client=client),
         lambda client: blocking.PullConsumer(GROUP, client=client),
