@@ -40,6 +40,15 @@ def nobody() -> Iterator[str]:
         yield f"127.0.0.1:{closed.getsockname()[1]}"
 
 
+def has_address(host: str) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind((host, 0))
+        except OSError:
+            return False
+    return True
+
+
 @pytest.mark.parametrize("path", sorted(commands(app)), ids=" ".join)
 def test_the_help_of_every_command_says_what_it_does(path: tuple[str, ...]) -> None:
     ran = CliRunner().invoke(app, [*path, "--help"], prog_name="sparrowmq")
@@ -139,6 +148,8 @@ def test_a_topic_is_not_deleted_where_nobody_can_be_asked(tmp_path: Path) -> Non
 def test_a_server_that_cannot_start_says_what_to_choose(
     arguments: tuple[str, ...], says: str, tmp_path: Path
 ) -> None:
+    if "192.0.2.1" in arguments and has_address("192.0.2.1"):
+        pytest.skip("this machine lets anybody listen on addresses that are not its own")
     (tmp_path / "file").write_text("")
     ran = sparrowmq(*arguments, cwd=tmp_path)
     assert ran.returncode == 1
