@@ -193,6 +193,12 @@ def test_a_line_of_a_broker_conf_without_a_value_is_refused(tmp_path: Path) -> N
         ({"limit-idle": "0"}, "--limit-idle is '0', must be more than 0"),
         ({"limit-max-connections": "-1"}, "--limit-max-connections is '-1', must be more than 0"),
         ({"ha-port": "70000"}, "--ha-port is '70000', must be 0 to 65535"),
+        ({"listen": ""}, "--listen is '', must not be empty"),
+        ({"store-delay-levels": ""}, "--store-delay-levels is '', must be one time or more"),
+        (
+            {"store-delay-levels": "1s,0"},
+            "--store-delay-levels is '1s,0', must be one time or more",
+        ),
         ({"broker-id": "1"}, "--broker-id is '1', must be 0: there is no replication yet"),
         ({"name-servers": "here"}, "--name-servers is 'here', address 'here' is not host:port"),
     ],

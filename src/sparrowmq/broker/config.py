@@ -26,6 +26,7 @@ class ConfigError(ValueError):
 
 _NO_SLAVES = "must be 0: there is no replication yet, so that a slave would never have a message"
 _NO_ROOM_FOR_VIP = "must be 0, or 3 to 65535: port - 2 is used too, unless vip-alias is off"
+_NOT_EMPTY = ("broker_name", "cluster_name", "listen_host")
 _MORE_THAN_0 = (
     *("flush_interval_s", "flush_timeout_s", "register_interval_s", "client_timeout_s"),
     *("lock_timeout_s", "offsets_journal_s", "offsets_save_s", "busy_lag_s"),
@@ -140,8 +141,10 @@ class BrokerConfig:
             ("ha_port", 0 <= self.ha_port <= 65_535, "must be 0 to 65535"),
             ("broker_id", self.broker_id == MASTER_ID, _NO_SLAVES),
             ("default_queues", self.default_queues >= 1, "must be 1 or more"),
-            ("broker_name", bool(self.broker_name.strip()), "must not be empty"),
-            ("cluster_name", bool(self.cluster_name.strip()), "must not be empty"),
+            *(
+                (name, bool(getattr(self, name).strip()), "must not be empty")
+                for name in _NOT_EMPTY
+            ),
             *((name, getattr(self, name) > 0, "must be more than 0") for name in _MORE_THAN_0),
             *((name, getattr(self, name) >= 0, "must be 0 or more") for name in _NOT_NEGATIVE),
         )
@@ -153,6 +156,8 @@ class BrokerConfig:
                 "default_queues and max_queues_per_topic must not fall,"
                 f" are {self.default_queues}, {self.max_queues_per_topic}"
             )
+        if min(self.store.delay_levels_ms, default=0) <= 0:
+            raise ConfigError("delay_levels_ms: must be one time or more, each more than 0")
         for address in self.name_servers:
             try:
                 split_address(address)

@@ -24,7 +24,9 @@ def build(config: type, settings: Iterable[Setting], given: Mapping[str, Given])
     for path, inside in parts.items():
         if path and (values := _values(inside, given)):
             own[path[0]] = _make(inside[0].owner, values, inside, given)
-    return _make(config, own, parts.get((), []), given)
+    # A class may refuse what lies in a nested one; names of its own come last, and win.
+    inner = [setting for path, inside in parts.items() if path for setting in inside]
+    return _make(config, own, [*inner, *parts.get((), [])], given)
 
 
 def _values(settings: list[Setting], given: Mapping[str, Given]) -> dict[str, Any]:

@@ -58,6 +58,8 @@ class NameServerConfig:
     """Bounds on what one connection may cost."""
 
     def __post_init__(self) -> None:
+        if not self.listen_host.strip():
+            raise ConfigError(f"listen_host is {self.listen_host!r}, must not be empty")
         _check("listen_port", self.listen_port, 0, 65_535)
         _check("broker_timeout_s", self.broker_timeout_s, 1, 86_400)
         _check("scan_interval_s", self.scan_interval_s, 0.1, 3_600)
