@@ -1,13 +1,20 @@
-"""A broker that stops leaves nobody waiting for the answer to a pull."""
+"""A broker that stops leaves nobody waiting for the answer to a pull, and nothing half saved."""
 
 import asyncio
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
 
 from sparrowmq.net.calls import Response
+from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.pull import PullMessage
 from sparrowmq.protocol.message_ext import decode_messages
 from sparrowmq.protocol.sys_flag import PULL_SUBSCRIPTION, PULL_SUSPEND
+from sparrowmq.store.flushing import FlushPlan, sync_plan
 from tests.broker.world import World, subscribes
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def waiting_pull() -> PullMessage:
@@ -79,3 +86,68 @@ def test_subscriptions_are_forgotten_when_their_members_do_not_come_back(world: 
     assert world.pull("orders").code == ResponseCode.SUCCESS
     world.sim.advance(2)
     assert world.pull("orders").code == ResponseCode.SUBSCRIPTION_NOT_EXIST
+
+
+class SlowThread(InlineWorkers):
+    """What concerns a group runs to its end half a minute later, whoever is cancelled meanwhile."""
+
+    def __init__(self, group: str) -> None:
+        self.group = group
+        self.is_busy = False
+
+    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        if f"@{self.group}" not in str(args):
+            return function(*args, **kwargs)
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[T] = loop.create_future()
+
+        def work() -> None:
+            result = function(*args, **kwargs)
+            if not ended.done():
+                ended.set_result(result)
+
+        loop.call_later(30.0, work)
+        self.is_busy = True
+        return await ended
+
+
+def restart_in_order(world: World) -> None:
+    world.sim.brokers["broker-a"].stop()
+    world.sim.brokers["broker-a"].start()
+
+
+def test_progress_that_is_on_its_way_to_the_journal_survives_a_stop(world: World) -> None:
+    world.topic("orders", 1)
+    world.client("a").beat(subscribes("billing"))
+    for _ in range(9):
+        world.send("orders", b"hello")
+    world.commit("billing", "orders", 0, 5)
+    world.sim.advance(2)
+    world.broker.workers = thread = SlowThread("billing")
+    world.commit("billing", "orders", 0, 9)
+    world.sim.until(lambda: thread.is_busy)
+    restart_in_order(world)
+    assert world.broker.offsets.get("billing", "orders", 0) == 9
+
+
+def test_a_delayed_message_comes_once_although_a_stop_comes_in_the_middle_of_a_flush(
+    world: World,
+) -> None:
+    world.topic("orders", 1)
+    disk, durability = world.sim.brokers["broker-a"].disk, world.broker.durability
+    flushes: list[FlushPlan] = []
+
+    async def sync(plan: FlushPlan) -> None:
+        flushes.append(plan)
+        await asyncio.sleep(2.0)
+        sync_plan(disk, plan)
+
+    world.sim.advance(2)
+    durability._sync = sync
+    world.send("orders", b"later", DELAY="1")
+    world.sim.until(lambda: world.broker.store.max_offset("orders", 0) == 1)
+    count = len(flushes)
+    world.sim.until(lambda: len(flushes) > count)
+    restart_in_order(world)
+    world.sim.advance(5)
+    assert world.broker.store.max_offset("orders", 0) == 1

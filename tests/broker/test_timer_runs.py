@@ -241,3 +241,23 @@ def test_a_run_that_is_forgotten_while_another_is_written_takes_no_timer_with_it
     world.kill()
     world.pass_time(100)
     assert bodies(world) == [b"done", b"pending", b"later"]
+
+
+def test_progress_that_is_saved_while_a_run_is_written_names_the_first_that_waits(
+    world: DeliveryWorld,
+) -> None:
+    send_at(world, EPOCH_MS + 60_000, b"pending")
+    send_at(world, EPOCH_MS + 1_000, b"done")
+    world.now_ms += 1_000
+    world.deliver()
+    world.flush()
+    world.broker.delivery.timers.run_entries = 1
+    world.broker.workers = SlowWorkers()
+
+    async def both() -> None:
+        await asyncio.gather(timer_saving.spill(world.broker), timer_saving.save_mark(world.broker))
+
+    world.broker.delivery.timers._waiting = None  # noted again, while the run is on its way
+    world.broker.delivery.timers._has_moved = True
+    world.run(both())
+    assert TimerCheck(world.disk).load()[1].queue_offset == 0

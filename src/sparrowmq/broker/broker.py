@@ -19,6 +19,7 @@ from sparrowmq.broker.sessions import Sessions
 from sparrowmq.broker.statistics import Statistics
 from sparrowmq.broker.topic_routes import TopicRoutes
 from sparrowmq.broker.topics import Topics
+from sparrowmq.broker.whole_steps import WholeSteps
 from sparrowmq.clock import Clock
 from sparrowmq.net.connection import Connection
 from sparrowmq.net.errors import ConnectionLost
@@ -64,6 +65,8 @@ class Broker:
     consumers: Consumers = field(default_factory=Consumers)
     producers: Producers = field(default_factory=Producers)
     sessions: Sessions = field(default_factory=Sessions)
+    steps: WholeSteps = field(default_factory=WholeSteps)
+    """Saves and flushes that are under way."""
     config_version: DataVersion = field(default_factory=DataVersion)
     """Counts the changes operators made to `config` since the start."""
     busy_reason: str = ""

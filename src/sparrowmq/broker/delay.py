@@ -89,10 +89,11 @@ async def save_progress(broker: Broker) -> None:
     while True:
         await asyncio.sleep(config.offsets_journal_s / 2)
         try:
-            await journal_progress(broker)
-            if loop.time() >= save_at_s:
-                save_at_s = loop.time() + config.offsets_save_s
-                await broker.delivery.levels.progress.save(broker.workers)
+            async with broker.steps:
+                await journal_progress(broker)
+                if loop.time() >= save_at_s:
+                    save_at_s = loop.time() + config.offsets_save_s
+                    await broker.delivery.levels.progress.save(broker.workers)
         except DiskFull as error:
             broker.log.warning("the progress of delayed messages is not saved: %s", error)
 

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from sparrowmq.broker.config import Flush
+from sparrowmq.broker.whole_steps import WholeSteps
 from sparrowmq.net.reply import Reply, Request
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.store.errors import StoreError
@@ -53,6 +54,7 @@ class Durability:
         flush_interval_s: float,
         flush_timeout_s: float,
         log: logging.Logger,
+        steps: WholeSteps | None = None,
     ) -> None:
         self._store = store
         self._sync = sync
@@ -61,6 +63,7 @@ class Durability:
         self._interval_s = flush_interval_s
         self._timeout_s = flush_timeout_s
         self._log = log
+        self._steps = WholeSteps() if steps is None else steps
         self._loop = asyncio.get_running_loop()
         self._waiters: deque[Waiter] = deque()
         self._around = 0
@@ -106,7 +109,8 @@ class Durability:
                 await asyncio.sleep(self._interval_s)
             else:
                 await self._somebody_waits()
-            await self.flush()
+            async with self._steps:
+                await self.flush()
 
     async def _somebody_waits(self) -> None:
         if not self._waiters:

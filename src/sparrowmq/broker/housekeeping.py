@@ -42,10 +42,11 @@ async def save_offsets(broker: Broker, table: OffsetsTable) -> None:
     while True:
         await asyncio.sleep(broker.config.offsets_journal_s / 2)
         try:
-            await table.journal(broker.offsets, broker.workers)
-            if loop.time() >= save_at_s:
-                save_at_s = loop.time() + broker.config.offsets_save_s
-                await table.save(broker.offsets, broker.workers)
+            async with broker.steps:
+                await table.journal(broker.offsets, broker.workers)
+                if loop.time() >= save_at_s:
+                    save_at_s = loop.time() + broker.config.offsets_save_s
+                    await table.save(broker.offsets, broker.workers)
         except DiskFull as error:
             broker.log.warning("consumer offsets are not saved: %s", error)
 

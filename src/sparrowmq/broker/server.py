@@ -45,6 +45,7 @@ from sparrowmq.broker.statistics import Statistics
 from sparrowmq.broker.tables import BrokerTables
 from sparrowmq.broker.topic_routes import TopicRoutes
 from sparrowmq.broker.topics import Topics, system_topics
+from sparrowmq.broker.whole_steps import WholeSteps
 from sparrowmq.clock import Clock, cpu_clock
 from sparrowmq.net.connection import Connection
 from sparrowmq.net.peers import Peers
@@ -141,6 +142,7 @@ class BrokerServer:
                 yield self
             finally:
                 await farewell.leave(registration, server, tables)
+                await broker.steps.end()
                 for task in loops:
                     task.cancel()
                 await asyncio.gather(*loops, return_exceptions=True)
@@ -199,6 +201,7 @@ class BrokerServer:
             max_offset=store.max_offset,
             max_waiting=config.max_waiting_pulls,
         )
+        steps = WholeSteps()
         durability = Durability(
             store,
             self._syncer.sync,
@@ -206,6 +209,7 @@ class BrokerServer:
             flush_interval_s=config.flush_interval_s,
             flush_timeout_s=config.flush_timeout_s,
             log=self._log,
+            steps=steps,
         )
         consumer_offsets = tables.offsets.load(store_is_used=is_used)
         for key, queue_id, was, end in consumer_offsets.clamp(store.max_offset):
@@ -229,6 +233,7 @@ class BrokerServer:
             offsets=consumer_offsets,
             arrivals=arrivals,
             durability=durability,
+            steps=steps,
             delivery=Delivery.open(
                 config, self._disk, store, consumer_offsets, clock, self._report
             ),

@@ -39,7 +39,8 @@ async def deliver_timers(broker: Broker) -> None:
 
 async def _deliver_and_spill(broker: Broker) -> int | None:
     due_ms = await deliver_round(broker)
-    await spill(broker)
+    async with broker.steps:
+        await spill(broker)
     if broker.delivery.timers.wants_to_spill(broker.store.max_offset(TIMER_TOPIC, 0)):
         soon_ms = broker.clock() + _SPILL_AGAIN_MS
         due_ms = soon_ms if due_ms is None else min(due_ms, soon_ms)

@@ -58,6 +58,7 @@ class TimerIndex:
         self._finished: list[RunRange] = []
         self._in_flight: list[int] = []
         self._plan: SpillPlan | None = None
+        self._spilling: Spill | None = None
         self._waiting: Progress | None = None
         self._has_moved = False
 
@@ -170,6 +171,8 @@ class TimerIndex:
             firsts += [self.list.covered, self.lost_from]
         else:
             firsts += map(offset_of, self._fresh)
+        if self._spilling is not None:
+            firsts.append(self._spilling.span.first)
         return min([*firsts, *map(offset_of, self._again)], default=queue_end)
 
     def progress_to_save(
@@ -220,17 +223,20 @@ class TimerIndex:
         heapq.heapify(self._fresh)
         self._plan = None
         first = min(self.list.covered, self.lost_from)
-        return Spill(RunRange(first, plan.queue_end), sorted(plan.taken), entries)
+        self._spilling = Spill(RunRange(first, plan.queue_end), sorted(plan.taken), entries)
+        return self._spilling
 
     def take_back(self, spill: Spill) -> None:
         """It could not be written: its entries are in memory again."""
         self._fresh += spill.entries
         heapq.heapify(self._fresh)
+        self._spilling = None
 
     def spilled(self, runs: RunList) -> None:
         """It is written, and this is the list that counts now."""
         self.list = runs
         self.lost_from = sys.maxsize
+        self._spilling = None
 
     # ---- all of them
 

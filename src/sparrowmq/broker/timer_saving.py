@@ -48,7 +48,8 @@ async def save_progress(broker: Broker) -> None:
     while True:
         await asyncio.sleep(broker.config.offsets_journal_s / 2)
         try:
-            await save_mark(broker)
+            async with broker.steps:
+                await save_mark(broker)
         except DiskFull as error:
             broker.log.warning("the progress of delivery times is not saved: %s", error)
 
@@ -71,8 +72,9 @@ async def _forget(broker: Broker, finished: list[RunRange]) -> None:
         left = timers.unfinished_runs(finished)
         await workers.run(timers.files.save_list, left)
         timers.forget(finished, left)
-    for span in finished:
-        await workers.run(timers.files.remove, span)
+        # Inside: the next run may begin where one of these did, and has its file's name then.
+        for span in finished:
+            await workers.run(timers.files.remove, span)
 
 
 def _ends(broker: Broker) -> tuple[int, int, int]:

@@ -1,0 +1,39 @@
+"""Steps that are not cancelled in their middle, such as saving a file beside the loop.
+
+A thread goes on when who waits for it is cancelled: the last save of a stopping broker would write
+the same file at the same time, and what the step had taken in hand would be saved by nobody.
+"""
+
+import asyncio
+from types import TracebackType
+
+
+class WholeSteps:
+    """`async with` surrounds a step; whoever is about to cancel calls `end` before."""
+
+    def __init__(self) -> None:
+        self._running = 0
+        self._is_over = False
+        self._ended = asyncio.Event()
+
+    async def __aenter__(self) -> None:
+        if self._is_over:
+            await asyncio.get_running_loop().create_future()  # until it is cancelled
+        self._running += 1
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._running -= 1
+        if not self._running:
+            self._ended.set()
+
+    async def end(self) -> None:
+        """Let nobody begin a step any more; return when none runs."""
+        self._is_over = True
+        if self._running:
+            self._ended.clear()
+            await self._ended.wait()
