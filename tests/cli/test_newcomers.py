@@ -74,6 +74,8 @@ def test_every_setting_is_explained(setting: Setting) -> None:
         (["send", "t", "x", "--property", "a"], "--property 'a' is not NAME=VALUE"),
         (["topic", "list", "-n", "here"], "'--name-servers' / '-n': address 'here' is not host:po"),
         (["consume", "t", "--group", "g", "-n", ";"], "has no address, such as 127.0.0.1:9876"),
+        (["store", "dump", ".", "--limit", "-1"], "'--limit': -1 is not in the range x>=1"),
+        (["store", "dump", ".", "--from", "-1"], "'--from': -1 is not in the range x>=0"),
         (["broker", "--port", "1"], "flag --port is '1', must be 0, or 3 to 65535"),
     ],
 )

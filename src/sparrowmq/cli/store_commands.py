@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 FINE, DAMAGED, UNREADABLE = 0, 1, 2
 _SUGGESTED = 3
+_FROM_0 = click.IntRange(min=0)
 
 Show: TypeAlias = "Callable[[Progress | Damage | Finding], None]"
 
@@ -52,7 +53,9 @@ _entries = click.option(
 @_directory
 @_slots
 @_entries
-@click.option("--show", default=100, show_default=True, help="Findings to print at most.")
+@click.option(
+    "--show", type=_FROM_0, default=100, show_default=True, help="Findings to print at most."
+)
 @click.option("--quiet", is_flag=True, help="Print the result only.")
 def verify_store(
     directory: Path, index_slots: int, index_entries: int, show: int, quiet: bool
@@ -144,13 +147,13 @@ def rebuild_store(
 
 @app.command("dump")
 @_directory
-@click.option("--from", "start", type=int, help="First log offset; a message must start there.")
-@click.option("--to", "stop", type=int, help="Log offset behind the last message.")
+@click.option("--from", "start", type=_FROM_0, help="First log offset; a message must start there.")
+@click.option("--to", "stop", type=_FROM_0, help="Log offset behind the last message.")
 @click.option("--file", "file", help="Only this log file, such as 00000000000000000000.")
 @click.option("--topic", help="Only messages of this topic.")
-@click.option("--queue", "queue_id", type=int, help="Only messages of this queue.")
+@click.option("--queue", "queue_id", type=_FROM_0, help="Only messages of this queue.")
 @click.option("--key", help="Only messages with this key or unique id.")
-@click.option("--limit", type=int, help="At most so many messages.")
+@click.option("--limit", type=click.IntRange(min=1), help="At most so many messages.")
 @click.option("--table", "as_table", is_flag=True, help="A table for people, not JSON lines.")
 def dump_store(
     directory: Path,
