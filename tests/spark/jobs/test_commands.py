@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     [
         (["archive"], "give --to, and --topics or --pattern"),
         (["archive", "--topics", "a", "--pattern", "b", "--to", "c"], "--topics or --pattern"),
-        (["archive", "--topics", "a", "--to", "c", "--interval", "soon"], "must be a number"),
+        (
+            ["archive", "--topics", "a", "--to", "c", "--interval", "soon"],
+            "must be a time such as 500ms",
+        ),
         (["archive", "--topics", "a b", "--to", "c"], "option subscribe"),
         (["archive", "query", "c", "--since", "yesterday"], "write 2026-11-15"),
         (["drain", "orders"], "Missing option '--group'"),
