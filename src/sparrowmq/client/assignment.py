@@ -71,10 +71,17 @@ class Assignment:
         self._locks = NO_LOCKS
         """What brokers answered last."""
         self.held: dict[MessageQueue, HeldQueue] = {}
+        self._moving: set[HeldQueue] = set()
 
     def silent(self, since_s: float) -> set[MessageQueue]:
         """Queues that should be pulled and were not since then."""
         return {held.queue for held in self.held.values() if held.last_pull_s < since_s}
+
+    def leaving(self) -> set[MessageQueue]:
+        """Queues on their way out. Nobody works on what was pulled of them: also who gets them back
+        has to give them up and take them anew."""
+        going = (one for one in self.held.values() if one not in self._moving)
+        return {held.queue for held in going if held.leaving_s is not None}
 
     def do_without_leases(self) -> None:
         """Take queues whoever holds them."""
@@ -180,16 +187,29 @@ class Assignment:
         now_s = asyncio.get_running_loop().time()
         for held in moved:
             held.leave(now_s)
-        await asyncio.gather(*(self._wait_for_handlers(held, HAND_OVER_S) for held in moved))
-        moved = [held for held in moved if not held.is_dropped]
-        for held in moved:
-            held.drop()
-            self._offsets.update(held.queue, offsets[held.queue], may_lower=True)
-        await self._offsets.persist([held.queue for held in moved])
-        for held in moved:
-            self._offsets.forget(held.queue)
-            self.held.pop(held.queue, None)
-        return [held.queue for held in moved]
+        self._moving.update(moved)
+        try:
+            return await self._persist_moved(moved, offsets)
+        finally:
+            # Also when its connection ends, which cancels this: progress would undo the reset.
+            for held in moved:
+                held.drop()
+                if self.held.get(held.queue) is held:  # not lost, and taken anew, meanwhile
+                    self._offsets.forget(held.queue)
+                    del self.held[held.queue]
+            self._moving.difference_update(moved)
+
+    async def _persist_moved(
+        self, queues: Collection[HeldQueue], offsets: Mapping[MessageQueue, int]
+    ) -> list[MessageQueue]:
+        await asyncio.gather(*(self._wait_for_handlers(held, HAND_OVER_S) for held in queues))
+        moved = [held.queue for held in queues if not held.is_dropped]
+        for held in queues:
+            if not held.is_dropped:
+                held.drop()
+                self._offsets.update(held.queue, offsets[held.queue], may_lower=True)
+        await self._offsets.persist(moved)
+        return moved
 
     def lose(self, queue: MessageQueue) -> None:
         """Another member has our lock, or may have had it: its progress counts, not ours."""

@@ -156,7 +156,8 @@ class LitePullConsumer(Seeking):
         for queue in wanted:
             check_kind("a queue", queue, MessageQueue)
         assignment = self.member.assignment
-        await assignment.give_up(set(self.member.held) - wanted, "not assigned any more")
+        gone = set(self.member.held) - wanted | assignment.leaving()
+        await assignment.give_up(gone, "not assigned any more")
         for topic in sorted({queue.topic for queue in wanted}):
             await self.queues(topic)
         await assignment.take(wanted)

@@ -174,9 +174,11 @@ class Membership:
                 f"group {self.settings.group} is BROADCASTING: each member keeps its own progress,"
                 " so it cannot be reset from outside; change the file of offsets instead"
             )
-        moved = await self.assignment.move(offsets)
-        self.client.log.info("offsets of %s reset: %s", self.settings.group, moved)
-        self.wake()
+        try:
+            moved = await self.assignment.move(offsets)
+            self.client.log.info("offsets of %s reset: %s", self.settings.group, moved)
+        finally:
+            self.wake()
 
     def assign_by_hand(self) -> None:
         """From now on somebody else decides which queues are held, and nobody is waited for."""

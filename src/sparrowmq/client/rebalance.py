@@ -22,11 +22,11 @@ class RebalancePlan:
 def plan_rebalance(
     held: Set[MessageQueue],
     assigned: Set[MessageQueue],
-    silent: Set[MessageQueue] = frozenset(),
+    anew: Set[MessageQueue] = frozenset(),
 ) -> RebalancePlan:
     """The difference between what a member has and what it should have.
 
-    A held queue that is `silent` is given up and taken anew.
+    A held queue that is among `anew` is given up and taken again.
     """
-    drop = (held - assigned) | (held & silent)
+    drop = (held - assigned) | (held & anew)
     return RebalancePlan(drop=frozenset(drop), take=frozenset(assigned - (held - drop)))

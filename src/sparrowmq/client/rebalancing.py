@@ -143,7 +143,7 @@ class Rebalancing:
         if self._drops_silent:
             now_s = asyncio.get_running_loop().time()
             silent = held & assigned & self._assignment.silent(now_s - SILENT_S)
-        plan = plan_rebalance(held, assigned, silent)
+        plan = plan_rebalance(held, assigned, silent | self._assignment.leaving())
         assignment = self._assignment
         dropped = await assignment.give_up(plan.drop - silent, "not assigned any more")
         again_s = dropped.again_s
