@@ -24,7 +24,7 @@ from sparrowmq.protocol.header import (
     decode_plain,
 )
 from sparrowmq.protocol.header_encoding import encode_request, encode_response, ext_fields_of
-from sparrowmq.protocol.headers.nameserver import GetTopicRoute, RegisterBroker
+from sparrowmq.protocol.headers.nameserver import GetClusterInfo, GetTopicRoute, RegisterBroker
 from sparrowmq.protocol.headers.offsets import GetMaxOffset, OffsetFound, QueryConsumerOffset
 from sparrowmq.protocol.java_numbers import Int, Long
 from tests.protocol.java_vectors import cases
@@ -247,3 +247,12 @@ def test_noise_is_no_json_header_either(noise: bytes) -> None:
     except HeaderError:
         return
     assert isinstance(json.loads(noise), dict)
+
+
+def test_null_is_as_good_as_no_fields_where_none_is_required() -> None:
+    header = {"code": int(RequestCode.GET_BROKER_CLUSTER_INFO), "opaque": 7, "extFields": None}
+    envelope = RequestDecoder([GetClusterInfo]).decode(False, json.dumps(header).encode())
+    assert (envelope.header, envelope.opaque) == (GetClusterInfo(), 7)
+    header["code"] = int(RequestCode.GET_MAX_OFFSET)
+    with pytest.raises(msgspec.ValidationError, match="extFields"):
+        DECODER.decode(False, json.dumps(header).encode())

@@ -93,11 +93,19 @@ def _union(types: list[type]) -> Any:
 
 def _envelope_type(header: type[RequestHeader]) -> type:
     has_required = any(field.required for field in msgspec.structs.fields(header))
-    declared: tuple[Any, ...] = ("header", header) if has_required else ("header", header, header())
-    fields = [declared] if has_required else []
-    fields.append(("opaque", int))
-    if not has_required:
-        fields.append(declared)
+    fields: list[tuple[Any, ...]] = [("opaque", int)]
+    methods: dict[str, Any] = {}
+    if has_required:
+        fields.insert(0, ("header", header))
+    else:
+        empty = header()
+        fields.append(("header", header | None, empty))
+
+        def fill(envelope: Any) -> None:
+            if envelope.header is None:  # `"extFields":null`, as from clients without a header
+                envelope.header = empty
+
+        methods["__post_init__"] = fill
     fields += [("flag", int, 0), ("language", str, "OTHER"), ("version", int, 0)]
     return msgspec.defstruct(
         f"{header.__name__}Envelope",
@@ -106,6 +114,7 @@ def _envelope_type(header: type[RequestHeader]) -> type:
         tag_field="code",
         tag=int(header.CODE),
         gc=False,
+        namespace=methods,
     )
 
 
