@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
+from sparrowmq.client.errors import BrokerRefused
 from sparrowmq.client.producer import Producer
 from sparrowmq.protocol.batch import decode_batch
+from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.message import Message
 from tests.client.scripted import world
 
@@ -34,6 +36,21 @@ def test_a_batch_over_the_limit_is_split_into_sends_that_fit_it() -> None:
         assert len(results) == len(bodies) > 5
         assert all(len(body) <= 10_000 for body in bodies)
         assert sum(len(decode_batch(body)) for body in bodies) == 50
+
+
+def test_a_split_batch_that_fails_tells_what_is_stored_already() -> None:
+    messages = [Message("orders", b"x" * 1000) for _ in range(20)]
+
+    async def send(producer: Producer) -> list[str]:
+        with pytest.raises(BrokerRefused) as raised:
+            await producer.send_batch(messages)
+        return [msg_id for result in raised.value.stored for msg_id in result.msg_id.split(",")]
+
+    with world("a") as w:
+        w.brokers["a"].script = [ResponseCode.SUCCESS, ResponseCode.MESSAGE_ILLEGAL]
+        stored = w.produce(send, max_body_bytes=10_000)
+        first, _ = w.brokers["a"].bodies
+        assert len(stored) == len(decode_batch(first)) > 5
 
 
 @pytest.mark.parametrize(

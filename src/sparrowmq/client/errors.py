@@ -11,12 +11,19 @@ ClientError
 Wrong arguments are ValueErrors, raised before anything is sent.
 """
 
+from collections.abc import Sequence
+
+from sparrowmq.client.send_result import SendResult
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.message import MessageQueue
 
 
 class ClientError(Exception):
     """Base of what producers and consumers raise."""
+
+    stored: Sequence[SendResult] = ()
+    """What `send_batch` had stored when a later one of its sends failed, in the order of the
+    messages: only what comes behind it is to be sent again."""
 
 
 class NoRoute(ClientError):

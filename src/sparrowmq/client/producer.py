@@ -8,7 +8,7 @@ from typing import Self
 from sparrowmq.client.checks import check_kind
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import ClientConfig, name_servers_of
-from sparrowmq.client.errors import NotStarted
+from sparrowmq.client.errors import ClientError, NotStarted
 from sparrowmq.client.fault_avoidance import FaultAvoidance
 from sparrowmq.client.introductions import Introductions
 from sparrowmq.client.outgoing import Outgoing, Packing, pack, pack_batches
@@ -250,13 +250,21 @@ class Producer:
     ) -> list[SendResult]:
         """Send messages of one topic together; split where they are too many for one send.
 
-        Raises ValueError for what cannot go together (nothing was sent), and what `send` raises.
+        Raises ValueError for what cannot go together (nothing was sent), and what `send` raises;
+        `stored` of the error tells which sends of a split batch had succeeded by then.
         """
         self._check_started()
         check_kind("messages", messages, Sequence)
         limit_s = self._limit_s(timeout_s)
         packed = pack_batches(messages, self._packing, self.client.unique_ids, self.client.clock())
-        return [await self._attempts.send(messages[0].topic, out, limit_s) for out in packed]
+        results: list[SendResult] = []
+        for out in packed:
+            try:
+                results.append(await self._attempts.send(messages[0].topic, out, limit_s))
+            except ClientError as error:
+                error.stored = results
+                raise
+        return results
 
     async def send_oneway(
         self,
