@@ -1,10 +1,19 @@
 """What changes while a consumer waits for somebody: plans, owners, operators, connections."""
 
 import asyncio
+from collections.abc import Iterable
 
 import pytest
 
+from sparrowmq.client import broker_calls, leases
+from sparrowmq.client.client import Client
+from sparrowmq.client.giving_back import GivingBack
+from sparrowmq.client.held_queue import HeldQueue
+from sparrowmq.net.calls import Response
+from sparrowmq.protocol.header import RequestHeader
+from sparrowmq.protocol.headers.clients import LockBatch
 from sparrowmq.protocol.headers.consumer_calls import InvokeResetOffset
+from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.client.members import GROUP, TOPIC, Member, create_topic, owned, send
@@ -54,3 +63,109 @@ def test_a_queue_goes_on_although_the_connection_ends_in_the_middle_of_a_reset()
             connection.abort()
         sim.advance(30)
         assert member.got == [b"one", b"slow", b"one", b"slow"]
+
+
+def test_a_message_on_its_way_to_the_dead_letters_keeps_its_queue(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its next owner would get it again, and send it there again."""
+    give_back = GivingBack.give_back
+
+    async def slowly(giving_back: GivingBack, message: MessageExt, level: int) -> bool:
+        await asyncio.sleep(3)
+        return await give_back(giving_back, message, level)
+
+    monkeypatch.setattr(GivingBack, "give_back", slowly)
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim, 2)
+
+        async def fail(message: MessageExt) -> None:
+            raise ValueError("never works")
+
+        member = Member(sim, fail, name="a", orderly=True, max_reconsume_times=0)
+        sim.advance(3)
+        send(sim, b"bad", queue_id=1)
+        sim.until(lambda: member.got == [b"bad"])
+        taker = Member(sim, name="b", orderly=True)
+        sim.until(lambda: owned(taker) == 1)
+        sim.advance(5)
+        assert taker.got == []
+
+
+def test_progress_of_a_queue_that_came_into_doubt_while_another_s_was_stored_is_not_stored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim, 2)
+        member = Member(sim).consumer.member
+        sim.advance(3)
+        stored: list[MessageQueue] = []
+        monkeypatch.setattr(member, "is_sure", lambda held: not stored)
+
+        async def persist(queues: Iterable[MessageQueue], *, raises: bool = False) -> None:
+            for queue in queues:
+                stored.append(queue)
+                await asyncio.sleep(1)
+
+        monkeypatch.setattr(member.offsets, "persist", persist)
+        sim.advance(6)
+        assert len(stored) == 1
+        monkeypatch.undo()
+
+
+def slow_locks_at(monkeypatch: pytest.MonkeyPatch, address: str) -> list[str]:
+    """Renewals of locks at this broker take 3 s; the addresses that were asked."""
+    asked: list[str] = []
+    call = broker_calls.call
+
+    async def slowly(client: Client, at: str, header: RequestHeader, body: bytes) -> Response:
+        if isinstance(header, LockBatch):
+            asked.append(at)
+            await asyncio.sleep(3 if at == address else 0)
+        return await call(client, at, header, body)
+
+    monkeypatch.setattr(leases, "call", slowly)
+    return asked
+
+
+def test_a_queue_that_was_given_up_while_locks_were_renewed_is_not_locked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with SimCluster(seed=1, brokers=2).run() as sim:
+        create_topic(sim)
+        consumer = Member(sim, orderly=True).consumer
+        sim.until(lambda: len(consumer.member.held) == 4)
+        consumer.member.rebalancing.is_by_hand = True
+        first, second = sorted(sim.brokers)
+        asked = slow_locks_at(monkeypatch, sim.brokers[first].address)
+        sim.until(lambda: bool(asked))
+        queue = MessageQueue(TOPIC, second, 0)
+        sim.run(consumer.member.assignment.give_up({queue}, "test"), on=sim.host("member"))
+        sim.advance(10)
+        assert sim.brokers[second].broker.locks.owner(GROUP, queue) is None
+
+
+def test_a_queue_that_was_taken_anew_meanwhile_is_not_lost_with_the_one_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        member = Member(sim).consumer.member
+        queue = MessageQueue(TOPIC, "broker-a", 0)
+        sim.until(lambda: queue in member.held)
+        member.rebalancing.is_by_hand = True
+        before = member.held[queue]
+        ownership = member._ownership
+        assert ownership is not None
+
+        async def lost(held: HeldQueue, *_: object) -> bool:
+            if held is not before:
+                return False
+            await member.assignment.give_up({queue}, "test")
+            await member.assignment.take({queue})
+            return True
+
+        monkeypatch.setattr(ownership, "_is_lost", lost)
+        sim.advance(25)
+        assert member.held[queue] is not before
+        assert not member.held[queue].is_dropped

@@ -137,7 +137,7 @@ class Assignment:
         if held.is_dropped:
             return  # by a reset or a lost lock meanwhile, which say what its progress is
         if not await self._make_sure(held):
-            self.lose(queue)
+            self.lose(held)
             return
         self._released(held)
         held.drop()
@@ -194,7 +194,7 @@ class Assignment:
             # Also when its connection ends, which cancels this: progress would undo the reset.
             for held in moved:
                 held.drop()
-                if self.held.get(held.queue) is held:  # not lost, and taken anew, meanwhile
+                if self.is_held(held):  # else it was lost, and perhaps taken anew, meanwhile
                     self._offsets.forget(held.queue)
                     del self.held[held.queue]
             self._moving.difference_update(moved)
@@ -211,13 +211,17 @@ class Assignment:
         await self._offsets.persist(moved)
         return moved
 
-    def lose(self, queue: MessageQueue) -> None:
+    def lose(self, held: HeldQueue) -> None:
         """Another member has our lock, or may have had it: its progress counts, not ours."""
-        held = self.held.pop(queue, None)
-        if held is not None:
-            held.drop()
-            self._offsets.forget(queue)
-            self._log.warning("lost the lock of %s, its results are dropped", queue)
+        held.drop()
+        if self.is_held(held):
+            del self.held[held.queue]
+            self._offsets.forget(held.queue)
+            self._log.warning("lost the lock of %s, its results are dropped", held.queue)
+
+    def is_held(self, held: HeldQueue) -> bool:
+        """Whether this is what we hold of its queue: not given up, nor taken anew since."""
+        return self.held.get(held.queue) is held
 
     # ---- taking
 

@@ -224,8 +224,9 @@ class Membership:
     async def _persist_offsets(self) -> None:
         while True:
             await asyncio.sleep(self.settings.persist_s)
-            ours = [held.queue for held in self.held.values() if self.is_sure(held)]
-            await self.offsets.persist(ours)
+            for held in tuple(self.held.values()):
+                if self.is_sure(held):  # asked for each: storing another's may have taken long
+                    await self.offsets.persist([held.queue])
 
     # ---- rebalance
 

@@ -2,7 +2,7 @@
 
 1 the broker's lock: one member of the group per queue; not renewed for 30 s → no further batch
 2 one worker per queue inside of the process
-3 a consume lock around the handler: whoever releases the queue waits for it
+3 a consume lock around the handler and its result: whoever releases the queue waits for it
 """
 
 import asyncio
@@ -84,10 +84,11 @@ class OrderlyConsuming:
             if not held.may_begin:
                 return 0.0
             result = await self._handling.handle(messages)
-        held.last_consume_s = asyncio.get_running_loop().time()
-        if held.is_dropped:
-            return 0.0  # lost meanwhile: the result counts no more
-        return await self._settle(held, messages, result)
+            held.last_consume_s = asyncio.get_running_loop().time()
+            if held.is_dropped:
+                return 0.0  # lost meanwhile: the result counts no more
+            # Before it is released: its next owner would begin with what is being settled.
+            return await self._settle(held, messages, result)
 
     async def _settle(self, held: HeldQueue, messages: list[MessageExt], result: Result) -> float:
         bad = {message.queue_offset for message in result.failed}

@@ -8,7 +8,7 @@ concurrently none either unless its broker is out of reach, where nobody else ca
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 
 from sparrowmq.client.assignment import Assignment
 from sparrowmq.client.client import Client
@@ -126,7 +126,15 @@ class Ownership:
             if doubted and address is not None and await self._client.confirm(address):
                 await self._renew([held for held in doubted if not self.is_sure(held)])
 
-    async def _renew(self, queues: Sequence[HeldQueue]) -> None:
+    async def _renew(self, queues: Iterable[HeldQueue]) -> None:
+        """A broker after the other: what was given up meanwhile must not be locked again."""
+        by_broker: dict[str, list[HeldQueue]] = {}
+        for held in queues:
+            by_broker.setdefault(held.queue.broker_name, []).append(held)
+        for mine in by_broker.values():
+            await self._renew_at_one([held for held in mine if self._assignment.is_held(held)])
+
+    async def _renew_at_one(self, queues: list[HeldQueue]) -> None:
         locks = await self._leases.take([held.queue for held in queues])
         for held in queues:
             session = locks.sessions.get(held.queue)
@@ -136,7 +144,7 @@ class Ownership:
             is_locked = held.queue in locks.ours
             if await self._is_lost(held, is_same, is_locked, locks.asked_s):
                 # Somebody else may have gone on from here: begin again at what is stored.
-                self._assignment.lose(held.queue)
+                self._assignment.lose(held)
                 self._wake()
             elif is_locked:
                 held.locked_s = locks.asked_s
