@@ -301,3 +301,28 @@ def test_functions_are_refused_and_so_is_polling_before_the_start() -> None:
         LitePullConsumer(GROUP, {TOPIC: Only(lambda message: True)})
     with pytest.raises(NotStarted, match="async with"):
         LitePullConsumer(GROUP).assignment()
+
+
+def test_two_polls_at_once_lose_no_progress() -> None:
+    async def read(consumer: LitePullConsumer) -> tuple[list[bytes], int]:
+        first, second = await asyncio.gather(consumer.poll(), consumer.poll())
+        await consumer.poll()
+        return bodies([*first, *second]), consumer.position(QUEUE)
+
+    with SimCluster(seed=1).run() as sim:
+        with_25_messages(sim)
+        assert run(sim, read) == (numbers(0, 20), 20)
+
+
+def test_a_seek_in_a_queue_that_is_lost_meanwhile_says_so() -> None:
+    async def read(consumer: LitePullConsumer) -> None:
+        await consumer.poll()
+        held = consumer.member.held[QUEUE]
+        seeking = asyncio.gather(consumer.seek(QUEUE, 3), return_exceptions=True)
+        await asyncio.sleep(0)
+        consumer.member.assignment.lose(held)
+        assert "not read by this consumer now" in str(await seeking)
+
+    with SimCluster(seed=1).run() as sim:
+        with_25_messages(sim)
+        run(sim, read)

@@ -179,10 +179,10 @@ class LitePullConsumer(Seeking):
         What the poll before returned counts as consumed now.
         """
         self._running_here()
-        self._acknowledge()
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while self._is_started:
+                    self._acknowledge()  # each time: another poll may have returned something
                     found = self._harvest.next_batch(self.member.may_work)
                     if found:
                         return found

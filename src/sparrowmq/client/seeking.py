@@ -24,10 +24,11 @@ class Seeking(GroupConsumer):
     async def seek(self, queue: MessageQueue, offset: int) -> None:
         """Poll goes on at an offset. Raises ValueError for one the queue does not have, or a queue
         that is not ours."""
-        held = self._held(queue)
+        self._held(queue)
         low, high = await self.offset_range(queue)
         if not low <= offset <= high:
             raise ValueError(f"offset {offset} is not in {queue}, which has {low} to {high}")
+        held = self._held(queue)  # not before: it may have been given up, or taken anew
         self._harvest.move(held, offset)
         # The pull that waits at the broker for the old offset is given up.
         if held.task is not None:

@@ -51,8 +51,9 @@ class Sessions:
         """Told when a session began or ended."""
 
     def live(self) -> list[Session]:
-        """Those that want beats."""
-        return [session for session in self._sessions.values() if not session.is_over]
+        """Those that want beats. Asked by the thread that sends them, too: it goes through a copy,
+        as the client's loop may take up another one meanwhile."""
+        return [session for session in tuple(self._sessions.values()) if not session.is_over]
 
     def get(self, address: str | None) -> Session | None:
         """The session at a broker; None where there is none, or none any more."""
