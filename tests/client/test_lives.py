@@ -209,6 +209,41 @@ def test_a_stop_tells_of_handlers_that_do_not_end(caplog: pytest.LogCaptureFixtu
         assert f"handlers of {GROUP} did not end within 2 s" in caplog.text
 
 
+def test_two_who_stop_it_together_both_wait_for_its_handlers() -> None:
+    handled: list[bytes] = []
+    began = asyncio.Event()
+
+    async def take_a_while(messages: Sequence[MessageExt]) -> None:
+        began.set()
+        await asyncio.sleep(5)
+        handled.extend(message.body for message in messages)
+
+    async def program(consumer: PushConsumer) -> float:
+        async with consumer:
+            await consumer.run(take_a_while)
+        return sim.now_s
+
+    async def work() -> None:
+        client = sim.client_on("member", routes)
+        await client.start()
+        consumer = push_consumer(client)
+        consumer._owns_client = True  # as users have it; one that is not simulated cannot be
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(program(consumer))
+            await began.wait()
+            begun_s = sim.now_s
+            await consumer.stop()  # as a handler of signals does
+            assert sim.now_s - begun_s >= 5
+        assert running.result() - begun_s >= 5
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        send(sim, b"x")
+        sim.run(work(), on=sim.host("member"))
+        assert handled == [b"x"]
+        assert stored_offset(sim) == 1
+
+
 # ---- the end of the interpreter
 
 

@@ -80,9 +80,14 @@ class Facade(Generic[T]):
 
     def _end(self, end: Callable[[T], Coroutine[Any, Any, None]]) -> None:
         with loop_of_process.lock:  # a start that is under way has to be over, or it stays
-            inner, self._inner = self._inner, None
-        if inner is not None and self._loop is not None and self._loop.pid == os.getpid():
-            self._loop.run(end(inner))
+            inner = self._inner
+        try:
+            if inner is not None and self._loop is not None and self._loop.pid == os.getpid():
+                self._loop.run(end(inner))  # whoever else stops it meanwhile waits for the end too
+        finally:
+            with loop_of_process.lock:
+                if self._inner is inner:
+                    self._inner = None
 
     def _running(self) -> tuple[BackgroundLoop, T]:
         if self._inner is None or self._loop is None:

@@ -1,6 +1,7 @@
 """What all consumers of a group have in common: a client, subscriptions, a life, a place."""
 
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -15,6 +16,7 @@ from sparrowmq.client.members_here import Place
 from sparrowmq.client.membership import Membership
 from sparrowmq.client.route_table import subscribe_queues
 from sparrowmq.client.running_info import offsets_of, running_info
+from sparrowmq.client.stopping import Stopping
 from sparrowmq.client.subscription_check import check_subscriptions, report_differences
 from sparrowmq.client.subscriptions import Subscriptions
 from sparrowmq.protocol.connections import ConsumeDirectlyResult, ConsumerRunningInfo
@@ -47,6 +49,7 @@ class GroupConsumer:
         self.worker_count = 0
         self._owns_client = client is None
         self._is_started = False
+        self._stopping = Stopping()
 
     # ---- life
 
@@ -94,6 +97,9 @@ class GroupConsumer:
 
     async def _leave(self, within_s: float, overdue: Callable[[], None] = lambda: None) -> None:
         """Finish within a time, persist, unlock, unregister. Does nothing when not started."""
+        await self._stopping.run(partial(self._leave_now, within_s, overdue))
+
+    async def _leave_now(self, within_s: float, overdue: Callable[[], None]) -> None:
         try:
             if self._is_started:
                 self._is_started = False

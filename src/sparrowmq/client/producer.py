@@ -19,6 +19,7 @@ from sparrowmq.client.request_reply import Requests, reply_to
 from sparrowmq.client.send_attempts import RetryRules, SendAttempts
 from sparrowmq.client.send_queues import SendQueues
 from sparrowmq.client.send_result import SendResult
+from sparrowmq.client.stopping import Stopping
 from sparrowmq.client.trace import TraceLog
 from sparrowmq.protocol.compression import CompressionType
 from sparrowmq.protocol.headers.recall import MessageRecalled, RecallHandle, RecallMessage
@@ -88,6 +89,7 @@ class Producer:
         self._introductions = Introductions(self.client)
         self._requests = Requests(self.client)
         self._is_started = False
+        self._stopping = Stopping()
 
     # ---- life
 
@@ -116,6 +118,9 @@ class Producer:
 
     async def stop(self) -> None:
         """Say goodbye to the brokers and end the connections."""
+        await self._stopping.run(self._stop)
+
+    async def _stop(self) -> None:
         try:
             if self._is_started:
                 self._is_started = False

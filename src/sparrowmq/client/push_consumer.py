@@ -114,10 +114,11 @@ class PushConsumer(GroupConsumer):
         await self.stopped()
 
     async def stopped(self) -> None:
-        """Return when `stop` has been called; raises what ended the consumer otherwise."""
+        """Return when `stop` has stopped it; raises what ended the consumer otherwise."""
         await self.member.until_left()
         if self._is_started:
             raise asyncio.CancelledError
+        await self._stopping.until_over()
 
     async def start(self, handler: Handler) -> None:
         """Begin to consume in the background. Raises BrokerRefused when a broker does not accept a
@@ -178,7 +179,8 @@ class PushConsumer(GroupConsumer):
         try:
             await self._leave(self._stop_within_s, self._abandon)
         finally:
-            self._end_workers()
+            if is_running:
+                self._end_workers()
         if is_running and self._own_threads is not None and not self._is_overdue:
             # A handler that overran the deadline keeps its thread: waiting stops the loop.
             self._own_threads.close()
