@@ -92,6 +92,28 @@ def test_closing_ends_attempts_and_calls_that_are_under_way_with_an_error() -> N
         assert w.sim.now_s < 1
 
 
+def test_what_is_closed_opens_no_connection_that_nobody_would_close() -> None:
+    """Whoever lost its connection by the closing tries again at once."""
+    with world() as w:
+
+        async def work(peers: Peers) -> tuple[NetError, list[str]]:
+            await peers.call(SERVER, Echo(text="before"))
+            again = asyncio.gather(_again(peers))
+            await asyncio.sleep(0)
+            await peers.close()
+            (error,) = await again
+            return error, peers.known()
+
+        error, open_ones = calling(w, work)
+        assert "this side is closing" in str(error)
+        assert open_ones == []
+
+
+async def _again(peers: Peers) -> NetError:
+    await failure(peers.call(SERVER, Keep()))
+    return await failure(peers.call(SERVER, Echo(text="again"), timeout_s=1))
+
+
 def test_a_caller_that_gives_up_does_not_end_the_attempt_of_others() -> None:
     with world() as w:
         w.sim.paths.set_latency(w.sim.host("client"), w.host, 0.4, 0.4)

@@ -41,6 +41,7 @@ class Peers:
         self._ready: dict[str, Connection] = {}
         self._opening: dict[str, asyncio.Task[Connection]] = {}
         self._tasks = tasks
+        self._is_closed = False
 
     async def call(
         self,
@@ -99,6 +100,8 @@ class Peers:
 
     def _begin(self, address: str) -> asyncio.Task[Connection]:
         """Start an attempt, which callers then share."""
+        if self._is_closed:  # whoever lost its connection by that tries again at once
+            raise ConnectionLost(address, "this side is closing")
         try:
             host, port = split_address(address)
         except ValueError as error:
@@ -139,7 +142,8 @@ class Peers:
             connection.close()
 
     async def close(self) -> None:
-        """End all connections."""
+        """End all connections, for good."""
+        self._is_closed = True
         for task in tuple(self._opening.values()):
             task.cancel()
             with suppress(asyncio.CancelledError):
