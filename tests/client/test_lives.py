@@ -244,6 +244,20 @@ def test_two_who_stop_it_together_both_wait_for_its_handlers() -> None:
         assert stored_offset(sim) == 1
 
 
+def test_a_handler_cannot_wait_for_its_own_end(caplog: pytest.LogCaptureFixture) -> None:
+    async def stop(message: MessageExt) -> None:
+        if not message.reconsume_times:
+            await member.consumer.stop()
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        member = Member(sim, stop)
+        send(sim, b"x")
+        sim.advance(15)
+        assert member.got == [b"x", b"x"]
+        assert "would wait for the handler itself" in caplog.text
+
+
 # ---- the end of the interpreter
 
 

@@ -174,7 +174,14 @@ class PushConsumer(GroupConsumer):
         return member
 
     async def stop(self) -> None:
-        """Finish what is in work (within a deadline), commit, unregister: nothing comes twice."""
+        """Finish what is in work (within a deadline), commit, unregister: nothing comes twice.
+
+        Raises RuntimeError inside of a handler, for which it would have to wait."""
+        if asyncio.current_task() in self._workers:
+            raise RuntimeError(
+                "stop() inside of a handler would wait for the handler itself: set an asyncio.Event"
+                " there, and stop where that is waited for"
+            )
         is_running = self._is_started
         try:
             await self._leave(self._stop_within_s, self._abandon)
