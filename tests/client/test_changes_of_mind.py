@@ -15,7 +15,7 @@ from sparrowmq.protocol.headers.clients import LockBatch
 from sparrowmq.protocol.headers.consumer_calls import InvokeResetOffset
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
-from sparrowmq.testing.sim_cluster import SimCluster
+from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from tests.client.members import GROUP, TOPIC, Member, create_topic, owned, send
 
 
@@ -41,6 +41,13 @@ def test_a_queue_that_was_to_go_and_comes_back_is_consumed_on(orderly: bool) -> 
         assert member.got == [b"slow", b"next"]
 
 
+def reset_to_0(sim: RunningCluster) -> None:
+    reset = InvokeResetOffset(
+        topic=TOPIC, group=GROUP, timestamp=-1, is_force=True, queue_id=0, offset=0
+    )
+    sim.wait(sim.client.call(reset))
+
+
 def test_a_queue_goes_on_although_the_connection_ends_in_the_middle_of_a_reset() -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
@@ -51,13 +58,9 @@ def test_a_queue_goes_on_although_the_connection_ends_in_the_middle_of_a_reset()
         member = Member(sim, handle)
         send(sim, b"one", b"slow")
         sim.until(lambda: member.got == [b"one", b"slow"])
-        reset = InvokeResetOffset(
-            topic=TOPIC, group=GROUP, timestamp=-1, is_force=True, queue_id=0, offset=0
-        )
-        sim.wait(sim.client.call(reset))
+        reset_to_0(sim)
         sim.advance(1)
-        broker = sim.brokers["broker-a"].broker
-        group = broker.consumers.group(GROUP)
+        group = sim.broker.consumers.group(GROUP)
         assert group is not None
         for connection in group.members:
             connection.abort()
@@ -169,3 +172,20 @@ def test_a_queue_that_was_taken_anew_meanwhile_is_not_lost_with_the_one_before(
         sim.advance(25)
         assert member.held[queue] is not before
         assert not member.held[queue].is_dropped
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+def test_a_reset_that_comes_while_a_member_is_cut_off_is_obeyed(orderly: bool) -> None:
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        member = Member(sim, orderly=orderly)
+        send(sim, b"one", b"two")
+        sim.until(lambda: member.got == [b"one", b"two"])
+        sim.advance(10)
+        group = sim.broker.consumers.group(GROUP)
+        assert group is not None
+        for connection in tuple(group.members):
+            connection.abort()
+        reset_to_0(sim)
+        sim.advance(60)
+        assert member.got == [b"one", b"two"] * 2

@@ -91,12 +91,18 @@ async def queue_owners(
 
 
 async def committed_offset(
-    client: Client, group: str, queue: MessageQueue, *, young_is_0: bool = False
+    client: Client,
+    group: str,
+    queue: MessageQueue,
+    *,
+    young_is_0: bool = False,
+    only_looks: bool = False,
 ) -> int | None:
     """The group's stored offset; None when there is none. Any other failure is raised.
 
     With `young_is_0` brokers answer 0 for a queue whose first message is still at hand, so that
-    what was sent just before a group or a queue came into being is not skipped.
+    what was sent just before a group or a queue came into being is not skipped. With `only_looks`
+    they know that the answer is not where the group goes on, as after a reset.
     """
     address = await address_of(client, queue.topic, queue.broker_name)
     header = QueryConsumerOffset(
@@ -104,6 +110,7 @@ async def committed_offset(
         topic=queue.topic,
         queue_id=queue.queue_id,
         set_zero_if_not_found=young_is_0,
+        only_looks=only_looks or None,
     )
     timeout_s = client.config.call_timeout_s
     response = await client.peers.call(address, header, timeout_s=timeout_s)

@@ -34,7 +34,7 @@ class LocalOffsets:
             self._offsets[queue] = offset
             self._is_dirty = True
 
-    async def load(self, queue: MessageQueue) -> int | None:
+    async def load(self, queue: MessageQueue, *, only_looks: bool = False) -> int | None:
         """The stored offset; None when there is none."""
         return self._offsets.get(queue)
 

@@ -22,8 +22,10 @@ class Offsets(Protocol):
         """Progress was made; it goes back only when somebody sought or reset."""
         ...
 
-    async def load(self, queue: MessageQueue) -> int | None:
-        """The stored offset; None when there is none, an error when it cannot be known."""
+    async def load(self, queue: MessageQueue, *, only_looks: bool = False) -> int | None:
+        """The stored offset; None when there is none, an error when it cannot be known.
+
+        With `only_looks` the queue does not go on there."""
         ...
 
     async def persist(self, queues: Iterable[MessageQueue], *, raises: bool = False) -> None:
@@ -58,9 +60,15 @@ class RemoteOffsets:
         if offset >= 0 and (may_lower or offset > self._offsets.get(queue, -1)):
             self._offsets[queue] = offset
 
-    async def load(self, queue: MessageQueue) -> int | None:
+    async def load(self, queue: MessageQueue, *, only_looks: bool = False) -> int | None:
         """The stored offset; None when there is none, an error when it cannot be known."""
-        return await committed_offset(self._client, self._group, queue, young_is_0=self._young_is_0)
+        return await committed_offset(
+            self._client,
+            self._group,
+            queue,
+            young_is_0=self._young_is_0,
+            only_looks=only_looks,
+        )
 
     async def persist(self, queues: Iterable[MessageQueue], *, raises: bool = False) -> None:
         """Store what changed; what fails is logged, or raised, and tried again the next time."""

@@ -163,7 +163,7 @@ class Ownership:
     async def _has_moved_on(self, held: HeldQueue) -> bool:
         """Whether another member consumed further than we did while nobody knew of us."""
         try:
-            stored = await self._offsets.load(held.queue)
+            stored = await self._offsets.load(held.queue, only_looks=True)
         except (ClientError, NetError, ProtocolError):
             return True
         return stored is not None and stored > held.progress

@@ -51,7 +51,8 @@ async def _when_handed_over(
 def _stored_offset(broker: Broker, header: QueryConsumerOffset) -> Reply:
     offset = broker.offsets.get(header.consumer_group, header.topic, header.queue_id)
     if offset >= 0:
-        broker.offsets.applied(header.consumer_group, header.topic, header.queue_id)
+        if not header.only_looks:
+            broker.offsets.applied(header.consumer_group, header.topic, header.queue_id)
         return Reply(OffsetFound(offset=offset))
     if header.set_zero_if_not_found and _is_young(broker, header.topic, header.queue_id):
         broker.statistics.group_starts(header.consumer_group, header.topic, header.queue_id, 0)

@@ -2,6 +2,8 @@
 
 from typing import ClassVar
 
+import msgspec
+
 from sparrowmq.protocol.codes import RequestCode
 from sparrowmq.protocol.header import RequestHeader, ResponseHeader
 from sparrowmq.protocol.java_numbers import Long
@@ -16,6 +18,8 @@ class QueryConsumerOffset(RequestHeader, frozen=True, kw_only=True):
     topic: str
     queue_id: int
     set_zero_if_not_found: bool = True
+    only_looks: bool | None = msgspec.field(name="sparrowOnlyLooks", default=None)
+    """Who asks goes on where it is: a reset that it was not told of is still to be told."""
 
 
 class UpdateConsumerOffset(RequestHeader, frozen=True, kw_only=True):
