@@ -97,6 +97,26 @@ def test_run_returns_when_another_thread_stops_the_consumer(sparrowmq_cluster: C
     assert not running.is_alive()
 
 
+def test_a_handler_cannot_wait_for_its_own_end(sparrowmq_cluster: Cluster) -> None:
+    servers = sparrowmq_cluster.name_server
+    with Producer("p", name_servers=servers) as producer:
+        producer.send(Message("orders", b"x"))
+    faults: queue.Queue[str] = queue.Queue()
+
+    def stop(messages: Sequence[MessageExt]) -> None:
+        try:
+            consumer.stop()
+        except RuntimeError as error:
+            faults.put(str(error))
+
+    consumer = PushConsumer(
+        "g", {"orders": "*"}, name_servers=servers, from_where=ConsumeFromWhere.FIRST_OFFSET
+    )
+    with consumer:
+        consumer.start(stop)
+        assert "would wait for the handler itself" in faults.get(timeout=PATIENCE_S)
+
+
 def test_a_stop_right_after_the_start_ends_run(sparrowmq_cluster: Cluster) -> None:
     servers = sparrowmq_cluster.name_server
 

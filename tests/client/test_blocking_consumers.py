@@ -141,7 +141,7 @@ def test_facades_have_every_call_of_what_they_stand_for() -> None:
     inner_business = {
         *("consumer_data", "topics", "members_changed", "reset_offsets", "offsets_of", "group"),
         *("running_info", "consume_directly", "check_transaction", "take_reply", "queue_freed"),
-        *("is_broadcasting", "is_orderly", "stopped", "member"),
+        *("is_broadcasting", "is_orderly", "is_in_handler", "stopped", "member"),
     }
     for kind in (AsyncProducer, PushConsumer, LitePullConsumer, AsyncPullConsumer):
         calls = {name for name, _ in inspect.getmembers(kind) if not name.startswith("_")}

@@ -13,6 +13,7 @@ from sparrowmq.client.handling import Handler
 from sparrowmq.client.lite_pull_consumer import LitePullConsumer as AsyncLitePullConsumer
 from sparrowmq.client.member_settings import GroupSettings
 from sparrowmq.client.pull_consumer import PullConsumer as AsyncPullConsumer
+from sparrowmq.client.push_consumer import WAITS_FOR_ITSELF
 from sparrowmq.client.push_consumer import PushConsumer as AsyncPushConsumer
 from sparrowmq.client.scheduled_pull import PullCallback
 from sparrowmq.client.scheduled_pull import ScheduledPull as AsyncScheduledPull
@@ -56,6 +57,13 @@ class PushConsumer(_Reading[AsyncPushConsumer]):
         """Consume until Ctrl-C, or until another thread calls `stop`."""
         loop, consumer = self._consume(handler)
         loop.run(consumer.stopped())
+
+    def stop(self) -> None:
+        """Finish what is in work (within a deadline), commit, unregister. Raises RuntimeError
+        inside of a handler, for which it would have to wait."""
+        if self._inner is not None and self._inner.is_in_handler:
+            raise RuntimeError(WAITS_FOR_ITSELF)
+        super().stop()
 
     pause = called(AsyncPushConsumer.pause)
     resume = called(AsyncPushConsumer.resume)

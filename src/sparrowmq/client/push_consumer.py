@@ -27,6 +27,11 @@ _PULL_TIMEOUT_S = 30.0
 _SUSPEND_S = 15.0
 _CONSUME_TIMEOUT_S = 15 * 60.0
 
+WAITS_FOR_ITSELF = (
+    "stop() inside of a handler would wait for the handler itself: set an event there, and stop"
+    " where that is waited for"
+)
+
 
 class PushConsumer(GroupConsumer):
     """Consumes for a group.
@@ -178,10 +183,7 @@ class PushConsumer(GroupConsumer):
 
         Raises RuntimeError inside of a handler, for which it would have to wait."""
         if asyncio.current_task() in self._workers:
-            raise RuntimeError(
-                "stop() inside of a handler would wait for the handler itself: set an asyncio.Event"
-                " there, and stop where that is waited for"
-            )
+            raise RuntimeError(WAITS_FOR_ITSELF)
         is_running = self._is_started
         try:
             await self._leave(self._stop_within_s, self._abandon)
@@ -206,6 +208,11 @@ class PushConsumer(GroupConsumer):
     def _end_workers(self) -> None:
         for task in self._workers:
             task.cancel()
+
+    @property
+    def is_in_handler(self) -> bool:
+        """Whether the caller is a plain handler of this consumer, in its thread."""
+        return self._own_threads is not None and self._own_threads.is_here
 
     # ---- while it runs
 

@@ -1,6 +1,7 @@
 """Where blocking work runs: threads in production, inline in simulation."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from functools import partial
@@ -47,7 +48,15 @@ class ThreadWorkers:
     """A thread pool of its own, so that one user cannot starve another."""
 
     def __init__(self, threads: int, name: str) -> None:
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._here = threading.local()
+        self._pool = ThreadPoolExecutor(
+            threads, thread_name_prefix=name, initializer=setattr, initargs=(self._here, "is", True)
+        )
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the caller runs in one of these threads."""
+        return hasattr(self._here, "is")
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The function's result; its exceptions are raised here. Raises WorkersClosed."""
