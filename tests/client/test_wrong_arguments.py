@@ -215,6 +215,27 @@ def test_a_client_of_another_loop(make: Callable[[Any], object]) -> None:
         make(Client(ClientConfig()))
 
 
+@pytest.mark.parametrize(
+    ("settings", "fault"),
+    [
+        ({"name_servers": None}, "name_servers is None"),
+        ({"name_servers": ""}, "at least one host:port"),
+        ({"connect_timeout_s": 0}, "connect_timeout_s is 0, must be more than 0"),
+        ({"route_poll_s": NAN}, "route_poll_s is nan"),
+        ({"heartbeat_s": "30"}, "heartbeat_s is '30'"),
+        ({"instance_name": 5}, "instance_name is 5, must be a str"),
+    ],
+)
+def test_a_client(settings: dict[str, Any], fault: str) -> None:
+    with pytest.raises(ValueError, match=fault):
+        ClientConfig(**settings)
+
+
+def test_name_servers_of_a_client_may_come_as_a_text() -> None:
+    servers: Any = "a:9876; b:9876"
+    assert ClientConfig(name_servers=servers).name_servers == ("a:9876", "b:9876")
+
+
 @pytest.mark.parametrize("offset", [-1, 2**63, 1.5, "1", None])
 def test_an_offset_that_no_broker_can_store_is_not_noted(offset: Any) -> None:
     queue = MessageQueue(TOPIC, "broker-a", 0)

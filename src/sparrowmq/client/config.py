@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from sparrowmq.client.checks import check_kind, check_time
 from sparrowmq.net.peers import split_address
 
 
@@ -11,7 +12,8 @@ class ClientConfig:
     """How a client finds and talks to servers. The defaults are RocketMQ's."""
 
     name_servers: tuple[str, ...] = ("127.0.0.1:9876",)
-    """host:port of each; one is asked at a time, the next when it fails."""
+    """host:port of each; one is asked at a time, the next when it fails. A text such as
+    `a:9876;b:9876` will do."""
     instance_name: str = ""
     """The part of the client id behind '@'. Empty makes one that no other client has."""
     unit_name: str = ""
@@ -27,13 +29,18 @@ class ClientConfig:
     connect_timeout_s: float = 3.0
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "name_servers", name_servers_of(self.name_servers))
         if not self.name_servers:
             raise ValueError("name_servers is empty, at least one host:port is needed")
         for address in self.name_servers:
             split_address(address)
-        for name in ("route_poll_s", "heartbeat_s", "name_server_timeout_s", "call_timeout_s"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"{name} is {getattr(self, name)}, must be more than 0")
+        check_time("route_poll_s", self.route_poll_s)
+        check_time("heartbeat_s", self.heartbeat_s)
+        check_time("name_server_timeout_s", self.name_server_timeout_s)
+        check_time("call_timeout_s", self.call_timeout_s)
+        check_time("connect_timeout_s", self.connect_timeout_s)
+        for name, text in (("instance_name", self.instance_name), ("client_ip", self.client_ip)):
+            check_kind(name, text, str)
 
 
 def name_servers_of(given: str | Sequence[str]) -> tuple[str, ...]:
