@@ -1,20 +1,25 @@
 """Delay levels: delivered when their time has come, never before, and never lost."""
 
+import asyncio
 import random
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from sparrowmq.broker import delay
 from sparrowmq.broker.delay import journal_progress
 from sparrowmq.broker.delay_progress import DelayOffsets
 from sparrowmq.broker.topics import plain_topic
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.delay import RETRY_DELAYS_MS
 from sparrowmq.protocol.names import SCHEDULE_TOPIC
+from sparrowmq.store.messages import QueueRead
 from sparrowmq.store.table_file import TableMissing
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.broker.crashes import crashed_worlds
 from tests.broker.delivery_world import DeliveryWorld, bodies, comes_in, find_no_space, orders_world
+from tests.broker.world import world_with
 
 HEIRLESS = "%DLQ%SCHEDULE_CONSUMER"
 
@@ -295,3 +300,25 @@ def test_a_running_broker_that_is_killed_delivers_afterwards() -> None:
         sim.brokers["broker-a"].start()
         sim.advance(0.1)
         assert sim.wait(sim.client.pull("orders")).bodies == [b"later"]
+
+
+def test_a_message_that_comes_while_others_are_delivered_is_not_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its level, the first, was looked at already, and nothing else comes any more."""
+    read = delay.read
+    reads: list[str] = []
+
+    async def slowly(*where: Any) -> QueueRead:
+        reads.append("read")
+        await asyncio.sleep(0.5)
+        return await read(*where)
+
+    monkeypatch.setattr(delay, "read", slowly)
+    with world_with() as world:
+        world.topic("orders", 1)
+        world.send("orders", b"second level", DELAY="2")
+        world.sim.until(lambda: len(reads) == 1)
+        world.send("orders", b"first level", DELAY="1")
+        world.sim.advance(5)
+        assert world.broker.store.max_offset("orders", 0) == 2

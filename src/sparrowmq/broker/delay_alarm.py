@@ -10,7 +10,11 @@ _SHORTEST_S = 0.001
 
 
 class Alarm:
-    """Where one loop sleeps. Times are the broker's clock, in milliseconds."""
+    """Where one loop sleeps. Times are the broker's clock, in milliseconds.
+
+    The loop says `begins` before it looks what is due, and `wait` when it has: what comes in
+    between may have come behind its back.
+    """
 
     def __init__(self) -> None:
         self._earlier = asyncio.Event()
@@ -23,13 +27,19 @@ class Alarm:
             self.planned_ms = due_ms
             self._earlier.set()
 
+    def begins(self) -> None:
+        """From now on everything counts that `due_at` tells."""
+        self.planned_ms = sys.maxsize
+
     async def wait(self, due_ms: int | None, now_ms: int) -> None:
-        """Sleep until `due_ms`, at most a second; with None until something is due."""
-        self.planned_ms = sys.maxsize if due_ms is None else due_ms
-        self._earlier.clear()
-        wait_s = _LONGEST_S
+        """Sleep until `due_ms`, or what was told since `begins`, at most a second; with neither
+        until something is due."""
         if due_ms is not None:
-            wait_s = min(max((due_ms - now_ms) / 1000, _SHORTEST_S), _LONGEST_S)
+            self.planned_ms = min(due_ms, self.planned_ms)
+        self._earlier.clear()
+        wait_s = None
+        if self.planned_ms != sys.maxsize:
+            wait_s = min(max((self.planned_ms - now_ms) / 1000, _SHORTEST_S), _LONGEST_S)
         with suppress(TimeoutError):
-            async with asyncio.timeout(wait_s if due_ms is not None else None):
+            async with asyncio.timeout(wait_s):
                 await self._earlier.wait()

@@ -21,6 +21,7 @@ async def repeat(
     `trouble` is what the log says of a round without space.
     """
     while True:
+        alarm.begins()
         try:
             due_ms = await deliver_due(broker)
         except DiskFull as error:
