@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from sparrowmq.client.backoff import Backoff
 from sparrowmq.client.errors import NoRoute
 from sparrowmq.client.name_servers import NameServers
+from sparrowmq.client.own_address import find_own_address
 from sparrowmq.net.peers import Peers
 from sparrowmq.net.reply import Reply, Request
 from sparrowmq.net.routes import Routes
@@ -81,6 +83,21 @@ class World:
 def world() -> Iterator[World]:
     with Simulation(1, conditions=Conditions(latency_s=(0.0, 0.0))) as sim:
         yield World(sim)
+
+
+@pytest.mark.parametrize(("host", "elsewhere"), [("127.0.0.1", False), ("localhost", True)])
+def test_a_name_is_looked_up_beside_the_loop(
+    monkeypatch: pytest.MonkeyPatch, host: str, elsewhere: bool
+) -> None:
+    threads: list[threading.Thread] = []
+
+    def look_up(name_server: str) -> str:
+        threads.append(threading.current_thread())
+        return "127.0.0.1"
+
+    monkeypatch.setattr("sparrowmq.client.own_address.own_address", look_up)
+    assert asyncio.run(find_own_address(f"{host}:9876")) == "127.0.0.1"
+    assert [thread is not threading.current_thread() for thread in threads] == [elsewhere]
 
 
 def test_the_one_that_answers_is_kept() -> None:

@@ -90,15 +90,17 @@ class Facade(Generic[T]):
                     self._inner = None
 
     def _running(self) -> tuple[BackgroundLoop, T]:
-        if self._inner is None or self._loop is None:
+        inner, loop = self._inner, self._loop  # once: another thread may stop it any time
+        if inner is None or loop is None:
             raise NotStarted(f"the {self._name} is not running: use `with`, or start() it")
-        if self._loop.pid != os.getpid():
-            if not self.survives_fork:
-                raise NotStarted(f"the {self._name} runs in another process: start one here")
-            with loop_of_process.lock:
-                if self._loop.pid != os.getpid():
-                    self._start(self._begin)  # forked: the parent's connections are the parent's
-        return self._loop, self._inner
+        if loop.pid == os.getpid():
+            return loop, inner
+        if not self.survives_fork:
+            raise NotStarted(f"the {self._name} runs in another process: start one here")
+        with loop_of_process.lock:
+            if self._loop is loop:
+                return self._start(self._begin)  # forked: its parent's connections are not ours
+        return self._running()
 
     @property
     def _name(self) -> str:

@@ -16,7 +16,7 @@ from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.errors import ClientError, NoRoute, NotStarted
 from sparrowmq.client.members_here import MEMBERS_OF_PROCESS, MembersHere
 from sparrowmq.client.name_servers import NameServers
-from sparrowmq.client.own_address import own_address, packed
+from sparrowmq.client.own_address import find_own_address, packed
 from sparrowmq.client.route_table import RouteTable
 from sparrowmq.client.sessions import Sessions
 from sparrowmq.clock import Clock, system_clock
@@ -103,6 +103,8 @@ class Client:
             raise ValueError("this client is running already, it is started once")
         if self._owner.is_over:
             raise NotStarted("what was stopped cannot be started again: make another one")
+        servers = self.config.name_servers
+        ip = self.config.client_ip or await find_own_address(servers[0])
         self._home = asyncio.get_running_loop()
         await self._owner.start()
         self.peers = Peers(
@@ -113,7 +115,6 @@ class Client:
             connect_timeout_s=self.config.connect_timeout_s,
             closed=self._peer_closed,
         )
-        servers = self.config.name_servers
         self.name_servers = NameServers(
             self.peers,
             servers,
@@ -122,7 +123,6 @@ class Client:
         )
         self.route_table = RouteTable(self.name_servers)
         self._beats.start(self.peers, self.tasks)
-        ip = self.config.client_ip or own_address(servers[0])
         self.client_id = self._make_client_id(ip)
         self.unique_ids = UniqueIds(
             self.clock, ip=packed(ip), pid=self.pid, instance=self.rng.getrandbits(32)

@@ -1,7 +1,20 @@
 """The address of this machine, as the ids of clients and messages carry it."""
 
+import asyncio
+import ipaddress
 import socket
 from typing import Any
+
+
+async def find_own_address(name_server: str) -> str:
+    """The same without stopping the loop: a name may have to be looked up, and that takes time."""
+    host = name_server.rpartition(":")[0].strip("[]")
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(None, own_address, name_server)
+    return own_address(name_server)
 
 
 def own_address(name_server: str) -> str:

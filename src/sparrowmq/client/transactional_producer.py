@@ -12,6 +12,7 @@ from typing import Any, Unpack
 import msgspec
 
 from sparrowmq.client.checks import check_function, check_kind
+from sparrowmq.client.errors import NotStarted
 from sparrowmq.client.producer import Producer
 from sparrowmq.client.producer_settings import ProducerSettings
 from sparrowmq.client.send_result import SendResult
@@ -120,11 +121,12 @@ class TransactionalProducer(Producer):
         )
 
     async def _ask_listener(self, what: str, subject: Any, msg_id: str) -> TransactionState:
-        assert self._threads is not None, "started"
         function = getattr(self._listener, what)
         try:
             if asyncio.iscoroutinefunction(function):
                 return await settled(function(subject))
+            if self._threads is None:
+                raise NotStarted("the producer was stopped before the listener was asked")
             return await settled(await self._threads.run(function, subject))
         except (Exception, asyncio.CancelledError) as error:
             if isinstance(error, asyncio.CancelledError) and is_asked_to_end():
