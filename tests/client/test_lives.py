@@ -54,6 +54,24 @@ def at_nobody(work: Callable[[str], Coroutine[Any, Any, None]]) -> None:
         asyncio.run(work(f"127.0.0.1:{port.port}"))
 
 
+@pytest.mark.parametrize("turns", range(4))
+@pytest.mark.parametrize("kind", MEMBERS)
+def test_a_start_that_is_cancelled_in_its_first_moments_leaves_nothing(
+    kind: str, turns: int
+) -> None:
+    async def work(servers: str) -> None:
+        member = MEMBERS[kind](name_servers=servers)
+        async with asyncio.TaskGroup() as tasks:
+            starting = tasks.create_task(started(member))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            starting.cancel()
+        await member.stop()
+        assert running_clients() == 0
+
+    at_nobody(work)
+
+
 def running_clients() -> int:
     return sum(task.get_name() == "task owner" for task in asyncio.all_tasks())
 

@@ -37,7 +37,11 @@ class TaskOwner:
         # The one task without a group: it is the group.
         root = self._own(ready)
         self._root = asyncio.create_task(root, name="task owner")  # noqa: TID251  # see above
-        await ready.wait()
+        try:
+            await ready.wait()
+        except BaseException:
+            await self.stop()
+            raise
 
     async def _own(self, ready: asyncio.Event) -> None:
         async with asyncio.TaskGroup() as group:
