@@ -230,3 +230,20 @@ def test_threads_of_a_forked_child_that_send_together_start_one_producer(
 def client_id(producer: Producer) -> str:
     producer.send(Message("orders", b"child"))
     return producer._running()[1].client.client_id
+
+
+def test_a_call_goes_to_what_ran_when_it_looked_although_another_thread_stops_it() -> None:
+    class StoppedMeanwhile(Producer):
+        def __getattribute__(self, name: str) -> Any:
+            value = super().__getattribute__(name)
+            if name == "_inner":
+                super().__setattr__(name, None)
+            return value
+
+    producer = StoppedMeanwhile("p")
+    loop = producer._loop = loop_of_process.get()
+    inner: Any = object()
+    producer._inner = inner
+    assert producer._running() == (loop, inner)
+    with pytest.raises(NotStarted):
+        producer._running()

@@ -301,3 +301,12 @@ def test_a_listener_whose_own_task_was_cancelled_leaves_the_end_open() -> None:
 
     with world("a") as w:
         assert in_transaction(w, Cancelled()).state is UNKNOWN
+
+
+def test_a_listener_that_would_be_asked_after_the_stop_is_not_and_the_end_stays_open() -> None:
+    """The half message was stored while the producer stopped; the broker asks others."""
+    listener = Bookings()
+    producer = TransactionalProducer("orders-svc", listener)
+    half = HalfMessage(message=Message("orders", b"x"), transaction_id="id", argument=None)
+    assert asyncio.run(producer._ask_listener("execute", half, "id")) is UNKNOWN
+    assert listener.halves == []
