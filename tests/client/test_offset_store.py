@@ -3,10 +3,13 @@
 import asyncio
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from sparrowmq.client import offset_store
 from sparrowmq.client.local_offsets import LocalOffsets
+from sparrowmq.client.offset_store import RemoteOffsets
 from sparrowmq.protocol.message import MessageQueue
 
 QUEUES = [MessageQueue("orders", "broker-a", number) for number in range(3)]
@@ -75,3 +78,22 @@ def test_what_could_not_be_written_is_written_the_next_time(tmp_path: Path) -> N
     (tmp_path / "offsets").unlink()
     asyncio.run(offsets.persist(QUEUES))
     assert opened(tmp_path / "offsets").get(QUEUES[0]) == 5
+
+
+def test_a_commit_that_ends_after_its_queue_was_given_up_keeps_back_no_later_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client: Any = None
+    offsets = RemoteOffsets(client, "billing", LOG)
+    commits: list[int] = []
+
+    async def commit(client: Any, group: str, queue: MessageQueue, offset: int) -> None:
+        commits.append(offset)
+        if len(commits) == 1:
+            offsets.forget(queue)
+
+    monkeypatch.setattr(offset_store, "commit_offset", commit)
+    for _ in range(3):  # the queue was taken again, and consumed up to the same offset
+        offsets.update(QUEUES[0], 5)
+        asyncio.run(offsets.persist(QUEUES))
+    assert commits == [5, 5]

@@ -83,7 +83,8 @@ class RemoteOffsets:
                     raise
                 self._log.info("offset %d of %s not stored: %s", offset, queue, error)
             else:
-                self._persisted[queue] = offset
+                if queue in self._offsets:  # not forgotten meanwhile
+                    self._persisted[queue] = offset
 
     def forget(self, queue: MessageQueue) -> None:
         """The queue belongs to somebody else now."""
