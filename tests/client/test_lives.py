@@ -152,6 +152,8 @@ def test_a_push_consumer_that_does_not_run_says_so() -> None:
 
 
 def running_in_background() -> int:
+    """In a process that other tests use too: what they left may end in between, never begin."""
+
     async def count() -> int:
         return running_clients()
 
@@ -166,7 +168,7 @@ def test_a_second_blocking_start_is_refused_and_the_first_goes_on() -> None:
         with pytest.raises(ValueError, match="running already"):
             producer.start()
         producer.stop()
-        assert running_in_background() == before
+        assert running_in_background() <= before
         producer.start()  # another one behind the same name
         producer.stop()
 
@@ -183,8 +185,8 @@ def test_a_blocking_start_that_fails_leaves_nothing_running() -> None:
             running = running_in_background()
             with pytest.raises(ValueError, match="subscribes differently"):
                 consumer.start(lambda messages: None)
-            assert running_in_background() == running
-    assert running_in_background() == before
+            assert running_in_background() <= running
+    assert running_in_background() <= before
 
 
 def test_a_consumer_started_without_a_block_consumes(sparrowmq_cluster: Cluster) -> None:
