@@ -16,6 +16,7 @@ from sparrowmq.client.members_here import Place
 from sparrowmq.client.membership import Membership
 from sparrowmq.client.route_table import subscribe_queues
 from sparrowmq.client.running_info import offsets_of, running_info
+from sparrowmq.client.starting import Starting
 from sparrowmq.client.stopping import Stopping
 from sparrowmq.client.subscription_check import check_subscriptions, report_differences
 from sparrowmq.client.subscriptions import Subscriptions
@@ -49,6 +50,7 @@ class GroupConsumer:
         self.worker_count = 0
         self._owns_client = client is None
         self._is_started = False
+        self._starting = Starting()
         self._stopping = Stopping()
 
     # ---- life
@@ -74,6 +76,7 @@ class GroupConsumer:
 
     async def stop(self) -> None:
         """Leave the group, and stop a client of its own."""
+        await self._starting.until_over()
         await self._leave(0.0)
 
     async def _join(self, make: Callable[[], Membership]) -> None:

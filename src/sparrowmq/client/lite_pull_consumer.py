@@ -84,8 +84,9 @@ class LitePullConsumer(Seeking):
     async def start(self) -> None:
         """Join the group and begin to pull. Raises BrokerRefused for a refused subscription,
         ValueError for a client id or subscription that does not fit its group."""
-        await super()._open()
-        await self._join(self._make_member)
+        with self._starting:
+            await super()._open()
+            await self._join(self._make_member)
 
     def _make_member(self) -> Membership:
         client = self.client
@@ -118,6 +119,7 @@ class LitePullConsumer(Seeking):
 
         What the last poll returned counts as consumed unless `is_consumed` says otherwise.
         """
+        await self._starting.until_over()
         if self._is_started:
             if is_consumed:
                 self._acknowledge()

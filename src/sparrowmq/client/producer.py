@@ -19,6 +19,7 @@ from sparrowmq.client.request_reply import Requests, reply_to
 from sparrowmq.client.send_attempts import RetryRules, SendAttempts
 from sparrowmq.client.send_queues import SendQueues
 from sparrowmq.client.send_result import SendResult
+from sparrowmq.client.starting import Starting
 from sparrowmq.client.stopping import Stopping
 from sparrowmq.client.trace import TraceLog
 from sparrowmq.protocol.compression import CompressionType
@@ -89,6 +90,7 @@ class Producer:
         self._introductions = Introductions(self.client)
         self._requests = Requests(self.client)
         self._is_started = False
+        self._starting = Starting()
         self._stopping = Stopping()
 
     # ---- life
@@ -110,14 +112,16 @@ class Producer:
         """Begin; a producer of the same group in the same client is refused."""
         if self._group in self.client.producers:
             raise ValueError(f"this client has a producer of group {self._group} already")
-        await self.client.make_ready(is_own=self._owns_client)
-        self.client.producers[self._group] = self
-        self._is_started = True
-        if self._trace is not None:
-            await self._trace.start()
+        with self._starting:
+            await self.client.make_ready(is_own=self._owns_client)
+            self.client.producers[self._group] = self
+            self._is_started = True
+            if self._trace is not None:
+                await self._trace.start()
 
     async def stop(self) -> None:
         """Say goodbye to the brokers and end the connections."""
+        await self._starting.until_over()
         await self._stopping.run(self._stop)
 
     async def _stop(self) -> None:

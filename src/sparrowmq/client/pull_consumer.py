@@ -91,11 +91,13 @@ class PullConsumer(GroupConsumer):
 
     async def start(self) -> None:
         """Join the group. Raises ValueError for a client id that another member has here."""
-        await super()._open()
-        await self._join(lambda: Membership(self.client, self._settings, self.subscriptions))
+        with self._starting:
+            await super()._open()
+            await self._join(lambda: Membership(self.client, self._settings, self.subscriptions))
 
     async def stop(self, within_s: float = 0.0) -> None:
         """Persist progress, leave the group."""
+        await self._starting.until_over()
         await self._leave(within_s)
 
     async def pull(

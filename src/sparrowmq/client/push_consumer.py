@@ -130,14 +130,15 @@ class PushConsumer(GroupConsumer):
         subscription, ValueError for a handler that cannot handle anything, and for a client id or
         subscription that does not fit its group."""
         check_handler(handler)
-        await self._open()
-        await self._join(partial(self._make_parts, handler))
-        loops: list[Coroutine[Any, Any, None]] = [
-            self._consuming.work() for _ in range(self.worker_count)
-        ]
-        if isinstance(self._consuming, Consuming):
-            loops.append(self._consuming.watch())
-        self._workers = [self.client.tasks.create_task(loop) for loop in loops]
+        with self._starting:
+            await self._open()
+            await self._join(partial(self._make_parts, handler))
+            loops: list[Coroutine[Any, Any, None]] = [
+                self._consuming.work() for _ in range(self.worker_count)
+            ]
+            if isinstance(self._consuming, Consuming):
+                loops.append(self._consuming.watch())
+            self._workers = [self.client.tasks.create_task(loop) for loop in loops]
 
     def _make_parts(self, handler: Handler) -> Membership:
         client, log = self.client, self.client.log
@@ -184,6 +185,7 @@ class PushConsumer(GroupConsumer):
         Raises RuntimeError inside of a handler, for which it would have to wait."""
         if asyncio.current_task() in self._workers:
             raise RuntimeError(WAITS_FOR_ITSELF)
+        await self._starting.until_over()
         is_running = self._is_started
         try:
             await self._leave(self._stop_within_s, self._abandon)
