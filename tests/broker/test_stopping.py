@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from sparrowmq.broker.topics import plain_topic
 from sparrowmq.net.calls import Response
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.codes import ResponseCode
@@ -151,3 +152,17 @@ def test_a_delayed_message_comes_once_although_a_stop_comes_in_the_middle_of_a_f
     restart_in_order(world)
     world.sim.advance(5)
     assert world.broker.store.max_offset("orders", 0) == 1
+
+
+def test_a_broker_that_said_goodbye_does_not_register_again(world: World) -> None:
+    """Topics may change as long as clients are connected."""
+    world.topic("orders", 1)
+    (name_server,) = world.sim.name_servers.values()
+    live, broker, node = name_server.server.table.live, world.broker, world.sim.brokers["broker-a"]
+    node._stopping.set()
+    world.sim.until(lambda: not live)
+    broker.topics.put(plain_topic("late", 1))
+    world.sim.advance(0.05)
+    assert node.is_running
+    assert not live
+    node.stop()

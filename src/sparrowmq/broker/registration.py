@@ -40,6 +40,7 @@ class Registration:
         self._log = log
         self._wake_up = asyncio.Event()
         self._unreached: set[str] = set()
+        self._has_left = False
 
     def topics_changed(self) -> None:
         """Register again soon; changes that come together share one round."""
@@ -69,6 +70,8 @@ class Registration:
         return await self._register_with(self._config.name_servers)
 
     async def _register_with(self, servers: Iterable[str]) -> int:
+        if self._has_left:
+            return 0  # clients would come back to a broker that is about to end
         table = self._topics.table()
         topics = RegisteredTopics(
             topic_config_table=table.topic_config_table, data_version=table.data_version
@@ -110,7 +113,8 @@ class Registration:
             self._log.warning("cannot register with name server %s: %s", server, reason)
 
     async def unregister(self) -> None:
-        """Say goodbye, so that clients stop coming at once."""
+        """Say goodbye, for good, so that clients stop coming at once."""
+        self._has_left = True
         header = UnregisterBroker(
             cluster_name=self._config.cluster_name,
             broker_name=self._config.broker_name,
