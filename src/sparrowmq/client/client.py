@@ -177,14 +177,15 @@ class Client:
         ]
         await self.heartbeat_to(sorted(set(addresses)))
 
-    async def heartbeat_to(self, addresses: Iterable[str]) -> None:
-        """Tell these brokers who lives here."""
+    async def heartbeat_to(self, addresses: Iterable[str]) -> set[str]:
+        """Tell these brokers who lives here; those that have heard it."""
         body = self._heartbeat().to_json()
         told = tuple(addresses)
         now_s = asyncio.get_running_loop().time()
         for address in told:
             self._met_s.setdefault(address, now_s)
-        await asyncio.gather(*(self._heartbeat_to(address, body) for address in told))
+        heard = await asyncio.gather(*(self._heartbeat_to(address, body) for address in told))
+        return {address for address, has_heard in zip(told, heard, strict=True) if has_heard}
 
     async def meet(self, route: TopicRoute) -> None:
         """Tell brokers that a route has brought, before the next regular heartbeat, who lives here:

@@ -28,7 +28,12 @@ class Introductions:
         strangers = {address for address in masters if address is not None} - self._told
         if strangers:
             self._told |= strangers
-            self._client.tasks.create_task(self._client.heartbeat_to(sorted(strangers)))
+            self._client.tasks.create_task(self._tell(strangers))
             # Beside the send, for a broker that is not there must not cost its time; one turn of
             # the loop puts it first on the connection.
             await asyncio.sleep(0)
+
+    async def _tell(self, strangers: set[str]) -> None:
+        """One that cannot be told now is told the next time."""
+        heard = await self._client.heartbeat_to(sorted(strangers))
+        self._told.difference_update(strangers - heard)
