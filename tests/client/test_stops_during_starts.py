@@ -13,6 +13,7 @@ from sparrowmq.client.pull_consumer import PullConsumer
 from sparrowmq.client.push_consumer import PushConsumer
 from sparrowmq.client.scheduled_pull import ScheduledPull
 from sparrowmq.net.workers import InlineWorkers
+from sparrowmq.testing.held_port import HeldPort
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.client.members import GROUP, TOPIC, create_topic
 
@@ -73,8 +74,8 @@ def test_a_member_that_is_stopped_at_any_step_of_its_start_is_stopped(kind: str)
 
 @pytest.mark.parametrize("turns", range(1, 4))
 def test_a_producer_s_own_client_is_stopped_too_when_it_has_hardly_begun(turns: int) -> None:
-    async def work() -> None:
-        producer = Producer("p", name_servers="127.0.0.1:1")
+    async def work(servers: str) -> None:
+        producer = Producer("p", name_servers=servers)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(producer.start())
             for _ in range(turns):
@@ -82,4 +83,5 @@ def test_a_producer_s_own_client_is_stopped_too_when_it_has_hardly_begun(turns: 
             await producer.stop()
         assert not producer.client.is_running
 
-    asyncio.run(work())
+    with HeldPort() as port:
+        asyncio.run(work(f"127.0.0.1:{port.port}"))
