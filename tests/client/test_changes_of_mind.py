@@ -189,3 +189,31 @@ def test_a_reset_that_comes_while_a_member_is_cut_off_is_obeyed(orderly: bool) -
         reset_to_0(sim)
         sim.advance(60)
         assert member.got == [b"one", b"two"] * 2
+
+
+def test_a_handler_that_fails_while_its_message_is_given_back_does_not_give_it_back_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The message was taken from it because it took too long."""
+    given: list[bytes] = []
+    begun = asyncio.Event()
+
+    async def slowly(giving_back: GivingBack, message: MessageExt, level: int) -> bool:
+        given.append(message.body)
+        begun.set()
+        await asyncio.sleep(3)
+        return True
+
+    async def fail_late(message: MessageExt) -> None:
+        await begun.wait()
+        raise ValueError("late and in vain")
+
+    monkeypatch.setattr(GivingBack, "give_back", slowly)
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        member = Member(sim, fail_late, consume_timeout_s=10)
+        send(sim, b"x")
+        sim.advance(60)
+        assert given == [b"x"]
+        held = member.consumer.member.held[MessageQueue(TOPIC, "broker-a", 0)]
+        assert len(held.process_queue) == 0

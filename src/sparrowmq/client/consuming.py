@@ -44,6 +44,8 @@ class Consuming:
         self._progressed = progressed
         self._log = log
         self._work: asyncio.Queue[tuple[HeldQueue, list[MessageExt]]] = asyncio.Queue()
+        self._going_back: set[tuple[HeldQueue, int]] = set()
+        """Queue and offset of what is on its way to the broker: once is enough."""
 
     def submit(self, held: HeldQueue, messages: Sequence[MessageExt]) -> None:
         """Cut into work items and let the workers have them."""
@@ -82,23 +84,33 @@ class Consuming:
             return  # somebody else has the queue: a late result does not move progress
         queue.remove(queue_done)
         # What expired meanwhile was given back already: a late result of it is ignored.
-        failed = [message for message in result.failed if queue.contains(message)]
+        failed = [message for message in result.failed if self._is_ours(held, message)]
         again = failed
         if self._may_work(held):  # else its next owner has them, and decides
-            again = await self._give_back(failed, result.delay_level)
+            again = await self._give_back(held, failed, result.delay_level)
         queue.remove(message for message in failed if message not in again)
         self._progressed(held)
         if again:
             self._hand_later(held, again)
 
-    async def _give_back(self, messages: list[MessageExt], level: int) -> list[MessageExt]:
+    def _is_ours(self, held: HeldQueue, message: MessageExt) -> bool:
+        is_leaving = (held, message.queue_offset) in self._going_back
+        return held.process_queue.contains(message) and not is_leaving
+
+    async def _give_back(
+        self, held: HeldQueue, messages: list[MessageExt], level: int
+    ) -> list[MessageExt]:
         """Send messages back to the broker; those that could not be are returned."""
         if self._giving_back is None:
             self._log.warning("%d messages failed and are dropped: broadcasting", len(messages))
             return []
-        return [
-            message for message in messages if not await self._giving_back.give_back(message, level)
-        ]
+        places = {(held, message.queue_offset) for message in messages}
+        self._going_back.update(places)
+        give_back = self._giving_back.give_back
+        try:
+            return [message for message in messages if not await give_back(message, level)]
+        finally:
+            self._going_back.difference_update(places)
 
     def _hand_later(self, held: HeldQueue, messages: list[MessageExt]) -> None:
         """They stay in work with one more failure counted, so that progress does not pass them."""
@@ -123,10 +135,10 @@ class Consuming:
         before_s = asyncio.get_running_loop().time() - self._timeout_s
         while not held.is_dropped:
             message = held.process_queue.expired(before_s)
-            if message is None:
+            if message is None or not self._is_ours(held, message):
                 return
             if self._giving_back is not None:
-                if not await self._giving_back.give_back(message, EXPIRED_LEVEL):
+                if await self._give_back(held, [message], EXPIRED_LEVEL):
                     return
                 if not _is_in_work(held, message):
                     return
