@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from sparrowmq.client.rebalance import plan_rebalance
+from sparrowmq.client.group.rebalance import plan_rebalance
 from sparrowmq.client.strategies import AVG, AVG_BY_CIRCLE, CONSISTENT_HASH, STICKY, Strategy
 from sparrowmq.protocol.message import MessageQueue
 from tests.faults.churn import is_shared_out

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sparrowmq.client.config import ClientConfig
-from sparrowmq.client.producer import Producer
+from sparrowmq.client.sending.producer import Producer
 
 PATIENCE_S = 120.0
 """How long anything may take; it costs time only where something is broken."""

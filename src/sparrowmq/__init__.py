@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sparrowmq.client.client import Client
     from sparrowmq.client.config import ClientConfig
-    from sparrowmq.client.deduplicate import Deduplicate, MemorySeen, SqliteSeen
+    from sparrowmq.client.consuming.deduplicate import Deduplicate, MemorySeen, SqliteSeen
+    from sparrowmq.client.consuming.flow_control import FlowLimits
+    from sparrowmq.client.consuming.handling import RetryLater
+    from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
+    from sparrowmq.client.consuming.pull_consumer import PullConsumer
+    from sparrowmq.client.consuming.push_consumer import PushConsumer
+    from sparrowmq.client.consuming.scheduled_pull import ScheduledPull
     from sparrowmq.client.errors import (
         BrokerRefused,
         ClientError,
@@ -20,24 +26,18 @@ if TYPE_CHECKING:
         QueueLost,
         SendFailed,
     )
-    from sparrowmq.client.flow_control import FlowLimits
-    from sparrowmq.client.handling import RetryLater
-    from sparrowmq.client.lite_pull_consumer import LitePullConsumer
-    from sparrowmq.client.producer import Producer
-    from sparrowmq.client.pull_consumer import PullConsumer
-    from sparrowmq.client.push_consumer import PushConsumer
-    from sparrowmq.client.request_reply import RequestTimedOut
-    from sparrowmq.client.scheduled_pull import ScheduledPull
     from sparrowmq.client.send_result import SendResult, SendStatus
-    from sparrowmq.client.strategies import Strategy
-    from sparrowmq.client.subscriptions import Only, Sql
-    from sparrowmq.client.transaction import (
+    from sparrowmq.client.sending.producer import Producer
+    from sparrowmq.client.sending.request_reply import RequestTimedOut
+    from sparrowmq.client.sending.transaction import (
         HalfMessage,
         TransactionListener,
         TransactionResult,
         TransactionState,
     )
-    from sparrowmq.client.transactional_producer import TransactionalProducer
+    from sparrowmq.client.sending.transactional_producer import TransactionalProducer
+    from sparrowmq.client.strategies import Strategy
+    from sparrowmq.client.subscriptions import Only, Sql
     from sparrowmq.net.errors import NetError
     from sparrowmq.protocol.compression import CompressionType
     from sparrowmq.protocol.heartbeat import ConsumeFromWhere, MessageModel
@@ -93,11 +93,11 @@ _HOMES = {
     "ClientError": "client.errors",
     "CompressionType": "protocol.compression",
     "ConsumeFromWhere": "protocol.heartbeat",
-    "Deduplicate": "client.deduplicate",
-    "FlowLimits": "client.flow_control",
-    "HalfMessage": "client.transaction",
-    "LitePullConsumer": "client.lite_pull_consumer",
-    "MemorySeen": "client.deduplicate",
+    "Deduplicate": "client.consuming.deduplicate",
+    "FlowLimits": "client.consuming.flow_control",
+    "HalfMessage": "client.sending.transaction",
+    "LitePullConsumer": "client.consuming.lite_pull_consumer",
+    "MemorySeen": "client.consuming.deduplicate",
     "Message": "protocol.message",
     "MessageExt": "protocol.message_ext",
     "MessageModel": "protocol.heartbeat",
@@ -106,23 +106,23 @@ _HOMES = {
     "NoRoute": "client.errors",
     "NotStarted": "client.errors",
     "Only": "client.subscriptions",
-    "Producer": "client.producer",
-    "PullConsumer": "client.pull_consumer",
-    "PushConsumer": "client.push_consumer",
+    "Producer": "client.sending.producer",
+    "PullConsumer": "client.consuming.pull_consumer",
+    "PushConsumer": "client.consuming.push_consumer",
     "QueueLost": "client.errors",
-    "RequestTimedOut": "client.request_reply",
-    "RetryLater": "client.handling",
-    "ScheduledPull": "client.scheduled_pull",
+    "RequestTimedOut": "client.sending.request_reply",
+    "RetryLater": "client.consuming.handling",
+    "ScheduledPull": "client.consuming.scheduled_pull",
     "SendFailed": "client.errors",
     "SendResult": "client.send_result",
     "SendStatus": "client.send_result",
     "Sql": "client.subscriptions",
-    "SqliteSeen": "client.deduplicate",
+    "SqliteSeen": "client.consuming.deduplicate",
     "Strategy": "client.strategies",
-    "TransactionListener": "client.transaction",
-    "TransactionResult": "client.transaction",
-    "TransactionState": "client.transaction",
-    "TransactionalProducer": "client.transactional_producer",
+    "TransactionListener": "client.sending.transaction",
+    "TransactionResult": "client.sending.transaction",
+    "TransactionState": "client.sending.transaction",
+    "TransactionalProducer": "client.sending.transactional_producer",
 }
 
 

@@ -11,13 +11,14 @@ from typing import Any, Self, TypeVar, cast
 import msgspec
 import pytest
 
-from sparrowmq.broker import delay, delivery_loops, timer, transactions_check
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import BrokerConfig
+from sparrowmq.broker.delivery import delay, timer, transactions_check
+from sparrowmq.broker.delivery import loops as delivery_loops
+from sparrowmq.broker.delivery.transactions_recovery import records
 from sparrowmq.broker.server import BrokerServer, routes
 from sparrowmq.broker.tables import BrokerTables
 from sparrowmq.broker.topics import plain_topic
-from sparrowmq.broker.transactions_recovery import records
 from sparrowmq.net.connection import Connection
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.peers import Peers

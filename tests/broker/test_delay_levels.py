@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from sparrowmq.broker import delay
-from sparrowmq.broker.delay import journal_progress
-from sparrowmq.broker.delay_progress import DelayOffsets
+from sparrowmq.broker.delivery import delay
+from sparrowmq.broker.delivery.delay import journal_progress
+from sparrowmq.broker.delivery.delay_progress import DelayOffsets
 from sparrowmq.broker.topics import plain_topic
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.delay import RETRY_DELAYS_MS

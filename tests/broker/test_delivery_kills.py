@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from sparrowmq.broker import delivery
-from sparrowmq.broker.delay_levels import DelayLevels
-from sparrowmq.broker.timer_check import TimerCheck
-from sparrowmq.broker.timer_index import TimerIndex
-from sparrowmq.broker.timer_runs import RunFiles, RunList
-from sparrowmq.broker.transactions_recovery import records
+from sparrowmq.broker.delivery import delivery
+from sparrowmq.broker.delivery.delay_levels import DelayLevels
+from sparrowmq.broker.delivery.timer_check import TimerCheck
+from sparrowmq.broker.delivery.timer_index import TimerIndex
+from sparrowmq.broker.delivery.timer_runs import RunFiles, RunList
+from sparrowmq.broker.delivery.transactions_recovery import records
 from sparrowmq.net.errors import ConnectionLost
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.delay import RETRY_DELAYS_MS

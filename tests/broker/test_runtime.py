@@ -2,7 +2,7 @@
 
 import pytest
 
-from sparrowmq.broker import timer
+from sparrowmq.broker.delivery import timer
 from sparrowmq.broker.runtime_info import human_bytes
 from sparrowmq.protocol.headers.admin import (
     CleanExpiredQueues,

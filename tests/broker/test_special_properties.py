@@ -2,7 +2,7 @@
 
 import pytest
 
-from sparrowmq.broker.placement import SPECIAL
+from sparrowmq.broker.delivery.placement import SPECIAL
 from sparrowmq.broker.topics import plain_topic
 from sparrowmq.protocol.headers.send import MessageSent
 from tests.broker.delivery_world import DeliveryWorld

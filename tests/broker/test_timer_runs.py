@@ -7,9 +7,9 @@ from typing import ClassVar, ParamSpec, TypeVar
 
 import pytest
 
-from sparrowmq.broker import timer, timer_index, timer_saving
-from sparrowmq.broker.timer_check import TimerCheck
-from sparrowmq.broker.timer_runs import RunFiles, RunList, RunRange
+from sparrowmq.broker.delivery import timer, timer_index, timer_saving
+from sparrowmq.broker.delivery.timer_check import TimerCheck
+from sparrowmq.broker.delivery.timer_runs import RunFiles, RunList, RunRange
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.store.errors import DiskFull
 from tests.broker.delivery_world import EPOCH_MS, DeliveryWorld, bodies, orders_world

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from sparrowmq.broker import timer_saving
-from sparrowmq.broker.timer_runs import RunRange
+from sparrowmq.broker.delivery import timer_saving
+from sparrowmq.broker.delivery.timer_runs import RunRange
 from tests.broker.crashes import crashed_worlds
 from tests.broker.delivery_world import EPOCH_MS, DeliveryWorld, bodies, orders_world
 from tests.broker.timer_world import send_at, spill

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sparrowmq.broker.transactions_progress import commit_progress
+from sparrowmq.broker.delivery.transactions_progress import commit_progress
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.message_ext import decode_messages

@@ -1,6 +1,6 @@
 """Messages with a delivery time in a world of deliveries: sent, and spilled to disk."""
 
-from sparrowmq.broker import timer_saving
+from sparrowmq.broker.delivery import timer_saving
 from tests.broker.delivery_world import DeliveryWorld, Sent
 
 DAY_MS = 86_400_000

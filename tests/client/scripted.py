@@ -10,7 +10,7 @@ from typing import Any
 from sparrowmq.client.beats import SameLoop
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import ClientConfig
-from sparrowmq.client.producer import Producer
+from sparrowmq.client.sending.producer import Producer
 from sparrowmq.net.connection import Connection
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.reply import Reply, Request

@@ -13,9 +13,9 @@ import pytest
 from sparrowmq import ConsumeFromWhere, MessageExt
 from sparrowmq.blocking import Message, Producer, PushConsumer, TransactionalProducer
 from sparrowmq.client.background_loop import loop_of_process
-from sparrowmq.client.blocking_facade import Facade
+from sparrowmq.client.blocking.facade import Facade
 from sparrowmq.client.errors import NotStarted
-from sparrowmq.client.transaction import HalfMessage, TransactionState
+from sparrowmq.client.sending.transaction import HalfMessage, TransactionState
 from sparrowmq.testing import Cluster
 from tests.patience import PATIENCE_S
 

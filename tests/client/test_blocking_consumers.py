@@ -11,8 +11,8 @@ from sparrowmq import Producer as AsyncProducer
 from sparrowmq import PullConsumer as AsyncPullConsumer
 from sparrowmq import blocking as facade
 from sparrowmq.blocking import Message, Producer, PullConsumer, ScheduledPull, Turn
+from sparrowmq.client.consuming.pull_consumer import PullStatus
 from sparrowmq.client.errors import NotStarted
-from sparrowmq.client.pull_consumer import PullStatus
 from sparrowmq.testing import Cluster
 from tests.patience import PATIENCE_S
 

@@ -5,10 +5,11 @@ from collections.abc import Iterable
 
 import pytest
 
-from sparrowmq.client import broker_calls, leases
+from sparrowmq.client import broker_calls
 from sparrowmq.client.client import Client
-from sparrowmq.client.giving_back import GivingBack
-from sparrowmq.client.held_queue import HeldQueue
+from sparrowmq.client.consuming.giving_back import GivingBack
+from sparrowmq.client.group import leases
+from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.net.calls import Response
 from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.protocol.headers.clients import LockBatch

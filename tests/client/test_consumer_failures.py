@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from sparrowmq.client.consuming import CHECK_S
-from sparrowmq.client.handling import RetryLater
-from sparrowmq.client.push_consumer import PushConsumer
+from sparrowmq.client.consuming.handling import RetryLater
+from sparrowmq.client.consuming.pool import CHECK_S
+from sparrowmq.client.consuming.push_consumer import PushConsumer
 from sparrowmq.protocol.heartbeat import MessageModel
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt

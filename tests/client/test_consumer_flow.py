@@ -2,7 +2,7 @@
 
 import asyncio
 
-from sparrowmq.client.flow_control import FlowLimits
+from sparrowmq.client.consuming.flow_control import FlowLimits
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.testing.sim_cluster import SimCluster

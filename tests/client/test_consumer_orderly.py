@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from sparrowmq.client.assignment import Assignment
-from sparrowmq.client.handling import RetryLater
-from sparrowmq.client.held_queue import HeldQueue
-from sparrowmq.client.membership import Membership
-from sparrowmq.client.orderly import OrderlyConsuming
+from sparrowmq.client.consuming.handling import RetryLater
+from sparrowmq.client.consuming.orderly import OrderlyConsuming
+from sparrowmq.client.group.assignment import Assignment
+from sparrowmq.client.group.held_queue import HeldQueue
+from sparrowmq.client.group.membership import Membership
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import dlq_topic
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from sparrowmq.broker.sessions import Sessions
-from sparrowmq.client.producer import Producer
-from sparrowmq.client.push_consumer import PushConsumer
+from sparrowmq.client.consuming.push_consumer import PushConsumer
+from sparrowmq.client.sending.producer import Producer
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere
 from sparrowmq.protocol.message import Message
 from sparrowmq.protocol.message_ext import MessageExt

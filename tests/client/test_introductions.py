@@ -4,7 +4,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from sparrowmq.client.introductions import Introductions
+from sparrowmq.client.sending.introductions import Introductions
 from sparrowmq.protocol.message import MessageQueue
 
 QUEUES = [MessageQueue("orders", name, 0) for name in ("broker-a", "broker-b")]

@@ -6,9 +6,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from sparrowmq.client.consumer_calls import routes
+from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
 from sparrowmq.client.errors import NotStarted
-from sparrowmq.client.lite_pull_consumer import LitePullConsumer
+from sparrowmq.client.group.consumer_calls import routes
 from sparrowmq.client.subscriptions import Only, Sql
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere
 from sparrowmq.protocol.message import MessageQueue

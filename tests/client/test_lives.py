@@ -9,12 +9,12 @@ import pytest
 
 from sparrowmq import Client, ClientConfig, MessageExt, NotStarted, blocking
 from sparrowmq.client.background_loop import loop_of_process
-from sparrowmq.client.consumer_calls import routes
-from sparrowmq.client.lite_pull_consumer import LitePullConsumer
-from sparrowmq.client.producer import Producer
-from sparrowmq.client.pull_consumer import PullConsumer
-from sparrowmq.client.push_consumer import PushConsumer
-from sparrowmq.client.scheduled_pull import ScheduledPull
+from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
+from sparrowmq.client.consuming.pull_consumer import PullConsumer
+from sparrowmq.client.consuming.push_consumer import PushConsumer
+from sparrowmq.client.consuming.scheduled_pull import ScheduledPull
+from sparrowmq.client.group.consumer_calls import routes
+from sparrowmq.client.sending.producer import Producer
 from sparrowmq.net.workers import InlineWorkers, Workers, WorkersClosed
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere
 from sparrowmq.protocol.message import Message

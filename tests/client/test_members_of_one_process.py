@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from sparrowmq.client.consumer_calls import routes
-from sparrowmq.client.lite_pull_consumer import LitePullConsumer
+from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
+from sparrowmq.client.consuming.push_consumer import PushConsumer
+from sparrowmq.client.group.consumer_calls import routes
 from sparrowmq.client.members_here import MEMBERS_OF_PROCESS, MembersHere
-from sparrowmq.client.push_consumer import PushConsumer
 from sparrowmq.client.subscriptions import Filter, Sql, Subscriptions, differences
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.heartbeat import MessageModel

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from sparrowmq.client import offset_store
-from sparrowmq.client.local_offsets import LocalOffsets
-from sparrowmq.client.offset_store import RemoteOffsets
+from sparrowmq.client.group import offset_store
+from sparrowmq.client.group.local_offsets import LocalOffsets
+from sparrowmq.client.group.offset_store import RemoteOffsets
 from sparrowmq.protocol.message import MessageQueue
 
 QUEUES = [MessageQueue("orders", "broker-a", number) for number in range(3)]

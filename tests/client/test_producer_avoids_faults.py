@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from sparrowmq.client.fault_avoidance import FaultAvoidance, pause_s
-from sparrowmq.client.producer import Producer
+from sparrowmq.client.sending.fault_avoidance import FaultAvoidance, pause_s
+from sparrowmq.client.sending.producer import Producer
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.message import Message
 from tests.client.scripted import world

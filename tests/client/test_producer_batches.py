@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from sparrowmq.client.errors import BrokerRefused
-from sparrowmq.client.producer import Producer
+from sparrowmq.client.sending.producer import Producer
 from sparrowmq.protocol.batch import decode_batch
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.message import Message

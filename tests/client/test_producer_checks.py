@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from sparrowmq.client.producer import Producer
+from sparrowmq.client.sending.producer import Producer
 from sparrowmq.protocol.message import Message, MessageQueue
 from tests.client.scripted import world
 

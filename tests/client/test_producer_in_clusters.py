@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from sparrowmq.client.errors import NoRoute
-from sparrowmq.client.producer import Producer
 from sparrowmq.client.send_result import SendResult
+from sparrowmq.client.sending.producer import Producer
 from sparrowmq.protocol.message import Message
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from sparrowmq.client.errors import BrokerRefused, SendFailed
-from sparrowmq.client.producer import Producer
+from sparrowmq.client.sending.producer import Producer
 from sparrowmq.protocol.headers.recall import format_handle
 from sparrowmq.protocol.message import Message
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster

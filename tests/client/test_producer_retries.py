@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from sparrowmq.client.errors import BrokerRefused, NoRoute, SendFailed
-from sparrowmq.client.producer import Producer
 from sparrowmq.client.send_result import SendStatus
+from sparrowmq.client.sending.producer import Producer
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.message import Message, MessageQueue
 from tests.client.scripted import Answer, World, world

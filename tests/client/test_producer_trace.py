@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from sparrowmq.client.producer import Producer
-from sparrowmq.client.transaction import HalfMessage, TransactionState
-from sparrowmq.client.transactional_producer import TransactionalProducer
+from sparrowmq.client.sending.producer import Producer
+from sparrowmq.client.sending.transaction import HalfMessage, TransactionState
+from sparrowmq.client.sending.transactional_producer import TransactionalProducer
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.compression import CompressionType, decompress

@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from sparrowmq.client.consumer_calls import routes
+from sparrowmq.client.consuming.pull_consumer import PullConsumer, PullStatus
+from sparrowmq.client.consuming.scheduled_pull import PullCallback, ScheduledPull, Turn
 from sparrowmq.client.errors import BrokerRefused, NoRoute
-from sparrowmq.client.pull_consumer import PullConsumer, PullStatus
-from sparrowmq.client.scheduled_pull import PullCallback, ScheduledPull, Turn
+from sparrowmq.client.group.consumer_calls import routes
 from sparrowmq.client.subscriptions import Sql
 from sparrowmq.protocol.heartbeat import MessageModel
 from sparrowmq.protocol.message import MessageQueue

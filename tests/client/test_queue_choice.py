@@ -1,6 +1,6 @@
 """Which queue the next message goes to."""
 
-from sparrowmq.client.queue_choice import RoundRobin, queue_for_key
+from sparrowmq.client.sending.queue_choice import RoundRobin, queue_for_key
 from sparrowmq.protocol.message import MessageQueue
 
 A1, A2, B1, B2, C1, C2 = (

@@ -7,9 +7,9 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from sparrowmq.client.flow_control import FlowLimits, shared_out
-from sparrowmq.client.rebalance import plan_rebalance
-from sparrowmq.client.start_offset import start_offset
+from sparrowmq.client.consuming.flow_control import FlowLimits, shared_out
+from sparrowmq.client.group.rebalance import plan_rebalance
+from sparrowmq.client.group.start_offset import start_offset
 from sparrowmq.client.strategies import AVG, Strategy
 from sparrowmq.protocol.headers.offsets import UpdateConsumerOffset
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere, MessageModel

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from sparrowmq.client.errors import BrokerRefused, NotStarted, SendFailed
-from sparrowmq.client.producer import Producer
-from sparrowmq.client.request_reply import RequestTimedOut
+from sparrowmq.client.sending.producer import Producer
+from sparrowmq.client.sending.request_reply import RequestTimedOut
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.message import Message
 from sparrowmq.protocol.message_ext import MessageExt

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from sparrowmq.client.consumer_calls import routes
-from sparrowmq.client.lite_pull_consumer import LitePullConsumer
-from sparrowmq.client.producer import Producer
-from sparrowmq.client.pull_consumer import PullConsumer
-from sparrowmq.client.push_consumer import PushConsumer
-from sparrowmq.client.scheduled_pull import ScheduledPull
+from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
+from sparrowmq.client.consuming.pull_consumer import PullConsumer
+from sparrowmq.client.consuming.push_consumer import PushConsumer
+from sparrowmq.client.consuming.scheduled_pull import ScheduledPull
+from sparrowmq.client.group.consumer_calls import routes
+from sparrowmq.client.sending.producer import Producer
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.testing.held_port import HeldPort
 from sparrowmq.testing.sim_cluster import SimCluster

@@ -4,7 +4,7 @@ import asyncio
 from itertools import pairwise
 from pathlib import Path
 
-from sparrowmq.client.producer import Producer
+from sparrowmq.client.sending.producer import Producer
 from sparrowmq.protocol.heartbeat import MessageModel
 from sparrowmq.protocol.message import Message
 from sparrowmq.protocol.message_ext import MessageExt

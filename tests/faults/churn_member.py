@@ -19,8 +19,8 @@ from multiprocessing.connection import Connection
 
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import ClientConfig
-from sparrowmq.client.consumer_calls import routes
-from sparrowmq.client.push_consumer import PushConsumer
+from sparrowmq.client.consuming.push_consumer import PushConsumer
+from sparrowmq.client.group.consumer_calls import routes
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
@@ -114,8 +114,8 @@ def run(name: str, options: MemberOptions, told: Connection, leave: Connection) 
 
 def plant(bug: str) -> None:
     """Break the client of this process."""
-    from sparrowmq.client.assignment import Assignment
-    from sparrowmq.client.held_queue import HeldQueue
+    from sparrowmq.client.group.assignment import Assignment
+    from sparrowmq.client.group.held_queue import HeldQueue
 
     async def take_all(assignment: Assignment, queues: list[MessageQueue]) -> list[MessageQueue]:
         return queues

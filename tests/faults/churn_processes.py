@@ -11,7 +11,7 @@ from random import Random
 
 from sparrowmq.client.broker_calls import call, committed_offset, max_offset
 from sparrowmq.client.client import Client
-from sparrowmq.client.producer import Producer
+from sparrowmq.client.sending.producer import Producer
 from sparrowmq.protocol.headers.topics import CreateTopic
 from sparrowmq.protocol.message import Message, MessageQueue
 from tests.faults.broker_process import BrokerProcess

@@ -9,11 +9,11 @@ from random import Random
 from sparrowmq.client.broker_calls import commit_offset, committed_offset
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import ClientConfig
+from sparrowmq.client.consuming.push_consumer import PushConsumer
 from sparrowmq.client.errors import ClientError
-from sparrowmq.client.producer import Producer
-from sparrowmq.client.push_consumer import PushConsumer
-from sparrowmq.client.transaction import HalfMessage, TransactionState
-from sparrowmq.client.transactional_producer import TransactionalProducer
+from sparrowmq.client.sending.producer import Producer
+from sparrowmq.client.sending.transaction import HalfMessage, TransactionState
+from sparrowmq.client.sending.transactional_producer import TransactionalProducer
 from sparrowmq.clock import system_clock
 from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.delay import RETRY_DELAYS_MS

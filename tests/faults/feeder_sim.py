@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from sparrowmq.client.producer import Producer
+from sparrowmq.client.sending.producer import Producer
 from sparrowmq.protocol.message import Message, MessageQueue
 from sparrowmq.testing.sim_cluster import RunningCluster
 from tests.client.members import TOPIC

@@ -11,9 +11,9 @@ from pathlib import Path
 from sparrowmq.client.broker_calls import call
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import ClientConfig
+from sparrowmq.client.consuming.push_consumer import PushConsumer
 from sparrowmq.client.errors import ClientError
-from sparrowmq.client.producer import Producer
-from sparrowmq.client.push_consumer import PushConsumer
+from sparrowmq.client.sending.producer import Producer
 from sparrowmq.net.peers import Peers
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.data_version import DataVersion

@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 
 from sparrowmq.client.errors import ClientError
-from sparrowmq.client.producer import Producer
+from sparrowmq.client.sending.producer import Producer
 from sparrowmq.protocol.message import Message
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from tests.faults.nameserver_outage import DOWN_S, Outage

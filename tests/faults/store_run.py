@@ -16,8 +16,8 @@ from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.disk import Disk
 from sparrowmq.store.errors import DiskFull, StoreStopped
 from sparrowmq.store.flushing import sync_plan
-from sparrowmq.store.index import KeyIndex
-from sparrowmq.store.index_layout import IndexLayout
+from sparrowmq.store.index.key_index import KeyIndex
+from sparrowmq.store.index.layout import IndexLayout
 from sparrowmq.store.messages import Damage, Progress, PutMessage, QueueRead
 from sparrowmq.store.reading import ColdRead
 from sparrowmq.store.store import Store

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from sparrowmq.client.assignment import Assignment
-from sparrowmq.client.held_queue import HeldQueue
-from sparrowmq.client.push_consumer import PushConsumer
+from sparrowmq.client.consuming.push_consumer import PushConsumer
+from sparrowmq.client.group.assignment import Assignment
+from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.protocol.message import MessageQueue
 from tests.faults.churn import Call, History, is_shared_out, judge
 from tests.faults.churn_processes import churn_in_processes

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from sparrowmq.client.assignment import Assignment
-from sparrowmq.client.held_queue import HeldQueue
-from sparrowmq.client.membership import Membership
-from sparrowmq.client.orderly import OrderlyConsuming
-from sparrowmq.client.push_consumer import PushConsumer
+from sparrowmq.client.consuming.orderly import OrderlyConsuming
+from sparrowmq.client.consuming.push_consumer import PushConsumer
+from sparrowmq.client.group.assignment import Assignment
+from sparrowmq.client.group.held_queue import HeldQueue
+from sparrowmq.client.group.membership import Membership
 from sparrowmq.protocol.message import MessageQueue
 from tests.faults.churn import Call
 from tests.faults.order_under_churn import Fault, OrderHistory, judge_order

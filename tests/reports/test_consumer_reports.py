@@ -4,8 +4,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from sparrowmq.client.consumer_calls import routes
-from sparrowmq.client.lite_pull_consumer import LitePullConsumer
+from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
+from sparrowmq.client.group.consumer_calls import routes
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere, MessageModel
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster

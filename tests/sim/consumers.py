@@ -4,9 +4,9 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 
-from sparrowmq.client.consumer_calls import routes
-from sparrowmq.client.producer import Producer
-from sparrowmq.client.push_consumer import PushConsumer
+from sparrowmq.client.consuming.push_consumer import PushConsumer
+from sparrowmq.client.group.consumer_calls import routes
+from sparrowmq.client.sending.producer import Producer
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.headers.topics import CreateTopic
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere

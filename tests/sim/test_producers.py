@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from sparrowmq.client.producer import Producer
+from sparrowmq.client.sending.producer import Producer
 from sparrowmq.protocol.headers.topics import CreateTopic
 from sparrowmq.protocol.message import Message
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster

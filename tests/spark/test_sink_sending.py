@@ -11,7 +11,7 @@ import pytest
 pa = pytest.importorskip("pyarrow", reason="needs the spark extra: pip install sparrowmq[spark]")
 
 from sparrowmq.admin.admin import Admin  # noqa: E402 - after the skip
-from sparrowmq.client.queue_choice import queue_for_key  # noqa: E402
+from sparrowmq.client.sending.queue_choice import queue_for_key  # noqa: E402
 from sparrowmq.protocol.message import MessageQueue  # noqa: E402
 from sparrowmq.protocol.properties import decode_properties  # noqa: E402
 from sparrowmq.protocol.record import Record  # noqa: E402

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from sparrowmq.store.errors import DiskFull
-from sparrowmq.store.index import KeyIndex
-from sparrowmq.store.index_layout import HEADER, IndexLayout
-from sparrowmq.store.message_index import IndexRequest
+from sparrowmq.store.index.key_index import KeyIndex
+from sparrowmq.store.index.layout import HEADER, IndexLayout
+from sparrowmq.store.index.message_index import IndexRequest
 from sparrowmq.store.recording_disk import RecordingDisk
 from tests.protocol.java_vectors import cases
 

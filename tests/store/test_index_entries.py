@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparrowmq.protocol.java_hash import positive_index_hash, unsigned_java_hash
-from sparrowmq.store.index_entries import entries_of, stored_hashes
-from sparrowmq.store.message_index import IndexRequest
+from sparrowmq.store.index.entries import entries_of, stored_hashes
+from sparrowmq.store.index.message_index import IndexRequest
 
 TEXTS = st.text(max_size=200) | st.text("0123456789ABCDEF", min_size=32, max_size=32)
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from sparrowmq.store.index_entries import KeyEntries
-from sparrowmq.store.index_file import IndexFile
-from sparrowmq.store.index_layout import (
+from sparrowmq.store.index.entries import KeyEntries
+from sparrowmq.store.index.index_file import IndexFile
+from sparrowmq.store.index.layout import (
     ENTRY,
     ENTRY_SIZE,
     HEADER_SIZE,

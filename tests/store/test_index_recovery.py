@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from sparrowmq.store.index import INDEX_MARK, KeyIndex
-from sparrowmq.store.index_layout import ENTRY, HEADER, IndexLayout
-from sparrowmq.store.message_index import IndexRequest
+from sparrowmq.store.index.key_index import INDEX_MARK, KeyIndex
+from sparrowmq.store.index.layout import ENTRY, HEADER, IndexLayout
+from sparrowmq.store.index.message_index import IndexRequest
 from sparrowmq.store.recorded_calls import PowerCut
 from sparrowmq.store.recording_disk import RecordingDisk
 from tests.store.test_index import (

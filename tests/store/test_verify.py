@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from sparrowmq.store.index_layout import IndexLayout
+from sparrowmq.store.index.layout import IndexLayout
 from sparrowmq.store.messages import Progress
 from sparrowmq.store.recording_disk import RecordingDisk
 from sparrowmq.store.verify import Finding, Verified, verify

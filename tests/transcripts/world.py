@@ -21,9 +21,9 @@ from typing import NoReturn
 from sparrowmq.client.beats import SameLoop
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import ClientConfig
-from sparrowmq.client.consumer_calls import routes
+from sparrowmq.client.consuming.push_consumer import PushConsumer
+from sparrowmq.client.group.consumer_calls import routes
 from sparrowmq.client.members_here import MembersHere
-from sparrowmq.client.push_consumer import PushConsumer
 from sparrowmq.client.strategies import AVG, Strategy
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.headers.topics import CreateTopic

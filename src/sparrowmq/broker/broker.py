@@ -9,7 +9,7 @@ from sparrowmq.broker.arrivals import Arrivals
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.consumer_offsets import ConsumerOffsets
 from sparrowmq.broker.consumers import ConsumerGroup, Consumers
-from sparrowmq.broker.delivery import Delivery
+from sparrowmq.broker.delivery.delivery import Delivery
 from sparrowmq.broker.durability import Durability
 from sparrowmq.broker.groups import Groups
 from sparrowmq.broker.producers import Producers

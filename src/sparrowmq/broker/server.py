@@ -8,11 +8,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from sparrowmq.broker import delivery_loops, farewell, housekeeping, sampling
+from sparrowmq.broker import farewell, housekeeping, sampling
 from sparrowmq.broker.arrivals import Arrivals
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import BrokerConfig
-from sparrowmq.broker.delivery import Delivery
+from sparrowmq.broker.delivery import loops as delivery_loops
+from sparrowmq.broker.delivery.delivery import Delivery
 from sparrowmq.broker.durability import Durability
 from sparrowmq.broker.groups import Groups
 from sparrowmq.broker.handlers import (

@@ -8,8 +8,8 @@ import click
 from sparrowmq.cli.remote import name_servers_option, run_remote
 from sparrowmq.cli.showing import Showing, show, showing_consumer
 from sparrowmq.cli.stopping import stop_signal
-from sparrowmq.client.producer import Producer
 from sparrowmq.client.send_result import SendResult
+from sparrowmq.client.sending.producer import Producer
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere
 from sparrowmq.protocol.message import Message
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from sparrowmq.client.push_consumer import PushConsumer
+from sparrowmq.client.consuming.push_consumer import PushConsumer
 from sparrowmq.client.subscriptions import Filter
 from sparrowmq.protocol.message_ext import MessageExt
 

@@ -15,7 +15,7 @@ from sparrowmq.cli.groups import Group
 from sparrowmq.clock import system_clock
 from sparrowmq.store.disk_real import RealDisk
 from sparrowmq.store.errors import StoreError
-from sparrowmq.store.index_layout import IndexLayout
+from sparrowmq.store.index.layout import IndexLayout
 from sparrowmq.store.messages import Damage, Progress
 
 if TYPE_CHECKING:

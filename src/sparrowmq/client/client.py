@@ -301,7 +301,8 @@ class Client:
 
 def _all_routes() -> Routes[Client]:
     """What producers and consumers answer: a client that is shared may get either."""
-    from sparrowmq.client import consumer_calls, producer_calls  # they need this module
+    from sparrowmq.client.group import consumer_calls  # they need this module
+    from sparrowmq.client.sending import producer_calls
 
     routes: Routes[Client] = Routes()
     routes.include(consumer_calls.routes, producer_calls.routes)

@@ -14,7 +14,7 @@ from sparrowmq.protocol.record import Record
 from sparrowmq.protocol.record_batch import BatchedPuts
 from sparrowmq.protocol.tags import cached_tag_code
 from sparrowmq.store.consume_queue import ConsumeQueue
-from sparrowmq.store.message_index import MessageIndex
+from sparrowmq.store.index.message_index import MessageIndex
 from sparrowmq.store.queue_files import BLANK_UNIT, UNIT, QueueFiles
 
 

@@ -6,8 +6,8 @@ from sparrowmq.store.disk import Disk, DiskLock
 from sparrowmq.store.dispatch import Dispatch
 from sparrowmq.store.errors import DiskFull, StoreError, StoreStopped
 from sparrowmq.store.flushing import Flushing
+from sparrowmq.store.index.message_index import MessageIndex
 from sparrowmq.store.marks import Marks
-from sparrowmq.store.message_index import MessageIndex
 from sparrowmq.store.queue_files import QueueFiles
 from sparrowmq.store.raw_log import RawAppend
 from sparrowmq.store.recovery import Report

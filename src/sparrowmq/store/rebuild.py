@@ -13,8 +13,8 @@ import msgspec
 from sparrowmq.store.config import CONSUME_QUEUE_UNIT, StoreConfig
 from sparrowmq.store.disk import Disk, DiskFile, DiskLock, Usage
 from sparrowmq.store.files import StoreFiles
-from sparrowmq.store.index import INDEX_MARK
-from sparrowmq.store.index_layout import IndexLayout
+from sparrowmq.store.index.key_index import INDEX_MARK
+from sparrowmq.store.index.layout import IndexLayout
 from sparrowmq.store.layout import INDEX_DIR, LOCK, OWN_DIR, QUEUE_DIR, queue_dir
 from sparrowmq.store.marks import Marks, QueueState
 from sparrowmq.store.messages import Damage, Progress

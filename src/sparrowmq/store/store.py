@@ -12,10 +12,10 @@ from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.disk import Disk
 from sparrowmq.store.errors import DiskFull
 from sparrowmq.store.flushing import FlushPlan
-from sparrowmq.store.index import KeyIndex
-from sparrowmq.store.index_layout import IndexLayout
+from sparrowmq.store.index.key_index import KeyIndex
+from sparrowmq.store.index.layout import IndexLayout
+from sparrowmq.store.index.message_index import MessageIndex
 from sparrowmq.store.layout import ABORT, LOCK, LOG_DIR, OWN_DIR, QUEUE_DIR
-from sparrowmq.store.message_index import MessageIndex
 from sparrowmq.store.messages import Damage, Progress
 from sparrowmq.store.queries import Boundary, store_time
 from sparrowmq.store.reading import ColdRead

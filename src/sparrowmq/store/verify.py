@@ -20,9 +20,9 @@ from sparrowmq.protocol.record import Record
 from sparrowmq.store.commit_log import read_log
 from sparrowmq.store.disk import Disk
 from sparrowmq.store.files import StoreFiles
-from sparrowmq.store.index import INDEX_MARK
-from sparrowmq.store.index_layout import IndexLayout
-from sparrowmq.store.index_mark import IndexMarkFile
+from sparrowmq.store.index.key_index import INDEX_MARK
+from sparrowmq.store.index.layout import IndexLayout
+from sparrowmq.store.index.mark import IndexMarkFile
 from sparrowmq.store.layout import ABORT, log_path
 from sparrowmq.store.messages import Progress
 from sparrowmq.store.quarantine import FILLER_TOPIC

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from sparrowmq.client.client import Client
-from sparrowmq.client.handling import RetryLater
-from sparrowmq.client.lite_pull_consumer import LitePullConsumer
-from sparrowmq.client.pull_consumer import PullConsumer, PullStatus
-from sparrowmq.client.push_consumer import PushConsumer
+from sparrowmq.client.consuming.handling import RetryLater
+from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
+from sparrowmq.client.consuming.pull_consumer import PullConsumer, PullStatus
+from sparrowmq.client.consuming.push_consumer import PushConsumer
 from sparrowmq.client.subscriptions import Sql
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere, MessageModel
 from sparrowmq.protocol.message import MessageQueue

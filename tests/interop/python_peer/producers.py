@@ -4,9 +4,9 @@ import asyncio
 
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import ClientError
-from sparrowmq.client.producer import Producer
-from sparrowmq.client.transaction import HalfMessage, TransactionState
-from sparrowmq.client.transactional_producer import TransactionalProducer
+from sparrowmq.client.sending.producer import Producer
+from sparrowmq.client.sending.transaction import HalfMessage, TransactionState
+from sparrowmq.client.sending.transactional_producer import TransactionalProducer
 from sparrowmq.protocol.message import Message
 from sparrowmq.protocol.message_ext import MessageExt
 from tests.interop.python_peer.values import (

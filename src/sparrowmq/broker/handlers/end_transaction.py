@@ -1,10 +1,10 @@
 """Ending transactions: commit, roll back, or not known yet."""
 
-from sparrowmq.broker import transactions
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.placement import fields_of
+from sparrowmq.broker.delivery import transactions
+from sparrowmq.broker.delivery.placement import fields_of
+from sparrowmq.broker.delivery.transactions_recovery import immunity_ms
 from sparrowmq.broker.sendable import refusal
-from sparrowmq.broker.transactions_recovery import immunity_ms
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.reply import Reply, Request
 from sparrowmq.net.routes import Routes

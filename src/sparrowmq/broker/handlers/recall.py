@@ -1,9 +1,9 @@
 """Recalling messages that wait for their delivery time."""
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.placement import append, encoded, place
+from sparrowmq.broker.delivery.placement import append, encoded, place
+from sparrowmq.broker.delivery.timer import recall_key
 from sparrowmq.broker.sendable import check_size, refusal
-from sparrowmq.broker.timer import recall_key
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.reply import Reply, Request
 from sparrowmq.net.routes import Routes

@@ -1,8 +1,8 @@
 """Giving back messages that could not be consumed."""
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.placement import append, size_fault
-from sparrowmq.broker.retry import given_back, given_up, group_of
+from sparrowmq.broker.delivery.placement import append, size_fault
+from sparrowmq.broker.delivery.retry import given_back, given_up, group_of
 from sparrowmq.broker.sendable import refusal
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.reply import Reply, Request

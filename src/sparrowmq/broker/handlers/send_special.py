@@ -1,9 +1,9 @@
 """Sends of messages that lie aside first: delayed, half of a transaction, or failed ones."""
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.placement import SPECIAL, Placement, append, place
-from sparrowmq.broker.quick_placement import place_quickly
-from sparrowmq.broker.retry import sent_back
+from sparrowmq.broker.delivery.placement import SPECIAL, Placement, append, place
+from sparrowmq.broker.delivery.quick_placement import place_quickly
+from sparrowmq.broker.delivery.retry import sent_back
 from sparrowmq.broker.sendable import answer_when_safe, check_size, refusal
 from sparrowmq.net.reply import Reply, Request
 from sparrowmq.protocol.headers.recall import RecallableSent, format_handle

@@ -1,6 +1,11 @@
 """Allocation strategies: which member of a group consumes which queues. Pure functions."""
 
-from sparrowmq.client.strategies.average import AVG, AVG_BY_CIRCLE, averagely, averagely_by_circle
+from sparrowmq.client.strategies.average import (
+    AVG,
+    AVG_BY_CIRCLE,
+    averagely,
+    averagely_by_circle,
+)
 from sparrowmq.client.strategies.configuration import by_configuration
 from sparrowmq.client.strategies.consistent_hash import CONSISTENT_HASH, consistent_hash
 from sparrowmq.client.strategies.machine_room import by_machine_room, machine_room_nearby

@@ -1,0 +1,1 @@
+"""What is delivered later than it was sent: delays, times, retries and transactions."""

@@ -1,0 +1,150 @@
+"""Delivering what lay aside: to its real queue, or, if there is none, to the dead letters."""
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+import msgspec
+
+from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.delivery.placement import (
+    Placement,
+    append,
+    encoded,
+    fields_of,
+    size_fault,
+    with_properties,
+)
+from sparrowmq.broker.delivery.retry import dead_letters
+from sparrowmq.broker.delivery.stored_again import bare_properties, real_queue_id, stored_again
+from sparrowmq.protocol.ids import offset_id
+from sparrowmq.protocol.names import (
+    DLQ_PREFIX,
+    RETRY_PREFIX,
+    TIMER_TOPIC,
+    UNSENDABLE_TOPICS,
+    group_fault,
+    is_retry_topic,
+    topic_fault,
+)
+from sparrowmq.protocol.properties import (
+    DLQ_ORIGIN_MESSAGE_ID,
+    DLQ_ORIGIN_TOPIC,
+    PRODUCER_GROUP,
+    REAL_TOPIC,
+    UNIQUE_KEY,
+)
+from sparrowmq.protocol.record import Record, decode_record
+from sparrowmq.protocol.topic_config import TopicConfig
+from sparrowmq.store.errors import MessageTooLarge
+from sparrowmq.store.messages import PutMessage, QueueRead
+
+HEIRLESS_GROUP = "SCHEDULE_CONSUMER"
+"""Whose dead letters a message joins that belongs to no group."""
+
+
+def deliver(
+    broker: Broker,
+    record: Record,
+    fields: dict[str, str],
+    added: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Store a message that is due in its real queue, with these properties added.
+
+    `fields` are its properties. One that cannot be delivered is reported and kept as a dead letter;
+    nothing of it is raised. Raises DiskFull and StoreStopped, having done nothing.
+    """
+    topic, queue_id = fields.get(REAL_TOPIC, ""), real_queue_id(fields)
+    fault = undeliverable(broker, topic, queue_id)
+    properties = with_properties(bare_properties(record), fields, added)
+    put = stored_again(record, topic, queue_id, fields, properties)
+    if fault is None:
+        fault = store_or_fault(broker, put)
+    if fault is not None:
+        bury(broker, put, record, fault)
+
+
+def store_or_fault(broker: Broker, put: PutMessage) -> str | None:
+    """Store a message; what is wrong with it if it cannot be. Raises DiskFull, StoreStopped."""
+    fault = size_fault(broker, put)
+    if fault is not None:
+        return fault
+    try:
+        append(broker, Placement(put), broker.clock())
+    except MessageTooLarge as error:
+        return str(error)
+    return None
+
+
+def undeliverable(broker: Broker, topic: str, queue_id: int) -> str | None:
+    """Why a message cannot go to this queue, None if it can."""
+    if topic in UNSENDABLE_TOPICS or topic == TIMER_TOPIC:
+        return f"{topic!r} is no topic to deliver to"
+    config = broker.topics.get(topic) or _retry_topic(broker, topic)
+    if config is None:
+        if topic_fault(topic) is not None:
+            return f"{topic[:200]!r} is no topic to deliver to"
+        return f"topic {topic} does not exist any more"
+    queues = max(config.write_queue_nums, config.read_queue_nums)
+    if not 0 <= queue_id < queues:
+        return f"topic {topic} has {queues} queues, queue {queue_id} is not among them"
+    return None
+
+
+def _retry_topic(broker: Broker, topic: str) -> TopicConfig | None:
+    """Made again when its group is still there."""
+    if not is_retry_topic(topic) or topic_fault(topic) is not None:
+        return None
+    group = broker.groups.get(topic.removeprefix(RETRY_PREFIX))
+    if group is None or group.retry_queue_nums <= 0:
+        return None
+    return broker.topics.set_read_write(topic, group.retry_queue_nums)
+
+
+def bury(broker: Broker, put: PutMessage, record: Record, fault: str) -> None:
+    """Keep a message that cannot be delivered among the dead letters, and say so.
+
+    Raises DiskFull, StoreStopped.
+    """
+    topic = put.topic
+    fields = fields_of(record)
+    group = _group_of(topic, fields)
+    origin = {
+        DLQ_ORIGIN_TOPIC: topic,
+        DLQ_ORIGIN_MESSAGE_ID: fields.get(UNIQUE_KEY)
+        or offset_id(record.store_host, record.log_offset),
+    }
+    properties = put.properties + encoded({n: v for n, v in origin.items() if v})
+    if len(properties) > broker.config.max_properties_bytes:
+        properties = bare_properties(record)  # as it was stored before, if it cannot say more
+    letter = msgspec.structs.replace(
+        put, topic=dead_letters(broker, group), queue_id=0, properties=properties
+    )
+    broker.log.error(
+        "message %s of topic %s cannot be delivered: %s; it is kept in %s",
+        origin[DLQ_ORIGIN_MESSAGE_ID],
+        topic,
+        fault,
+        letter.topic,
+    )
+    try:
+        append(broker, Placement(letter), broker.clock())
+    except MessageTooLarge as error:
+        broker.log.error("not even as a dead letter: %s; it stays at %d", error, record.log_offset)
+
+
+def _group_of(topic: str, fields: Mapping[str, str]) -> str:
+    if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+        group = topic.removeprefix(RETRY_PREFIX).removeprefix(DLQ_PREFIX)
+    else:
+        group = fields.get(PRODUCER_GROUP, "")
+    return HEIRLESS_GROUP if group_fault(group) is not None else group
+
+
+def records_of(found: QueueRead) -> Iterator[Record]:
+    """The records of a read, in order."""
+    data = found.chunks[0] if len(found.chunks) == 1 else b"".join(found.chunks)
+    at = 0
+    while at < len(data):
+        record = decode_record(data, at, check_crc=False)
+        at += record.size
+        yield record

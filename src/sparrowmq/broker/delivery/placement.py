@@ -1,0 +1,225 @@
+"""Where a message goes first: into its queue, or aside until it may be delivered.
+
+```
+place ─┬ its own queue                    nothing special about it, or its time has come already
+       ├ SCHEDULE_TOPIC_XXXX  queue n-1   a delay level (DELAY); it wins over a delivery time
+       ├ rmq_sys_wheel_timer  queue 0     a delivery time (TIMER_*)
+       └ RMQ_SYS_TRANS_HALF_TOPIC queue 0 a half message (TRAN_MSG), until its transaction ends
+```
+
+What lies aside remembers its topic and queue in REAL_TOPIC and REAL_QID, as in Apache's stores.
+"""
+
+from collections.abc import Collection, Mapping
+
+import msgspec
+
+from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.delivery.asked_delays import DELAYS, TIMES, delay_level, delivery_ms
+from sparrowmq.broker.delivery.timer_times import slot_ms
+from sparrowmq.broker.delivery.transactions_recovery import immunity_ms
+from sparrowmq.net.errors import RequestRefused
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC, is_retry_topic
+from sparrowmq.protocol.properties import (
+    CHECK_IMMUNITY_TIME_S,
+    CRC32,
+    DELAY_LEVEL,
+    PRODUCER_GROUP,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    TIMER_DELETE_UNIQUE_KEY,
+    TIMER_OUT_MS,
+    TRANSACTION_CHECK_TIMES,
+    TRANSACTION_ID,
+    TRANSACTION_PREPARED,
+    TRANSACTION_PREPARED_QUEUE_OFFSET,
+    decode_properties,
+    parse_properties,
+)
+from sparrowmq.protocol.record import Record
+from sparrowmq.protocol.sys_flag import TRANSACTION_NONE, with_transaction_type
+from sparrowmq.store.messages import PutMessage, Stored
+
+SPECIAL = DELAYS | {TRANSACTION_PREPARED}
+"""A message without any of these goes straight to its queue."""
+_BROKERS_OWN = frozenset({TRANSACTION_CHECK_TIMES, TRANSACTION_PREPARED_QUEUE_OFFSET})
+_SET_ASIDE = frozenset({REAL_TOPIC, REAL_QUEUE_ID, TIMER_OUT_MS, TRANSACTION_ID})
+"""What the broker sets when it puts a message aside."""
+
+
+class Placement(msgspec.Struct, gc=False):
+    """A message and the queue it lies in first."""
+
+    put: PutMessage
+    due_ms: int = 0
+    """When it is to be looked at again; 0 when it is delivered at once."""
+    is_recall: bool = False
+    """It is no message, but the word that another one is taken back."""
+    handle_ms: int = 0
+    """The time its recall handle names; 0 for what cannot be taken back."""
+
+
+def place(
+    broker: Broker,
+    put: PutMessage,
+    fields: Mapping[str, str],
+    now_ms: int,
+    *,
+    producer_group: str = "",
+) -> Placement:
+    """Decide where a message goes, and change it to lie there. `fields` are its properties.
+
+    Raises RequestRefused, and then the message is as it was.
+    """
+    if TRANSACTION_PREPARED in fields and _is_half(put, fields):
+        return half(broker, put, fields, now_ms, producer_group)
+    if DELAY_LEVEL in fields and (level := delay_level(fields)) > 0:
+        return delayed(broker, put, fields, level, now_ms)
+    if not TIMES.isdisjoint(fields):
+        return timed(broker, put, fields, now_ms)
+    return Placement(put)
+
+
+def _is_half(put: PutMessage, fields: Mapping[str, str]) -> bool:
+    return fields[TRANSACTION_PREPARED].lower() == "true" and not is_retry_topic(put.topic)
+
+
+def append(broker: Broker, placement: Placement, now_ms: int) -> Stored:
+    """Store a placed message and tell who has to know.
+
+    Raises DiskFull, StoreStopped, MessageTooLarge.
+    """
+    put = placement.put
+    stored = broker.store.append(put, now_ms)
+    topic = put.topic
+    if topic == TIMER_TOPIC:
+        broker.delivery.timers.add(placement.due_ms, stored.queue_offset, placement.is_recall)
+    elif topic == SCHEDULE_TOPIC:
+        broker.delivery.levels.alarm.due_at(placement.due_ms)
+    elif topic == TRANS_HALF_TOPIC:
+        broker.delivery.halves.add(stored.queue_offset, stored.log_offset, placement.due_ms)
+    else:
+        broker.arrivals.announce(topic, put.queue_id)
+    return stored
+
+
+def size_fault(broker: Broker, put: PutMessage) -> str | None:
+    """Why a message is too large to be stored, None if it is not."""
+    limits = broker.config
+    if len(put.body) > limits.max_message_bytes:
+        return f"its body has {len(put.body)} bytes, at most {limits.max_message_bytes} allowed"
+    if len(put.properties) > limits.max_properties_bytes:
+        size, most = len(put.properties), limits.max_properties_bytes
+        return f"its properties have {size} bytes, at most {most} allowed"
+    return None
+
+
+def delayed(
+    broker: Broker, put: PutMessage, fields: Mapping[str, str], level: int, now_ms: int
+) -> Placement:
+    """Into the queue of a delay level."""
+    levels_ms = broker.config.store.delay_levels_ms
+    level = min(level, len(levels_ms))
+    due_ms = now_ms + levels_ms[level - 1]
+    if fields.get(DELAY_LEVEL) == str(level):
+        put_aside(put, fields, SCHEDULE_TOPIC, level - 1, without=TIMES)
+    else:
+        values = f"{DELAY_LEVEL}\x01{level}\x02"
+        put_aside(put, fields, SCHEDULE_TOPIC, level - 1, values, without=DELAYS)
+    # The unit of a delayed message holds its delivery time in place of the tag.
+    put.tags_code = due_ms
+    return Placement(put, due_ms)
+
+
+def timed(broker: Broker, put: PutMessage, fields: Mapping[str, str], now_ms: int) -> Placement:
+    """Into the timer queue, unless the time is over already."""
+    asked_ms = delivery_ms(fields, now_ms, broker.config.max_timer_delay_s)
+    is_recall = TIMER_DELETE_UNIQUE_KEY in fields
+    if asked_ms <= now_ms:
+        if is_recall:
+            text = "a message whose time is over cannot be taken back"
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, text)
+        return Placement(put)
+    out_ms = slot_ms(asked_ms)
+    # One behind the slot's beginning, as Apache has it: the slot is found again from there.
+    handle_ms = 0 if is_recall or is_retry_topic(put.topic) else out_ms + 1
+    put_aside(put, fields, TIMER_TOPIC, 0, f"TIMER_OUT_MS\x01{out_ms}\x02")
+    return Placement(put, out_ms if is_recall else asked_ms, is_recall, handle_ms)
+
+
+def half(
+    broker: Broker, put: PutMessage, fields: Mapping[str, str], now_ms: int, producer_group: str
+) -> Placement:
+    """Into the queue of half messages. A delay counts from the commit on."""
+    # What cannot be delayed is refused now rather than when its transaction is committed.
+    if not DELAYS.isdisjoint(fields):
+        is_timed = delay_level(fields) <= 0 and not TIMES.isdisjoint(fields)
+        if is_timed:
+            timed(broker, msgspec.structs.replace(put), fields, now_ms)
+    values = f"__transactionId__\x01{put.uniq_key}\x02"
+    if not fields.get(PRODUCER_GROUP):
+        values += f"{PRODUCER_GROUP}\x01{producer_group}\x02"
+    put_aside(put, fields, TRANS_HALF_TOPIC, 0, values, without=_BROKERS_OWN)
+    put.sys_flag = with_transaction_type(put.sys_flag, TRANSACTION_NONE)
+    timeout_ms = int(broker.config.transaction_timeout_s * 1000)
+    if CHECK_IMMUNITY_TIME_S in fields:
+        timeout_ms = immunity_ms(fields, timeout_ms)
+    return Placement(put, now_ms + timeout_ms)
+
+
+def put_aside(
+    put: PutMessage,
+    fields: Mapping[str, str],
+    topic: str,
+    queue_id: int,
+    values: str = "",
+    *,
+    without: frozenset[str] = frozenset(),
+) -> None:
+    """Let a message wait in a queue of the broker's, with these properties set (as text)."""
+    text = values + real_queue(put.topic, put.queue_id)
+    if _SET_ASIDE.isdisjoint(fields) and without.isdisjoint(fields):
+        # Nearly always; and much cheaper than taking all of them apart.
+        put.properties += text.encode()
+    else:
+        put.properties = with_properties(
+            put.properties, fields, parse_properties(text), without=without
+        )
+    put.topic, put.queue_id = topic, queue_id
+
+
+def real_queue(topic: str, queue_id: int) -> str:
+    """The properties that tell where a message belongs; the last ones where `put_aside` put it."""
+    return f"REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}\x02"
+
+
+def with_properties(
+    properties: bytes,
+    fields: Mapping[str, str],
+    values: Mapping[str, str],
+    *,
+    without: Collection[str] = (),
+) -> bytes:
+    """Encoded properties with some set and some left out; `fields` tells what is in there."""
+    names = fields.keys()
+    if names.isdisjoint(values) and (not without or names.isdisjoint(without)):
+        # Nearly always; and much cheaper than taking all of them apart.
+        return properties + encoded(values)
+    kept = decode_properties(properties)
+    for name in without:
+        kept.pop(name, None)
+    kept.update(values)
+    return encoded(kept)
+
+
+def encoded(fields: Mapping[str, str]) -> bytes:
+    """Properties as a record holds them."""
+    return "".join([f"{name}\x01{value}\x02" for name, value in fields.items()]).encode()
+
+
+def fields_of(record: Record) -> dict[str, str]:
+    """The properties of a stored record, without the CRC, which belongs to that record alone."""
+    fields = decode_properties(record.properties)
+    fields.pop(CRC32, None)
+    return fields

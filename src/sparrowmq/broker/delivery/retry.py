@@ -1,0 +1,170 @@
+"""Messages that a group could not consume: once more, later; and at last to its dead letters.
+
+```
+%RETRY%group   1 queue, made on demand; reached through a delay level or a delivery time
+%DLQ%group     1 queue, made on demand; nothing comes back from there by itself
+```
+
+Body, tags, keys and every other property stay as they were.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.delivery.placement import (
+    Placement,
+    delayed,
+    fields_of,
+    place,
+    with_properties,
+)
+from sparrowmq.broker.delivery.stored_again import bare_properties, stored_again
+from sparrowmq.net.errors import RequestRefused
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.group_config import GroupRetryPolicy, SubscriptionGroupConfig
+from sparrowmq.protocol.ids import offset_id
+from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.protocol.names import (
+    RETRY_PREFIX,
+    TIMER_TOPIC,
+    UNSENDABLE_TOPICS,
+    dlq_topic,
+    retry_topic,
+)
+from sparrowmq.protocol.perm import is_writable
+from sparrowmq.protocol.properties import (
+    DELAY_LEVEL,
+    ORIGIN_MESSAGE_ID,
+    RETRY_TOPIC,
+    TIMER_DELIVER_MS,
+    TIMER_OUT_MS,
+    WAIT_STORE_OK,
+)
+from sparrowmq.protocol.record import Record
+from sparrowmq.store.messages import PutMessage
+
+_DEAD_LETTER_QUEUES = 1
+_FIRST_LEVEL = 3
+"""The level of the first retry, 10 s."""
+
+
+def group_of(broker: Broker, name: str) -> SubscriptionGroupConfig:
+    """The group a message comes back for. Raises RequestRefused if there is none."""
+    group = broker.groups.find(name)
+    if group is None:
+        raise RequestRefused(
+            ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+            f"group {name[:200]} does not exist and broker {broker.config.broker_name}"
+            " does not create it",
+        )
+    return group
+
+
+def given_back(
+    broker: Broker,
+    record: Record,
+    group: SubscriptionGroupConfig,
+    *,
+    level: int,
+    most_times: int | None,
+    now_ms: int,
+) -> Placement:
+    """Where a message goes that a consumer gave back.
+
+    `level` 0 lets the group's policy decide, below 0 means the dead letters at once. `most_times`
+    is the consumer's own limit, which replaces the group's. Raises RequestRefused.
+    """
+    if record.topic in UNSENDABLE_TOPICS or record.topic == TIMER_TOPIC:
+        text = f"the message at {record.log_offset} lies in {record.topic}, nobody consumed it"
+        raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, text)
+    fields = fields_of(record)
+    fields.setdefault(RETRY_TOPIC, record.topic)
+    fields[WAIT_STORE_OK] = "false"
+    if not fields.get(ORIGIN_MESSAGE_ID, "").strip():
+        fields[ORIGIN_MESSAGE_ID] = offset_id(record.store_host, record.log_offset)
+    limit = group.retry_max_times if most_times is None else most_times
+    if record.reconsume_times >= limit or level < 0:
+        topic, queue_id = dead_letters(broker, group.group_name), 0
+        fields[DELAY_LEVEL] = "0"
+        return Placement(_counted(stored_again(record, topic, queue_id, fields)))
+    topic = retry_topic(group.group_name)
+    queues = group.retry_queue_nums
+    config = broker.topics.set_read_write(topic, queues)
+    if not is_writable(config.perm):
+        text = f"topic {topic} cannot be written (perm {config.perm} lacks 2)"
+        raise RequestRefused(ResponseCode.NO_PERMISSION, text)
+    queue_id = broker.rng.randrange(queues) if queues > 1 else 0
+    put = _counted(stored_again(record, topic, queue_id, fields))
+    if level == 0 and group.group_retry_policy != GroupRetryPolicy():
+        delay_ms = group.group_retry_policy.delay_ms(record.reconsume_times)
+        return _delayed_by(broker, put, fields, delay_ms, now_ms)
+    level = level or _FIRST_LEVEL + record.reconsume_times
+    return delayed(broker, put, fields, level, now_ms)
+
+
+def given_up(broker: Broker, record: Record, group: SubscriptionGroupConfig) -> Placement:
+    """A message that is too large to be stored with anything added: a dead letter as it is."""
+    topic, properties = dead_letters(broker, group.group_name), bare_properties(record)
+    return Placement(_counted(stored_again(record, topic, 0, fields_of(record), properties)))
+
+
+def _counted(put: PutMessage) -> PutMessage:
+    put.reconsume_times += 1
+    return put
+
+
+def _delayed_by(
+    broker: Broker, put: PutMessage, fields: dict[str, str], delay_ms: int, now_ms: int
+) -> Placement:
+    """By a level where one has exactly this delay, else by a delivery time."""
+    levels_ms = broker.config.store.delay_levels_ms
+    if delay_ms in levels_ms:
+        return delayed(broker, put, fields, levels_ms.index(delay_ms) + 1, now_ms)
+    timed = {TIMER_DELIVER_MS: str(now_ms + delay_ms)}
+    without = (DELAY_LEVEL, TIMER_OUT_MS)
+    put.properties = with_properties(put.properties, fields, timed, without=without)
+    fields = {name: value for name, value in fields.items() if name not in without} | timed
+    return place(broker, put, fields, now_ms)
+
+
+def dead_letters(broker: Broker, group: str) -> str:
+    """The topic of a group's dead letters, which exists when this returns."""
+    topic = dlq_topic(group)
+    broker.topics.set_read_write(topic, _DEAD_LETTER_QUEUES)
+    return topic
+
+
+def sent_back(
+    broker: Broker, put: PutMessage, fields: Mapping[str, str], most_times: int | None
+) -> PutMessage | None:
+    """What becomes of a message that a client itself sends to a retry topic.
+
+    Ordered consumers do so when they give a message up, and concurrent ones when giving back
+    failed. Returns the dead letter, None if it may be tried again. Raises RequestRefused.
+    """
+    name = put.topic.removeprefix(RETRY_PREFIX)
+    group = group_of(broker, name)
+    limit = group.retry_max_times if most_times is None else most_times
+    if put.reconsume_times <= limit and not _consumes_in_order(broker, name):
+        return None
+    values = {DELAY_LEVEL: "-1"}
+    return msgspec.structs.replace(
+        put,
+        topic=dead_letters(broker, name),
+        queue_id=0,
+        properties=with_properties(put.properties, fields, values),
+    )
+
+
+def _consumes_in_order(broker: Broker, group: str) -> bool:
+    """Whether a member holds a queue of the group: then it has retried in place already."""
+    live = broker.consumers.group(group)
+    for topic in live.subscriptions if live is not None else ():
+        config = broker.topics.get(topic)
+        for queue_id in range(config.read_queue_nums if config is not None else 0):
+            queue = MessageQueue(topic, broker.config.broker_name, queue_id)
+            if broker.locks.owner(group, queue) is not None:
+                return True
+    return False

@@ -1,0 +1,158 @@
+"""Delivering messages at the time they ask for."""
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+
+from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.delivery.delay import read
+from sparrowmq.broker.delivery.delay_delivery import deliver, records_of
+from sparrowmq.broker.delivery.placement import fields_of
+from sparrowmq.broker.delivery.rounds import repeat
+from sparrowmq.broker.delivery.timer_entries import is_recall, offset_of, time_of
+from sparrowmq.broker.delivery.timer_index import TimerIndex
+from sparrowmq.broker.delivery.timer_recovery import entry_of_fields, entry_of_record
+from sparrowmq.broker.delivery.timer_saving import spill
+from sparrowmq.protocol.names import TIMER_TOPIC
+from sparrowmq.protocol.properties import (
+    REAL_TOPIC,
+    TIMER_DELETE_UNIQUE_KEY,
+    TIMER_DEQUEUE_MS,
+    TIMER_ENQUEUE_MS,
+    TIMER_ROLL_TIMES,
+    UNIQUE_KEY,
+)
+from sparrowmq.protocol.record import Record, RecordError
+
+_BATCH = 64
+_SPILL_AGAIN_MS = 200
+_RECALL_KEPT_MS = 2_000
+_TIMES_BYTES = 80
+"""More than the properties need that tell when a timer was stored and delivered."""
+
+
+async def deliver_timers(broker: Broker) -> None:
+    """Deliver for ever."""
+    alarm = broker.delivery.timers.alarm
+    await repeat(broker, alarm, _deliver_and_spill, "messages with a delivery time wait")
+
+
+async def _deliver_and_spill(broker: Broker) -> int | None:
+    due_ms = await deliver_round(broker)
+    async with broker.steps:
+        await spill(broker)
+    if broker.delivery.timers.wants_to_spill(broker.store.max_offset(TIMER_TOPIC, 0)):
+        soon_ms = broker.clock() + _SPILL_AGAIN_MS
+        due_ms = soon_ms if due_ms is None else min(due_ms, soon_ms)
+    return due_ms
+
+
+async def deliver_round(broker: Broker) -> int | None:
+    """Deliver everything that is due; when the next message is, None if none waits.
+
+    Raises DiskFull, StoreStopped; what was delivered before is not delivered again.
+    """
+    timers, store = broker.delivery.timers, broker.store
+    has_delivered = False
+    while True:
+        now_ms, queue_end = broker.clock(), store.max_offset(TIMER_TOPIC, 0)
+        batch = timers.take_due(now_ms, _BATCH)
+        if not batch:
+            if has_delivered:
+                timers.reached(now_ms, queue_end)
+            return timers.next_due_ms
+        has_delivered = True
+        try:
+            await _deliver_batch(broker, batch)
+            timers.reached(time_of(batch[-1]) - 1, queue_end)
+        finally:
+            timers.landed(store.max_offset(TIMER_TOPIC, 0), store.max_log_offset)
+        await asyncio.sleep(0)
+
+
+async def _deliver_batch(broker: Broker, batch: list[int]) -> None:
+    timers = broker.delivery.timers
+    left = deque(batch)
+    try:
+        found = await _read_all(broker, sorted(map(offset_of, batch)))
+        while left:
+            entry = left[0]
+            record = found.get(offset_of(entry))
+            if record is None:
+                broker.log.error("the message of timer %d is gone or damaged", offset_of(entry))
+            else:
+                _fire(broker, entry, record)
+            left.popleft()
+    finally:
+        for entry in left:  # no space, or the broker stops
+            timers.add_again(entry)
+    _forget_old_recalls(timers, time_of(batch[-1]))
+
+
+async def _read_all(broker: Broker, offsets: list[int]) -> dict[int, Record]:
+    """The records at these offsets; neighbours are read together."""
+    found: dict[int, Record] = {}
+    position = 0
+    while position < len(offsets):
+        end = position + 1
+        while end < len(offsets) and offsets[end] == offsets[end - 1] + 1:
+            end += 1
+        at = offsets[position]
+        while at <= offsets[end - 1]:
+            part = await read(broker, TIMER_TOPIC, 0, at, offsets[end - 1] + 1 - at)
+            with suppress(RecordError):  # it will be missed, and reported, by its offset
+                found.update((record.queue_offset, record) for record in records_of(part))
+            at = max(at + 1, part.next_offset)
+        position = end
+    return found
+
+
+def _fire(broker: Broker, entry: int, record: Record) -> None:
+    timers, now_ms = broker.delivery.timers, broker.clock()
+    fields = fields_of(record)
+    true_entry = entry_of_fields(fields, record)
+    if true_entry is None:
+        broker.log.error("the message at %d names no delivery time", record.log_offset)
+        return
+    if time_of(true_entry) > now_ms:
+        timers.correct(true_entry)  # an entry that is wrong must not make a message early
+        return
+    if is_recall(entry):
+        timers.recalled[fields[TIMER_DELETE_UNIQUE_KEY]] = time_of(entry)
+        return
+    if timers.recalled and _is_recalled(timers, fields):
+        broker.log.info("message %s was recalled", fields.get(UNIQUE_KEY))
+        return
+    if TIMER_ROLL_TIMES in fields and _is_second_copy(broker, true_entry, record, fields):
+        return
+    times = {TIMER_ENQUEUE_MS: str(record.store_timestamp), TIMER_DEQUEUE_MS: str(now_ms)}
+    room = broker.config.max_properties_bytes - len(record.properties)
+    deliver(broker, record, fields, times if room > _TIMES_BYTES else {})
+
+
+def _is_second_copy(broker: Broker, entry: int, record: Record, fields: dict[str, str]) -> bool:
+    """Apache stores what is due in more than two days again on its way; the first is enough."""
+    store, key = broker.store, fields.get(UNIQUE_KEY, "")
+    for log_offset in store.find_by_key(TIMER_TOPIC, key, 0, broker.clock(), 64).log_offsets:
+        first = store.read_record(log_offset) if log_offset < record.log_offset else None
+        first_entry = entry_of_record(first) if first is not None else None
+        if first_entry is not None and time_of(first_entry) == time_of(entry):
+            return True
+    return False
+
+
+def _is_recalled(timers: TimerIndex, fields: dict[str, str]) -> bool:
+    key = recall_key(fields.get(REAL_TOPIC, ""), fields.get(UNIQUE_KEY, ""))
+    return timers.recalled.pop(key, None) is not None
+
+
+def recall_key(topic: str, msg_id: str) -> str:
+    """How a recall names its message, as Apache's TimerMessageStore.buildDeleteKey."""
+    return f"{topic}+{msg_id}"
+
+
+def _forget_old_recalls(timers: TimerIndex, time_ms: int) -> None:
+    """Recalls whose message never came."""
+    old = [key for key, at in timers.recalled.items() if at + _RECALL_KEPT_MS < time_ms]
+    for key in old:
+        del timers.recalled[key]

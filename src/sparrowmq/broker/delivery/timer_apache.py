@@ -1,0 +1,115 @@
+"""Pending timers for Apache's broker, when it takes a store over.
+
+```
+timerlog/00000000000000000000   a unit of 52 bytes for each pending message:
+   size 4, previous unit of the same second 8, magic 4, time of writing 8, delay 4,
+   log offset 8, size of the message 4, hash of the topic 4 (for counts only, here 0), reserved 8
+timerwheel                      where the last unit of each second is; Apache finds that out again
+```
+
+Without them Apache reads the timer queue from a place that config/timercheck names, and delivers
+again whatever was delivered behind it. They are true only as long as nobody delivers anything: we
+write them when we stop and remove them when we start.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+
+from sparrowmq.broker.delivery.timer_entries import is_recall, offset_of, time_of
+from sparrowmq.broker.delivery.timer_times import slot_ms
+from sparrowmq.protocol.names import TIMER_TOPIC
+from sparrowmq.store.disk import Disk
+from sparrowmq.store.layout import file_name
+from sparrowmq.store.store import Store
+
+LOG_DIR = "timerlog"
+WHEEL = "timerwheel"
+_UNIT = struct.Struct(">iqiqiqiiq")
+_NORMAL, _DELETE = 1, 1 | 1 << 2  # TimerMessageStore.MAGIC_DEFAULT, MAGIC_DELETE
+_UNITS_AT_ONCE = 1_024
+_LONG_AGO_MS = 8 * 24 * 3600 * 1000
+"""Apache's wheel reaches a week back: nobody looks at a second before that."""
+_MOST = 100_000
+_MOST_SPREAD = 10_000_000
+"""More would make a stop slow; then Apache delivers some of them again."""
+
+
+def is_there(disk: Disk) -> bool:
+    """Whether Apache's broker, or we when we stopped, left a timer log or a wheel."""
+    return bool(disk.listdir(LOG_DIR)) or disk.exists(WHEEL)
+
+
+def is_quick(store: Store, count: int, spread: int) -> bool:
+    """Whether so many entries among so many messages are written in a second or two.
+
+    They, and one more to end with, have to fit into one file of the timer log.
+    """
+    most = min(_MOST, store.config.timer_log_size // _UNIT.size - 1)
+    return count < most and spread < _MOST_SPREAD
+
+
+def forget(disk: Disk) -> None:
+    """Remove what will not be true any more."""
+    for name in disk.listdir(LOG_DIR):
+        disk.unlink(f"{LOG_DIR}/{name}")
+    disk.unlink(WHEEL)
+    if disk.exists(LOG_DIR):
+        disk.sync_dir(LOG_DIR)
+    disk.sync_dir("")
+
+
+def write(disk: Disk, store: Store, entries: Sequence[int], now_ms: int) -> None:
+    """Leave these entries to Apache, durably.
+
+    Raises DiskFull, or OSError.
+    """
+    disk.mkdir(LOG_DIR)
+    path = f"{LOG_DIR}/{file_name(0)}"
+    disk.unlink(path)
+    file = disk.open(path, create=True)
+    try:
+        file.truncate(store.config.timer_log_size)  # Apache refuses files of another size
+        file.write(0, b"".join(_units(store, entries, now_ms)))
+        file.sync()
+    finally:
+        file.close()
+    disk.sync_dir(LOG_DIR)
+    disk.sync_dir("")
+
+
+def _units(store: Store, entries: Sequence[int], now_ms: int) -> Iterator[bytes]:
+    written_ms = now_ms // 1000 * 1000
+    due = {offset_of(entry): entry for entry in entries}
+    last = store.max_offset(TIMER_TOPIC, 0) - 1
+    # Apache reads the queue on from the message of the last unit, whenever that one is due.
+    offsets = sorted({*due, last})
+    last_unit: dict[int, int] = {}
+    at = 0
+    for offset, (log_offset, size, _) in _messages(store, offsets):
+        entry = due.get(offset)
+        if entry is None:
+            second_ms = written_ms - _LONG_AGO_MS
+        else:
+            second_ms = max(_second_ms(entry), written_ms)  # what is overdue is not forgotten
+        magic = _DELETE if entry is not None and is_recall(entry) else _NORMAL
+        before = last_unit.get(second_ms, -1)
+        delay_ms = second_ms - written_ms
+        yield _UNIT.pack(_UNIT.size, before, magic, written_ms, delay_ms, log_offset, size, 0, 0)
+        last_unit[second_ms] = at
+        at += _UNIT.size
+
+
+def _second_ms(entry: int) -> int:
+    """TIMER_OUT_MS of its message: a recall is looked at when that second begins."""
+    return time_of(entry) if is_recall(entry) else slot_ms(time_of(entry))
+
+
+def _messages(store: Store, offsets: Iterable[int]) -> Iterator[tuple[int, tuple[int, int, int]]]:
+    """Where the messages at these queue offsets, in order, lie in the log."""
+    first, units = 0, list[tuple[int, int, int]]()
+    for offset in offsets:
+        if offset >= first + len(units):
+            first = offset
+            units = store.units(TIMER_TOPIC, 0, first, _UNITS_AT_ONCE)
+        if offset < first + len(units):
+            yield offset, units[offset - first]

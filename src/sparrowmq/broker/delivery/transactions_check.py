@@ -1,0 +1,158 @@
+"""Asking producers about transactions they have forgotten.
+
+```
+half ── 6 s ──► asked ── 30 s ──► asked … 15 times ──► TRANS_CHECK_MAX_TIME_TOPIC, an operation
+                  └ the half message is stored again with the question counted, then it is sent
+```
+
+A group without a live producer is asked nothing, and that counts as no question.
+"""
+
+import asyncio
+
+from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.delivery.placement import Placement, append, fields_of
+from sparrowmq.broker.delivery.rounds import TRY_AGAIN_MS, repeat
+from sparrowmq.broker.delivery.stored_again import real_queue_id, stored_again
+from sparrowmq.broker.delivery.transactions import end, write_operations
+from sparrowmq.broker.delivery.transactions_halves import Half
+from sparrowmq.net.errors import ConnectionLost
+from sparrowmq.protocol.headers.transactions import CheckTransactionState
+from sparrowmq.protocol.ids import offset_id
+from sparrowmq.protocol.names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
+from sparrowmq.protocol.properties import (
+    PRODUCER_GROUP,
+    REAL_TOPIC,
+    TRANSACTION_CHECK_TIMES,
+    UNIQUE_KEY,
+)
+from sparrowmq.protocol.record import Record, encode_record, topic_part
+from sparrowmq.store.errors import DiskFull, MessageTooLarge
+from sparrowmq.store.messages import PutMessage, Stored
+
+_BATCH = 64
+_NOBODY_THERE_MS = 3_000
+"""How soon a group without a live producer is looked at again; that counts as no question."""
+
+
+async def check_transactions(broker: Broker) -> None:
+    """Ask for ever."""
+    alarm = broker.delivery.halves.alarm
+    await repeat(broker, alarm, check_round, "transactions are not checked")
+
+
+async def check_round(broker: Broker) -> int | None:
+    """Ask about everything that is due; when the next is. Raises DiskFull, StoreStopped."""
+    halves = broker.delivery.halves
+    write_operations(broker)
+    turn = 0
+    while (half := halves.take_due(broker.clock())) is not None:
+        try:
+            _check(broker, half)
+        except DiskFull:
+            halves.postpone(half, broker.clock() + TRY_AGAIN_MS)
+            raise
+        turn += 1
+        if turn % _BATCH == 0:
+            await asyncio.sleep(0)
+    return halves.next_due_ms
+
+
+def _check(broker: Broker, half: Half) -> None:
+    now_ms = broker.clock()
+    record = broker.store.read_record(half.log_offset)
+    if record is None:
+        broker.log.error("the half message at %d is gone or damaged", half.log_offset)
+        end(broker, half)
+        return
+    fields = fields_of(record)
+    group = fields.get(PRODUCER_GROUP, "")
+    is_old = now_ms - record.born_timestamp > broker.config.store.retention_ms
+    if half.checks >= broker.config.transaction_check_max or is_old or not group:
+        _set_aside(broker, half, record, fields)
+    elif not broker.producers.members(group):
+        broker.delivery.halves.postpone(half, now_ms + _NOBODY_THERE_MS)
+    else:
+        _ask(broker, half, record, fields, now_ms)
+
+
+def _ask(broker: Broker, half: Half, record: Record, fields: dict[str, str], now_ms: int) -> None:
+    """Store it again with the question counted, then ask: counts survive crashes that way."""
+    fields[TRANSACTION_CHECK_TIMES] = str(half.checks + 1)
+    put = stored_again(record, TRANS_HALF_TOPIC, 0, fields)
+    try:
+        if len(put.properties) > broker.config.max_properties_bytes:
+            raise MessageTooLarge(len(put.properties), broker.config.max_properties_bytes)
+        stored = broker.store.append(put, now_ms)
+    except MessageTooLarge:
+        fields.pop(TRANSACTION_CHECK_TIMES)
+        _set_aside(broker, half, record, fields)
+        return
+    halves = broker.delivery.halves
+    due_ms = now_ms + int(broker.config.transaction_check_interval_s * 1000)
+    halves.move(half, stored.queue_offset, stored.log_offset, due_ms)
+    write_operations(broker)
+    header, body = _question(broker, put, stored, fields)
+    _send_to_one(broker, fields[PRODUCER_GROUP], half.checks, header, body)
+
+
+def _question(
+    broker: Broker, put: PutMessage, stored: Stored, fields: dict[str, str]
+) -> tuple[CheckTransactionState, bytes]:
+    """What a producer is asked, and the message it is about, under its real topic."""
+    header = CheckTransactionState(
+        topic=TRANS_HALF_TOPIC,
+        tran_state_table_offset=stored.queue_offset,
+        commit_log_offset=stored.log_offset,
+        msg_id=put.uniq_key or None,
+        transaction_id=put.uniq_key or None,
+        offset_msg_id=offset_id(broker.store_host, stored.log_offset),
+        broker_name=broker.config.broker_name,
+    )
+    body = encode_record(
+        topic_part(fields.get(REAL_TOPIC, "")),
+        real_queue_id(fields),
+        put.flag,
+        stored.queue_offset,
+        stored.log_offset,
+        put.sys_flag,
+        put.born_timestamp,
+        put.born_host,
+        stored.store_timestamp,
+        broker.store_host,
+        put.reconsume_times,
+        0,
+        put.body,
+        put.properties,
+    )
+    return header, body
+
+
+def _send_to_one(
+    broker: Broker, group: str, turn: int, header: CheckTransactionState, body: bytes
+) -> None:
+    """To any live producer, another one each time: the first may have vanished silently."""
+    members = broker.producers.members(group)
+    for number in range(len(members)):
+        member = members[(turn - 1 + number) % len(members)]
+        try:
+            member.connection.send_oneway(header, body)
+        except ConnectionLost:
+            continue
+        return
+
+
+def _set_aside(broker: Broker, half: Half, record: Record, fields: dict[str, str]) -> None:
+    topic = broker.topics.set_read_write(TRANS_CHECK_MAX_TIME_TOPIC, 1).topic_name
+    broker.log.error(
+        "nobody knows after %d questions how transaction %s of topic %s ended; it is kept in %s",
+        half.checks,
+        fields.get(UNIQUE_KEY, ""),
+        fields.get(REAL_TOPIC, ""),
+        topic,
+    )
+    try:
+        append(broker, Placement(stored_again(record, topic, 0, fields)), broker.clock())
+    except MessageTooLarge as error:
+        broker.log.error("not even there: %s", error)
+    end(broker, half)

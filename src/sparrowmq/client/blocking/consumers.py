@@ -1,0 +1,213 @@
+"""Consumers for programs without asyncio; see `blocking`."""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack
+
+from sparrowmq.client.background_loop import BackgroundLoop, loop_of_process
+from sparrowmq.client.blocking.facade import Facade, awaited, called
+from sparrowmq.client.checks import check_function
+from sparrowmq.client.consuming.handling import Handler
+from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer as AsyncLitePullConsumer
+from sparrowmq.client.consuming.pull_consumer import PullConsumer as AsyncPullConsumer
+from sparrowmq.client.consuming.push_consumer import WAITS_FOR_ITSELF
+from sparrowmq.client.consuming.push_consumer import PushConsumer as AsyncPushConsumer
+from sparrowmq.client.consuming.scheduled_pull import PullCallback
+from sparrowmq.client.consuming.scheduled_pull import ScheduledPull as AsyncScheduledPull
+from sparrowmq.client.consuming.scheduled_pull import Turn as AsyncTurn
+from sparrowmq.client.group.group_consumer import GroupConsumer
+from sparrowmq.client.group.member_settings import GroupSettings
+from sparrowmq.client.subscriptions import Filter
+from sparrowmq.net.workers import ThreadWorkers
+from sparrowmq.protocol.message import MessageQueue
+
+G = TypeVar("G", bound=GroupConsumer)
+
+
+class _Reading(Facade[G]):
+    """What every consumer can do."""
+
+    assignment = called(GroupConsumer.assignment)
+    queues = awaited(GroupConsumer.queues)
+    offset_range = awaited(GroupConsumer.offset_range)
+    offset_at = awaited(GroupConsumer.offset_at)
+
+
+class PushConsumer(_Reading[AsyncPushConsumer]):
+    """A blocking `sparrowmq.PushConsumer`; takes the same settings. Handlers run in threads."""
+
+    def __init__(self, group: str, subscriptions: Mapping[str, Filter], **settings: Any) -> None:
+        super().__init__(partial(AsyncPushConsumer, group, subscriptions, **settings))
+
+    def __enter__(self) -> Self:
+        return self  # `start` and `run` need the handler
+
+    def start(self, handler: Handler) -> None:
+        """Consume in the background."""
+        self._consume(handler)
+
+    def _consume(self, handler: Handler) -> tuple[BackgroundLoop, AsyncPushConsumer]:
+        async def begin(consumer: AsyncPushConsumer) -> None:
+            await consumer.start(handler)
+
+        return self._start(begin)
+
+    def run(self, handler: Handler) -> None:
+        """Consume until Ctrl-C, or until another thread calls `stop`."""
+        loop, consumer = self._consume(handler)
+        loop.run(consumer.stopped())
+
+    def stop(self) -> None:
+        """Finish what is in work (within a deadline), commit, unregister. Raises RuntimeError
+        inside of a handler, for which it would have to wait."""
+        if self._inner is not None and self._inner.is_in_handler:
+            raise RuntimeError(WAITS_FOR_ITSELF)
+        super().stop()
+
+    pause = called(AsyncPushConsumer.pause)
+    resume = called(AsyncPushConsumer.resume)
+    subscribe = awaited(AsyncPushConsumer.subscribe)
+    unsubscribe = awaited(AsyncPushConsumer.unsubscribe)
+    waits = called(AsyncPushConsumer.waits)
+
+
+class LitePullConsumer(_Reading[AsyncLitePullConsumer]):
+    """A blocking `sparrowmq.LitePullConsumer`; takes the same settings. One thread polls."""
+
+    def __init__(
+        self, group: str, subscriptions: Mapping[str, Filter] | None = None, **settings: Any
+    ) -> None:
+        super().__init__(partial(AsyncLitePullConsumer, group, subscriptions, **settings))
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._end(lambda consumer: consumer.stop(is_consumed=error is None))
+
+    async def _begin(self, inner: AsyncLitePullConsumer) -> None:
+        await inner.start()
+
+    def start(self) -> None:
+        """Join the group; `with` does it."""
+        self._start(self._begin)
+
+    poll = awaited(AsyncLitePullConsumer.poll)
+    subscribe = awaited(AsyncLitePullConsumer.subscribe)
+    unsubscribe = awaited(AsyncLitePullConsumer.unsubscribe)
+    assign = awaited(AsyncLitePullConsumer.assign)
+    pause = called(AsyncLitePullConsumer.pause)
+    resume = called(AsyncLitePullConsumer.resume)
+    seek = awaited(AsyncLitePullConsumer.seek)
+    seek_to_begin = awaited(AsyncLitePullConsumer.seek_to_begin)
+    seek_to_end = awaited(AsyncLitePullConsumer.seek_to_end)
+    seek_to_timestamp = awaited(AsyncLitePullConsumer.seek_to_timestamp)
+    position = called(AsyncLitePullConsumer.position)
+    commit = awaited(AsyncLitePullConsumer.commit)
+    commit_later = called(AsyncLitePullConsumer.commit_later)
+    committed = awaited(AsyncLitePullConsumer.committed)
+
+
+class PullConsumer(_Reading[AsyncPullConsumer]):
+    """A blocking `sparrowmq.PullConsumer`; takes the same settings."""
+
+    def __init__(
+        self, group: str, topics: Iterable[str] = (), **settings: Unpack[GroupSettings]
+    ) -> None:
+        super().__init__(partial(AsyncPullConsumer, group, tuple(topics), **settings))
+
+    async def _begin(self, inner: AsyncPullConsumer) -> None:
+        await inner.start()
+
+    def start(self) -> None:
+        """Join the group; `with` does it."""
+        self._start(self._begin)
+
+    @classmethod
+    def in_front_of(cls, running: AsyncPullConsumer) -> Self:
+        """For a consumer on the background loop that somebody else started, and will stop."""
+        facade = cls(running.group)
+        facade._inner, facade._loop = running, loop_of_process.get()
+        return facade
+
+    pull = awaited(AsyncPullConsumer.pull)
+    update_offset = called(AsyncPullConsumer.update_offset)
+    commit = awaited(AsyncPullConsumer.commit)
+    committed = awaited(AsyncPullConsumer.committed)
+    give_back = awaited(AsyncPullConsumer.give_back)
+
+
+class Turn:
+    """What a callback gets, and what it may set."""
+
+    __slots__ = ("consumer", "next_delay_s")
+
+    def __init__(self, consumer: PullConsumer, next_delay_s: float) -> None:
+        self.consumer = consumer
+        self.next_delay_s = next_delay_s
+
+
+PlainCallback = Callable[[MessageQueue, Turn], None]
+
+
+class ScheduledPull(Facade[AsyncScheduledPull]):
+    """A blocking `sparrowmq.ScheduledPull`: callbacks are plain functions and run in threads.
+
+    def archive(queue, turn):
+        at = turn.consumer.committed(queue) or 0
+        found = turn.consumer.pull(queue, at)
+        ...
+
+    with ScheduledPull("archive", {"orders": archive}):
+        ...
+    """
+
+    def __init__(
+        self,
+        group: str,
+        callbacks: Mapping[str, PlainCallback],
+        *,
+        workers: int = 20,
+        **settings: Any,
+    ) -> None:
+        self._worker_count = workers
+        self._threads: ThreadWorkers
+        self._consumer: PullConsumer | None = None
+        for topic, plain in callbacks.items():
+            check_function(f"the callback of topic {topic}", plain)
+        in_threads = {topic: self._in_thread(plain) for topic, plain in callbacks.items()}
+        super().__init__(
+            partial(AsyncScheduledPull, group, in_threads, workers=workers, **settings)
+        )
+
+    async def _begin(self, inner: AsyncScheduledPull) -> None:
+        await inner.start()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def start(self) -> None:
+        """Begin; `with` does it."""
+        self._threads = ThreadWorkers(self._worker_count, "scheduled-pull")
+        self._start(self._begin)
+
+    def stop(self) -> None:
+        """Let turns that run finish (within a deadline), persist, leave the group."""
+        is_running = self._inner is not None
+        super().stop()
+        if is_running:
+            self._threads.close()
+
+    def _in_thread(self, plain: PlainCallback) -> PullCallback:
+        async def callback(queue: MessageQueue, turn: AsyncTurn) -> None:
+            if self._consumer is None:
+                self._consumer = PullConsumer.in_front_of(turn.consumer)
+            mine = Turn(self._consumer, turn.next_delay_s)
+            await self._threads.run(plain, queue, mine)
+            turn.next_delay_s = mine.next_delay_s
+
+        return callback

@@ -1,0 +1,53 @@
+"""Producers for programs without asyncio; see `blocking`."""
+
+from functools import partial
+from typing import TypeVar, Unpack
+
+from sparrowmq.client.blocking.facade import Facade, awaited
+from sparrowmq.client.sending.producer import Producer as AsyncProducer
+from sparrowmq.client.sending.producer_settings import SendSettings
+from sparrowmq.client.sending.transaction import TransactionListener
+from sparrowmq.client.sending.transactional_producer import (
+    TransactionalProducer as AsyncTransactionalProducer,
+)
+
+P = TypeVar("P", bound=AsyncProducer)
+
+
+class _Sending(Facade[P]):
+    """What every producer can do."""
+
+    survives_fork = True
+
+    async def _begin(self, inner: P) -> None:
+        await inner.start()
+
+    def start(self) -> None:
+        """Begin; `with` does it."""
+        self._start(self._begin)
+
+    send = awaited(AsyncProducer.send)
+    send_batch = awaited(AsyncProducer.send_batch)
+    send_oneway = awaited(AsyncProducer.send_oneway)
+    request = awaited(AsyncProducer.request)
+    reply = awaited(AsyncProducer.reply)
+    recall = awaited(AsyncProducer.recall)
+    queues = awaited(AsyncProducer.queues)
+
+
+class Producer(_Sending[AsyncProducer]):
+    """A blocking `sparrowmq.Producer`; takes the same settings."""
+
+    def __init__(self, group: str, **settings: Unpack[SendSettings]) -> None:
+        super().__init__(partial(AsyncProducer, group, **settings))
+
+
+class TransactionalProducer(_Sending[AsyncTransactionalProducer]):
+    """A blocking `sparrowmq.TransactionalProducer`. The listener's functions run in threads."""
+
+    def __init__(
+        self, group: str, listener: TransactionListener, **settings: Unpack[SendSettings]
+    ) -> None:
+        super().__init__(partial(AsyncTransactionalProducer, group, listener, **settings))
+
+    send_in_transaction = awaited(AsyncTransactionalProducer.send_in_transaction)

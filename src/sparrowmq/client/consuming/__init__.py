@@ -1,0 +1,1 @@
+"""Consumers: pulling, calling handlers, giving back what failed."""

@@ -1,0 +1,227 @@
+"""Handling each message once although it may be delivered twice.
+
+    seen = SqliteSeen(Path("billing-seen.db"))
+    await consumer.run(Deduplicate(seen, ttl_s=3 * 86400)(handle))
+
+Delivery is at-least-once: a message comes again when its consumer dies before its progress is
+stored. A key is recorded after the handler succeeded, so nothing is lost; what remains is the
+moment between the two: a process that dies there has its message handled again.
+"""
+
+import inspect
+import sqlite3
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Protocol
+
+from sparrowmq.client.checks import check_function, check_time
+from sparrowmq.client.consuming.handling import Handler, RetryLater, check_handler
+from sparrowmq.clock import Clock, system_clock
+from sparrowmq.protocol.message_ext import MessageExt
+
+DAY_S = 86_400.0
+_MANY = 500
+"""Keys of one SQL statement; SQLite allows 999 variables in old versions."""
+
+
+class Seen(Protocol):
+    """Remembers keys until they expire. Used from several threads."""
+
+    def known(self, keys: Sequence[str], now_ms: int) -> set[str]:
+        """Those of the keys that were recorded and have not expired."""
+        ...
+
+    def record(self, keys: Iterable[str], now_ms: int, expires_ms: int) -> None:
+        """Remember keys."""
+        ...
+
+
+class MemorySeen:
+    """In this process only: a restart forgets everything. The oldest go beyond `max_keys`."""
+
+    def __init__(self, max_keys: int = 1_000_000) -> None:
+        self._max_keys = max_keys
+        self._expires_ms: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._expires_ms)
+
+    def known(self, keys: Sequence[str], now_ms: int) -> set[str]:
+        """Those of the keys that were recorded and have not expired."""
+        with self._lock:
+            return {key for key in keys if self._expires_ms.get(key, 0) > now_ms}
+
+    def record(self, keys: Iterable[str], now_ms: int, expires_ms: int) -> None:
+        """Remember keys."""
+        with self._lock:
+            for key in keys:
+                # Moved to the end: the order is that of expiry, as every key lives equally long
+                self._expires_ms.pop(key, None)
+                self._expires_ms[key] = expires_ms
+            while self._expires_ms:
+                oldest = next(iter(self._expires_ms))
+                if len(self._expires_ms) <= self._max_keys and self._expires_ms[oldest] > now_ms:
+                    break
+                del self._expires_ms[oldest]
+
+
+class SqliteSeen:
+    """In a file, which several processes of one machine may share. Survives kills; a power cut may
+    forget the last moments."""
+
+    def __init__(self, path: Path) -> None:
+        self._lock = threading.Lock()
+        self._base = sqlite3.connect(path, check_same_thread=False, timeout=30.0)
+        self._base.execute("PRAGMA journal_mode = WAL")
+        # Without an fsync per handler call; see the class's promise.
+        self._base.execute("PRAGMA synchronous = NORMAL")
+        with self._base:
+            self._base.execute(
+                "CREATE TABLE IF NOT EXISTS seen"
+                " (key TEXT PRIMARY KEY, expires_ms INTEGER NOT NULL) WITHOUT ROWID"
+            )
+            self._base.execute("CREATE INDEX IF NOT EXISTS seen_expiry ON seen (expires_ms)")
+
+    def known(self, keys: Sequence[str], now_ms: int) -> set[str]:
+        """Those of the keys that were recorded and have not expired."""
+        found: set[str] = set()
+        with self._lock:
+            for at in range(0, len(keys), _MANY):
+                part = keys[at : at + _MANY]
+                marks = ",".join("?" * len(part))
+                rows = self._base.execute(
+                    f"SELECT key FROM seen WHERE expires_ms > ? AND key IN ({marks})",
+                    (now_ms, *part),
+                )
+                found.update(key for (key,) in rows)
+        return found
+
+    def record(self, keys: Iterable[str], now_ms: int, expires_ms: int) -> None:
+        """Remember keys."""
+        with self._lock, self._base:
+            self._base.execute("DELETE FROM seen WHERE expires_ms <= ?", (now_ms,))
+            self._base.executemany(
+                "INSERT OR REPLACE INTO seen VALUES (?, ?)", [(key, expires_ms) for key in keys]
+            )
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._base.close()
+
+
+def _unique_id(message: MessageExt) -> str:
+    return message.msg_id
+
+
+class Deduplicate:
+    """Wraps a handler, async or plain, so that messages with a known key are passed over."""
+
+    def __init__(
+        self,
+        store: Seen,
+        key: Callable[[MessageExt], str] = _unique_id,
+        ttl_s: float = DAY_S,
+        *,
+        clock: Clock = system_clock,
+    ) -> None:
+        """`key` is the sender's unique id unless given; it stays the same when a message is
+        retried. Two sends of the same order have different ones: give the order's number then.
+        Keys are remembered for `ttl_s`, which should be longer than a message may be retried."""
+        check_time("ttl_s", ttl_s)
+        check_function("key", key)
+        self._store = store
+        self._key = key
+        self._ttl_ms = int(ttl_s * 1000)
+        self._clock = clock
+        self._in_work: set[str] = set()
+        self._lock = threading.Lock()
+
+    def __call__(self, handler: Handler) -> Handler:
+        """The handler that passes over what is known. Raises ValueError where none is given."""
+        check_handler(handler)
+        if inspect.iscoroutinefunction(handler):
+
+            async def handle(messages: Sequence[MessageExt]) -> None:
+                batch = _Batch(self, messages)
+                with batch:
+                    if batch.fresh:
+                        answer = handler(batch.fresh)
+                        assert answer is not None
+                        await answer
+
+            return handle
+
+        def handle_plainly(messages: Sequence[MessageExt]) -> Awaitable[None] | None:
+            batch = _Batch(self, messages)
+            with ExitStack() as stack:
+                stack.enter_context(batch)
+                answer = handler(batch.fresh) if batch.fresh else None
+                if inspect.isawaitable(answer):
+                    # An async method that does not look like one: it has done nothing yet.
+                    return _awaited(answer, stack.pop_all())
+            return None
+
+        return handle_plainly
+
+    def claim(self, messages: Sequence[MessageExt]) -> tuple[list[MessageExt], list[str], bool]:
+        """Messages nobody handled or handles, with their keys, and whether some are being handled
+        elsewhere right now."""
+        keys = [self._key(message) for message in messages]
+        fresh: list[MessageExt] = []
+        mine: list[str] = []
+        with self._lock:
+            known = self._store.known(keys, self._clock())
+            is_shared = any(key in self._in_work and key not in known for key in keys)
+            for message, key in zip(messages, keys, strict=True):
+                if key not in known and key not in self._in_work:
+                    self._in_work.add(key)
+                    fresh.append(message)
+                    mine.append(key)
+        return fresh, mine, is_shared
+
+    def settle(self, keys: list[str], done: int) -> None:
+        """The first `done` of claimed keys are handled; the others are free again."""
+        now_ms = self._clock()
+        try:
+            if done:
+                self._store.record(keys[:done], now_ms, now_ms + self._ttl_ms)
+        finally:
+            with self._lock:
+                self._in_work.difference_update(keys)
+
+
+async def _awaited(answer: Awaitable[None], batch: ExitStack) -> None:
+    with batch:
+        await answer
+
+
+class _Batch:
+    """One call of the handler: claims at the beginning, records what succeeded at the end."""
+
+    def __init__(self, owner: Deduplicate, messages: Sequence[MessageExt]) -> None:
+        self._owner = owner
+        self._messages = list(messages)
+        self.fresh: list[MessageExt]
+        self.fresh, self._keys, self._is_shared = owner.claim(messages)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            self._owner.settle(self._keys, len(self._keys))
+            if self._is_shared:
+                # Its twin may still fail, so it is neither done nor known: look again later.
+                raise RetryLater("a message with the same key is being handled")
+            return
+        if not isinstance(error, RetryLater):
+            self._owner.settle(self._keys, 0)
+            return
+        self._owner.settle(self._keys, error.done)
+        if error.done < len(self.fresh):
+            # The handler counted what it saw; the consumer counts the whole batch.
+            error.done = self._messages.index(self.fresh[error.done])

@@ -1,0 +1,169 @@
+"""Calling the user's handler: async or plain, after the functions that filter."""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
+
+from sparrowmq.client.checks import check_number, check_whole
+from sparrowmq.client.group.consume_rates import ConsumeRates
+from sparrowmq.client.subscriptions import Subscriptions
+from sparrowmq.net.task_owner import is_asked_to_end
+from sparrowmq.net.workers import Workers, WorkersClosed
+from sparrowmq.protocol.connections import ConsumeDirectlyResult
+from sparrowmq.protocol.message_ext import MessageExt
+
+Handler = Callable[[Sequence[MessageExt]], Awaitable[None] | None]
+
+
+def check_handler(handler: object) -> None:
+    """Raises ValueError for what would fail with every message, or do nothing and seem to succeed,
+    as calling a generator does."""
+    if not callable(handler):
+        raise ValueError(f"handler is {handler!r}, must be a function that takes messages")
+    if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
+        raise ValueError(f"handler is {handler!r}, a generator: nobody would run it; do not yield")
+    try:
+        signature = inspect.signature(handler)
+    except ValueError:
+        return  # written in C, and says nothing of its arguments
+    try:
+        signature.bind(())
+    except TypeError:
+        text = f"handler takes {signature}, must take one argument: the messages"
+        raise ValueError(text) from None
+
+
+class RetryLater(Exception):
+    """Raised by a handler that chooses how: what is done, and when the rest comes again."""
+
+    def __init__(
+        self,
+        reason: str = "",
+        *,
+        done: int = 0,
+        delay_level: int = 0,
+        suspend_s: float | None = None,
+    ) -> None:
+        """`done` messages from the front are consumed. `delay_level` 0 lets the broker decide by
+        the number of attempts, -1 sends to the dead letters at once. An orderly handler tries the
+        rest again after `suspend_s` (0.01 to 30). Raises ValueError for numbers that are none of
+        these."""
+        super().__init__(reason)
+        check_whole("done", done, 0)
+        check_whole("delay_level", delay_level, -1)
+        if suspend_s is not None:
+            check_number("suspend_s", suspend_s, 0)
+        self.done = done
+        self.delay_level = delay_level
+        self.suspend_s = suspend_s
+
+
+class Result(NamedTuple):
+    """What became of a batch."""
+
+    failed: list[MessageExt]
+    delay_level: int = 0
+    suspend_s: float | None = None
+    error: Exception | None = None
+
+
+class Handling:
+    """One handler with what it needs. Nothing a user's function raises gets out of here."""
+
+    def __init__(
+        self,
+        handler: Handler,
+        workers: Workers,
+        subscriptions: Subscriptions,
+        rates: ConsumeRates,
+        log: logging.Logger,
+    ) -> None:
+        self._handler = handler
+        self._is_async = inspect.iscoroutinefunction(handler)
+        self._workers = workers
+        self._subscriptions = subscriptions
+        self._rates = rates
+        self._log = log
+
+    async def try_out(self, message: MessageExt, *, is_orderly: bool) -> ConsumeDirectlyResult:
+        """Hand over one message of an operator's choice and tell how it fared."""
+        started_s = self._rates.now_s()
+        result = await self.handle([message])
+        outcome = "CR_SUCCESS"
+        if result.failed:
+            outcome = "CR_LATER" if isinstance(result.error, RetryLater) else "CR_THROW_EXCEPTION"
+        return ConsumeDirectlyResult(
+            order=is_orderly,
+            consume_result=outcome,
+            remark=None if result.error is None else repr(result.error),
+            spent_time_mills=round((self._rates.now_s() - started_s) * 1000),
+        )
+
+    async def handle(self, messages: list[MessageExt]) -> Result:
+        """Hand a batch over. Cancelled where the interpreter ends: nobody has seen the batch then,
+        so it has not failed, and stays for the next owner of its queue."""
+        try:
+            return await self._hand_over(messages)
+        except WorkersClosed:
+            raise asyncio.CancelledError from None
+
+    async def _hand_over(self, messages: list[MessageExt]) -> Result:
+        topic = messages[0].topic
+        started_s = self._rates.now_s()
+        chosen, unclear = messages, list[MessageExt]()
+        if self._subscriptions.has_functions:
+            chosen, unclear = await self._workers.run(self._choose, messages)
+        result = await self._call(chosen) if chosen else Result([])
+        if unclear:
+            result = result._replace(failed=[*unclear, *result.failed])
+        done = len(messages) - len(result.failed)
+        self._rates.consumed(topic, done, len(result.failed), started_s)
+        return result
+
+    def _choose(self, messages: list[MessageExt]) -> tuple[list[MessageExt], list[MessageExt]]:
+        """What the functions let through, and what they raised for."""
+        chosen, unclear = [], []
+        for message in messages:
+            accepts = self._subscriptions.function(message.original_topic)
+            try:
+                if accepts is None or accepts(message):
+                    chosen.append(message)
+            except Exception as error:  # the user's code
+                self._log.warning("filter failed for %s: %s", message.msg_id, error, exc_info=error)
+                unclear.append(message)
+        return chosen, unclear
+
+    async def _call(self, messages: list[MessageExt]) -> Result:
+        try:
+            if self._is_async:
+                answer = self._handler(messages)
+            else:
+                answer = await self._workers.run(self._handler, messages)
+            if inspect.isawaitable(answer):
+                await answer
+        except asyncio.CancelledError as error:
+            if is_asked_to_end():
+                raise
+            # Something the handler awaited was cancelled, not this consumer
+            return self._failure(messages, RuntimeError(f"the handler was cancelled: {error}"))
+        except RetryLater as later:
+            return Result(messages[later.done :], later.delay_level, later.suspend_s, later)
+        except WorkersClosed:
+            raise
+        except Exception as error:  # the user's code
+            return self._failure(messages, error)
+        return Result([])
+
+    def _failure(self, messages: list[MessageExt], error: Exception) -> Result:
+        first = messages[0]
+        self._log.warning(
+            "handler failed for %d messages of %s from offset %d: %s",
+            len(messages),
+            first.queue,
+            first.queue_offset,
+            error,
+            exc_info=error,
+        )
+        return Result(messages, error=error)

@@ -1,0 +1,114 @@
+"""Orderly consumption: one message after another in each queue, guarded three times.
+
+1 the broker's lock: one member of the group per queue; not renewed for 30 s → no further batch
+2 one worker per queue inside of the process
+3 a consume lock around the handler and its result: whoever releases the queue waits for it
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from sparrowmq.client.consuming.giving_back import DEAD_LETTER, GivingBack
+from sparrowmq.client.consuming.handling import Handling, Result
+from sparrowmq.client.group.held_queue import HeldQueue
+from sparrowmq.protocol.message_ext import MessageExt
+
+UNLOCKED_S = 1.0
+"""How long a queue waits whose lock is in doubt."""
+SUSPEND_S = 1.0
+SHORTEST_S = 0.01
+LONGEST_S = 30.0
+UNLIMITED = -1
+
+
+class OrderlyConsuming:
+    """A batch that fails is tried again in its place; the queue waits for it."""
+
+    def __init__(
+        self,
+        handling: Handling,
+        giving_back: GivingBack,
+        *,
+        batch: int,
+        max_reconsume_times: int,
+        suspend_s: float,
+        has_lock: Callable[[HeldQueue], Awaitable[bool]],
+        progressed: Callable[[HeldQueue], None],
+        log: logging.Logger,
+    ) -> None:
+        self._handling = handling
+        self._giving_back = giving_back
+        self._batch = batch
+        self._max_reconsume_times = max_reconsume_times
+        self._suspend_s = suspend_s
+        self._has_lock = has_lock
+        self._progressed = progressed
+        self._log = log
+        self._ready: asyncio.Queue[HeldQueue] = asyncio.Queue()
+        self._busy: set[HeldQueue] = set()
+
+    def submit(self, held: HeldQueue, messages: Sequence[MessageExt]) -> None:
+        """Let a worker look at the queue, unless one has it already."""
+        if messages and self._claim(held):
+            self._ready.put_nowait(held)
+
+    def _claim(self, held: HeldQueue) -> bool:
+        if held in self._busy:
+            return False
+        self._busy.add(held)
+        return True
+
+    async def work(self) -> None:
+        """One worker, for ever: a batch of a queue, then the next queue."""
+        loop = asyncio.get_running_loop()
+        while True:
+            held = await self._ready.get()
+            pause_s = await self._turn(held)
+            held.handlers_done()
+            if not held.may_begin or not len(held.process_queue):
+                self._busy.discard(held)
+            elif pause_s:
+                loop.call_later(pause_s, self._ready.put_nowait, held)
+            else:
+                self._ready.put_nowait(held)
+
+    async def _turn(self, held: HeldQueue) -> float:
+        """One batch; how long the queue has to wait then."""
+        if not await self._has_lock(held):
+            return UNLOCKED_S
+        messages = held.process_queue.first(self._batch)
+        if not messages:
+            return 0.0
+        async with held.consume_lock:
+            if not held.may_begin:
+                return 0.0
+            result = await self._handling.handle(messages)
+            held.last_consume_s = asyncio.get_running_loop().time()
+            if held.is_dropped:
+                return 0.0  # lost meanwhile: the result counts no more
+            # Before it is released: its next owner would begin with what is being settled.
+            return await self._settle(held, messages, result)
+
+    async def _settle(self, held: HeldQueue, messages: list[MessageExt], result: Result) -> float:
+        bad = {message.queue_offset for message in result.failed}
+        queue = held.process_queue
+        queue.remove(message for message in messages if message.queue_offset not in bad)
+        is_stuck = False
+        for message in result.failed:
+            is_over = self._has_had_enough(message) or result.delay_level == DEAD_LETTER
+            if is_over and await self._giving_back.give_back(message, DEAD_LETTER):
+                queue.remove([message])
+            else:
+                queue.replace(message.failed_again())
+                is_stuck = True
+        if not held.is_dropped:
+            self._progressed(held)
+        if not is_stuck:
+            return 0.0
+        wanted_s = self._suspend_s if result.suspend_s is None else result.suspend_s
+        return min(max(wanted_s, SHORTEST_S), LONGEST_S)
+
+    def _has_had_enough(self, message: MessageExt) -> bool:
+        most = self._max_reconsume_times
+        return most != UNLIMITED and message.reconsume_times >= most

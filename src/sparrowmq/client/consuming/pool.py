@@ -1,0 +1,152 @@
+"""Concurrent consumption: a pool of workers, results, and what happens to failures."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+from sparrowmq.client.consuming.giving_back import GivingBack
+from sparrowmq.client.consuming.handling import Handling
+from sparrowmq.client.group.held_queue import HeldQueue
+from sparrowmq.client.group.process_queue import work_items
+from sparrowmq.protocol.message_ext import MessageExt
+
+HAND_AGAIN_S = 5.0
+"""When a message could not be given back it is handed to the handler again after this long."""
+EXPIRED_LEVEL = 3
+DOUBT_S = 0.5
+"""How long work of a queue waits that may be somebody else's by now."""
+CHECK_S = 60.0
+"""How often handlers that take too long are looked for, at most."""
+
+
+class Consuming:
+    """Progress passes a message only when it is done or given back."""
+
+    def __init__(
+        self,
+        handling: Handling,
+        giving_back: GivingBack | None,
+        *,
+        batch: int,
+        timeout_s: float,
+        held: Callable[[], Iterable[HeldQueue]],
+        may_work: Callable[[HeldQueue], bool],
+        progressed: Callable[[HeldQueue], None],
+        log: logging.Logger,
+    ) -> None:
+        """Without `giving_back` (broadcasting) failed messages are logged and dropped."""
+        self._handling = handling
+        self._giving_back = giving_back
+        self._batch = batch
+        self._timeout_s = timeout_s
+        self._held = held
+        self._may_work = may_work
+        self._progressed = progressed
+        self._log = log
+        self._work: asyncio.Queue[tuple[HeldQueue, list[MessageExt]]] = asyncio.Queue()
+        self._going_back: set[tuple[HeldQueue, int]] = set()
+        """Queue and offset of what is on its way to the broker: once is enough."""
+
+    def submit(self, held: HeldQueue, messages: Sequence[MessageExt]) -> None:
+        """Cut into work items and let the workers have them."""
+        for item in work_items(messages, self._batch):
+            self._work.put_nowait((held, item))
+
+    async def work(self) -> None:
+        """One worker, for ever. What is left of a queue that leaves stays for its next owner."""
+        loop = asyncio.get_running_loop()
+        now_s = loop.time
+        while True:
+            held, messages = await self._work.get()
+            if not held.may_begin:
+                continue
+            if not self._may_work(held):
+                loop.call_later(DOUBT_S, self._work.put_nowait, (held, messages))
+                continue
+            held.work_begins()
+            held.process_queue.started(messages, now_s())
+            try:
+                await self._consume(held, messages)
+            finally:
+                held.work_ends(now_s())
+
+    async def _consume(self, held: HeldQueue, messages: list[MessageExt]) -> None:
+        result = await self._handling.handle(messages)
+        queue = held.process_queue
+        if not result.failed:
+            if not queue.is_dropped:
+                queue.remove(messages)
+                self._progressed(held)
+            return
+        bad = {message.queue_offset for message in result.failed}
+        queue_done = [message for message in messages if message.queue_offset not in bad]
+        if queue.is_dropped:
+            return  # somebody else has the queue: a late result does not move progress
+        queue.remove(queue_done)
+        # What expired meanwhile was given back already: a late result of it is ignored.
+        failed = [message for message in result.failed if self._is_ours(held, message)]
+        again = failed
+        if self._may_work(held):  # else its next owner has them, and decides
+            again = await self._give_back(held, failed, result.delay_level)
+        queue.remove(message for message in failed if message not in again)
+        self._progressed(held)
+        if again:
+            self._hand_later(held, again)
+
+    def _is_ours(self, held: HeldQueue, message: MessageExt) -> bool:
+        is_leaving = (held, message.queue_offset) in self._going_back
+        return held.process_queue.contains(message) and not is_leaving
+
+    async def _give_back(
+        self, held: HeldQueue, messages: list[MessageExt], level: int
+    ) -> list[MessageExt]:
+        """Send messages back to the broker; those that could not be are returned."""
+        if self._giving_back is None:
+            self._log.warning("%d messages failed and are dropped: broadcasting", len(messages))
+            return []
+        places = {(held, message.queue_offset) for message in messages}
+        self._going_back.update(places)
+        give_back = self._giving_back.give_back
+        try:
+            return [message for message in messages if not await give_back(message, level)]
+        finally:
+            self._going_back.difference_update(places)
+
+    def _hand_later(self, held: HeldQueue, messages: list[MessageExt]) -> None:
+        """They stay in work with one more failure counted, so that progress does not pass them."""
+        repeat = [message.failed_again() for message in messages]
+        for message in repeat:
+            held.process_queue.replace(message)
+        loop = asyncio.get_running_loop()
+        loop.call_later(HAND_AGAIN_S, self._hand_again, held, repeat)
+
+    def _hand_again(self, held: HeldQueue, messages: list[MessageExt]) -> None:
+        if held.may_begin:
+            self.submit(held, [m for m in messages if held.process_queue.contains(m)])
+
+    async def watch(self) -> None:
+        """Give back what handlers hold for too long, so that progress moves, for ever."""
+        while True:
+            await asyncio.sleep(min(CHECK_S, self._timeout_s))
+            for held in list(self._held()):
+                await self._expire(held)
+
+    async def _expire(self, held: HeldQueue) -> None:
+        before_s = asyncio.get_running_loop().time() - self._timeout_s
+        while not held.is_dropped:
+            message = held.process_queue.expired(before_s)
+            if message is None or not self._is_ours(held, message):
+                return
+            if self._giving_back is not None:
+                if await self._give_back(held, [message], EXPIRED_LEVEL):
+                    return
+                if not _is_in_work(held, message):
+                    return
+            text = "the handler has message %s for more than %g s: it is delivered again later"
+            self._log.warning(text, message.msg_id, self._timeout_s)
+            held.process_queue.remove([message])
+            self._progressed(held)
+
+
+def _is_in_work(held: HeldQueue, message: MessageExt) -> bool:
+    return not held.is_dropped and held.process_queue.contains(message)

@@ -1,0 +1,186 @@
+"""The low-level pull consumer: the application decides what to pull, when, and from where on.
+
+    async with PullConsumer("audit") as consumer:
+        for queue in await consumer.queues("orders"):
+            found = await consumer.pull(queue, 0)
+
+With `topics` it takes part in the group's rebalance: `assignment()` is its share.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Unpack
+
+from sparrowmq.client.broker_calls import address_of, committed_offset
+from sparrowmq.client.checks import check_names, check_offsets
+from sparrowmq.client.consuming.giving_back import GivingBack
+from sparrowmq.client.errors import BrokerRefused
+from sparrowmq.client.group.group_consumer import GroupConsumer
+from sparrowmq.client.group.member_settings import GroupSettings
+from sparrowmq.client.group.membership import Membership
+from sparrowmq.client.subscriptions import Sql, Subscriptions, wanted
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.headers.pull import Pulled, PullMessage
+from sparrowmq.protocol.heartbeat import ConsumeType
+from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.protocol.message_ext import MessageExt, decode_messages
+from sparrowmq.protocol.subscription import SQL92, TAG, SubscriptionData
+from sparrowmq.protocol.sys_flag import pull_sys_flag
+
+_PULL_S = 10.0
+_WAIT_S = 20.0
+_WAITING_PULL_S = 30.0
+_MAX_RECONSUME_TIMES = 16
+
+
+class PullStatus(Enum):
+    """What a pull found."""
+
+    FOUND = "found"
+    NO_NEW_MESSAGE = "no new message"
+    NO_MATCHED_MESSAGE = "no message that matches"
+    OFFSET_ILLEGAL = "offset out of range"
+
+
+_STATUS = {
+    ResponseCode.SUCCESS: PullStatus.FOUND,
+    ResponseCode.PULL_NOT_FOUND: PullStatus.NO_NEW_MESSAGE,
+    ResponseCode.PULL_RETRY_IMMEDIATELY: PullStatus.NO_MATCHED_MESSAGE,
+    ResponseCode.PULL_OFFSET_MOVED: PullStatus.OFFSET_ILLEGAL,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PullResult:
+    """Messages, and where the next pull should begin whatever was found."""
+
+    status: PullStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    messages: list[MessageExt]
+
+
+class PullConsumer(GroupConsumer):
+    """Keeps no progress by itself: `update_offset` and `commit` do."""
+
+    def __init__(
+        self,
+        group: str,
+        topics: Iterable[str] = (),
+        **settings: Unpack[GroupSettings],
+    ) -> None:
+        """`topics` are balanced over the group; `listener` hears of changes.
+
+        Raises ValueError for an illegal group or topic.
+        """
+        check_names("topics", topics)
+        super().__init__(
+            group,
+            Subscriptions(dict.fromkeys(topics, "*")),
+            settings,
+            consume_type=ConsumeType.ACTIVELY,
+            takes_retries=False,
+            drops_silent=False,
+            starts_at_0=True,
+        )
+
+    async def _open(self) -> None:
+        await self.start()
+
+    async def start(self) -> None:
+        """Join the group. Raises ValueError for a client id that another member has here."""
+        with self._starting:
+            await super()._open()
+            await self._join(lambda: Membership(self.client, self._settings, self.subscriptions))
+
+    async def stop(self, within_s: float = 0.0) -> None:
+        """Persist progress, leave the group."""
+        await self._starting.until_over()
+        await self._leave(within_s)
+
+    async def pull(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        *,
+        choice: str | Sql = "*",
+        count: int = 32,
+        waits: bool = False,
+    ) -> PullResult:
+        """Messages from an offset on. With `waits` the broker holds an empty pull for up to 20 s.
+
+        Raises ValueError for a negative offset or count, NoRoute, BrokerRefused, NetError.
+        """
+        if offset < 0 or count < 1:
+            raise ValueError(f"offset {offset} and count {count}: must be 0 and 1 or more")
+        await self.queues(queue.topic)
+        subscription = _subscription(queue.topic, choice)
+        address = await address_of(self.client, queue.topic, queue.broker_name)
+        header = PullMessage(
+            consumer_group=self.group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=offset,
+            max_msg_nums=count,
+            sys_flag=pull_sys_flag(commit_offset=False, suspend=waits, subscription=True),
+            commit_offset=0,
+            suspend_timeout_millis=int(_WAIT_S * 1000),
+            sub_version=subscription.sub_version,
+            subscription=subscription.sub_string,
+            expression_type=subscription.expression_type,
+        )
+        timeout_s = _WAITING_PULL_S if waits else _PULL_S
+        started_s = self.rates.now_s()
+        response = await self.client.peers.call(address, header, timeout_s=timeout_s)
+        if response.code not in _STATUS:
+            raise BrokerRefused(address, response.code, response.remark)
+        pulled = response.header(Pulled)
+        messages: list[MessageExt] = []
+        if response.code == ResponseCode.SUCCESS:
+            messages = wanted(decode_messages(response.body, queue.broker_name), subscription)
+            self.rates.pulled(queue.topic, len(messages), started_s)
+        return PullResult(
+            _STATUS[ResponseCode(response.code)],
+            pulled.next_begin_offset,
+            pulled.min_offset,
+            pulled.max_offset,
+            messages,
+        )
+
+    # ---- progress
+
+    def update_offset(self, queue: MessageQueue, offset: int) -> None:
+        """Note progress; it is stored every 5 s for queues of the assignment, and by `commit`."""
+        check_offsets({queue: offset})
+        self._running().offsets.update(queue, offset, may_lower=True)
+
+    async def commit(self, queues: Iterable[MessageQueue]) -> None:
+        """Store the noted progress of these queues now. Raises QueueLost, and what else keeps it
+        from being stored: NoRoute, BrokerRefused, NetError, OSError."""
+        chosen = list(queues)
+        for topic in sorted({queue.topic for queue in chosen}):
+            await self.queues(topic)
+        await self._running().store(chosen)
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """The stored offset; None when there is none."""
+        if self._settings.is_broadcasting:
+            return await self._running().offsets.load(queue)
+        await self.queues(queue.topic)
+        return await committed_offset(self.client, self.group, queue)
+
+    async def give_back(self, message: MessageExt, delay_level: int = 0) -> bool:
+        """Let the broker deliver a message to the group again later; whether it has it now."""
+        log = self.client.log
+        giving = GivingBack(self.client, self.group, _MAX_RECONSUME_TIMES, log)
+        return await giving.give_back(message, delay_level)
+
+
+def _subscription(topic: str, choice: str | Sql) -> SubscriptionData:
+    if isinstance(choice, Sql):
+        expression, kind = choice.expression, SQL92
+    else:
+        expression, kind = choice, TAG
+    return SubscriptionData.build(topic, expression, version=0, expression_type=kind)

@@ -1,0 +1,140 @@
+"""Scheduled pull: a callback per topic, run again and again for each queue of the assignment.
+
+async def archive(queue: MessageQueue, turn: Turn) -> None:
+    at = await turn.consumer.committed(queue) or 0
+    found = await turn.consumer.pull(queue, at)
+    ...
+    turn.consumer.update_offset(queue, found.next_offset)
+    turn.next_delay_s = 0 if found.messages else 1
+
+async with ScheduledPull("archive", {"orders": archive}):
+    ...
+"""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Self, Unpack
+
+from sparrowmq.client.checks import check_number, check_whole
+from sparrowmq.client.consuming.pull_consumer import PullConsumer
+from sparrowmq.client.group.held_queue import HeldQueue
+from sparrowmq.client.group.member_settings import GroupSettings
+from sparrowmq.net.task_owner import is_asked_to_end
+from sparrowmq.protocol.message import MessageQueue
+
+DELAY_S = 0.2
+"""How long a queue waits between two turns unless its callback says otherwise."""
+FAILED_S = 1.0
+DOUBT_S = 0.5
+"""How long a queue waits that may be another member's by now."""
+
+
+class Turn:
+    """What a callback gets, and what it may set."""
+
+    __slots__ = ("consumer", "next_delay_s")
+
+    def __init__(self, consumer: PullConsumer) -> None:
+        self.consumer = consumer
+        self.next_delay_s = DELAY_S
+
+
+PullCallback = Callable[[MessageQueue, Turn], Awaitable[None]]
+
+
+class ScheduledPull:
+    """One task per queue, started and ended as the assignment changes.
+
+    In a broadcasting group every queue has one. An exception of a callback is logged, and its queue
+    waits 1 s. A queue that is handed over waits for the turn that runs.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        callbacks: Mapping[str, PullCallback],
+        *,
+        workers: int = 20,
+        stop_within_s: float = 30.0,
+        **settings: Unpack[GroupSettings],
+    ) -> None:
+        """`workers` callbacks run at once. Raises ValueError for an illegal group or topic."""
+        if not callbacks:
+            raise ValueError("no callback given, at least one topic is needed")
+        for topic, callback in callbacks.items():
+            if not inspect.iscoroutinefunction(callback):
+                raise ValueError(f"the callback of topic {topic} is not an async function")
+        check_whole("workers", workers, 1)
+        check_number("stop_within_s", stop_within_s, 0)
+        self._callbacks = dict(callbacks)
+        self._stop_within_s = stop_within_s
+        self._free = asyncio.Semaphore(workers)
+        self._tasks: dict[HeldQueue, asyncio.Task[None]] = {}
+        settings["listener"] = self._assigned
+        self.consumer = PullConsumer(group, callbacks, **settings)
+        self.consumer.worker_count = workers
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self.stop()
+            raise
+        return self
+
+    async def start(self) -> None:
+        """Join the group and begin; `async with` does it."""
+        await self.consumer.start()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    async def stop(self) -> None:
+        """Let turns that run finish (within a deadline), persist, leave the group."""
+        await self.consumer.stop(self._stop_within_s)
+        for task in self._tasks.values():
+            task.cancel()
+
+    def _assigned(
+        self, topic: str, queues: Sequence[MessageQueue], mine: Sequence[MessageQueue]
+    ) -> None:
+        """The queue listener."""
+        held = set(self.consumer.member.held.values())
+        for gone in set(self._tasks) - held:
+            self._tasks.pop(gone).cancel()
+        for new in sorted(held - set(self._tasks), key=lambda one: one.queue):
+            tasks = self.consumer.client.tasks
+            self._tasks[new] = tasks.create_task(self._repeat(new), name=f"turns {new.queue}")
+
+    async def _repeat(self, held: HeldQueue) -> None:
+        while held.may_begin:
+            async with self._free:
+                delay_s = await self._turn(held)
+            await asyncio.sleep(delay_s)
+
+    async def _turn(self, held: HeldQueue) -> float:
+        """One call; how long the queue waits then."""
+        if not held.may_begin:
+            return 0.0  # left while all workers were busy
+        if not self.consumer.member.may_work(held):
+            return DOUBT_S
+        turn = Turn(self.consumer)
+        held.work_begins()
+        try:
+            await self._callbacks[held.queue.topic](held.queue, turn)
+        except (Exception, asyncio.CancelledError) as error:  # the user's code
+            if isinstance(error, asyncio.CancelledError) and is_asked_to_end():
+                raise
+            log = self.consumer.client.log
+            log.warning("callback failed for %s: %s", held.queue, error, exc_info=error)
+            return FAILED_S
+        finally:
+            held.work_ends(asyncio.get_running_loop().time())
+        return max(0.0, turn.next_delay_s)

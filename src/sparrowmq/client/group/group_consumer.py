@@ -1,0 +1,204 @@
+"""What all consumers of a group have in common: a client, subscriptions, a life, a place."""
+
+from collections.abc import Callable
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+from sparrowmq.client.broker_calls import max_offset, min_offset, offset_at
+from sparrowmq.client.client import Client
+from sparrowmq.client.config import ClientConfig, name_servers_of
+from sparrowmq.client.errors import NoRoute, NotStarted
+from sparrowmq.client.group.consume_rates import ConsumeRates
+from sparrowmq.client.group.consumer_calls import routes
+from sparrowmq.client.group.member_settings import GroupSettings, MemberSettings
+from sparrowmq.client.group.membership import Membership
+from sparrowmq.client.group.running_info import offsets_of, running_info
+from sparrowmq.client.group.subscription_check import check_subscriptions, report_differences
+from sparrowmq.client.members_here import Place
+from sparrowmq.client.route_table import subscribe_queues
+from sparrowmq.client.starting import Starting
+from sparrowmq.client.stopping import Stopping
+from sparrowmq.client.subscriptions import Subscriptions
+from sparrowmq.protocol.connections import ConsumeDirectlyResult, ConsumerRunningInfo
+from sparrowmq.protocol.heartbeat import ConsumerData
+from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.protocol.message_ext import MessageExt
+
+
+class GroupConsumer:
+    """Base of the consumers; also what the client asks its members for.
+
+    `async with` starts a client of its own where none was given, and stops in the end. Where
+    nothing but the client is started, `start` is called inside of the block.
+    """
+
+    member: Membership
+
+    def __init__(
+        self, group: str, subscriptions: Subscriptions, given: GroupSettings, **kind: Any
+    ) -> None:
+        """`given` is what the user chose, `kind` what sort of consumer it is (MemberSettings)."""
+        chosen: dict[str, Any] = {**given}
+        servers = chosen.pop("name_servers", "127.0.0.1:9876")
+        client: Client | None = chosen.pop("client", None)
+        self._settings = MemberSettings(group=group, **chosen, **kind)
+        names = name_servers_of(servers)
+        self.client = client or Client(ClientConfig(name_servers=names), routes=routes)
+        self.subscriptions = subscriptions
+        self.rates = ConsumeRates()
+        self.worker_count = 0
+        self._owns_client = client is None
+        self._is_started = False
+        self._starting = Starting()
+        self._stopping = Stopping()
+
+    # ---- life
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._open()
+        except BaseException:
+            await self.stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    async def _open(self) -> None:
+        await self.client.make_ready(is_own=self._owns_client)
+
+    async def stop(self) -> None:
+        """Leave the group, and stop a client of its own."""
+        await self._starting.until_over()
+        await self._leave(0.0)
+
+    async def _join(self, make: Callable[[], Membership]) -> None:
+        """Raises ValueError for a member that is here already or subscribes differently, and
+        BrokerRefused for a subscription that a broker does not accept."""
+        if self.group in self.client.consumers:
+            raise ValueError(f"this client has a consumer of group {self.group} already")
+        client = self.client
+        servers = frozenset(client.config.name_servers)
+        client.members_here.enter(self, Place(client.client_id, servers, client.pid))
+        try:
+            await check_subscriptions(self.client, self.group, self.subscriptions.all())
+            await report_differences(self.client, self.group, self.subscriptions.all())
+        except BaseException:
+            client.members_here.leave(self)
+            raise
+        self.member = make()
+        self.client.consumers[self.group] = self
+        self._is_started = True
+        await self.member.join()
+
+    async def _leave(self, within_s: float, overdue: Callable[[], None] = lambda: None) -> None:
+        """Finish within a time, persist, unlock, unregister. Does nothing when not started."""
+        await self._stopping.run(partial(self._leave_now, within_s, overdue))
+
+    async def _leave_now(self, within_s: float, overdue: Callable[[], None]) -> None:
+        try:
+            if self._is_started:
+                self._is_started = False
+                await self.member.leave(within_s, overdue)
+        finally:
+            self.client.members_here.leave(self)
+            if self._owns_client:
+                await self.client.stop()
+
+    # ---- what the client asks
+
+    @property
+    def group(self) -> str:
+        """The consumer group."""
+        return self._settings.group
+
+    @property
+    def is_broadcasting(self) -> bool:
+        """Whether each member gets everything."""
+        return self._settings.is_broadcasting
+
+    def topics(self) -> set[str]:
+        """Topics whose routes are kept fresh."""
+        return self.subscriptions.topics | {queue.topic for queue in self.member.held}
+
+    def consumer_data(self) -> ConsumerData:
+        """What heartbeats say."""
+        return self.member.consumer_data()
+
+    def members_changed(self) -> None:
+        """A broker says that somebody came or went."""
+        if self._is_started:
+            self.member.wake()
+
+    def queue_freed(self) -> None:
+        """A broker says that a queue is free now which another member held."""
+        if self._is_started:
+            self.member.wake_at_once()
+
+    async def reset_offsets(self, offsets: dict[MessageQueue, int]) -> None:
+        """An operator moved the group. Raises ValueError in a broadcasting group."""
+        await self.member.move(offsets)
+
+    def offsets_of(self, topic: str) -> dict[MessageQueue, int]:
+        """Progress in the queues of a topic that are ours."""
+        return offsets_of(self.member, topic)
+
+    def running_info(self, *, with_stacks: bool = False) -> ConsumerRunningInfo:
+        """What this member is doing."""
+        return running_info(
+            self.member, self.rates, workers=self.worker_count, with_stacks=with_stacks
+        )
+
+    async def consume_directly(self, message: MessageExt) -> ConsumeDirectlyResult:
+        """Hand one message to the handler now. Raises ValueError where there is none."""
+        raise ValueError(f"group {self.group} has no handler here that could consume a message")
+
+    # ---- what users ask
+
+    def assignment(self) -> list[MessageQueue]:
+        """The queues this member holds now. Raises NotStarted."""
+        return sorted(self._running().held)
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """All queues of a topic. Raises NoRoute."""
+        self._running_here()
+        route = await self.client.route_table.fetch(topic)
+        if route is None:
+            raise NoRoute(topic, "it does not exist; create it or send to it first")
+        # A broker keeps progress of groups that it has heard of.
+        await self.client.meet(route)
+        return sorted(subscribe_queues(topic, route))
+
+    async def offset_range(self, queue: MessageQueue) -> tuple[int, int]:
+        """The oldest offset, and the one that comes next."""
+        self._running_here()
+        return await min_offset(self.client, queue), await max_offset(self.client, queue)
+
+    async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """The offset of the first message stored at or after a time."""
+        self._running_here()
+        return await offset_at(self.client, queue, timestamp_ms)
+
+    async def _subscriptions_changed(self) -> None:
+        if self._is_started:
+            await check_subscriptions(self.client, self.group, self.subscriptions.all())
+            await self.client.heartbeat_everywhere()
+            self.member.wake()
+
+    def _running(self) -> Membership:
+        if not self._is_started:
+            raise NotStarted("the consumer is not running: use `async with`, or start() it")
+        return self.member
+
+    def _running_here(self) -> Membership:
+        """The same for calls that wait: they have to come from the loop of its start."""
+        member = self._running()
+        self.client.check_loop()
+        return member

@@ -1,0 +1,110 @@
+"""A queue this consumer holds: what was pulled, where the next pull goes, why it may wait.
+
+held ── leave ──▶ leaving ── drop ──▶ dropped
+          │                     └ late results do not count any more
+          └ pulls end, workers begin nothing new, what runs may finish
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from sparrowmq.client.group.process_queue import ProcessQueue
+from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.protocol.route import MASTER_ID
+
+
+class HeldQueue:
+    """State of one assigned queue; dropped when the queue is given up."""
+
+    __slots__ = (
+        "broker_id",
+        "consume_lock",
+        "idle",
+        "last_consume_s",
+        "last_pull_s",
+        "leaving_s",
+        "locked_s",
+        "next_offset",
+        "process_queue",
+        "queue",
+        "running",
+        "session",
+        "task",
+        "waits_for",
+        "when_done",
+    )
+
+    def __init__(self, queue: MessageQueue, next_offset: int, now_s: float) -> None:
+        self.queue = queue
+        self.next_offset = next_offset
+        self.process_queue = ProcessQueue()
+        self.broker_id = MASTER_ID
+        """Which broker of the name the next pull goes to, as the last answer suggested."""
+        self.last_pull_s = now_s
+        self.last_consume_s = now_s
+        self.locked_s = now_s
+        """When we asked for the lock that the broker last confirmed."""
+        self.session = ""
+        """Our session at the broker then; empty where it has none."""
+        self.waits_for = ""
+        """Why it is not pulled now; empty while it is."""
+        self.task: asyncio.Task[None] | None = None
+        self.leaving_s: float | None = None
+        self.running = 0
+        """Calls of the handler that work on it."""
+        self.idle = asyncio.Event()
+        self.idle.set()
+        self.when_done: Callable[[], None] | None = None
+        """Called once when its handlers are done, for whoever found them running."""
+        self.consume_lock = asyncio.Lock()
+        """Held around the handler of an ordered queue; a release waits for it."""
+
+    @property
+    def is_dropped(self) -> bool:
+        """Whether it belongs to somebody else."""
+        return self.process_queue.is_dropped
+
+    @property
+    def progress(self) -> int:
+        """The smallest offset that is not consumed."""
+        waiting = self.process_queue
+        return waiting.progress if len(waiting) else self.next_offset
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether workers may begin something new on it."""
+        return self.leaving_s is None and not self.process_queue.is_dropped
+
+    def work_begins(self) -> None:
+        """A handler is called."""
+        self.running += 1
+        self.idle.clear()
+
+    def work_ends(self, now_s: float) -> None:
+        """A handler has returned and its result is settled."""
+        self.running -= 1
+        self.last_consume_s = now_s
+        if not self.running:
+            self.idle.set()
+            self.handlers_done()
+
+    def handlers_done(self) -> None:
+        """Nothing works on it now."""
+        when_done, self.when_done = self.when_done, None
+        if when_done is not None:
+            when_done()
+
+    def leave(self, now_s: float) -> None:
+        """Pull nothing more, begin nothing more; what runs may finish."""
+        if self.leaving_s is None:
+            self.leaving_s = now_s
+            self._stop_pulling()
+
+    def drop(self) -> None:
+        """Take nothing more from it, and end its pull loop."""
+        self.process_queue.is_dropped = True
+        self._stop_pulling()
+
+    def _stop_pulling(self) -> None:
+        if self.task is not None:
+            self.task.cancel()

@@ -1,0 +1,99 @@
+"""What a consumer tells operators about itself; the property names are those of Java's clients."""
+
+import asyncio
+import inspect
+import sys
+import traceback
+from collections.abc import Iterator
+from typing import Any
+
+from sparrowmq.client.group.consume_rates import ConsumeRates
+from sparrowmq.client.group.held_queue import HeldQueue
+from sparrowmq.client.group.membership import Membership
+from sparrowmq.client.group.ownership import FRESH_S
+from sparrowmq.protocol.connections import ConsumerRunningInfo, ProcessQueueInfo
+from sparrowmq.protocol.message import MessageQueue
+
+_MIB = 1024 * 1024
+
+
+def running_info(
+    member: Membership, rates: ConsumeRates, *, workers: int, with_stacks: bool
+) -> ConsumerRunningInfo:
+    """A snapshot."""
+    settings, client = member.settings, member.client
+    return ConsumerRunningInfo(
+        properties={
+            "PROP_NAMESERVER_ADDR": ";".join(client.config.name_servers),
+            "PROP_CONSUME_TYPE": settings.consume_type.value,
+            "PROP_CONSUMEORDERLY": str(settings.is_orderly).lower(),
+            "PROP_THREADPOOL_CORE_SIZE": str(workers),
+            "PROP_CONSUMER_START_TIMESTAMP": str(member.started_ms),
+            "PROP_CLIENT_VERSION": "SPARROWMQ",
+            "consumerGroup": settings.group,
+            "messageModel": settings.model.value,
+            "consumeFromWhere": settings.from_where.value,
+            "allocateMessageQueueStrategy": settings.strategy.name,
+        },
+        subscription_set=member.subscriptions.all(),
+        mq_table={queue: _queue_info(member, held) for queue, held in sorted(member.held.items())},
+        status_table={topic: rates.status(topic) for topic in sorted(member.subscriptions.topics)},
+        user_consumer_info={
+            str(held.queue): f"not pulled now: {held.waits_for}"
+            for held in member.held.values()
+            if held.waits_for
+        },
+        jstack=_stacks() if with_stacks else None,
+    )
+
+
+def offsets_of(member: Membership, topic: str) -> dict[MessageQueue, int]:
+    """Progress in the queues of a topic that are ours."""
+    offsets = {queue: member.offsets.get(queue) for queue in member.held if queue.topic == topic}
+    return {queue: offset for queue, offset in offsets.items() if offset >= 0}
+
+
+def _queue_info(member: Membership, held: HeldQueue) -> ProcessQueueInfo:
+    now_s, now_ms = asyncio.get_running_loop().time(), member.client.clock()
+
+    def at_ms(loop_s: float) -> int:
+        return now_ms - round((now_s - loop_s) * 1000)
+
+    queue = held.process_queue
+    lock_age_s = member.client.sessions.now_s() - held.locked_s
+    has_lock = member.has_leases and lock_age_s <= FRESH_S
+    return ProcessQueueInfo(
+        commit_offset=max(0, member.offsets.get(held.queue)),
+        cached_msg_min_offset=queue.progress if len(queue) else 0,
+        cached_msg_max_offset=queue.newest_offset if len(queue) else 0,
+        cached_msg_count=len(queue),
+        cached_msg_size_mib=queue.size_bytes // _MIB,
+        locked=has_lock,
+        last_lock_timestamp=now_ms - round(lock_age_s * 1000) if member.has_leases else 0,
+        dropped=held.is_dropped,
+        last_pull_timestamp=at_ms(held.last_pull_s),
+        last_consume_timestamp=at_ms(held.last_consume_s),
+    )
+
+
+def _stacks() -> str:
+    """Where every task and thread of the process is: the equivalent of Java's thread dump."""
+    lines = []
+    for task in sorted(asyncio.all_tasks(), key=lambda task: task.get_name()):
+        lines.append(f"task {task.get_name()}")
+        lines += [f"  {place}" for place in _awaits(task.get_coro())]
+    for number, frame in sys._current_frames().items():
+        lines.append(f"thread {number}")
+        lines += [line.rstrip() for line in traceback.format_stack(frame)]
+    return "\n".join(lines)
+
+
+def _awaits(waiting: Any) -> Iterator[str]:
+    """What a task waits for, from the outside in; a suspended task knows its outermost frame only,
+    the rest hangs together by what each coroutine awaits."""
+    while inspect.iscoroutine(waiting):
+        frame = waiting.cr_frame
+        if frame is not None:
+            code = frame.f_code
+            yield f"{code.co_qualname} ({code.co_filename}:{frame.f_lineno})"
+        waiting = waiting.cr_await

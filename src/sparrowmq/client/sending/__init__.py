@@ -1,0 +1,1 @@
+"""Producers: finding a queue, sending, trying again, transactions, requests and traces."""

@@ -1,0 +1,226 @@
+"""Attempts: one send to one queue, and the loop that tries again on another broker."""
+
+import asyncio
+from typing import Protocol
+
+import msgspec
+
+from sparrowmq.client.client import Client
+from sparrowmq.client.errors import BrokerRefused, NoRoute, SendFailed
+from sparrowmq.client.send_result import STATUS_OF_CODE, SendResult
+from sparrowmq.client.sending.fault_avoidance import FaultAvoidance
+from sparrowmq.client.sending.outgoing import Outgoing
+from sparrowmq.client.sending.queue_choice import Chooser
+from sparrowmq.client.sending.send_queues import SendQueues, TopicQueues
+from sparrowmq.net.calls import Response
+from sparrowmq.net.errors import NetError
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.header import RequestHeader
+from sparrowmq.protocol.headers.send import SpecialMessageSent
+from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.protocol.properties import MSG_REGION, TRACE_SWITCH
+
+RETRIED = frozenset(
+    {
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.NOT_IN_CURRENT_UNIT,
+        ResponseCode.NO_BUYER_ID,
+        ResponseCode.GO_AWAY,
+    }
+)
+"""Answers that another broker may not give; all others are raised at once."""
+
+
+class RetryRules(msgspec.Struct, frozen=True, kw_only=True):
+    """When a send is tried again."""
+
+    retries: int
+    unless_ok: bool
+    """Also when the message is stored, but less safely than asked for."""
+
+
+class SentWatcher(Protocol):
+    """Told of every message that a broker took, unless that broker wants none of it."""
+
+    def sent(
+        self, out: Outgoing, address: str, cost_ms: int, result: SendResult, region: str
+    ) -> None:
+        """It is stored at `address` and took `cost_ms`."""
+        ...
+
+
+class SendAttempts:
+    """Sends what is packed: once to a given queue, or until a broker takes it."""
+
+    def __init__(
+        self,
+        client: Client,
+        queues: SendQueues,
+        rules: RetryRules,
+        faults: FaultAvoidance | None,
+        watcher: SentWatcher | None = None,
+    ) -> None:
+        self._client = client
+        self._queues = queues
+        self._rules = rules
+        self._faults = faults
+        self._watcher = watcher
+        # Chosen once: a layer of coroutines per send is noticeable
+        self._once = self._call if faults is None else self._call_timed
+
+    async def send(self, topic: str, out: Outgoing, limit_s: float) -> SendResult:
+        """Try until a broker takes it. Raises NoRoute, SendFailed, BrokerRefused."""
+        loop = asyncio.get_running_loop()
+        start_s = loop.time()
+        found = self._queues.known(topic) or await self.find(topic, limit_s)
+        attempts: list[tuple[str, str]] = []
+        failed: str | None = None
+        less_safe: SendResult | None = None
+        for retries_left in range(self._rules.retries, -1, -1):
+            left_s = limit_s - (loop.time() - start_s)
+            if attempts and left_s <= 0:
+                break
+            if retries_left and found.is_spread:
+                # A silent broker must leave the others time; alone it may have all there is
+                left_s /= 2
+            queue = self._next(found, failed, loop.time())
+            failed = queue.broker_name
+            try:
+                result = await self._once(queue, out, left_s)
+            except (NetError, NoRoute, BrokerRefused) as error:
+                if isinstance(error, BrokerRefused) and error.code not in RETRIED:
+                    raise
+                attempts.append((failed, str(error)))
+                continue
+            if result.is_ok or not self._rules.unless_ok:
+                return result
+            less_safe = result
+            attempts.append((failed, str(result.status)))
+        if less_safe is not None:
+            return less_safe
+        raise SendFailed(topic, attempts, loop.time() - start_s)
+
+    async def find(self, topic: str, limit_s: float) -> TopicQueues:
+        """Where a topic is sent to, within the time of the send. Raises NoRoute."""
+        try:
+            async with asyncio.timeout(limit_s):
+                return await self._queues.find(topic)
+        except TimeoutError:
+            servers = ", ".join(self._client.name_servers.addresses)
+            text = f"no name server answered within {limit_s:g} s ({servers})"
+            raise NoRoute(topic, text) from None
+
+    async def send_to(
+        self, topic: str, choose: Chooser, out: Outgoing, limit_s: float
+    ) -> SendResult:
+        """Send once, to the queue that is chosen. Raises NoRoute, SendFailed, BrokerRefused."""
+        loop = asyncio.get_running_loop()
+        start_s = loop.time()
+        found = self._queues.known(topic) or await self.find(topic, limit_s)
+        queue = choose(found.queues)
+        try:
+            return await self._once(queue, out, limit_s - (loop.time() - start_s))
+        except NetError as error:
+            attempts = [(queue.broker_name, str(error))]
+            raise SendFailed(topic, attempts, loop.time() - start_s) from error
+
+    async def send_oneway(
+        self, topic: str, choose: Chooser | None, out: Outgoing, limit_s: float
+    ) -> None:
+        """Send once, without an answer. Raises NoRoute, SendFailed."""
+        loop = asyncio.get_running_loop()
+        start_s = loop.time()
+        found = self._queues.known(topic) or await self.find(topic, limit_s)
+        queue = choose(found.queues) if choose else self._next(found, None, start_s)
+        address = self.address(queue)
+        try:
+            await self._client.peers.send_oneway(address, out.for_queue(queue), out.body)
+        except NetError as error:
+            attempts = [(queue.broker_name, str(error))]
+            raise SendFailed(topic, attempts, loop.time() - start_s) from error
+
+    async def ask(self, queue: MessageQueue, header: RequestHeader, limit_s: float) -> Response:
+        """Ask the broker of a queue something else, once. Raises NoRoute, SendFailed,
+        BrokerRefused."""
+        loop = asyncio.get_running_loop()
+        start_s = loop.time()
+        await self.find(queue.topic, limit_s)
+        address = self.address(queue)
+        left_s = limit_s - (loop.time() - start_s)
+        try:
+            response = await self._client.peers.call(address, header, timeout_s=left_s)
+        except NetError as error:
+            attempts = [(queue.broker_name, str(error))]
+            raise SendFailed(queue.topic, attempts, loop.time() - start_s) from error
+        if response.code != ResponseCode.SUCCESS:
+            raise BrokerRefused(address, response.code, response.remark)
+        return response
+
+    async def _call_timed(self, queue: MessageQueue, out: Outgoing, limit_s: float) -> SendResult:
+        """`_call` that keeps count of slow and failing brokers."""
+        faults = self._faults
+        assert faults is not None, "only then it is used"
+        loop = asyncio.get_running_loop()
+        start_s = loop.time()
+        try:
+            result = await self._call(queue, out, limit_s)
+        except (NetError, BrokerRefused):
+            faults.failed(queue.broker_name, loop.time())
+            raise
+        now_s = loop.time()
+        faults.answered(queue.broker_name, now_s - start_s, now_s)
+        return result
+
+    async def _call(self, queue: MessageQueue, out: Outgoing, limit_s: float) -> SendResult:
+        """One attempt. Raises NoRoute, BrokerRefused, NetError."""
+        address = self.address(queue)
+        header = out.for_queue(queue)
+        watcher = self._watcher
+        start_ms = self._client.clock() if watcher is not None else 0
+        response = await self._client.peers.call(address, header, out.body, timeout_s=limit_s)
+        result = _result(address, queue, out, response)
+        if watcher is not None:
+            fields = response.ext_fields or {}
+            if fields.get(TRACE_SWITCH) != "false":
+                region = fields.get(MSG_REGION, "")
+                watcher.sent(out, address, self._client.clock() - start_ms, result, region)
+        return result
+
+    def address(self, queue: MessageQueue) -> str:
+        """The master that holds a queue. Raises NoRoute."""
+        address = self._client.route_table.master(queue.broker_name)
+        if address is None:
+            raise NoRoute(queue.topic, f"broker {queue.broker_name} has no master now")
+        return address
+
+    def _next(self, found: TopicQueues, failed: str | None, now_s: float) -> MessageQueue:
+        faults = self._faults
+        if faults is not None:
+            chosen = found.turn.next_on(
+                found.queues, lambda name: name != failed and faults.is_available(name, now_s)
+            )
+            if chosen is not None:
+                return chosen
+        return found.turn.next(found.queues, failed)
+
+
+def _result(address: str, queue: MessageQueue, out: Outgoing, response: Response) -> SendResult:
+    status = STATUS_OF_CODE.get(response.code)
+    if status is None:
+        raise BrokerRefused(address, response.code, response.remark)
+    sent = response.header(SpecialMessageSent)
+    if sent.queue_id != queue.queue_id:
+        queue = msgspec.structs.replace(queue, queue_id=sent.queue_id)
+    return SendResult(
+        status=status,
+        msg_id=out.msg_id,
+        offset_msg_id=sent.msg_id,
+        queue=queue,
+        queue_offset=sent.queue_offset,
+        transaction_id=sent.transaction_id or "",
+        recall_handle=sent.recall_handle or "",
+    )

@@ -1,0 +1,179 @@
+"""The transactional producer: a message becomes visible if, and only if, a local transaction ended
+well.
+
+half message ── execute ──┬ COMMIT ──── visible
+  (stored)                ├ ROLLBACK ── gone
+                          └ UNKNOWN, or no word ── the broker asks: check ── the same again
+"""
+
+import asyncio
+from typing import Any, Unpack
+
+import msgspec
+
+from sparrowmq.client.checks import check_function, check_kind
+from sparrowmq.client.errors import NotStarted
+from sparrowmq.client.send_result import SendResult
+from sparrowmq.client.sending.producer import Producer
+from sparrowmq.client.sending.producer_settings import ProducerSettings
+from sparrowmq.client.sending.transaction import (
+    HalfMessage,
+    TransactionListener,
+    TransactionResult,
+    TransactionState,
+    settled,
+)
+from sparrowmq.net.errors import NetError
+from sparrowmq.net.task_owner import is_asked_to_end
+from sparrowmq.net.workers import ThreadWorkers, Workers
+from sparrowmq.protocol import properties as names
+from sparrowmq.protocol.headers.transactions import CheckTransactionState, EndTransaction
+from sparrowmq.protocol.ids import OffsetId
+from sparrowmq.protocol.message import Message
+from sparrowmq.protocol.message_ext import MessageExt
+from sparrowmq.protocol.trace import TracedMessage
+
+_THREADS = 8
+_JAVA_STATES = {
+    TransactionState.COMMIT: "COMMIT_MESSAGE",
+    TransactionState.ROLLBACK: "ROLLBACK_MESSAGE",
+    TransactionState.UNKNOWN: "UNKNOW",
+}
+
+
+class TransactionalProducer(Producer):
+    """Sends messages in transactions.
+
+        async with TransactionalProducer("orders-svc", Bookings()) as producer:
+            result = await producer.send_in_transaction(Message("orders", b"…", keys="o-1"))
+
+    Takes the settings of Producer; plain functions of the listener run in `threads`.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        listener: TransactionListener,
+        *,
+        threads: Workers | None = None,
+        **settings: Unpack[ProducerSettings],
+    ) -> None:
+        super().__init__(group, **settings)
+        for function in ("execute", "check"):
+            check_function(f"{function} of the listener", getattr(listener, function, None))
+        self._listener = listener
+        self._owns_threads = threads is None
+        self._threads: Workers | None = threads
+
+    async def start(self) -> None:
+        """Begin; a producer of the same group in the same client is refused."""
+        await super().start()
+        if self._threads is None:
+            self._threads = ThreadWorkers(_THREADS, f"transactions of {self.group}")
+
+    async def stop(self) -> None:
+        """Say goodbye. What is not ended yet, the broker asks other producers of the group."""
+        await super().stop()
+        if self._owns_threads and self._threads is not None:
+            threads, self._threads = self._threads, None
+            await asyncio.get_running_loop().run_in_executor(None, threads.close)
+
+    async def send_in_transaction(
+        self, message: Message, argument: Any = None, *, timeout_s: float | None = None
+    ) -> TransactionResult:
+        """Store a half message, run the listener's `execute`, tell the broker how it ended.
+
+        A half message that is stored less safely than asked for is rolled back without executing
+        anything. Raises ValueError for a delayed message, and what `send` raises; then nothing
+        was executed.
+        """
+        self._check_started()
+        check_kind("message", message, Message)
+        if message.delay_level or message.delay_ms is not None or message.deliver_time_ms:
+            raise ValueError("a message cannot be delayed and in a transaction, choose one")
+        system = {names.TRANSACTION_PREPARED: "true", names.PRODUCER_GROUP: self.group}
+        limit_s = self._limit_s(timeout_s)
+        sent = await self._send_named(message, None, limit_s, system)
+        state = TransactionState.ROLLBACK
+        if sent.is_ok:
+            half = HalfMessage(message=message, transaction_id=sent.msg_id, argument=argument)
+            state = await self._ask_listener("execute", half, sent.msg_id)
+        await self._end(message, sent, state)
+        fields = msgspec.structs.asdict(sent) | {"transaction_id": sent.msg_id}
+        return TransactionResult(**fields, state=state)
+
+    async def check_transaction(
+        self, message: MessageExt, question: CheckTransactionState
+    ) -> EndTransaction:
+        """The answer to a broker that asks how a transaction ended."""
+        state = await self._ask_listener("check", message, message.msg_id)
+        host, port = message.store_host
+        self._trace_end(message, message.msg_id, f"{host}:{port}", state, is_answer=True)
+        return EndTransaction(
+            producer_group=self.group,
+            tran_state_table_offset=question.tran_state_table_offset,
+            commit_log_offset=question.commit_log_offset,
+            commit_or_rollback=state.value,
+            from_transaction_check=True,
+            msg_id=message.msg_id,
+            transaction_id=question.transaction_id,
+            topic=question.topic,
+        )
+
+    async def _ask_listener(self, what: str, subject: Any, msg_id: str) -> TransactionState:
+        function = getattr(self._listener, what)
+        try:
+            if asyncio.iscoroutinefunction(function):
+                return await settled(function(subject))
+            if self._threads is None:
+                raise NotStarted("the producer was stopped before the listener was asked")
+            return await settled(await self._threads.run(function, subject))
+        except (Exception, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and is_asked_to_end():
+                raise
+            # Whether the local transaction happened is open: the broker will ask
+            self.client.log.warning("%s of %s failed: %s", what, msg_id, error, exc_info=error)
+            return TransactionState.UNKNOWN
+
+    async def _end(self, message: Message, sent: SendResult, state: TransactionState) -> None:
+        header = EndTransaction(
+            producer_group=self.group,
+            tran_state_table_offset=sent.queue_offset,
+            commit_log_offset=OffsetId.parse(sent.offset_msg_id).log_offset,
+            commit_or_rollback=state.value,
+            msg_id=sent.msg_id,
+            transaction_id=sent.transaction_id or None,
+            topic=message.topic,
+        )
+        address = self.client.route_table.master(sent.queue.broker_name)
+        if address is None:
+            self.client.log.warning("no master of %s to end %s", sent.queue.broker_name, header)
+            return
+        self._trace_end(message, sent.msg_id, address, state, is_answer=False)
+        try:
+            await self.client.peers.send_oneway(address, header)
+        except NetError as error:
+            # Not raised: the local transaction stands, and the broker will ask
+            self.client.log.warning("end of transaction %s not told: %s", sent.msg_id, error)
+
+    def _trace_end(
+        self,
+        message: Message | MessageExt,
+        msg_id: str,
+        address: str,
+        state: TransactionState,
+        *,
+        is_answer: bool,
+    ) -> None:
+        if self._trace is None:
+            return
+        traced = TracedMessage(
+            time_ms=self.client.clock(),
+            group=self.group,
+            topic=message.topic,
+            msg_id=msg_id,
+            tags=message.tags,
+            keys=" ".join(message.keys),
+            store_host=address,
+        )
+        self._trace.ended(traced, _JAVA_STATES[state], is_answer=is_answer)

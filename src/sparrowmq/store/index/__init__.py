@@ -1,0 +1,1 @@
+"""The key index: which log offsets hold the messages of a key."""

@@ -1,0 +1,108 @@
+"""Index entries of many messages at once, in columns.
+
+Every message of a Java client has a unique id and so an entry. One by one, hashing an id costs
+more than everything else the entry needs, and slots and entries are far apart in memory. With
+numpy a whole batch is a few steps, a tenth of the time (decision 13).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from sparrowmq.protocol.java_hash import unsigned_java_hash
+from sparrowmq.store.disk import Words
+from sparrowmq.store.index.message_index import IndexRequest
+
+Longs: TypeAlias = npt.NDArray[np.int64]
+
+_LONGEST = 128
+"""Keys up to here are hashed together. Unique ids have 32 characters, with IPv6 56."""
+_POWERS: Words = np.array([pow(31, exponent, 1 << 32) for exponent in range(_LONGEST + 1)], "u4")
+_SIGN = 0x80000000
+
+
+@dataclass(frozen=True, slots=True)
+class KeyEntries:
+    """What the entries of a file say, apart from how they are chained."""
+
+    key_hashes: Words
+    """As they are stored: 31 bits."""
+    log_offsets: Longs
+    timestamps: Longs
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.key_hashes)
+
+    def part(self, start: int, stop: int | None = None) -> "KeyEntries":
+        """Those from `start` to before `stop`."""
+        return KeyEntries(
+            self.key_hashes[start:stop], self.log_offsets[start:stop], self.timestamps[start:stop]
+        )
+
+
+def entries_of(requests: Sequence[IndexRequest]) -> KeyEntries:
+    """An entry for the unique id and for each key of every message, in their order."""
+    topics, keys, more, log_offsets, timestamps = zip(*requests, strict=True)
+    if any(more) or not all(keys):
+        each = [(request[0], key, *request[3:]) for request in requests for key in _keys(request)]
+        if not each:
+            return NO_ENTRIES
+        topics, keys, log_offsets, timestamps = zip(*each, strict=True)
+    return KeyEntries(
+        stored_hashes(topics, keys), np.array(log_offsets, "i8"), np.array(timestamps, "i8")
+    )
+
+
+def _keys(request: IndexRequest) -> list[str]:
+    return [key for key in (request[1], *request[2].split(" ")) if key]
+
+
+def stored_hashes(topics: Sequence[str], keys: Sequence[str]) -> Words:
+    """What an index file stores for `topic#key` of each."""
+    lengths = np.fromiter(map(len, keys), "i8", len(keys))
+    longest = int(lengths.max())
+    if longest > _LONGEST or not "".join(keys).isascii():
+        odd = [n for n, key in enumerate(keys) if len(key) > _LONGEST or not key.isascii()]
+        odd_hashes = [unsigned_java_hash(f"{topics[n]}#{keys[n]}") for n in odd]
+        plain = list(keys)
+        for n in odd:
+            plain[n] = ""
+        lengths[odd] = 0
+        hashes = _hashes(topics, plain, lengths)
+        hashes[odd] = odd_hashes
+    else:
+        hashes = _hashes(topics, keys, lengths)
+    # The absolute value, as in IndexFile.indexKeyHashMethod, which makes 0 of Integer.MIN_VALUE.
+    return np.where(hashes >= _SIGN, -hashes & 0x7FFFFFFF, hashes)
+
+
+def _hashes(topics: Sequence[str], keys: Sequence[str], lengths: Longs) -> Words:
+    """String.hashCode of `topic#key`, unsigned: that of the topic, moved on, and that of the key.
+
+    Zeros in front of a shorter key add nothing to its hash.
+    """
+    width = int(lengths.max())
+    if int(lengths.min()) < width:
+        keys = [key.rjust(width, "\0") for key in keys]
+    characters = np.frombuffer("".join(keys).encode("ascii"), "u1").reshape(len(keys), width)
+    own: Words = np.einsum("ij,j->i", characters.astype("u4"), _POWERS[:width][::-1])
+    if topics.count(topics[0]) == len(topics):
+        before: Words = np.full(1, _topic_hash(topics[0]), "u4")
+    else:
+        before = np.fromiter(map(_topic_hash, topics), "u4", len(topics))
+    moved: Words = before * _POWERS[lengths] + own
+    return moved
+
+
+@lru_cache(maxsize=4096)
+def _topic_hash(topic: str) -> int:
+    return unsigned_java_hash(f"{topic}#")
+
+
+NO_ENTRIES = KeyEntries(np.empty(0, "u4"), np.empty(0, "i8"), np.empty(0, "i8"))
