@@ -9,6 +9,7 @@ import pytest
 
 from sparrowmq.broker.delivery import timer, timer_index, timer_saving
 from sparrowmq.broker.delivery.timer_check import TimerCheck
+from sparrowmq.broker.delivery.timer_entries import entry_of
 from sparrowmq.broker.delivery.timer_runs import RunFiles, RunList, RunRange
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.store.errors import DiskFull
@@ -261,3 +262,23 @@ def test_progress_that_is_saved_while_a_run_is_written_names_the_first_that_wait
     world.broker.delivery.timers._has_moved = True
     world.run(both())
     assert TimerCheck(world.disk).load()[1].queue_offset == 0
+
+
+def test_a_run_with_a_wrong_entry_is_not_overwritten_by_the_one_that_corrects_it(
+    world: DeliveryWorld,
+) -> None:
+    send_at(world, EPOCH_MS + 60_000, b"corrected")
+    send_at(world, EPOCH_MS + 61_000, b"right")
+    spill(world)
+    wrong, right = entry_of(EPOCH_MS + 1_000, 0), entry_of(EPOCH_MS + 61_000, 1)
+    RunFiles(world.disk).write(RunRange(0, 2), [wrong, right])
+    world.kill()
+    world.pass_time(2)
+    spill(world)
+    assert len(runs(world)) == 2
+    world.save()
+    world.kill()
+    world.pass_time(60)
+    assert bodies(world) == [b"corrected", b"right"]
+    world.save()
+    assert runs(world) == []

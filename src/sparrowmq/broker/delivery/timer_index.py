@@ -222,9 +222,14 @@ class TimerIndex:
         self._fresh = [entry for entry in self._fresh if offset_of(entry) >= plan.queue_end]
         heapq.heapify(self._fresh)
         self._plan = None
-        first = min(self.list.covered, self.lost_from)
-        self._spilling = Spill(RunRange(first, plan.queue_end), sorted(plan.taken), entries)
+        self._spilling = Spill(self._next_range(plan.queue_end), sorted(plan.taken), entries)
         return self._spilling
+
+    def _next_range(self, end: int) -> RunRange:
+        """Of a run with everything in memory. What was corrected may lie where a run begins."""
+        first = min(self.list.covered, self.lost_from)
+        copies = [span.copy for span in self.list.runs if span.first == first]
+        return RunRange(first, end, max(copies, default=-1) + 1)
 
     def take_back(self, spill: Spill) -> None:
         """It could not be written: its entries are in memory again."""

@@ -3,6 +3,7 @@
 ```
 sparrowmq/timer/<first queue offset>   magic 8, CRC of the entries 4, then entries of 16 bytes:
                                        time in ms 8, queue offset 8 (highest bit: a recall), sorted
+sparrowmq/timer/<…>.<copy>             another run that begins at the same offset
 sparrowmq/timer/runs.json              which runs there are, and how far the queue is in them
 ```
 
@@ -32,6 +33,8 @@ class RunRange(msgspec.Struct, array_like=True, frozen=True):
 
     first: int
     end: int
+    copy: int = 0
+    """Tells it from others that begin at the same offset; each has a file of its own."""
 
 
 class RunList(msgspec.Struct):
@@ -162,4 +165,4 @@ class RunFiles:
 
 
 def _path(span: RunRange) -> str:
-    return f"{TIMER_DIR}/{file_name(span.first)}"
+    return f"{TIMER_DIR}/{file_name(span.first)}{f'.{span.copy}' if span.copy else ''}"
