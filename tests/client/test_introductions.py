@@ -17,11 +17,12 @@ class HalfReached:
         self.tasks = tasks
         self.told: list[list[str]] = []
         self.route_table = SimpleNamespace(master=lambda name: f"{name}:10911")
+        self.heartbeats = SimpleNamespace(send_to=self._send_to)
 
     def when_peer_closes(self, listener: Any) -> None:
         pass
 
-    async def heartbeat_to(self, addresses: list[str]) -> set[str]:
+    async def _send_to(self, addresses: list[str]) -> set[str]:
         self.told.append(addresses)
         return {"broker-a:10911"} if len(self.told) == 1 else set(addresses)
 

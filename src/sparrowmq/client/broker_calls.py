@@ -62,7 +62,11 @@ async def group_members(client: Client, topic: str, group: str) -> list[str]:
     # One that has just joined the topic does not know those yet who have not heard of it: whoever
     # asked it would take the queues of everybody else.
     table = client.route_table
-    settled = [name for name in names if client.has_met_all(table.address(name, MASTER_ID) or "")]
+    settled = [
+        name
+        for name in names
+        if client.heartbeats.has_met_all(table.address(name, MASTER_ID) or "")
+    ]
     address = await address_of(client, topic, client.rng.choice(settled or names))
     response = await call(client, address, GetConsumerList(consumer_group=group))
     return list(_ConsumerIds.from_json(response.body).consumer_id_list)

@@ -1,43 +1,29 @@
 """What producers and consumers of one process share: connections, routes, heartbeats."""
 
 import asyncio
-import itertools
 import logging
-import math
 import os
 import random
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable
 
 from sparrowmq.client.backoff import Backoff
-from sparrowmq.client.beats import BeatPlace, Beats, OwnThread, beat
-from sparrowmq.client.client_members import ConsumerMember, Member, ProducerMember
+from sparrowmq.client.beats import BeatPlace, Beats, OwnThread
+from sparrowmq.client.client_id import make_client_id
+from sparrowmq.client.client_members import Members
 from sparrowmq.client.config import ClientConfig
-from sparrowmq.client.errors import ClientError, NoRoute, NotStarted
+from sparrowmq.client.errors import NotStarted
+from sparrowmq.client.heartbeats import Heartbeats
 from sparrowmq.client.members_here import MEMBERS_OF_PROCESS, MembersHere
 from sparrowmq.client.name_servers import NameServers
 from sparrowmq.client.own_address import find_own_address, packed
+from sparrowmq.client.route_polls import RoutePolls
 from sparrowmq.client.route_table import RouteTable
 from sparrowmq.client.sessions import Sessions
 from sparrowmq.clock import Clock, system_clock
-from sparrowmq.net.errors import NetError
 from sparrowmq.net.peers import Peers
 from sparrowmq.net.routes import Routes
 from sparrowmq.net.task_owner import TaskOwner
-from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.protocol.errors import ProtocolError
-from sparrowmq.protocol.headers.clients import (
-    NEW_SESSION,
-    Heartbeat,
-    HeartbeatAnswer,
-    UnregisterClient,
-)
-from sparrowmq.protocol.heartbeat import HeartbeatData, ProducerData
 from sparrowmq.protocol.ids import UniqueIds
-from sparrowmq.protocol.route import TopicRoute
-
-_FIRST_POLL_S = 0.01
-_numbers = itertools.count()
 
 
 class Client:
@@ -67,13 +53,14 @@ class Client:
         self.log = log if log is not None else logging.getLogger("sparrowmq.client")
         self.pid = os.getpid() if pid is None else pid
         self.client_id = ""
-        self.producers: dict[str, ProducerMember] = {}
-        self.consumers: dict[str, ConsumerMember] = {}
-        self._backoff = Backoff(longest_s=config.route_poll_s, rng=self.rng)
+        self._members = Members()
+        self.producers = self._members.producers
+        self.consumers = self._members.consumers
         self.unique_ids: UniqueIds
         self.peers: Peers
         self.name_servers: NameServers
         self.route_table: RouteTable
+        self.heartbeats: Heartbeats
         self._owner = TaskOwner()
         self._home: asyncio.AbstractEventLoop | None = None
         self._routes: Routes[Client] = routes if routes is not None else _all_routes()
@@ -81,8 +68,6 @@ class Client:
         place = beats_from if beats_from is not None else OwnThread()
         self.sessions = Sessions(place.now_s)
         self._beats = Beats(self.sessions, place)
-        self._met_s: dict[str, float] = {}
-        """When brokers were first told who lives here, by address."""
         self._closed_listeners: list[Callable[[str], None]] = [self.sessions.closed]
 
     @property
@@ -103,10 +88,15 @@ class Client:
             raise ValueError("this client is running already, it is started once")
         if self._owner.is_over:
             raise NotStarted("what was stopped cannot be started again: make another one")
-        servers = self.config.name_servers
-        ip = self.config.client_ip or await find_own_address(servers[0])
+        ip = self.config.client_ip or await find_own_address(self.config.name_servers[0])
         self._home = asyncio.get_running_loop()
         await self._owner.start()
+        self._reach_servers()
+        self._take_names(ip)
+        self._stay_known()
+
+    def _reach_servers(self) -> None:
+        servers = self.config.name_servers
         self.peers = Peers(
             self.tasks,
             log=self.log,
@@ -123,12 +113,35 @@ class Client:
         )
         self.route_table = RouteTable(self.name_servers)
         self._beats.start(self.peers, self.tasks)
-        self.client_id = self._make_client_id(ip)
+
+    def _take_names(self, ip: str) -> None:
+        self.client_id = make_client_id(
+            self.config, ip=ip, pid=self.pid, now_ms=self.clock(), rng=self.rng
+        )
         self.unique_ids = UniqueIds(
             self.clock, ip=packed(ip), pid=self.pid, instance=self.rng.getrandbits(32)
         )
-        self.tasks.create_task(self._poll_routes(), name="route poll")
-        self.tasks.create_task(self._send_heartbeats(), name="heartbeats")
+
+    def _stay_known(self) -> None:
+        self.heartbeats = Heartbeats(
+            self.client_id,
+            self._members,
+            config=self.config,
+            peers=self.peers,
+            routes=self.route_table,
+            sessions=self.sessions,
+            tasks=self.tasks,
+            log=self.log,
+        )
+        polls = RoutePolls(
+            self._members,
+            self.route_table,
+            poll_s=self.config.route_poll_s,
+            backoff=Backoff(longest_s=self.config.route_poll_s, rng=self.rng),
+            log=self.log,
+        )
+        self.tasks.create_task(polls.run(), name="route poll")
+        self.tasks.create_task(self.heartbeats.run(), name="heartbeats")
 
     async def stop(self) -> None:
         """End connections and tasks. Members leave before. Does nothing when not started."""
@@ -157,138 +170,6 @@ class Client:
         if not is_own:
             raise NotStarted("the client is not running: await its start() first")
         await self.start()
-
-    def _make_client_id(self, ip: str) -> str:
-        # pid#number as Java's changeInstanceNameToPID, so that two clients never share an id
-        # The random part tells containers apart that share an address, a pid and a start time.
-        own = f"{self.clock()}{next(_numbers)}{self.rng.getrandbits(32)}"
-        name = self.config.instance_name or f"{self.pid}#{own}"
-        unit = f"@{self.config.unit_name}" if self.config.unit_name else ""
-        return f"{ip}@{name}{unit}"
-
-    # ---- heartbeats
-
-    async def heartbeat_everywhere(self) -> None:
-        """Tell every known broker who lives here; one that cannot be reached is skipped."""
-        addresses = [
-            address
-            for _, broker_id, address in self.route_table.all_addresses()
-            if self.consumers or broker_id == 0
-        ]
-        await self.heartbeat_to(sorted(set(addresses)))
-
-    async def heartbeat_to(self, addresses: Iterable[str]) -> set[str]:
-        """Tell these brokers who lives here; those that have heard it."""
-        body = self._heartbeat().to_json()
-        told = tuple(addresses)
-        now_s = asyncio.get_running_loop().time()
-        for address in told:
-            self._met_s.setdefault(address, now_s)
-        heard = await asyncio.gather(*(self._heartbeat_to(address, body) for address in told))
-        return {address for address, has_heard in zip(told, heard, strict=True) if has_heard}
-
-    async def meet(self, route: TopicRoute) -> None:
-        """Tell brokers that a route has brought, before the next regular heartbeat, who lives here:
-        until then they count nobody of us among the members of a group."""
-        everybody = {at for broker in route.broker_datas for at in broker.broker_addrs.values()}
-        if strangers := everybody.difference(self._met_s):
-            await self.heartbeat_to(sorted(strangers))
-
-    def has_met_all(self, address: str) -> bool:
-        """Whether a broker has been known for so long that others must have heard of it too: each
-        finds it by its own polls of the route, and tells it of itself no later than a beat after.
-        """
-        since_s = asyncio.get_running_loop().time() - self._met_s.get(address, math.inf)
-        return since_s >= self.config.route_poll_s + self.config.heartbeat_s
-
-    def _heartbeat(self) -> HeartbeatData:
-        datas = (member.consumer_data() for member in self.consumers.values())
-        return HeartbeatData(
-            client_id=self.client_id,
-            producer_data_set=tuple(ProducerData(group_name=group) for group in self.producers),
-            consumer_data_set=tuple(data for data in datas if data is not None),
-        )
-
-    async def confirm(self, address: str) -> bool:
-        """Whether a broker that was asked just now knows who lives here."""
-        session = self.sessions.get(address)
-        if session is not None:
-            await beat(self.peers, session, self.sessions.now_s, self.sessions.ended)
-            if not session.is_over:
-                return self.sessions.is_sure(address)
-        return await self._heartbeat_to(address, self._heartbeat().to_json())
-
-    async def _heartbeat_to(self, address: str, body: bytes) -> bool:
-        """Whether it arrived."""
-        wants_session = bool(self.consumers) and self.config.fast_heartbeat
-        header = Heartbeat(session=NEW_SESSION if wants_session else None)
-        sent_s = self.sessions.now_s()
-        try:
-            timeout_s = self.config.call_timeout_s
-            response = await self.peers.call(address, header, body, timeout_s=timeout_s)
-            answer = response.header(HeartbeatAnswer)
-        except (NetError, ProtocolError) as error:
-            self.log.info("no heartbeat to %s: %s", address, error)
-            return False
-        if response.code == ResponseCode.SUCCESS and self.consumers:
-            life_s = (answer.session_ms or 0) / 1000
-            self.sessions.answered(address, answer.session if life_s else None, life_s, sent_s)
-        return response.code == ResponseCode.SUCCESS
-
-    async def unregister(self, *, producer_group: str = "", consumer_group: str = "") -> None:
-        """Say goodbye for a group everywhere."""
-        if consumer_group and not self.consumers:
-            self.sessions.end_all()
-        header = UnregisterClient(
-            client_id=self.client_id,
-            producer_group=producer_group or None,
-            consumer_group=consumer_group or None,
-        )
-        for address in {address for _, _, address in self.route_table.all_addresses()}:
-            with suppress(NetError):
-                await self.peers.call(address, header, timeout_s=self.config.call_timeout_s)
-
-    def unregister_later(self, consumer_group: str) -> None:
-        """The same without waiting."""
-        goodbye = self.unregister(consumer_group=consumer_group)
-        try:
-            self.tasks.create_task(goodbye, name="goodbye")
-        except RuntimeError:  # everything ends already, and brokers see that
-            goodbye.close()
-
-    async def _send_heartbeats(self) -> None:
-        while True:
-            await asyncio.sleep(self.config.heartbeat_s)
-            await self.heartbeat_everywhere()
-
-    # ---- routes
-
-    async def _poll_routes(self) -> None:
-        await asyncio.sleep(_FIRST_POLL_S)
-        failures = 0
-        while True:
-            failures = 0 if await self.refresh_routes() else failures + 1
-            poll_s = self.config.route_poll_s
-            await asyncio.sleep(self._backoff.wait_s(failures) if failures else poll_s)
-
-    async def refresh_routes(self) -> bool:
-        """Ask for the route of every topic a member needs; failures leave what is cached.
-
-        Whether there was a name server to ask.
-        """
-        members: list[Member] = [*self.producers.values(), *self.consumers.values()]
-        now_s = asyncio.get_running_loop().time()
-        for topic in sorted(set[str]().union(*(member.topics() for member in members))):
-            if self.route_table.is_lent(topic, now_s):
-                continue
-            try:
-                await self.route_table.refresh(topic)
-            except NoRoute as error:
-                self.log.info("%s; the cached route stays", error)
-                return False
-            except ClientError as error:
-                self.log.warning("route of %s not refreshed: %s", topic, error)
-        return True
 
     def when_peer_closes(self, listener: Callable[[str], None]) -> None:
         """Be told the address of every connection that ends."""

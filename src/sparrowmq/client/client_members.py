@@ -1,10 +1,11 @@
 """What a client needs to know of the producers and consumers that live in it."""
 
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from sparrowmq.protocol.connections import ConsumeDirectlyResult, ConsumerRunningInfo
 from sparrowmq.protocol.headers.transactions import CheckTransactionState, EndTransaction
-from sparrowmq.protocol.heartbeat import ConsumerData
+from sparrowmq.protocol.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
 
@@ -66,3 +67,25 @@ class ConsumerMember(Member, Protocol):
     async def consume_directly(self, message: MessageExt) -> ConsumeDirectlyResult:
         """Consume a message an operator chose. Raises ValueError where there is no handler."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Who lives in a client, by group."""
+
+    producers: dict[str, ProducerMember] = field(default_factory=dict)
+    consumers: dict[str, ConsumerMember] = field(default_factory=dict)
+
+    def topics(self) -> set[str]:
+        """Topics whose routes somebody needs."""
+        members: list[Member] = [*self.producers.values(), *self.consumers.values()]
+        return set[str]().union(*(member.topics() for member in members))
+
+    def heartbeat(self, client_id: str) -> HeartbeatData:
+        """What brokers are told of them."""
+        datas = (member.consumer_data() for member in self.consumers.values())
+        return HeartbeatData(
+            client_id=client_id,
+            producer_data_set=tuple(ProducerData(group_name=group) for group in self.producers),
+            consumer_data_set=tuple(data for data in datas if data is not None),
+        )

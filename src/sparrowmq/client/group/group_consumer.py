@@ -173,7 +173,7 @@ class GroupConsumer:
         if route is None:
             raise NoRoute(topic, "it does not exist; create it or send to it first")
         # A broker keeps progress of groups that it has heard of.
-        await self.client.meet(route)
+        await self.client.heartbeats.meet(route)
         return sorted(subscribe_queues(topic, route))
 
     async def offset_range(self, queue: MessageQueue) -> tuple[int, int]:
@@ -189,7 +189,7 @@ class GroupConsumer:
     async def _subscriptions_changed(self) -> None:
         if self._is_started:
             await check_subscriptions(self.client, self.group, self.subscriptions.all())
-            await self.client.heartbeat_everywhere()
+            await self.client.heartbeats.send_everywhere()
             self.member.wake()
 
     def _running(self) -> Membership:

@@ -123,7 +123,7 @@ class Membership:
         for topic in sorted(self.subscriptions.topics):
             with contextlib.suppress(ClientError):
                 await client.route_table.refresh(topic)
-        await client.heartbeat_everywhere()
+        await client.heartbeats.send_everywhere()
         client.route_table.changed.append(self._route_changed)
         loops = [self.rebalancing.run(), self._persist_offsets()]
         if self._ownership is not None:
@@ -136,12 +136,12 @@ class Membership:
         try:
             await self._give_up(within_s, overdue)
             self.client.consumers.pop(self.settings.group, None)
-            await self.client.unregister(consumer_group=self.settings.group)
+            await self.client.heartbeats.unregister(consumer_group=self.settings.group)
         except asyncio.CancelledError:
             # Nobody waits for the rest: what is held is let go, and goodbye said all the same.
             self.assignment.abandon()
             self.client.consumers.pop(self.settings.group, None)
-            self.client.unregister_later(self.settings.group)
+            self.client.heartbeats.unregister_later(self.settings.group)
             raise
         self._steps.debug("%s: stop: unregistered", self.settings.group)
 
@@ -240,7 +240,7 @@ class Membership:
         self._step(topic, f"version {now_ms}")
         self._assigned()
         self._step(topic, f"limits for {len(self.held)} queues")
-        await self.client.heartbeat_everywhere()
+        await self.client.heartbeats.send_everywhere()
         self._step(topic, "heartbeat to all brokers")
         listener = self.settings.listener
         if listener is None or is_retry_topic(topic):

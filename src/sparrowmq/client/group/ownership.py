@@ -123,7 +123,7 @@ class Ownership:
                 if held.queue.broker_name == broker_name and not self.is_sure(held)
             ]
             address = self._client.route_table.master(broker_name)
-            if doubted and address is not None and await self._client.confirm(address):
+            if doubted and address is not None and await self._client.heartbeats.confirm(address):
                 await self._renew([held for held in doubted if not self.is_sure(held)])
 
     async def _renew(self, queues: Iterable[HeldQueue]) -> None:

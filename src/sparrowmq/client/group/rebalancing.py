@@ -136,7 +136,7 @@ class Rebalancing:
         self._missing.pop(topic, None)
         queues = sorted(subscribe_queues(topic, route))
         self._is_settling = False
-        await self._client.meet(route)
+        await self._client.heartbeats.meet(route)
         assigned = await self._allocate(topic, queues)
         held = {queue for queue in self._assignment.held if queue.topic == topic}
         silent: set[MessageQueue] = set()

@@ -35,5 +35,5 @@ class Introductions:
 
     async def _tell(self, strangers: set[str]) -> None:
         """One that cannot be told now is told the next time."""
-        heard = await self._client.heartbeat_to(sorted(strangers))
+        heard = await self._client.heartbeats.send_to(sorted(strangers))
         self._told.difference_update(strangers - heard)

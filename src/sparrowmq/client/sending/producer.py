@@ -140,7 +140,7 @@ class Producer:
                 await self._trace.stop()
         finally:
             self.client.producers.pop(self._group, None)
-        await self.client.unregister(producer_group=self._group)
+        await self.client.heartbeats.unregister(producer_group=self._group)
 
     async def __aenter__(self) -> Self:
         try:
