@@ -93,7 +93,7 @@ class TransactionalProducer(Producer):
             raise ValueError("a message cannot be delayed and in a transaction, choose one")
         system = {names.TRANSACTION_PREPARED: "true", names.PRODUCER_GROUP: self.group}
         limit_s = self._limit_s(timeout_s)
-        sent = await self._send_named(message, None, limit_s, system)
+        sent = await self._sender.send_named(message, None, limit_s, system)
         state = TransactionState.ROLLBACK
         if sent.is_ok:
             half = HalfMessage(message=message, transaction_id=sent.msg_id, argument=argument)
@@ -165,7 +165,8 @@ class TransactionalProducer(Producer):
         *,
         is_answer: bool,
     ) -> None:
-        if self._trace is None:
+        trace = self._sender.trace
+        if trace is None:
             return
         traced = TracedMessage(
             time_ms=self.client.clock(),
@@ -176,4 +177,4 @@ class TransactionalProducer(Producer):
             keys=" ".join(message.keys),
             store_host=address,
         )
-        self._trace.ended(traced, _JAVA_STATES[state], is_answer=is_answer)
+        trace.ended(traced, _JAVA_STATES[state], is_answer=is_answer)

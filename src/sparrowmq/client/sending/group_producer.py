@@ -1,0 +1,113 @@
+"""What a producer is to its client and to brokers: a member of a group, with a life."""
+
+from types import TracebackType
+from typing import Self
+
+from sparrowmq.client.client import Client
+from sparrowmq.client.errors import NotStarted
+from sparrowmq.client.sending.request_reply import Requests
+from sparrowmq.client.sending.sender import Sender
+from sparrowmq.client.starting import Starting
+from sparrowmq.client.stopping import Stopping
+from sparrowmq.protocol.headers.transactions import CheckTransactionState, EndTransaction
+from sparrowmq.protocol.heartbeat import ConsumerData
+from sparrowmq.protocol.message_ext import MessageExt
+
+
+class GroupProducer:
+    """Base of the producers; also what the client asks its members for.
+
+    `async with` starts it, and a client of its own with it, and stops both in the end.
+    """
+
+    def __init__(self, group: str, client: Client, sender: Sender, *, owns_client: bool) -> None:
+        self._group = group
+        self.client = client
+        self._sender = sender
+        self._owns_client = owns_client
+        self._requests = Requests(client)
+        self._is_started = False
+        self._starting = Starting()
+        self._stopping = Stopping()
+
+    # ---- life
+
+    async def start(self) -> None:
+        """Begin; a producer of the same group in the same client is refused."""
+        if self._group in self.client.producers:
+            raise ValueError(f"this client has a producer of group {self._group} already")
+        with self._starting:
+            await self.client.make_ready(is_own=self._owns_client)
+            self.client.producers[self._group] = self
+            self._is_started = True
+            if self._sender.trace is not None:
+                await self._sender.trace.start()
+
+    async def stop(self) -> None:
+        """Say goodbye to the brokers and end the connections."""
+        await self._starting.until_over()
+        await self._stopping.run(self._stop)
+
+    async def _stop(self) -> None:
+        try:
+            if self._is_started:
+                self._is_started = False
+                await self._leave()
+        finally:
+            if self._owns_client:
+                await self.client.stop()
+
+    async def _leave(self) -> None:
+        self._requests.close()
+        try:
+            if self._sender.trace is not None:
+                await self._sender.trace.stop()
+        finally:
+            self.client.producers.pop(self._group, None)
+        await self.client.heartbeats.unregister(producer_group=self._group)
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self.stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    def _check_started(self) -> None:
+        if not self._is_started:
+            raise NotStarted("the producer is not running: use `async with`, or start() it")
+        self.client.check_loop()
+
+    # ---- what the client asks
+
+    @property
+    def group(self) -> str:
+        """The producer group."""
+        return self._group
+
+    def topics(self) -> set[str]:
+        """Topics whose routes are kept fresh: those that were sent to."""
+        return self._sender.topics()
+
+    def consumer_data(self) -> ConsumerData | None:
+        """None: this is no consumer."""
+        return None
+
+    async def check_transaction(
+        self, message: MessageExt, question: CheckTransactionState
+    ) -> EndTransaction | None:
+        """None: this producer has no transactions."""
+        return None
+
+    def take_reply(self, correlation_id: str, reply: MessageExt) -> bool:
+        """A broker brings a reply; whether it was waited for here."""
+        return self._requests.take(correlation_id, reply)

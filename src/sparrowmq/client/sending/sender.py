@@ -1,0 +1,115 @@
+"""What a producer does with a message: pack it, find its queue, have it sent."""
+
+from collections.abc import Awaitable, Mapping, Sequence
+from functools import partial
+
+from sparrowmq.client.client import Client
+from sparrowmq.client.errors import ClientError
+from sparrowmq.client.send_result import SendResult
+from sparrowmq.client.sending.fault_avoidance import FaultAvoidance
+from sparrowmq.client.sending.introductions import Introductions
+from sparrowmq.client.sending.outgoing import Outgoing, Packing, pack, pack_batches
+from sparrowmq.client.sending.queue_choice import Chooser, queue_on
+from sparrowmq.client.sending.request_reply import reply_to
+from sparrowmq.client.sending.send_attempts import RetryRules, SendAttempts
+from sparrowmq.client.sending.send_queues import SendQueues
+from sparrowmq.client.sending.trace import TraceLog
+from sparrowmq.protocol.headers.recall import MessageRecalled, RecallHandle, RecallMessage
+from sparrowmq.protocol.message import Message, MessageQueue
+from sparrowmq.protocol.message_ext import MessageExt
+
+_NOTHING: Mapping[str, str] = {}
+
+
+class Sender:
+    """Sends for one producer group. `limit_s` is the time of all attempts of a call."""
+
+    def __init__(
+        self,
+        client: Client,
+        packing: Packing,
+        rules: RetryRules,
+        *,
+        faults: FaultAvoidance | None,
+        has_trace: bool,
+    ) -> None:
+        self._client = client
+        self._packing = packing
+        self._queues = SendQueues(client, packing.default_queues)
+        self.trace = TraceLog(client, packing.group, self._queues) if has_trace else None
+        self._attempts = SendAttempts(client, self._queues, rules, faults, self.trace)
+        self._introductions = Introductions(client)
+
+    def topics(self) -> set[str]:
+        """Topics that were sent to."""
+        return self._queues.topics()
+
+    async def queues(self, topic: str, limit_s: float) -> list[MessageQueue]:
+        """Where a topic is sent to. Raises NoRoute."""
+        return list((await self._attempts.find(topic, limit_s)).queues)
+
+    def send(
+        self, message: Message, choose: Chooser | None, limit_s: float
+    ) -> Awaitable[SendResult]:
+        """Until a broker takes it, or once where its queue is chosen. Raises ValueError at once,
+        and what SendAttempts raises."""
+        return self._send(message.topic, choose, self._pack(message), limit_s)
+
+    async def send_named(
+        self,
+        message: Message,
+        choose: Chooser | None,
+        limit_s: float,
+        system: Mapping[str, str],
+    ) -> SendResult:
+        """The same with properties of RocketMQ's own, to brokers that know this producer by then:
+        they will have to call it."""
+        found = await self._attempts.find(message.topic, limit_s)
+        await self._introductions.introduce(found.queues)
+        return await self._send(message.topic, choose, self._pack(message, system), limit_s)
+
+    async def send_oneway(self, message: Message, choose: Chooser | None, limit_s: float) -> None:
+        """Once, without an answer."""
+        await self._attempts.send_oneway(message.topic, choose, self._pack(message), limit_s)
+
+    async def send_batch(self, messages: Sequence[Message], limit_s: float) -> list[SendResult]:
+        """Together, in as few sends as their size allows."""
+        client = self._client
+        packed = pack_batches(messages, self._packing, client.unique_ids, client.clock())
+        results: list[SendResult] = []
+        for out in packed:
+            try:
+                results.append(await self._attempts.send(messages[0].topic, out, limit_s))
+            except ClientError as error:
+                error.stored = results
+                raise
+        return results
+
+    async def reply(self, request: MessageExt, body: bytes, limit_s: float) -> SendResult:
+        """Answer a message that waits for it. Raises ValueError when it does not."""
+        message, system = reply_to(request, body)
+        # Who asked is connected to the broker that had the request, perhaps to no other
+        choose = partial(queue_on, request.broker_name)
+        return await self._send(message.topic, choose, self._pack(message, system), limit_s)
+
+    async def recall(self, recall_handle: str, limit_s: float) -> str:
+        """Take a message back; its unique id. Raises ValueError for what is no handle."""
+        handle = RecallHandle.parse(recall_handle)
+        header = RecallMessage(
+            topic=handle.topic, recall_handle=recall_handle, producer_group=self._packing.group
+        )
+        queue = MessageQueue(handle.topic, handle.broker_name, 0)
+        response = await self._attempts.ask(queue, header, limit_s)
+        return response.header(MessageRecalled).msg_id
+
+    def _pack(self, message: Message, system: Mapping[str, str] = _NOTHING) -> Outgoing:
+        client = self._client
+        return pack(message, self._packing, client.unique_ids, client.clock(), system)
+
+    def _send(
+        self, topic: str, choose: Chooser | None, out: Outgoing, limit_s: float
+    ) -> Awaitable[SendResult]:
+        # Not a coroutine itself: a layer of them per send is noticeable
+        if choose is None:
+            return self._attempts.send(topic, out, limit_s)
+        return self._attempts.send_to(topic, choose, out, limit_s)
