@@ -93,6 +93,18 @@ def test_a_time_in_which_nothing_can_be_done_is_refused_before_anything_is_sent(
         assert (w.attempts, w.asked) == ([], [])
 
 
+@pytest.mark.parametrize("call", ["send", "send_oneway", "request", "send_batch"])
+def test_a_body_that_is_too_large_is_refused_before_anybody_is_asked(call: str) -> None:
+    async def send(producer: Producer) -> None:
+        message = Message("orders", b"x" * 11)
+        with pytest.raises(ValueError, match="at most 10"):
+            await getattr(producer, call)([message] if call == "send_batch" else message)
+
+    with world() as w:
+        w.produce(send, max_body_bytes=10)
+        assert (w.attempts, w.asked) == ([], [])
+
+
 def test_a_selector_that_answers_with_a_queue_of_another_topic_is_refused() -> None:
     async def send(producer: Producer) -> None:
         with pytest.raises(ValueError, match="the queue belongs to topic payments"):

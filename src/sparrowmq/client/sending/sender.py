@@ -64,9 +64,10 @@ class Sender:
     ) -> SendResult:
         """The same with properties of RocketMQ's own, to brokers that know this producer by then:
         they will have to call it."""
+        out = self._pack(message, system)
         found = await self._attempts.find(message.topic, limit_s)
         await self._introductions.introduce(found.queues)
-        return await self._send(message.topic, choose, self._pack(message, system), limit_s)
+        return await self._send(message.topic, choose, out, limit_s)
 
     async def send_oneway(self, message: Message, choose: Chooser | None, limit_s: float) -> None:
         """Once, without an answer."""
