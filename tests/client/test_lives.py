@@ -1,4 +1,4 @@
-"""Starting and stopping: in blocks and without, twice, never, failing, cancelled in the middle."""
+"""Starting and stopping: in blocks and without, twice, never, failing, on another loop."""
 
 import asyncio
 import queue
@@ -13,19 +13,13 @@ from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
 from sparrowmq.client.consuming.pull_consumer import PullConsumer
 from sparrowmq.client.consuming.push_consumer import PushConsumer
 from sparrowmq.client.consuming.scheduled_pull import ScheduledPull
-from sparrowmq.client.group.consumer_calls import routes
 from sparrowmq.client.sending.producer import Producer
-from sparrowmq.net.workers import InlineWorkers, Workers, WorkersClosed
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere
 from sparrowmq.protocol.message import Message
 from sparrowmq.testing import Cluster
 from sparrowmq.testing.held_port import HeldPort
-from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
-from tests.client.members import GROUP, TOPIC, Member, create_topic, send, stored_offset
+from tests.client.members import GROUP, TOPIC
 from tests.patience import PATIENCE_S
-
-STEP_S = 0.0002
-"""Finer than what a message takes from one simulated host to the other."""
 
 
 async def ignore(*ignored: Any) -> None:
@@ -216,98 +210,6 @@ def test_a_consumer_started_without_a_block_consumes(sparrowmq_cluster: Cluster)
     asyncio.run(work())
 
 
-def test_a_stop_tells_of_handlers_that_do_not_end(caplog: pytest.LogCaptureFixture) -> None:
-    async def hang(message: MessageExt) -> None:
-        await asyncio.Event().wait()
-
-    with SimCluster(seed=1).run() as sim:
-        create_topic(sim)
-        member = Member(sim, hang, stop_within_s=2)
-        send(sim, b"x")
-        sim.advance(1)
-        member.leave()
-        assert f"handlers of {GROUP} did not end within 2 s" in caplog.text
-
-
-def test_two_who_stop_it_together_both_wait_for_its_handlers() -> None:
-    handled: list[bytes] = []
-    began = asyncio.Event()
-
-    async def take_a_while(messages: Sequence[MessageExt]) -> None:
-        began.set()
-        await asyncio.sleep(5)
-        handled.extend(message.body for message in messages)
-
-    async def program(consumer: PushConsumer) -> float:
-        async with consumer:
-            await consumer.run(take_a_while)
-        return sim.now_s
-
-    async def work() -> None:
-        client = sim.client_on("member", routes)
-        await client.start()
-        consumer = push_consumer(client)
-        consumer._owns_client = True  # as users have it; one that is not simulated cannot be
-        async with asyncio.TaskGroup() as tasks:
-            running = tasks.create_task(program(consumer))
-            await began.wait()
-            begun_s = sim.now_s
-            await consumer.stop()  # as a handler of signals does
-            assert sim.now_s - begun_s >= 5
-        assert running.result() - begun_s >= 5
-
-    with SimCluster(seed=1).run() as sim:
-        create_topic(sim)
-        send(sim, b"x")
-        sim.run(work(), on=sim.host("member"))
-        assert handled == [b"x"]
-        assert stored_offset(sim) == 1
-
-
-def test_a_handler_cannot_wait_for_its_own_end(caplog: pytest.LogCaptureFixture) -> None:
-    async def stop(message: MessageExt) -> None:
-        if not message.reconsume_times:
-            await member.consumer.stop()
-
-    with SimCluster(seed=1).run() as sim:
-        create_topic(sim)
-        member = Member(sim, stop)
-        send(sim, b"x")
-        sim.advance(15)
-        assert member.got == [b"x", b"x"]
-        assert "would wait for the handler itself" in caplog.text
-
-
-# ---- the end of the interpreter
-
-
-class EndedInterpreter(InlineWorkers):
-    """What threads do while the interpreter waits for the last of them."""
-
-    async def run(self, *ignored: Any, **more: Any) -> Any:
-        raise WorkersClosed("cannot schedule new futures after interpreter shutdown")
-
-
-def test_a_message_that_comes_while_the_interpreter_ends_has_not_failed(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async def work() -> None:
-        client = sim.client_on("member", routes)
-        await client.start()
-        consumer = push_consumer(client, EndedInterpreter())
-        await consumer.start(lambda messages: None)
-        await asyncio.sleep(30)
-        await consumer.stop()
-        await client.stop()
-
-    with SimCluster(seed=1).run() as sim:
-        create_topic(sim)
-        send(sim, b"x")
-        sim.run(work(), on=sim.host("member"))
-        assert stored_offset(sim) == 0
-        assert "handler failed" not in caplog.text
-
-
 # ---- another loop
 
 
@@ -322,85 +224,3 @@ def test_what_was_started_on_another_loop_says_so(kind: str) -> None:
         member = asyncio.run(work(f"127.0.0.1:{port.port}"))
         with pytest.raises(NotStarted, match="another event loop"):
             asyncio.run(getattr(member, "consumer", member).queues(TOPIC))
-
-
-# ---- cancelled in the middle
-
-
-def push_consumer(client: Client, threads: Workers | None = None) -> PushConsumer:
-    first = ConsumeFromWhere.FIRST_OFFSET
-    threads = threads or InlineWorkers()
-    return PushConsumer(GROUP, {TOPIC: "*"}, client=client, threads=threads, from_where=first)
-
-
-def members(sim: RunningCluster) -> list[str]:
-    group = sim.broker.consumers.group(GROUP)
-    return [] if group is None else group.client_ids
-
-
-def test_a_start_may_be_cancelled_at_every_step_and_begun_again() -> None:
-    arrived = asyncio.Event()
-
-    async def handle(messages: Sequence[MessageExt]) -> None:
-        arrived.set()
-
-    async def work() -> int:
-        client = sim.client_on("member", routes)
-        await client.start()
-        consumer, cancelled = push_consumer(client), 0
-        while not await ended(consumer.start(handle), cancelled * STEP_S):
-            await consumer.stop()
-            assert not client.consumers
-            consumer, cancelled = push_consumer(client), cancelled + 1
-        await arrived.wait()
-        await consumer.stop()
-        await client.stop()
-        return cancelled
-
-    with SimCluster(seed=1).run() as sim:
-        create_topic(sim)
-        send(sim, b"x")
-        assert sim.run(work(), on=sim.host("member")) > 5
-        assert stored_offset(sim) == 1
-
-
-def test_a_stop_may_be_cancelled_at_every_step_and_nothing_stays() -> None:
-    got: asyncio.Queue[bytes] = asyncio.Queue()
-
-    async def handle(messages: Sequence[MessageExt]) -> None:
-        for message in messages:
-            got.put_nowait(message.body)
-
-    async def work() -> int:
-        client = sim.client_on("member", routes)
-        await client.start()
-        cancelled, is_over = 0, False
-        while not is_over:
-            consumer = push_consumer(client)
-            await consumer.start(handle)
-            body = b"%d" % cancelled
-            await sim.client.send(TOPIC, body)
-            while await got.get() != body:
-                pass  # what comes again because progress was not stored
-            is_over = await ended(consumer.stop(), cancelled * STEP_S)
-            cancelled += not is_over
-            assert not client.consumers
-            await asyncio.sleep(1)
-            assert not [t for t in asyncio.all_tasks() if t.get_name().startswith("pull")]
-            assert members(sim) == []
-        await client.stop()
-        return cancelled
-
-    with SimCluster(seed=1).run() as sim:
-        create_topic(sim)
-        assert sim.run(work(), on=sim.host("member")) > 5
-
-
-async def ended(work: Coroutine[Any, Any, None], within_s: float) -> bool:
-    """Whether it came to its end; it is cancelled otherwise."""
-    try:
-        async with asyncio.timeout(within_s):
-            await work
-    except TimeoutError:
-        return False
-    return True
