@@ -42,6 +42,20 @@ def sparrowmq(
     )
 
 
+def sparrowmq_on_a_full_disk(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command whose output goes where there is no space left."""
+    with Path("/dev/full").open("w") as full:
+        return subprocess.run(
+            [sys.executable, "-c", AS_A_COMMAND, *arguments],
+            env=clean_environment(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+
+
 def clean_environment() -> dict[str, str]:
     """Ours, without anybody's settings."""
     return {name: text for name, text in os.environ.items() if not name.startswith("SPARROWMQ_")}

@@ -9,7 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.servers import AS_A_COMMAND, clean_environment, sparrowmq, up
+from tests.cli.servers import (
+    AS_A_COMMAND,
+    clean_environment,
+    sparrowmq,
+    sparrowmq_on_a_full_disk,
+    up,
+)
 from tests.patience import PATIENCE_S
 
 
@@ -78,16 +84,7 @@ def test_messages_that_cannot_be_written_are_not_consumed(tmp_path: Path) -> Non
     with up(tmp_path / "data") as server:
         at = ("--name-servers", server.name_server)
         send(server.name_server, "first")
-        with Path("/dev/full").open("w") as full:
-            ended = subprocess.run(
-                [sys.executable, "-c", AS_A_COMMAND, "consume", "orders", "--group", "g", *at],
-                env=clean_environment(),
-                stdout=full,
-                stderr=subprocess.PIPE,
-                text=True,
-                timeout=PATIENCE_S,
-                check=False,
-            )
+        ended = sparrowmq_on_a_full_disk("consume", "orders", "--group", "g", *at)
         assert ended.returncode == 1
         assert ended.stderr.startswith("sparrowmq: messages cannot be written: ")
         assert "No space left" in ended.stderr

@@ -16,7 +16,13 @@ from sparrowmq.cli.main import app
 from sparrowmq.cli.server_settings import all_settings
 from sparrowmq.cli.setting_options import field_text
 from sparrowmq.cli.settings import Setting
-from tests.cli.servers import AS_A_COMMAND, clean_environment, sparrowmq, up
+from tests.cli.servers import (
+    AS_A_COMMAND,
+    clean_environment,
+    sparrowmq,
+    sparrowmq_on_a_full_disk,
+    up,
+)
 from tests.patience import PATIENCE_S
 
 
@@ -173,16 +179,7 @@ def test_the_address_of_a_broker_is_told_from_that_of_a_name_server(tmp_path: Pa
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 @pytest.mark.parametrize("arguments", [["config", "show"], ["--help"]], ids=" ".join)
 def test_output_that_cannot_be_written_is_one_line_and_code_1(arguments: list[str]) -> None:
-    with Path("/dev/full").open("w") as full:
-        ran = subprocess.run(
-            [sys.executable, "-c", AS_A_COMMAND, *arguments],
-            env=clean_environment(),
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
+    ran = sparrowmq_on_a_full_disk(*arguments)
     assert ran.returncode == 1
     assert ran.stderr == "sparrowmq: No space left on device\n"
 

@@ -75,6 +75,25 @@ def test_json_logs_are_one_object_a_line(tmp_path: Path) -> None:
     assert "stopping" in [line["message"] for line in lines]
 
 
+def test_with_json_the_warnings_before_a_start_and_its_failure_are_lines_of_the_log(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "broker.conf").write_text("useTLS=true\n")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = f"--nameserver-port={taken.getsockname()[1]}"
+        flags = ("--json", "--config", "broker.conf", "--port=0", port, "--name-servers=a:1")
+        refused = sparrowmq("up", *flags, cwd=tmp_path, SPARROWMQ_FLUSHH="sync")
+    assert refused.returncode == 1
+    lines = [json.loads(line) for line in refused.stderr.splitlines()]
+    assert [line["level"] for line in lines] == ["warning", "warning", "warning", "error"]
+    for line, says in zip(
+        lines, ("FLUSHH", "useTLS", "name-servers", "choose a port"), strict=True
+    ):
+        assert says in line["message"]
+
+
 def test_a_second_broker_on_the_same_data_is_refused(tmp_path: Path) -> None:
     with up(tmp_path / "data"):
         second = sparrowmq("broker", "--data", str(tmp_path / "data"), "--port", "0")

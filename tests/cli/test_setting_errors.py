@@ -118,3 +118,25 @@ def test_the_short_flag_of_a_name_server_is_told_as_it_was_written(setting: Sett
     with pytest.raises(click.UsageError) as error:
         COMMANDS["nameserver"].main([flag, unusable(setting)], standalone_mode=False)
     assert error.value.format_message().startswith(f"flag {flag} is {unusable(setting)!r}, must")
+
+
+@pytest.mark.parametrize(
+    ("flag", "told"),
+    [
+        ("--store-merge-gap=-1", "must be 0 to 1MiB"),
+        ("--store-merge-gap=1048577", "must be 0 to 1MiB"),
+        ("--store-utc-offset=-13h", "must be -12h to 14h"),
+        ("--store-utc-offset=15h", "must be -12h to 14h"),
+    ],
+)
+def test_a_number_that_makes_no_sense_is_refused_with_its_range(flag: str, told: str) -> None:
+    with pytest.raises(click.UsageError, match=told):
+        CONFIG.main(["show", "broker", flag], standalone_mode=False)
+
+
+@pytest.mark.parametrize("flag", ["--store-merge-gap=1MiB", "--store-utc-offset=-12h"])
+def test_the_ends_of_a_range_are_allowed(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    CONFIG.main(["show", "broker", flag], standalone_mode=False)
+    name, _, value = flag.removeprefix("--").partition("=")
+    shown = {line.split()[0]: line.split()[1] for line in capsys.readouterr().out.splitlines()}
+    assert shown[name] == value

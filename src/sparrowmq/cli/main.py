@@ -1,14 +1,17 @@
 """The program `sparrowmq`. Commands are imported when they are used."""
 
 import os
+import signal
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from typing import Any
 
 import click
 
 from sparrowmq import __version__
 from sparrowmq.cli.groups import Group
+from sparrowmq.cli.remarks import warn_of_unknown_variables
 
 # command → (module, function that makes the click commands of that module)
 _LAZY = {
@@ -23,6 +26,8 @@ _LAZY = {
     "pipeline": "pipeline_commands",
     "spark": "spark_commands",
 }
+# `config` lists what it does not know; servers were perhaps asked for JSON.
+_WARN_THEMSELVES = frozenset({"config", "nameserver", "broker", "up"})
 
 
 class LazyGroup(Group):
@@ -38,6 +43,14 @@ class LazyGroup(Group):
         if make is None:
             return None
         return next((command for command in make() if command.name == cmd_name), None)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; Ctrl-C ends it with the code that shells know for that."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo(err=True)  # the terminal has written ^C
+            sys.exit(128 + signal.SIGINT)
 
     def _module(self, name: str) -> Callable[[], list[click.Command]] | None:
         module = _LAZY.get(name)
@@ -64,19 +77,8 @@ def app(ctx: click.Context) -> None:
       sparrowmq send orders "hello"             # in another terminal
       sparrowmq consume orders --group billing
     """
-    if ctx.invoked_subcommand != "config":  # which lists them itself
+    if ctx.invoked_subcommand not in _WARN_THEMSELVES:
         warn_of_unknown_variables()
-
-
-def warn_of_unknown_variables() -> None:
-    """A mistyped variable would keep its setting's default unseen."""
-    if not any(name.upper().startswith("SPARROWMQ_") for name in os.environ):
-        return  # and nothing has to be imported
-    from sparrowmq.cli.environment import unknown_variables
-    from sparrowmq.cli.server_settings import all_settings, warn
-
-    for unknown in unknown_variables(os.environ, all_settings()):
-        warn(unknown.text)
 
 
 def main() -> None:

@@ -119,18 +119,25 @@ def say_ready(text: str) -> None:
     print(f"sparrowmq ready: {text}", flush=True)
 
 
-def run(work: Coroutine[Any, Any, None]) -> int:
+def run(work: Coroutine[Any, Any, None], *, as_json: bool) -> int:
     """Run a server to its end; the exit code. What went wrong is said in one line each."""
     code = 0
     try:
         _run_loop(work)
     except* (StoreError, OSError, CannotServe, SettingError) as group:
         for error in _leaves(group):
-            print(f"sparrowmq: {_explain(error)}", file=sys.stderr)
+            _tell(_explain(error), as_json=as_json)
         code = 1
     except* KeyboardInterrupt:
         code = 130
     return code
+
+
+def _tell(text: str, *, as_json: bool) -> None:
+    if as_json:
+        logging.getLogger("sparrowmq").error("%s", text)
+    else:
+        print(f"sparrowmq: {text}", file=sys.stderr)
 
 
 def _run_loop(work: Coroutine[Any, Any, None]) -> None:

@@ -1,13 +1,14 @@
 """`nameserver`, `broker` and `up`: commands whose options are the settings."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
+from sparrowmq.cli.remarks import Warn, log_warning, tell_warning, warn_of_unknown_variables
 from sparrowmq.cli.server_settings import (
     all_settings,
     broker_config,
@@ -15,7 +16,6 @@ from sparrowmq.cli.server_settings import (
     nameserver_config,
     nameserver_settings,
     read_file,
-    warn,
 )
 from sparrowmq.cli.setting_options import SettingsCommand, config_option, options
 from sparrowmq.cli.settings import Given
@@ -30,19 +30,23 @@ def common_options() -> list[click.Parameter]:
     ]
 
 
-def _start(as_json: bool) -> None:
+def _start_logs(as_json: bool) -> Warn:
+    """Before anything is read: what is to be said about it is a line of the log already."""
     from sparrowmq.cli.logs import set_up_logs
 
     set_up_logs(as_json=as_json)
+    warn = log_warning if as_json else tell_warning
+    warn_of_unknown_variables(warn)
+    return warn
 
 
 def _nameserver(config_file: Path | None, as_json: bool, insecure: bool, **values: Any) -> None:
     from sparrowmq.cli.serve import check_exposure, run, serve_nameserver
 
-    config = nameserver_config(values, read_file(config_file, "nameserver"))
+    warn = _start_logs(as_json)
+    config = nameserver_config(values, read_file(config_file, "nameserver", warn))
     check_exposure([config.listen_host], insecure=insecure)
-    _start(as_json)
-    sys.exit(run(serve_nameserver(config)))
+    sys.exit(run(serve_nameserver(config), as_json=as_json))
 
 
 def _broker(
@@ -50,11 +54,12 @@ def _broker(
 ) -> None:
     from sparrowmq.cli.serve import check_exposure, run, serve_broker
 
+    warn = _start_logs(as_json)
     local = Given(("127.0.0.1:9876",), "default")
-    config = broker_config(values, read_file(config_file), extra={"name-servers": local})
+    file = read_file(config_file, warn=warn)
+    config = broker_config(values, file, extra={"name-servers": local})
     check_exposure([config.listen_host], insecure=insecure)
-    _start(as_json)
-    sys.exit(run(serve_broker(config, with_parent=with_parent)))
+    sys.exit(run(serve_broker(config, with_parent=with_parent), as_json=as_json))
 
 
 def _up(
@@ -63,20 +68,23 @@ def _up(
     from sparrowmq.cli.serve import check_exposure, run, serve_up
     from sparrowmq.cli.several_brokers import serve_several
 
-    file = read_file(config_file)
+    warn = _start_logs(as_json)
+    file = read_file(config_file, warn=warn)
     names = nameserver_config(values, file)
     first = broker_config(values, file)
-    _warn_of_overruled(values, file, brokers)
+    for text in _overruled(values, file, brokers):
+        warn(text)
     check_exposure([names.listen_host, first.listen_host], insecure=insecure)
     if names.kv_config_path is None:
         names = replace(names, kv_config_path=first.data_dir / "namesrv" / "kvConfig.json")
-    _start(as_json)
     if brokers > 1:
-        sys.exit(run(serve_several(names, first, brokers, insecure=insecure, as_json=as_json)))
-    sys.exit(run(serve_up(names, lambda address: replace(first, name_servers=(address,)))))
+        several = serve_several(names, first, brokers, insecure=insecure, as_json=as_json)
+        sys.exit(run(several, as_json=as_json))
+    one = serve_up(names, lambda address: replace(first, name_servers=(address,)))
+    sys.exit(run(one, as_json=as_json))
 
 
-def _warn_of_overruled(values: Mapping[str, Any], file: Mapping[str, Given], brokers: int) -> None:
+def _overruled(values: Mapping[str, Any], file: Mapping[str, Given], brokers: int) -> Iterator[str]:
     """Flags and lines that `up` decides itself. The variable of the name servers is for clients."""
     overruled = {"name-servers": "`up` runs a name server itself; see: sparrowmq broker --help"}
     if brokers > 1:
@@ -86,7 +94,7 @@ def _warn_of_overruled(values: Mapping[str, Any], file: Mapping[str, Given], bro
     for name, why in overruled.items():
         is_flag = values.get(name.replace("-", "_")) is not None
         if is_flag or name in file:
-            warn(f"{f'flag --{name}' if is_flag else file[name].origin} has no effect, {why}")
+            yield f"{f'flag --{name}' if is_flag else file[name].origin} has no effect, {why}"
 
 
 def server_commands() -> list[click.Command]:

@@ -1,16 +1,15 @@
 """The settings of both servers, and their configurations from flags, environment and file."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import click
-
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.cli.apache_conf import read_broker_conf
+from sparrowmq.cli.remarks import tell_warning
 from sparrowmq.cli.setting_build import build
 from sparrowmq.cli.settings import Given, Setting, resolve, settings_of
 from sparrowmq.cli.toml_file import read_toml
@@ -38,12 +37,9 @@ def all_settings() -> list[Setting]:
     return [*broker_settings(), *nameserver_settings()]
 
 
-def warn(text: str) -> None:
-    """Say something that does not keep a command from running."""
-    click.echo(f"warning: {text}", err=True)
-
-
-def read_file(path: Path | None, server: str = "broker") -> dict[str, Given]:
+def read_file(
+    path: Path | None, server: str = "broker", warn: Callable[[str], None] = tell_warning
+) -> dict[str, Given]:
     """The settings in a file; its name tells which kind it is. Raises SettingError."""
     if path is None:
         return {}

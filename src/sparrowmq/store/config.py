@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from sparrowmq.protocol.delay import RETRY_DELAYS_MS
 
 CONSUME_QUEUE_UNIT = 20
+_HOUR_MS = 3_600_000
+_WIDEST_GAP = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +78,16 @@ class StoreConfig:
                 raise ValueError(f"{name} is {getattr(self, name)}, must be 1 or more")
         if self.log_file_size < 1024:
             raise ValueError(f"log_file_size is {self.log_file_size}, must be 1024 or more")
+        if not 0 <= self.merge_gap_bytes <= _WIDEST_GAP:
+            raise ValueError(
+                f"merge_gap_bytes is {self.merge_gap_bytes}, must be 0 to {_WIDEST_GAP}:"
+                " more would be read for nothing"
+            )
+        if not -12 * _HOUR_MS <= self.utc_offset_ms <= 14 * _HOUR_MS:
+            raise ValueError(
+                f"utc_offset_ms is {self.utc_offset_ms}, must be"
+                f" {-12 * _HOUR_MS} to {14 * _HOUR_MS}: what the time zones of the world have"
+            )
         if not 0 <= self.deletion_hour <= 23:
             raise ValueError(f"deletion_hour is {self.deletion_hour}, must be 0 to 23")
         if not 0 < self.clean_ratio <= self.force_clean_ratio <= self.refuse_ratio <= 1:
