@@ -1,8 +1,6 @@
 """The simulated network carries bytes as TCP does, in order and once, until something cuts it."""
 
 import asyncio
-import random
-import socket
 
 import pytest
 from hypothesis import given, settings
@@ -61,74 +59,6 @@ def test_writes_are_cut_into_pieces_and_joined_by_chance() -> None:
 
     assert pieces(whole=1.0) == 1
     assert pieces(whole=0.0) > 3
-
-
-def test_addresses_name_both_ends() -> None:
-    with Simulation(1) as sim:
-        server, client = sim.host("server"), sim.host("client")
-        served = Served(sim, server)
-        peer = sim.run(connect(), on=client)
-        sim.until_idle()
-        mine, theirs = peer.transport, served.peers[0].transport
-        assert mine.get_extra_info("peername") == (server.ip, 9876)
-        assert theirs.get_extra_info("peername") == mine.get_extra_info("sockname")
-        assert mine.get_extra_info("sockname")[0] == client.ip
-        assert mine.get_extra_info("sslcontext") is None
-
-
-def test_port_0_gives_a_free_port() -> None:
-    async def listen(loop: asyncio.AbstractEventLoop) -> int:
-        server = await loop.create_server(Peer, "127.0.0.1", 0)
-        return int(server.sockets[0].getsockname()[1])
-
-    with Simulation(1) as sim:
-        host = sim.host("server")
-        ports = {sim.run(listen(sim.loop), on=host) for _ in range(5)}
-        assert len(ports) == 5
-        peer = sim.run(connect("127.0.0.1", min(ports)), on=host)
-        assert peer.transport.get_extra_info("peername") == ("127.0.0.1", min(ports))
-
-
-def test_nobody_listening_refuses() -> None:
-    with Simulation(1) as sim:
-        sim.host("server")
-        with pytest.raises(ConnectionRefusedError):
-            sim.run(connect())
-        served = Served(sim, sim.host("server"))
-        sim.run(connect())
-        served.server.close()
-        with pytest.raises(ConnectionRefusedError):
-            sim.run(connect())
-
-
-def test_a_loopback_listener_serves_its_own_host_only() -> None:
-    async def listen() -> None:
-        await asyncio.get_running_loop().create_server(Peer, "127.0.0.1", 9876)
-
-    with Simulation(1) as sim:
-        sim.run(listen(), on=sim.host("server"))
-        sim.run(connect("localhost"), on=sim.host("server"))
-        with pytest.raises(ConnectionRefusedError):
-            sim.run(connect("server"), on=sim.host("client"))
-
-
-def test_a_taken_port_and_a_foreign_address_cannot_be_listened_on() -> None:
-    async def listen(address: str) -> None:
-        await asyncio.get_running_loop().create_server(Peer, address, 9876)
-
-    with Simulation(1) as sim:
-        server = sim.host("server")
-        sim.host("other")
-        sim.run(listen("server"), on=server)
-        with pytest.raises(OSError, match="in use"):
-            sim.run(listen("0.0.0.0"), on=server)
-        with pytest.raises(OSError, match="not an address of server"):
-            sim.run(listen("other"), on=server)
-
-
-def test_an_unknown_host_is_a_failed_lookup() -> None:
-    with Simulation(1) as sim, pytest.raises(socket.gaierror):
-        sim.run(connect("nowhere"))
 
 
 def test_streams_work_on_it_too() -> None:
@@ -242,92 +172,3 @@ def test_a_cancelled_connect_leaves_no_connection_behind() -> None:
         sim.until_idle()
         assert served.peers[0].events == ["made", "eof", "lost"]
         assert sim.network.connections(sim.host("server")) == []
-
-
-def test_ssl_and_ready_made_sockets_are_refused() -> None:
-    with Simulation(1) as sim, pytest.raises(NotImplementedError, match="ssl"):
-        sim.run(sim.loop.create_connection(Peer, "server", 1, ssl=True))
-
-
-def run_a_busy_world(seed: int) -> tuple[int, list[str]]:
-    """Many connections, writes, cuts and kills, all from the seed."""
-    with Simulation(seed, conditions=Conditions(window_bytes=3000)) as sim:
-        rng = sim.rng("scenario")
-        Served(sim, sim.host("server"), Echo)
-
-        async def chat() -> None:
-            peer = await connect()
-            for _ in range(rng.randrange(20)):
-                peer.transport.write(rng.randbytes(rng.randrange(4000)))
-                await asyncio.sleep(rng.random())
-
-        async def many() -> None:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(5):
-                    group.create_task(chat())
-
-        hosts = [sim.host(f"client-{number}") for number in range(4)]
-        for host in hosts:
-            host.start(many())
-        for _ in range(10):
-            sim.advance(rng.random())
-            act(rng, sim)
-        return sim.network.trace_crc, list(sim.network.trace)
-
-
-def act(rng: random.Random, sim: Simulation) -> None:
-    host = sim.host(f"client-{rng.randrange(4)}")
-    match rng.randrange(6):
-        case 0:
-            host.pause()
-        case 1:
-            host.resume()
-        case 2:
-            sim.network.isolate(host)
-        case 3:
-            sim.paths.heal()
-        case 4:
-            sim.network.reset_connections(host)
-        case _:
-            host.kill()
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_the_same_seed_gives_the_same_trace(seed: int) -> None:
-    crc, trace = run_a_busy_world(seed)
-    assert len(trace) > 50
-    assert run_a_busy_world(seed) == (crc, trace)
-
-
-def test_another_seed_gives_another_trace() -> None:
-    assert len({run_a_busy_world(seed)[0] for seed in range(5)}) == 5
-
-
-def test_a_failure_says_its_seed_and_time() -> None:
-    with pytest.raises(AssertionError) as caught, Simulation(4711) as sim:
-        sim.advance(12.5)
-        raise AssertionError("the test's own")
-    assert caught.value.__notes__ == [
-        "simulation seed 4711, at 12.500000 s of virtual time",
-    ]
-
-
-def test_what_failed_first_is_raised_and_what_followed_is_noted() -> None:
-    async def fail() -> None:
-        raise LookupError("unnoticed")
-
-    with pytest.raises(AssertionError) as caught, Simulation(1) as sim:
-        sim.host("server").start(fail())
-        sim.until_idle()
-        raise AssertionError("the test's own")
-    assert "unnoticed" in caught.value.__notes__[0]
-
-
-def test_a_failed_task_that_nobody_waited_for_fails_the_simulation() -> None:
-    async def fail() -> None:
-        raise LookupError("unnoticed")
-
-    with pytest.raises(UnhandledError, match="unnoticed") as caught, Simulation(1) as sim:
-        sim.host("server").start(fail())
-        sim.until_idle()
-    assert "seed 1" in caught.value.__notes__[0]
