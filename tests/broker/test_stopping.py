@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+import pytest
+
 from sparrowmq.broker.topics import plain_topic
 from sparrowmq.net.calls import Response
 from sparrowmq.net.workers import InlineWorkers
@@ -129,6 +131,37 @@ def test_progress_that_is_on_its_way_to_the_journal_survives_a_stop(world: World
     world.sim.until(lambda: thread.is_busy)
     restart_in_order(world)
     assert world.broker.offsets.get("billing", "orders", 0) == 9
+
+
+def test_progress_that_is_on_its_way_to_the_journal_survives_the_crash_of_another_loop(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.topic("orders", 1)
+    world.client("a").beat(subscribes("billing"))
+    for _ in range(9):
+        world.send("orders", b"hello")
+    world.commit("billing", "orders", 0, 5)
+    world.sim.advance(2)
+    world.broker.workers = thread = SlowThread("billing")
+    world.commit("billing", "orders", 0, 9)
+    world.sim.until(lambda: thread.is_busy)
+    monkeypatch.setattr(type(world.broker.store), "clean", fail)
+    with pytest.raises(ExceptionGroup) as caught:
+        wait_for_its_end(world)
+    assert caught.group_contains(OSError, match="broken")
+    monkeypatch.undo()
+    world.sim.brokers["broker-a"].start()
+    assert world.broker.offsets.get("billing", "orders", 0) == 9
+
+
+def wait_for_its_end(world: World) -> None:
+    node = world.sim.brokers["broker-a"]
+    assert node._task is not None
+    world.sim.wait(node._task)
+
+
+def fail(*_: object) -> None:
+    raise OSError(5, "broken")
 
 
 def test_a_delayed_message_comes_once_although_a_stop_comes_in_the_middle_of_a_flush(

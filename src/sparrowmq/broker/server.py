@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from sparrowmq.broker import farewell, housekeeping, sampling
+from sparrowmq.broker import farewell, housekeeping, sampling, whole_steps
 from sparrowmq.broker.arrivals import Arrivals
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import BrokerConfig
@@ -138,15 +138,11 @@ class BrokerServer:
             )
             await registration.register_everywhere()
             broker.topics.changed = registration.topics_changed
-            loops = [tasks.create_task(loop) for loop in self._loops(broker, tables, registration)]
-            try:
-                yield self
-            finally:
-                await farewell.leave(registration, server, tables)
-                await broker.steps.end()
-                for task in loops:
-                    task.cancel()
-                await asyncio.gather(*loops, return_exceptions=True)
+            async with whole_steps.running(self._loops(broker, tables, registration), broker.steps):
+                try:
+                    yield self
+                finally:
+                    await farewell.leave(registration, server, tables)
 
     def _closed(self, connection: Connection) -> None:
         if self._is_open:  # somebody may connect while the store is being opened, and leave again

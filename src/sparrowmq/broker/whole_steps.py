@@ -5,7 +5,10 @@ the same file at the same time, and what the step had taken in hand would be sav
 """
 
 import asyncio
+from collections.abc import AsyncIterator, Coroutine, Iterable
+from contextlib import asynccontextmanager
 from types import TracebackType
+from typing import Any
 
 
 class WholeSteps:
@@ -37,3 +40,30 @@ class WholeSteps:
         if self._running:
             self._ended.clear()
             await self._ended.wait()
+
+
+@asynccontextmanager
+async def running(
+    loops: Iterable[Coroutine[Any, Any, None]], steps: WholeSteps
+) -> AsyncIterator[None]:
+    """Run these while the block runs. Whatever ends it, nobody is cancelled in a step.
+
+    Raises what one of them raised, as a group.
+    """
+    # A group of their own: one that others are in would cancel them when somebody else fails.
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(_running(loop, steps)) for loop in loops]
+        try:
+            yield
+        finally:
+            await steps.end()
+            for task in tasks:
+                task.cancel()
+
+
+async def _running(loop: Coroutine[Any, Any, None], steps: WholeSteps) -> None:
+    try:
+        await loop
+    except Exception:
+        await steps.end()  # the group cancels all the others as soon as this goes on
+        raise
