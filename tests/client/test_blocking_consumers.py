@@ -132,6 +132,14 @@ def test_scheduled_pull_calls_plain_functions_in_threads(sparrowmq_cluster: Clus
         assert (consumer.committed(target) or 0) >= 3
 
 
+def test_a_callback_that_nobody_would_await_is_refused() -> None:
+    async def archive(at: MessageQueue, turn: Turn) -> None:
+        pass
+
+    with pytest.raises(ValueError, match="callback of topic orders is async, must be a plain"):
+        ScheduledPull("archive", {"orders": archive})  # type: ignore[dict-item]
+
+
 def test_a_consumer_that_is_not_started_says_how_to_start_it() -> None:
     with pytest.raises(NotStarted, match="use `with`"):
         facade.LitePullConsumer("g").poll()

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from sparrowmq.client.checks import check_kind, check_time
 from sparrowmq.net.peers import split_address
 
+DEFAULT_NAME_SERVERS = ("127.0.0.1:9876",)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
     """How a client finds and talks to servers. The defaults are RocketMQ's."""
 
-    name_servers: tuple[str, ...] = ("127.0.0.1:9876",)
+    name_servers: tuple[str, ...] = DEFAULT_NAME_SERVERS
     """host:port of each; one is asked at a time, the next when it fails. A text such as
     `a:9876;b:9876` will do."""
     instance_name: str = ""
@@ -39,8 +41,8 @@ class ClientConfig:
         check_time("name_server_timeout_s", self.name_server_timeout_s)
         check_time("call_timeout_s", self.call_timeout_s)
         check_time("connect_timeout_s", self.connect_timeout_s)
-        for name, text in (("instance_name", self.instance_name), ("client_ip", self.client_ip)):
-            check_kind(name, text, str)
+        for name in ("instance_name", "unit_name", "client_ip"):
+            check_kind(name, getattr(self, name), str)
 
 
 def name_servers_of(given: str | Sequence[str]) -> tuple[str, ...]:
@@ -52,6 +54,23 @@ def name_servers_of(given: str | Sequence[str]) -> tuple[str, ...]:
     if not isinstance(anything, Iterable):
         raise ValueError(f"name_servers is {given!r}, must be host:port of each")
     return tuple(given)
+
+
+def config_of(
+    name_servers: str | Sequence[str], config: ClientConfig | None, *, has_client: bool
+) -> ClientConfig:
+    """Of the client that a producer or consumer makes for itself: `config`, or the defaults with
+    `name_servers`. Raises ValueError where one of them would not count."""
+    names_servers = name_servers is not DEFAULT_NAME_SERVERS
+    if has_client and (names_servers or config is not None):
+        given = "name_servers" if names_servers else "config"
+        raise ValueError(f"client and {given} exclude each other: the client has settings already")
+    if config is None:
+        return ClientConfig(name_servers=name_servers_of(name_servers))
+    check_kind("config", config, ClientConfig)
+    if names_servers:
+        raise ValueError("name_servers and config exclude each other: put them into the config")
+    return config
 
 
 def parse_name_servers(text: str) -> tuple[str, ...]:

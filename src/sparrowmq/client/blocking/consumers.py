@@ -1,5 +1,6 @@
 """Consumers for programs without asyncio; see `blocking`."""
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import TracebackType
@@ -178,6 +179,11 @@ class ScheduledPull(Facade[AsyncScheduledPull]):
         self._consumer: PullConsumer | None = None
         for topic, plain in callbacks.items():
             check_function(f"the callback of topic {topic}", plain)
+            if inspect.iscoroutinefunction(plain):  # calling it would do nothing
+                raise ValueError(
+                    f"the callback of topic {topic} is async, must be a plain function;"
+                    " sparrowmq.ScheduledPull takes async ones"
+                )
         in_threads = {topic: self._in_thread(plain) for topic, plain in callbacks.items()}
         super().__init__(
             partial(AsyncScheduledPull, group, in_threads, workers=workers, **settings)

@@ -7,6 +7,7 @@ class Producer(Facade[AsyncProducer]):
 import inspect
 import os
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from functools import partial, wraps
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
@@ -41,7 +42,7 @@ class Facade(Generic[T]):
         if isinstance(make, partial) and make.keywords.get("client") is not None:
             raise ValueError(
                 f"a client belongs to its event loop, and the blocking {self._name} has another:"
-                " leave `client` out, it makes its own"
+                " leave `client` out, it makes its own, with the settings of `config`"
             )
         make()  # so that wrong settings are refused here
         self._make = make
@@ -99,6 +100,7 @@ class Facade(Generic[T]):
             raise NotStarted(f"the {self._name} runs in another process: start one here")
         with loop_of_process.lock:
             if self._loop is loop:
+                self._make = _in_child(self._make)
                 return self._start(self._begin)  # forked: its parent's connections are not ours
         return self._running()
 
@@ -119,6 +121,14 @@ async def _begun(make: Callable[[], T], begin: Callable[[T], Coroutine[Any, Any,
         await inner.stop()
         raise
     return inner
+
+
+def _in_child(make: Callable[[], T]) -> Callable[[], T]:
+    """A child that had its parent's client id would miss replies: brokers push them by it."""
+    if not isinstance(make, partial) or make.keywords.get("config") is None:
+        return make
+    config = replace(make.keywords["config"], instance_name="")
+    return partial(make.func, *make.args, **{**make.keywords, "config": config})
 
 
 async def _called(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from sparrowmq.client.broker_calls import max_offset, min_offset, offset_at
 from sparrowmq.client.client import Client
-from sparrowmq.client.config import ClientConfig, name_servers_of
+from sparrowmq.client.config import DEFAULT_NAME_SERVERS, config_of
 from sparrowmq.client.errors import NoRoute, NotStarted
 from sparrowmq.client.group.consume_rates import ConsumeRates
 from sparrowmq.client.group.consumer_calls import routes
@@ -40,11 +40,11 @@ class GroupConsumer:
     ) -> None:
         """`given` is what the user chose, `kind` what sort of consumer it is (MemberSettings)."""
         chosen: dict[str, Any] = {**given}
-        servers = chosen.pop("name_servers", "127.0.0.1:9876")
+        servers = chosen.pop("name_servers", DEFAULT_NAME_SERVERS)
         client: Client | None = chosen.pop("client", None)
+        own = config_of(servers, chosen.pop("config", None), has_client=client is not None)
         self._settings = MemberSettings(group=group, **chosen, **kind)
-        names = name_servers_of(servers)
-        self.client = client or Client(ClientConfig(name_servers=names), routes=routes)
+        self.client = client or Client(own, routes=routes)
         self.subscriptions = subscriptions
         self.rates = ConsumeRates()
         self.worker_count = 0

@@ -7,6 +7,7 @@ from typing import TypedDict
 
 from sparrowmq.client.checks import MAX_LONG, check_function, check_kind, check_whole
 from sparrowmq.client.client import Client
+from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.strategies import AVG, Strategy
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel
 from sparrowmq.protocol.message import MessageQueue
@@ -23,6 +24,8 @@ class GroupSettings(TypedDict, total=False):
 
     name_servers: str | Sequence[str]
     """`host:port` of each; 127.0.0.1:9876 unless given."""
+    config: ClientConfig | None
+    """Name servers and more; instead of `name_servers`."""
     client: Client | None
     """A started client that producers and consumers share; a consumer without has its own."""
     model: MessageModel

@@ -5,7 +5,7 @@ from functools import partial
 
 from sparrowmq.client.checks import check_kind
 from sparrowmq.client.client import Client
-from sparrowmq.client.config import ClientConfig, name_servers_of
+from sparrowmq.client.config import DEFAULT_NAME_SERVERS, ClientConfig, config_of
 from sparrowmq.client.send_result import SendResult
 from sparrowmq.client.sending.fault_avoidance import FaultAvoidance
 from sparrowmq.client.sending.group_producer import GroupProducer
@@ -34,7 +34,8 @@ class Producer(GroupProducer):
         self,
         group: str,
         *,
-        name_servers: str | Sequence[str] = "127.0.0.1:9876",
+        name_servers: str | Sequence[str] = DEFAULT_NAME_SERVERS,
+        config: ClientConfig | None = None,
         client: Client | None = None,
         timeout_s: float = 3.0,
         retries: int = 2,
@@ -52,6 +53,7 @@ class Producer(GroupProducer):
         which may store it twice. `avoid_faults` stays away from slow and failing brokers for a
         while. A topic that is created by sending to it gets `default_queues` on each broker.
         `trace` records every stored message in RMQ_SYS_TRACE_TOPIC, for RocketMQ's tools.
+        `config` has name servers and more; `client` is shared with others, and has its own.
 
         Raises ValueError for an illegal group or setting.
         """
@@ -65,16 +67,16 @@ class Producer(GroupProducer):
         )
         check_settings(timeout_s, retries, packing)
         self._timeout_s = timeout_s
-        servers = name_servers_of(name_servers)
-        own = client or Client(ClientConfig(name_servers=servers), routes=routes)
+        own = config_of(name_servers, config, has_client=client is not None)
+        used = client or Client(own, routes=routes)
         sender = Sender(
-            own,
+            used,
             packing,
             RetryRules(retries=retries, unless_ok=retry_unless_ok),
             faults=FaultAvoidance() if avoid_faults else None,
             has_trace=trace,
         )
-        super().__init__(group, own, sender, owns_client=client is None)
+        super().__init__(group, used, sender, owns_client=client is None)
 
     async def send(
         self,

@@ -5,6 +5,7 @@ from typing import TypedDict
 
 from sparrowmq.client.checks import MAX_LONG, check_kind, check_time, check_whole
 from sparrowmq.client.client import Client
+from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.sending.outgoing import Packing
 from sparrowmq.protocol.compression import CompressionType
 
@@ -13,6 +14,7 @@ class SendSettings(TypedDict, total=False):
     """The settings of a Producer, for those that pass them on; see there."""
 
     name_servers: str | Sequence[str]
+    config: ClientConfig | None
     timeout_s: float
     retries: int
     default_queues: int
