@@ -88,7 +88,8 @@ def main() -> None:
     try:
         app(prog_name="sparrowmq")
     except OSError as error:  # a full disk behind `> file`, for instance
-        print(f"sparrowmq: {error.strerror or error}", file=sys.stderr, flush=True)
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"sparrowmq: {where}{error.strerror or error}", file=sys.stderr, flush=True)
         os._exit(1)  # an orderly exit would try to write the rest again
 
 

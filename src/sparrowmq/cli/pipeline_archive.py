@@ -9,6 +9,7 @@ import click
 
 from sparrowmq.cli.groups import Group
 from sparrowmq.cli.pipeline_options import Duration, Moment, name_server_option, spark_options
+from sparrowmq.cli.pipeline_reach import check_topics
 from sparrowmq.cli.pipeline_session import pipeline_session, told_progress
 from sparrowmq.spark.jobs.archive import (
     ArchiveJob,
@@ -93,6 +94,8 @@ def archive(
         compaction=CompactionRule(least_files=compact_after),
     )
     job.options()  # what is wrong is told before Spark starts
+    # Who goes on for ever knows how to wait for a topic that is away with its broker.
+    check_topics(name_server, job.topics if once else ())
     never = threading.Event()
     with (
         pipeline_session("archive", master, settings) as spark,

@@ -13,6 +13,7 @@ from sparrowmq.cli.pipeline_options import (
     state_folder,
     state_option,
 )
+from sparrowmq.cli.pipeline_reach import check_dead_letters, check_topics
 from sparrowmq.cli.pipeline_session import pipeline_session, told_progress
 from sparrowmq.spark.jobs.dead_letters import DeadLetters, send_back
 from sparrowmq.spark.jobs.journal import Journal
@@ -78,6 +79,7 @@ def replay(
         batch_rows=batch,
         rows_per_second=rate,
     )
+    check_topics(name_server, [to] if archive else [topic, to])
     with Journal(journal_folder(state_folder(state), job)) as journal:
         if again:
             journal.put_aside()
@@ -128,6 +130,9 @@ def dead_letters(
       sparrowmq pipeline dead-letters billing --where "properties['amount'] > 50"
       sparrowmq pipeline dead-letters billing --send-back
     """
+    check_dead_letters(name_server, group)
+    if to is not None:
+        check_topics(name_server, [to])
     letters = DeadLetters(name_server=name_server, group=group, where=where)
     with pipeline_session("dead letters", master, settings) as spark:
         if not sending:

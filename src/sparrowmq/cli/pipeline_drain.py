@@ -13,6 +13,7 @@ from sparrowmq.cli.pipeline_options import (
     state_folder,
     state_option,
 )
+from sparrowmq.cli.pipeline_reach import check_topics
 from sparrowmq.cli.pipeline_session import pipeline_session, told_progress
 from sparrowmq.spark.jobs.drain import Drain, DrainJob, Spread
 from sparrowmq.spark.jobs.drain_report import DrainReport, drain_report
@@ -90,6 +91,7 @@ def drain(
         rows_per_second=rate,
         live=live,
     )
+    check_topics(name_server, [topic])
     with Cluster(name_server, 10.0) as cluster, Journal(job.state) as journal:
         work = Drain(job, cluster, AdminOperator(name_server), journal)
         if not report and not hand_back:

@@ -47,6 +47,7 @@ class Unreachable(RocketMQError):
         )
         self.address = address
         self.request = request
+        self.reason = reason
 
 
 class BrokerAway(RocketMQError):

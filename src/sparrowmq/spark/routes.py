@@ -131,13 +131,15 @@ class Cluster:
         """The topics that are not the brokers' own: neither system topics nor the ones that every
         broker has under its own and its cluster's name.
         """
-        answer = self._from_name_server(RequestCode.GET_BROKER_CLUSTER_INFO, {})
-        _check(answer, ";".join(self.name_servers), "GET_BROKER_CLUSTER_INFO")
-        info = parse_json(answer.body)
+        info = self._info()
         clusters = set(info.get("clusterAddrTable") or ())
         own = clusters | set(info.get("brokerAddrTable") or ())
         own |= {f"{name}_REPLY_TOPIC" for name in clusters}
         return [topic for topic in self.topics() if topic not in own and not is_system_topic(topic)]
+
+    def broker_names(self) -> list[str]:
+        """The brokers that are registered."""
+        return sorted(map(str, self._info().get("brokerAddrTable") or ()))
 
     def queues(self, topic: str) -> list[Queue]:
         """All queues of a topic that can be read, on all brokers. Raises TopicMissing."""
@@ -203,6 +205,11 @@ class Cluster:
             if self.address(queue.topic, queue.broker_name) == old:
                 raise
         return self.broker(queue.topic, queue.broker_name).ask(code, {**of_queue, **fields})
+
+    def _info(self) -> dict[str, Any]:
+        answer = self._from_name_server(RequestCode.GET_BROKER_CLUSTER_INFO, {})
+        _check(answer, ";".join(self.name_servers), "GET_BROKER_CLUSTER_INFO")
+        return dict(parse_json(answer.body))
 
     def _from_name_server(self, code: RequestCode, fields: dict[str, str]) -> Answer:
         return self._first_that_answers(lambda server: server.call(code, fields))

@@ -1,6 +1,8 @@
 """What a job remembers."""
 
+import fcntl
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +28,46 @@ def test_a_second_run_of_the_same_job_is_refused_while_the_first_runs(tmp_path: 
         pass
     with Journal(tmp_path / "job"):
         pass
+
+
+def test_a_run_that_ends_before_it_remembers_anything_leaves_nothing_behind(
+    tmp_path: Path,
+) -> None:
+    with Journal(tmp_path / "state" / "job"):
+        assert (tmp_path / "state" / "job").is_dir()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_folders_that_were_there_before_and_what_others_use_stay(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    with Journal(tmp_path / "state" / "job"):
+        pass
+    assert list((tmp_path / "state").iterdir()) == []
+    with Journal(tmp_path / "new" / "job"):
+        (tmp_path / "new" / "mine").touch()
+    assert list((tmp_path / "new").iterdir()) == [tmp_path / "new" / "mine"]
+
+
+def test_of_two_runs_one_is_refused_though_an_earlier_one_takes_its_lock_away_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = Journal(tmp_path / "job"), Journal(tmp_path / "job")
+    lock = fcntl.flock
+
+    def ends_in_between(*arguments: Any) -> None:
+        # The file is open, and before it is locked the first run ends and removes it.
+        monkeypatch.setattr(fcntl, "flock", lock)
+        first.__exit__(None, None, None)
+        lock(*arguments)
+
+    with first:
+        monkeypatch.setattr(fcntl, "flock", ends_in_between)
+        with (
+            second,
+            pytest.raises(JobError, match="another run works on this job"),
+            Journal(tmp_path / "job"),
+        ):
+            pass
 
 
 def test_a_write_that_was_cut_short_leaves_the_journal_as_it_was(tmp_path: Path) -> None:

@@ -17,25 +17,45 @@ from typing import Any, Self
 
 from sparrowmq.spark.jobs.errors import JobError
 
+_LOCK = "_lock"
+
 
 class FolderLock:
-    """Keeps other runs on this machine out of a folder, which it makes."""
+    """Keeps other runs on this machine out of a folder, which it makes.
+
+    A run that ends before it has put anything there takes away what it made.
+    """
 
     def __init__(self, folder: Path, what: str) -> None:
         self._folder = folder
         self._what = what
+        self._made: list[Path] = []
         self._file: TextIOWrapper | None = None
 
     def __enter__(self) -> Self:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._file = (self._folder / "_lock").open("w")
+        self._made = [path for path in (self._folder, *self._folder.parents) if not path.exists()]
+        while self._file is None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._file = self._locked()
+        return self
+
+    def _locked(self) -> TextIOWrapper | None:
+        """The file with the lock on it; None when a run that ended took the file away meanwhile."""
+        path = self._folder / _LOCK
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file = path.open("w")
+        except FileNotFoundError:
+            return None
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            self._file.close()
+            file.close()
             text = f"another run works on {self._what} ({self._folder}); wait for its end"
             raise JobError(text) from None
-        return self
+        if _is_still_there(file, path):
+            return file
+        file.close()
+        return None
 
     def __exit__(
         self,
@@ -43,8 +63,27 @@ class FolderLock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._file is not None:
-            self._file.close()
+        if self._file is None:
+            return
+        if [path.name for path in self._folder.iterdir()] == [_LOCK]:
+            (self._folder / _LOCK).unlink()  # while it is locked: who waits for it looks again
+            self._remove_made()
+        self._file.close()
+        self._file = None
+
+    def _remove_made(self) -> None:
+        for path in self._made:
+            try:
+                path.rmdir()
+            except OSError:  # somebody else uses it by now
+                return
+
+
+def _is_still_there(file: TextIOWrapper, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 class Journal(FolderLock):

@@ -1,0 +1,69 @@
+"""What a job needs of a cluster, looked at before Spark starts.
+
+Jobs are patient with servers that are away, and Spark takes a while to start: an address or a topic
+that is mistyped would be told after a minute.
+"""
+
+from collections.abc import Iterable
+
+from sparrowmq.cli.addresses import VARIABLE
+from sparrowmq.cli.settings import nearest
+from sparrowmq.protocol.names import dlq_topic
+from sparrowmq.spark.errors import Refused, TopicMissing, Unreachable
+from sparrowmq.spark.jobs.errors import JobError
+from sparrowmq.spark.routes import Cluster
+
+_TIMEOUT_S = 3.0
+
+
+def check_topics(name_server: str, topics: Iterable[str]) -> None:
+    """Raises JobError where no name server answers, none knows a broker, or a topic is missing."""
+    with Cluster(name_server, _TIMEOUT_S) as cluster:
+        _brokers(cluster, name_server)
+        for topic in topics:
+            if not _exists(cluster, topic):
+                meant = nearest(topic, cluster.user_topics())
+                maybe = f"did you mean {meant}? " if meant else ""
+                raise JobError(
+                    f"topic {topic} does not exist at {name_server}; {maybe}those that do:"
+                    f" sparrowmq topic list; create it with: sparrowmq topic create {topic}"
+                )
+
+
+def check_dead_letters(name_server: str, group: str) -> None:
+    """The same for the dead letters of a group, whose topic is made by the first of them."""
+    with Cluster(name_server, _TIMEOUT_S) as cluster:
+        _brokers(cluster, name_server)
+        if not _exists(cluster, dlq_topic(group)):
+            raise JobError(
+                f"group {group} has no dead letters at {name_server}: no message of its own failed"
+                " for good, or it has another name; those that have some are the topics"
+                f" {dlq_topic('GROUP')} of: sparrowmq topic list --all"
+            )
+
+
+def _brokers(cluster: Cluster, name_server: str) -> None:
+    try:
+        if cluster.broker_names():
+            return
+    except Unreachable as error:
+        raise JobError(
+            f"no name server answers ({name_server}): {error.reason}; is it running? start one"
+            f" with: sparrowmq up, or say where it is with --name-servers or {VARIABLE}"
+        ) from error
+    except Refused as error:
+        raise JobError(
+            f"{error}; is that a broker? --name-servers takes name servers, port 9876 by default"
+        ) from error
+    raise JobError(
+        f"no broker is registered at {name_server}; start one with: sparrowmq broker"
+        f" --name-servers {name_server}"
+    )
+
+
+def _exists(cluster: Cluster, topic: str) -> bool:
+    try:
+        cluster.route(topic)
+    except TopicMissing:
+        return False
+    return True
