@@ -228,3 +228,6 @@ def test_a_configuration_that_cannot_be_is_refused_when_it_is_built() -> None:
         NameServerConfig(listen_port=70_000)
     with pytest.raises(ConfigError, match="broker_timeout_s"):
         NameServerConfig(broker_timeout_s=0)
+    given: Any = "kvConfig.json"
+    with pytest.raises(ConfigError, match=r"is 'kvConfig\.json', must be a Path or None"):
+        NameServerConfig(kv_config_path=given)

@@ -5,6 +5,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from sparrowmq.net.endpoint import Limits
+from sparrowmq.net.kinds import wrong_kind
 from sparrowmq.net.peers import split_address
 from sparrowmq.protocol.delay import MAX_TIMER_DELAY_MS
 from sparrowmq.protocol.hosts import encode_host
@@ -135,6 +136,8 @@ class BrokerConfig:
     store: StoreConfig = field(default_factory=StoreConfig)
 
     def __post_init__(self) -> None:
+        if complaint := wrong_kind(self):
+            raise ConfigError(complaint)
         checks = (
             ("port", 0 <= self.port <= 65_535, "must be 0 to 65535"),
             ("port", not self.vip_alias or self.port not in (1, 2), _NO_ROOM_FOR_VIP),

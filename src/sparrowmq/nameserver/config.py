@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from sparrowmq.net.endpoint import Limits
+from sparrowmq.net.kinds import wrong_kind
 
 
 class ConfigError(ValueError):
@@ -58,6 +59,8 @@ class NameServerConfig:
     """Bounds on what one connection may cost."""
 
     def __post_init__(self) -> None:
+        if complaint := wrong_kind(self):
+            raise ConfigError(complaint)
         if not self.listen_host.strip():
             raise ConfigError(f"listen_host is {self.listen_host!r}, must not be empty")
         _check("listen_port", self.listen_port, 0, 65_535)
