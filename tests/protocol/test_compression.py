@@ -36,11 +36,13 @@ def test_what_java_compressed_is_read(case: dict[str, Any]) -> None:
     assert decompress(bytes.fromhex(case["compressed"]), kind).hex() == case["plain"]
 
 
-@pytest.mark.parametrize("case", cases("compression"), ids=case_id)
+ZLIB_CASES = [case for case in cases("compression") if case["type"] == "zlib"]
+
+
+@pytest.mark.parametrize("case", ZLIB_CASES, ids=case_id)
 def test_zlib_is_compressed_to_javas_bytes(case: dict[str, Any]) -> None:
-    if case["type"] == "zlib":
-        compressed = compress(bytes.fromhex(case["plain"]), CompressionType.ZLIB, case["level"])
-        assert compressed.hex() == case["compressed"]
+    compressed = compress(bytes.fromhex(case["plain"]), CompressionType.ZLIB, case["level"])
+    assert compressed.hex() == case["compressed"]
 
 
 def test_lz4_blocks_are_independent_because_java_refuses_linked_ones() -> None:
