@@ -1,7 +1,6 @@
 """Where blocking work runs: threads in production, inline in simulation."""
 
 import asyncio
-import threading
 from collections.abc import Callable
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from functools import partial
@@ -20,7 +19,7 @@ _NOT_PASSED_ON = (
 )
 
 
-def _contained(function: Callable[[], T]) -> T:
+def contained(function: Callable[[], T]) -> T:
     """Call a function in a thread, so that nothing it raises goes further than to its caller."""
     try:
         return function()
@@ -48,21 +47,13 @@ class ThreadWorkers:
     """A thread pool of its own, so that one user cannot starve another."""
 
     def __init__(self, threads: int, name: str) -> None:
-        self._here = threading.local()
-        self._pool = ThreadPoolExecutor(
-            threads, thread_name_prefix=name, initializer=setattr, initargs=(self._here, "is", True)
-        )
-
-    @property
-    def is_here(self) -> bool:
-        """Whether the caller runs in one of these threads."""
-        return hasattr(self._here, "is")
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The function's result; its exceptions are raised here. Raises WorkersClosed."""
         call = partial(function, *args, **kwargs)
         try:
-            begun = self._pool.submit(_contained, call)
+            begun = self._pool.submit(contained, call)
         except RuntimeError as error:
             raise WorkersClosed(str(error)) from error
         return await asyncio.wrap_future(begun)

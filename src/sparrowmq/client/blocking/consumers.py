@@ -19,8 +19,8 @@ from sparrowmq.client.consuming.scheduled_pull import ScheduledPull as AsyncSche
 from sparrowmq.client.consuming.scheduled_pull import Turn as AsyncTurn
 from sparrowmq.client.group.group_consumer import GroupConsumer
 from sparrowmq.client.group.member_settings import GroupSettings
+from sparrowmq.client.handler_threads import HandlerThreads
 from sparrowmq.client.subscriptions import Filter
-from sparrowmq.net.workers import ThreadWorkers
 from sparrowmq.protocol.message import MessageQueue
 
 G = TypeVar("G", bound=GroupConsumer)
@@ -175,7 +175,7 @@ class ScheduledPull(Facade[AsyncScheduledPull]):
         **settings: Any,
     ) -> None:
         self._worker_count = workers
-        self._threads: ThreadWorkers
+        self._threads: HandlerThreads
         self._consumer: PullConsumer | None = None
         for topic, plain in callbacks.items():
             check_function(f"the callback of topic {topic}", plain)
@@ -198,15 +198,17 @@ class ScheduledPull(Facade[AsyncScheduledPull]):
 
     def start(self) -> None:
         """Begin; `with` does it."""
-        self._threads = ThreadWorkers(self._worker_count, "scheduled-pull")
+        self._threads = HandlerThreads(self._worker_count, "scheduled-pull")
         self._start(self._begin)
 
     def stop(self) -> None:
         """Let turns that run finish (within a deadline), persist, leave the group."""
         is_running = self._inner is not None
-        super().stop()
-        if is_running:
-            self._threads.close()
+        try:
+            super().stop()
+        finally:
+            if is_running:
+                self._threads.abandon()  # what overran the deadline is not waited for
 
     def _in_thread(self, plain: PlainCallback) -> PullCallback:
         async def callback(queue: MessageQueue, turn: AsyncTurn) -> None:

@@ -16,8 +16,9 @@ from sparrowmq.client.group.group_consumer import GroupConsumer
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.member_settings import StartSettings
 from sparrowmq.client.group.membership import Membership
+from sparrowmq.client.handler_threads import HandlerThreads
 from sparrowmq.client.subscriptions import Filter, Subscriptions
-from sparrowmq.net.workers import ThreadWorkers, Workers
+from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.connections import ConsumeDirectlyResult
 from sparrowmq.protocol.heartbeat import ConsumeType
 from sparrowmq.protocol.message import MessageQueue
@@ -95,9 +96,8 @@ class PushConsumer(GroupConsumer):
         self._retry_after_s = suspend_s
         self._stop_within_s = stop_within_s
         self._threads = threads
-        self._own_threads: ThreadWorkers | None = None
+        self._own_threads: HandlerThreads | None = None
         self._is_paused = False
-        self._is_overdue = False
         self._workers: list[asyncio.Task[None]] = []
         self.handling: Handling
         self._consuming: Consuming | OrderlyConsuming
@@ -144,7 +144,8 @@ class PushConsumer(GroupConsumer):
         client, log = self.client, self.client.log
         threads = self._threads
         if threads is None:
-            threads = self._own_threads = ThreadWorkers(self.worker_count, f"consume-{self.group}")
+            name = f"consume-{self.group}"
+            threads = self._own_threads = HandlerThreads(self.worker_count, name)
         self.handling = Handling(handler, threads, self.subscriptions, self.rates, log)
         self._pulls = PullLoop(
             client,
@@ -192,16 +193,14 @@ class PushConsumer(GroupConsumer):
         finally:
             if is_running:
                 self._end_workers()
-        if is_running and self._own_threads is not None and not self._is_overdue:
-            # A handler that overran the deadline keeps its thread: waiting stops the loop.
-            self._own_threads.close()
+                if self._own_threads is not None:
+                    self._own_threads.abandon()  # what overran the deadline is not waited for
 
     def _abandon(self) -> None:
-        self._is_overdue = True
         if self._stop_within_s:  # who gives no time at all expects it
             self.client.log.warning(
                 "handlers of %s did not end within %g s: their messages come again; async ones are"
-                " cancelled, a plain one goes on and keeps the process alive until it returns",
+                " cancelled, a plain one goes on until it returns or the process ends",
                 self.group,
                 self._stop_within_s,
             )

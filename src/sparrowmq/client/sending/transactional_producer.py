@@ -13,6 +13,7 @@ import msgspec
 
 from sparrowmq.client.checks import check_function, check_kind
 from sparrowmq.client.errors import NotStarted
+from sparrowmq.client.handler_threads import HandlerThreads
 from sparrowmq.client.send_result import SendResult
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.client.sending.producer_settings import ProducerSettings
@@ -25,7 +26,7 @@ from sparrowmq.client.sending.transaction import (
 )
 from sparrowmq.net.errors import NetError
 from sparrowmq.net.task_owner import is_asked_to_end
-from sparrowmq.net.workers import ThreadWorkers, Workers
+from sparrowmq.net.workers import Workers
 from sparrowmq.protocol import properties as names
 from sparrowmq.protocol.headers.transactions import CheckTransactionState, EndTransaction
 from sparrowmq.protocol.ids import OffsetId
@@ -34,6 +35,7 @@ from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.trace import TracedMessage
 
 _THREADS = 8
+_STOP_WITHIN_S = 30.0
 _JAVA_STATES = {
     TransactionState.COMMIT: "COMMIT_MESSAGE",
     TransactionState.ROLLBACK: "ROLLBACK_MESSAGE",
@@ -62,21 +64,39 @@ class TransactionalProducer(Producer):
         for function in ("execute", "check"):
             check_function(f"{function} of the listener", getattr(listener, function, None))
         self._listener = listener
-        self._owns_threads = threads is None
         self._threads: Workers | None = threads
+        self._own_threads: HandlerThreads | None = None
 
     async def start(self) -> None:
         """Begin; a producer of the same group in the same client is refused."""
         await super().start()
         if self._threads is None:
-            self._threads = ThreadWorkers(_THREADS, f"transactions of {self.group}")
+            name = f"transactions of {self.group}"
+            self._threads = self._own_threads = HandlerThreads(_THREADS, name)
 
     async def stop(self) -> None:
-        """Say goodbye. What is not ended yet, the broker asks other producers of the group."""
-        await super().stop()
-        if self._owns_threads and self._threads is not None:
-            threads, self._threads = self._threads, None
-            await asyncio.get_running_loop().run_in_executor(None, threads.close)
+        """Say goodbye. What is not ended yet, the broker asks other producers of the group; a
+        function of the listener that has not returned after 30 s is not waited for."""
+        try:
+            await super().stop()
+            if self._own_threads is not None:
+                await self._finish(self._own_threads)
+        finally:
+            if self._own_threads is not None:
+                self._own_threads.abandon()
+                self._own_threads = self._threads = None
+
+    async def _finish(self, threads: HandlerThreads) -> None:
+        try:
+            async with asyncio.timeout(_STOP_WITHIN_S):
+                await asyncio.get_running_loop().run_in_executor(None, threads.close)
+        except TimeoutError:
+            self.client.log.warning(
+                "a transaction listener of %s did not return within %g s: it goes on until it"
+                " returns or the process ends, and the broker asks how its transaction ended",
+                self.group,
+                _STOP_WITHIN_S,
+            )
 
     async def send_in_transaction(
         self, message: Message, argument: Any = None, *, timeout_s: float | None = None

@@ -1,0 +1,126 @@
+"""Threads for the user's plain functions, of which some never return.
+
+The interpreter waits for the functions that run when it ends, as long as somebody may be interested
+in their results. What a stop has given up is not waited for: it would keep the process for ever.
+"""
+
+import asyncio
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+from sparrowmq.net.workers import WorkersClosed, contained
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _Job(NamedTuple):
+    pool: "HandlerThreads"
+    """So that a pool lives as long as something runs in it."""
+    call: Callable[[], Any]
+    result: "Future[Any]"
+
+
+class _Crew:
+    """The threads, apart from the pool: they must not keep it alive while they have nothing to do.
+
+    They are daemons, since the others cannot be given up once they run.
+    """
+
+    def __init__(self, most: int, name: str) -> None:
+        self.here = threading.local()
+        self._most = most
+        self._name = name
+        self._pid = os.getpid()
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._changed = threading.Condition()
+        self._begun = 0
+        self._unfinished = 0
+        self._is_dismissed = False
+        self._is_given_up = False
+
+    def put(self, job: _Job) -> None:
+        """Have it done by a thread that is idle, or by one more. Raises WorkersClosed."""
+        with self._changed:
+            if self._is_dismissed:
+                raise WorkersClosed("these threads take nothing more")
+            self._unfinished += 1
+            self._jobs.put(job)
+            if self._unfinished > self._begun < self._most:
+                self._begun += 1
+                name = f"{self._name}_{self._begun}"
+                threading.Thread(target=self._serve, name=name, daemon=True).start()
+
+    def _serve(self) -> None:
+        self.here.is_one = True
+        while (job := self._jobs.get()) is not None:
+            self._do(job)
+            del job  # it would keep the pool until the next one comes
+        self._jobs.put(None)  # for the next thread
+
+    def _do(self, job: _Job) -> None:
+        try:
+            if job.result.set_running_or_notify_cancel():
+                try:
+                    job.result.set_result(contained(job.call))
+                except BaseException as error:
+                    job.result.set_exception(error)
+        finally:
+            with self._changed:
+                self._unfinished -= 1
+                self._changed.notify_all()
+
+    def finish(self) -> None:
+        """Take nothing more; return when all is done, or given up. A forked child has only copies
+        of the threads, which do nothing."""
+        if self._pid == os.getpid():
+            with self._changed:
+                self._dismiss()
+                self._changed.wait_for(lambda: not self._unfinished or self._is_given_up)
+
+    def give_up(self) -> None:
+        """Take nothing more, and let nobody wait for what runs."""
+        with self._changed:
+            self._dismiss()
+            self._is_given_up = True
+            self._changed.notify_all()
+
+    def _dismiss(self) -> None:
+        if not self._is_dismissed:
+            self._is_dismissed = True
+            self._jobs.put(None)  # behind all jobs
+
+
+class HandlerThreads:
+    """Workers for the functions of one user; at most so many run at once."""
+
+    def __init__(self, threads: int, name: str) -> None:
+        self._crew = _Crew(threads, name)
+        # Called when nobody has the pool any more, and when the interpreter ends
+        self._finish = weakref.finalize(self, self._crew.finish)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the caller runs in one of these threads."""
+        return hasattr(self._crew.here, "is_one")
+
+    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The function's result; its exceptions are raised here. Raises WorkersClosed."""
+        result: Future[T] = Future()
+        self._crew.put(_Job(self, partial(function, *args, **kwargs), result))
+        return await asyncio.wrap_future(result)
+
+    def close(self) -> None:
+        """Let running functions finish, take no more."""
+        self._crew.finish()
+
+    def abandon(self) -> None:
+        """Take no more and wait for nobody: what runs goes on until it returns or the process
+        ends, whichever comes first."""
+        self._crew.give_up()
