@@ -89,7 +89,7 @@ def test_with_json_the_warnings_before_a_start_and_its_failure_are_lines_of_the_
     lines = [json.loads(line) for line in refused.stderr.splitlines()]
     assert [line["level"] for line in lines] == ["warning", "warning", "warning", "error"]
     for line, says in zip(
-        lines, ("FLUSHH", "useTLS", "name-servers", "choose a port"), strict=True
+        lines, ("FLUSHH", "useTLS", "name-servers", "--nameserver-port"), strict=True
     ):
         assert says in line["message"]
 

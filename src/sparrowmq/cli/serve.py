@@ -29,7 +29,7 @@ _COLD_READERS = 2
 
 
 _REMEDIES = {
-    errno.EADDRINUSE: "another process listens there: stop it, or choose a port with --port",
+    errno.EADDRINUSE: "another process listens there: stop it, or choose a port with {ports}",
     errno.EADDRNOTAVAIL: "this machine has no such address: choose one of its own with --listen",
     errno.EACCES: "it needs more rights: choose another --port (1024 or more) or --data",
 }
@@ -119,14 +119,17 @@ def say_ready(text: str) -> None:
     print(f"sparrowmq ready: {text}", flush=True)
 
 
-def run(work: Coroutine[Any, Any, None], *, as_json: bool) -> int:
-    """Run a server to its end; the exit code. What went wrong is said in one line each."""
+def run(work: Coroutine[Any, Any, None], *, as_json: bool, ports: str = "--port") -> int:
+    """Run a server to its end; the exit code. What went wrong is said in one line each.
+
+    `ports` are the flags that choose one.
+    """
     code = 0
     try:
         _run_loop(work)
     except* (StoreError, OSError, CannotServe, SettingError) as group:
         for error in _leaves(group):
-            _tell(_explain(error), as_json=as_json)
+            _tell(_explain(error).replace("{ports}", ports), as_json=as_json)
         code = 1
     except* KeyboardInterrupt:
         code = 130

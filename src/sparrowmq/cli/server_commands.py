@@ -20,6 +20,8 @@ from sparrowmq.cli.server_settings import (
 from sparrowmq.cli.setting_options import SettingsCommand, config_option, options
 from sparrowmq.cli.settings import Given
 
+_PORTS_OF_UP = "--port, or with --nameserver-port the name server's"
+
 
 def common_options() -> list[click.Parameter]:
     """What every server command takes besides settings."""
@@ -79,9 +81,9 @@ def _up(
         names = replace(names, kv_config_path=first.data_dir / "namesrv" / "kvConfig.json")
     if brokers > 1:
         several = serve_several(names, first, brokers, insecure=insecure, as_json=as_json)
-        sys.exit(run(several, as_json=as_json))
+        sys.exit(run(several, as_json=as_json, ports=_PORTS_OF_UP))
     one = serve_up(names, lambda address: replace(first, name_servers=(address,)))
-    sys.exit(run(one, as_json=as_json))
+    sys.exit(run(one, as_json=as_json, ports=_PORTS_OF_UP))
 
 
 def _overruled(values: Mapping[str, Any], file: Mapping[str, Given], brokers: int) -> Iterator[str]:
