@@ -85,16 +85,6 @@ def test_members_of_a_broadcasting_group_are_not_told(world: World) -> None:
     assert notices(a) == 0
 
 
-def test_a_silent_member_is_forgotten_after_two_minutes(world: World) -> None:
-    a, b = world.client("a"), world.client("b")
-    a.beat(subscribes("billing"))
-    b.beat(subscribes("billing"))
-    for _ in range(5):
-        world.sim.advance(30)
-        a.beat(subscribes("billing"))
-    assert members(world) == ["a"]
-
-
 def test_the_newest_version_of_a_subscription_wins(world: World) -> None:
     a = world.client("a")
     a.beat(subscribes("billing", expression="paid", version=2))

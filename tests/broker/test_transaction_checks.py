@@ -4,12 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from sparrowmq.net.errors import ConnectionLost
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.ids import OffsetId
 from sparrowmq.protocol.message_ext import decode_messages
 from sparrowmq.protocol.names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
 from sparrowmq.protocol.sys_flag import TRANSACTION_COMMIT
-from tests.broker.delivery_world import DeliveryWorld, orders_world
+from tests.broker.delivery_world import DeliveryWorld, find_no_space, orders_world
 from tests.broker.transaction_world import answer, bodies, end, half, producer
 
 
@@ -123,9 +124,60 @@ def test_a_damaged_half_message_stops_nobody(world: DeliveryWorld) -> None:
     half(world, b"whole")
     world.flush()
     at = OffsetId.parse(sent.msg_id).log_offset
-    path = "commitlog/00000000000000000000"
-    data = bytearray(world.disk.files()[path])
-    data[at + 4 : at + 8] = b"\0\0\0\0"
-    world.disk.poke(path, bytes(data))
+    content = world.disk._names.find("commitlog/00000000000000000000")
+    assert content is not None
+    content.data[at + 4 : at + 8] = b"\0\0\0\0"  # in the file that the store has open
+    world.pass_time(40)
+    assert {decode_messages(body)[0].body for _, body in peer.calls} == {b"whole"}
+    assert len(world.broker.delivery.halves) == 1
+
+
+def test_a_transaction_older_than_messages_are_kept_is_set_aside_unasked(
+    world: DeliveryWorld,
+) -> None:
+    half(world)
+    world.now_ms += 72 * 3_600_000
+    world.deliver()
+    assert world.messages(TRANS_CHECK_MAX_TIME_TOPIC) == []
+    peer = producer(world)
+    world.pass_time(4)
+    assert peer.calls == []
+    assert [kept.body for kept in world.messages(TRANS_CHECK_MAX_TIME_TOPIC)] == [b"an order"]
+    assert len(world.broker.delivery.halves) == 0
+
+
+def test_a_producer_whose_connection_just_ended_is_passed_over(
+    world: DeliveryWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost, live = producer(world, "p1"), producer(world, "p2")
+
+    def refuse(*_: object) -> None:
+        raise ConnectionLost("p1", "closed")
+
+    monkeypatch.setattr(lost, "send_oneway", refuse)
+    half(world)
     world.pass_time(7)
-    assert decode_messages(peer.calls[-1][1])[0].body == b"whole"
+    assert len(live.calls) == 1
+
+
+def test_a_question_that_finds_no_space_is_asked_when_there_is_some(world: DeliveryWorld) -> None:
+    peer = producer(world)
+    half(world)
+    world.now_ms += 6_000
+    find_no_space(world)
+    assert peer.calls == []
+    world.now_ms += 1_000
+    world.deliver()
+    assert len(peer.calls) == 1
+    assert decode_messages(peer.calls[0][1])[0].properties["TRANSACTION_CHECK_TIMES"] == "1"
+
+
+def test_a_hundred_forgotten_transactions_are_asked_about_in_one_round(
+    world: DeliveryWorld,
+) -> None:
+    peer = producer(world)
+    for _ in range(100):
+        half(world)
+    world.now_ms += 6_000
+    world.deliver()
+    assert len(peer.calls) == 100
