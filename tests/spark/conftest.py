@@ -14,6 +14,8 @@ from tests.spark.standalone import QUICK_JAVA
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.spark.stream_readers import Open
+
 IS_MISSING = importlib.util.find_spec("pyspark") is None
 
 
@@ -53,3 +55,18 @@ def running() -> Iterator[Cluster]:
     """A name server and a broker; every test uses topics of its own."""
     with cluster() as started:
         yield started
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A topic that no other test has."""
+    return f"{request.node.path.stem}-{request.node.name}".replace("test_", "")
+
+
+@pytest.fixture
+def reader_of() -> Iterator[Open]:
+    """Makes stream readers that are stopped when the test ends."""
+    from tests.spark.stream_readers import stream_readers
+
+    with stream_readers() as made:
+        yield made
