@@ -44,6 +44,13 @@ def test_a_quick_answer_does_not_end_a_rest() -> None:
     assert not faults.is_available("a", now_s=109)
 
 
+def test_a_slow_answer_does_not_shorten_the_rest_after_a_failure() -> None:
+    faults = FaultAvoidance()
+    faults.failed("a", now_s=100)
+    faults.answered("a", latency_s=0.6, now_s=101)
+    assert not faults.is_available("a", now_s=109)
+
+
 def test_a_broker_that_failed_is_not_used_for_10_seconds() -> None:
     async def send(producer: Producer) -> None:
         for _ in range(4):

@@ -68,6 +68,8 @@ def test_with_one_broker_only_the_retry_uses_it_again() -> None:
         ResponseCode.SYSTEM_ERROR,
         ResponseCode.SYSTEM_BUSY,
         ResponseCode.NO_PERMISSION,
+        ResponseCode.NOT_IN_CURRENT_UNIT,
+        ResponseCode.NO_BUYER_ID,
         ResponseCode.GO_AWAY,
     ],
 )
@@ -250,6 +252,15 @@ def test_an_order_configuration_keeps_a_dead_brokers_queues_and_sends_there_fail
     with world() as w:
         w.routes["orders"] = w.route(2, order="broker-a:2;broker-z:2")
         w.produce(send_by_key)
+
+
+@pytest.mark.parametrize("order", ["broker-a", "broker-a:", "broker-a:many", "broker-a:2;broker-b"])
+def test_an_order_configuration_that_cannot_be_read_is_named(order: str) -> None:
+    with world() as w:
+        w.routes["orders"] = w.route(2, order=order)
+        with pytest.raises(NoRoute, match=f"order configuration '{order}' must be like"):
+            w.produce(send_one)
+        assert w.attempts == []
 
 
 def test_no_attempt_begins_when_the_time_is_over() -> None:

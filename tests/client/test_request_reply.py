@@ -96,6 +96,18 @@ def test_without_a_reply_a_request_ends_when_its_time_is_over() -> None:
         assert 2 <= sim.now_s - began_s < 3
 
 
+def test_a_request_may_wait_for_ever() -> None:
+    async def ask_and_give_up(producer: Producer) -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(86_400):
+                await producer.request(Message("orders", b"?"), timeout_s=float("inf"))
+
+    with world("a") as w:
+        w.produce(ask_and_give_up)
+        (asked,) = w.brokers["a"].sent
+    assert parse_properties(asked.properties)["TTL"] == str(2**31 - 1)
+
+
 def test_a_reply_that_comes_too_late_is_dropped() -> None:
     async def ask_twice(producer: Producer) -> bytes:
         with pytest.raises(RequestTimedOut):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from sparrowmq.client.errors import ClientError
+from sparrowmq.client.errors import ClientError, NoRoute
 from sparrowmq.client.name_servers import NameServers
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.perm import is_readable, is_writable
@@ -15,7 +15,8 @@ from sparrowmq.protocol.route import MASTER_ID, TopicRoute
 def publish_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
     """Where a topic can be sent to: writable queues of brokers that have a master, by name.
 
-    An order configuration replaces the list and keeps a dead broker's queues.
+    An order configuration replaces the list and keeps a dead broker's queues. Raises NoRoute for
+    one that cannot be read.
     """
     if route.order_topic_conf:
         return _ordered_queues(topic, route.order_topic_conf)
@@ -55,6 +56,9 @@ def _ordered_queues(topic: str, configuration: str) -> list[MessageQueue]:
     queues = []
     for part in filter(None, configuration.split(";")):
         broker, _, count = part.partition(":")
+        if not count.isdecimal():
+            text = f"its order configuration {configuration!r} must be like broker-a:4;broker-b:4"
+            raise NoRoute(topic, f"{text}; an operator has to mend it at the name servers")
         queues += [MessageQueue(topic, broker, queue_id) for queue_id in range(int(count))]
     return queues
 

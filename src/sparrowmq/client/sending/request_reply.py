@@ -6,6 +6,7 @@ RequestTimedOut is a ClientError: no reply came in time.
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
+from sparrowmq.client.checks import MAX_INT
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import ClientError, NotStarted
 from sparrowmq.client.send_result import SendResult
@@ -53,7 +54,7 @@ class Requests:
         asks = {
             names.CORRELATION_ID: correlation_id,
             names.REPLY_TO_CLIENT: self._client.client_id,
-            names.TTL: str(int(limit_s * 1000)),
+            names.TTL: str(int(min(limit_s * 1000, MAX_INT))),  # who waits for ever says inf
         }
         reply: asyncio.Future[MessageExt] = asyncio.get_running_loop().create_future()
         self._waiting[correlation_id] = reply
