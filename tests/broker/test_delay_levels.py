@@ -1,27 +1,20 @@
 """Delay levels: delivered when their time has come, never before, and never lost."""
 
 import asyncio
-import random
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from sparrowmq.broker.delivery import delay
-from sparrowmq.broker.delivery.delay import journal_progress
-from sparrowmq.broker.delivery.delay_progress import DelayOffsets
 from sparrowmq.broker.topics import plain_topic
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.delay import RETRY_DELAYS_MS
 from sparrowmq.protocol.names import SCHEDULE_TOPIC
 from sparrowmq.store.messages import QueueRead
-from sparrowmq.store.table_file import TableMissing
 from sparrowmq.testing.sim_cluster import SimCluster
-from tests.broker.crashes import crashed_worlds
 from tests.broker.delivery_world import DeliveryWorld, bodies, comes_in, find_no_space, orders_world
 from tests.broker.world import world_with
-
-HEIRLESS = "%DLQ%SCHEDULE_CONSUMER"
 
 
 @pytest.fixture
@@ -114,6 +107,15 @@ def test_more_than_one_read_brings_is_delivered_all_the_same(world: DeliveryWorl
     assert [int(body.rstrip(b"\0")) for body in bodies(world)] == list(range(40))
 
 
+def test_the_next_round_is_when_the_first_of_all_levels_is_due(world: DeliveryWorld) -> None:
+    for level in ("3", "1", "2"):
+        world.send("orders", DELAY=level)
+    began_ms = world.now_ms
+    assert world.deliver() == began_ms + 1_000
+    world.now_ms += 1_000
+    assert world.deliver() == began_ms + 5_000
+
+
 def test_delivery_stops_at_the_first_message_that_is_not_due(world: DeliveryWorld) -> None:
     for number in range(100):
         world.send("orders", b"%d" % number, DELAY="1")
@@ -121,54 +123,6 @@ def test_delivery_stops_at_the_first_message_that_is_not_due(world: DeliveryWorl
     world.now_ms = world.messages(SCHEDULE_TOPIC, 0)[69].store_timestamp + 1000
     world.deliver()
     assert len(bodies(world)) == 70
-
-
-def test_a_message_whose_topic_is_gone_becomes_a_dead_letter_and_blocks_nobody(
-    world: DeliveryWorld, caplog: pytest.LogCaptureFixture
-) -> None:
-    world.send("doomed", b"lost its topic", DELAY="1", TAGS="t", UNIQ_KEY="U1")
-    world.send("orders", b"fine", DELAY="1")
-    world.broker.topics.remove("doomed")
-    world.pass_time(1)
-    assert world.deliver() is None
-    assert bodies(world) == [b"fine"]
-    (dead,) = world.messages(HEIRLESS)
-    assert (dead.body, dead.tags) == (b"lost its topic", "t")
-    assert dead.properties["DLQ_ORIGIN_TOPIC"] == "doomed"
-    assert dead.properties["DLQ_ORIGIN_MESSAGE_ID"] == "U1"
-    assert "topic doomed does not exist any more" in caplog.text
-
-
-def test_a_message_whose_queue_is_gone_becomes_a_dead_letter(world: DeliveryWorld) -> None:
-    world.send("orders", queue_id=3, DELAY="1")
-    world.broker.topics.put(plain_topic("orders", 2))
-    world.pass_time(1)
-    world.deliver()
-    assert len(world.messages(HEIRLESS)) == 1
-
-
-def test_a_message_that_has_become_too_large_becomes_a_dead_letter(world: DeliveryWorld) -> None:
-    world.send("orders", bytes(1000), DELAY="1")
-    world.send("orders", b"small", DELAY="1")
-    world.stop()
-    world.config = type(world.config)(
-        data_dir=world.config.data_dir, store=world.config.store, max_message_bytes=500
-    )
-    world.start()
-    world.pass_time(1)
-    world.deliver()
-    assert bodies(world) == [b"small"]
-    assert len(world.messages(HEIRLESS)) == 1
-
-
-def test_retries_of_a_deleted_group_end_in_its_dead_letters(world: DeliveryWorld) -> None:
-    world.send("orders", b"an order")
-    world.give_back(world.messages("orders")[0], "billing")
-    world.broker.groups.remove("billing")
-    world.broker.topics.remove("%RETRY%billing")
-    world.pass_time(10)
-    world.deliver()
-    assert bodies(world, "%DLQ%billing") == [b"an order"]
 
 
 def test_a_clock_that_is_set_back_prolongs_nobodys_delay(world: DeliveryWorld) -> None:
@@ -191,86 +145,6 @@ def test_a_full_disk_delays_and_loses_nothing(world: DeliveryWorld) -> None:
     assert bodies(world) == [b"body"]
 
 
-# ---- after crashes
-
-
-def test_what_was_delivered_and_saved_is_not_delivered_again(world: DeliveryWorld) -> None:
-    for level in ("1", "1", "2"):
-        world.send("orders", b"level " + level.encode(), DELAY=level)
-    world.pass_time(2)
-    world.save()
-    world.kill()
-    world.pass_time(60)
-    assert bodies(world) == [b"level 1", b"level 1", b"level 2"]
-
-
-def test_progress_is_kept_in_apaches_file(world: DeliveryWorld) -> None:
-    world.send("orders", DELAY="1")
-    world.send("orders", DELAY="3")
-    world.pass_time(1)
-    world.deliver()
-    world.stop()
-    table = DelayOffsets.from_json(world.disk.files()["config/delayOffset.json"])
-    assert table.offset_table[1] == 1
-    assert table.offset_table[3] == 0
-    assert table.data_version is not None
-
-
-def test_progress_is_not_saved_before_the_delivered_message_is_durable() -> None:
-    for seed in range(20):
-        with orders_world() as world:
-            world.send("orders", DELAY="1")
-            world.flush()
-            world.now_ms += 1_000
-            world.deliver()
-            for _ in range(2):
-                world.run(journal_progress(world.broker))
-            world.lose_power(random.Random(seed))
-            world.deliver()
-            assert set(bodies(world)) == {b"body"}, seed
-
-
-def test_a_lost_table_stops_the_start_when_messages_wait(world: DeliveryWorld) -> None:
-    world.send("orders", DELAY="1")
-    world.stop()
-    for path in ("config/delayOffset.json", "config/delayOffset.json.bak"):
-        world.disk.unlink(path)
-    with pytest.raises(TableMissing, match="delayOffset"):
-        world.start()
-
-
-def test_a_store_from_before_delays_starts_without_a_table(world: DeliveryWorld) -> None:
-    world.send("orders")
-    world.stop()
-    for path in ("config/delayOffset.json", "config/delayOffset.json.bak"):
-        world.disk.unlink(path)
-    world.start()
-    assert bodies(world) == [b"body"]
-
-
-def _run_until_cut(world: DeliveryWorld, acknowledged: dict[bytes, int]) -> None:
-    """Send, deliver and save over and over; every delivery time is noted when acknowledged."""
-    for number in range(6):
-        body = b"%d" % number
-        level = 1 + number % 2
-        world.send("orders", body, DELAY=str(level))
-        acknowledged[body] = world.now_ms + RETRY_DELAYS_MS[level - 1]
-        world.flush()
-        world.pass_time(0.7)
-        world.save()
-
-
-@pytest.mark.parametrize("power", [False, True])
-def test_nothing_is_lost_or_early_whichever_call_a_crash_meets(power: bool) -> None:
-    for world, acknowledged, call in crashed_worlds(_run_until_cut, power=power, least=50):
-        world.pass_time(20)
-        world.deliver()
-        delivered = world.messages("orders")
-        assert set(acknowledged) <= {message.body for message in delivered}, call
-        for message in delivered:
-            assert message.store_timestamp >= acknowledged.get(message.body, 0), call
-
-
 def test_ten_thousand_due_at_once_are_delivered_in_one_round() -> None:
     with DeliveryWorld() as world:
         world.broker.topics.put(plain_topic("orders", 1))
@@ -289,17 +163,6 @@ def test_a_running_broker_delivers_on_time() -> None:
         sim.wait(sim.client.send("orders", b"later", DELAY="2"))
         assert sim.wait(pull).bodies == [b"later"]
         assert 5_000 <= sim.clock() - sent_ms < 5_100
-
-
-def test_a_running_broker_that_is_killed_delivers_afterwards() -> None:
-    with SimCluster(seed=1).run() as sim:
-        sim.wait(sim.client.send("orders", b"later", DELAY="3"))
-        sim.advance(3)
-        sim.brokers["broker-a"].kill()
-        sim.advance(20)
-        sim.brokers["broker-a"].start()
-        sim.advance(0.1)
-        assert sim.wait(sim.client.pull("orders")).bodies == [b"later"]
 
 
 def test_a_message_that_comes_while_others_are_delivered_is_not_forgotten(

@@ -1,0 +1,108 @@
+"""Progress of the delay levels: kept, never ahead of what is durable, and not lost in a crash."""
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from sparrowmq.broker.delivery.delay import journal_progress
+from sparrowmq.broker.delivery.delay_progress import DelayOffsets
+from sparrowmq.protocol.delay import RETRY_DELAYS_MS
+from sparrowmq.store.table_file import TableMissing
+from sparrowmq.testing.sim_cluster import SimCluster
+from tests.broker.crashes import crashed_worlds
+from tests.broker.delivery_world import DeliveryWorld, bodies, orders_world
+
+
+@pytest.fixture
+def world() -> Iterator[DeliveryWorld]:
+    with orders_world() as world:
+        yield world
+
+
+def test_what_was_delivered_and_saved_is_not_delivered_again(world: DeliveryWorld) -> None:
+    for level in ("1", "1", "2"):
+        world.send("orders", b"level " + level.encode(), DELAY=level)
+    world.pass_time(2)
+    world.save()
+    world.kill()
+    world.pass_time(60)
+    assert bodies(world) == [b"level 1", b"level 1", b"level 2"]
+
+
+def test_progress_is_kept_in_apaches_file(world: DeliveryWorld) -> None:
+    world.send("orders", DELAY="1")
+    world.send("orders", DELAY="3")
+    world.pass_time(1)
+    world.deliver()
+    world.stop()
+    table = DelayOffsets.from_json(world.disk.files()["config/delayOffset.json"])
+    assert table.offset_table[1] == 1
+    assert table.offset_table[3] == 0
+    assert table.data_version is not None
+
+
+def test_progress_is_not_saved_before_the_delivered_message_is_durable() -> None:
+    for seed in range(20):
+        with orders_world() as world:
+            world.send("orders", DELAY="1")
+            world.flush()
+            world.now_ms += 1_000
+            world.deliver()
+            for _ in range(2):
+                world.run(journal_progress(world.broker))
+            world.lose_power(random.Random(seed))
+            world.deliver()
+            assert set(bodies(world)) == {b"body"}, seed
+
+
+def test_a_lost_table_stops_the_start_when_messages_wait(world: DeliveryWorld) -> None:
+    world.send("orders", DELAY="1")
+    world.stop()
+    for path in ("config/delayOffset.json", "config/delayOffset.json.bak"):
+        world.disk.unlink(path)
+    with pytest.raises(TableMissing, match="delayOffset"):
+        world.start()
+
+
+def test_a_store_from_before_delays_starts_without_a_table(world: DeliveryWorld) -> None:
+    world.send("orders")
+    world.stop()
+    for path in ("config/delayOffset.json", "config/delayOffset.json.bak"):
+        world.disk.unlink(path)
+    world.start()
+    assert bodies(world) == [b"body"]
+
+
+def _run_until_cut(world: DeliveryWorld, acknowledged: dict[bytes, int]) -> None:
+    """Send, deliver and save over and over; every delivery time is noted when acknowledged."""
+    for number in range(6):
+        body = b"%d" % number
+        level = 1 + number % 2
+        world.send("orders", body, DELAY=str(level))
+        acknowledged[body] = world.now_ms + RETRY_DELAYS_MS[level - 1]
+        world.flush()
+        world.pass_time(0.7)
+        world.save()
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_nothing_is_lost_or_early_whichever_call_a_crash_meets(power: bool) -> None:
+    for world, acknowledged, call in crashed_worlds(_run_until_cut, power=power, least=50):
+        world.pass_time(20)
+        world.deliver()
+        delivered = world.messages("orders")
+        assert set(acknowledged) <= {message.body for message in delivered}, call
+        for message in delivered:
+            assert message.store_timestamp >= acknowledged.get(message.body, 0), call
+
+
+def test_a_running_broker_that_is_killed_delivers_afterwards() -> None:
+    with SimCluster(seed=1).run() as sim:
+        sim.wait(sim.client.send("orders", b"later", DELAY="3"))
+        sim.advance(3)
+        sim.brokers["broker-a"].kill()
+        sim.advance(20)
+        sim.brokers["broker-a"].start()
+        sim.advance(0.1)
+        assert sim.wait(sim.client.pull("orders")).bodies == [b"later"]
