@@ -41,6 +41,8 @@ class ScriptedBroker:
         self.world = world
         self.name = name
         self.script: list[Answer] = []
+        self.puts_in: int | None = None
+        """The queue that it takes instead of the one it was told."""
         self.sent: list[SendMessageV2] = []
         self.bodies: list[bytes] = []
         self.ended: list[EndTransaction] = []
@@ -74,7 +76,7 @@ class ScriptedBroker:
         number = len(self.sent)
         sent = MessageSent(
             msg_id=f"7F0000010000{PORT:04X}{number:016X}",
-            queue_id=header.queue_id,
+            queue_id=header.queue_id if self.puts_in is None else self.puts_in,
             queue_offset=number,
             transaction_id="",
         )

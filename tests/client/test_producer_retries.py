@@ -165,6 +165,13 @@ def test_a_status_other_than_ok_is_returned_and_not_retried(
         assert w.attempts == ["A1"]
 
 
+def test_the_result_names_the_queue_that_the_broker_has_taken() -> None:
+    with world() as w:
+        w.brokers["a"].puts_in = 1
+        assert w.produce(send_one).queue == MessageQueue("orders", "broker-a", 1)
+        assert w.attempts == ["A1"]
+
+
 def test_told_to_a_producer_retries_what_is_stored_less_safely_than_asked_for() -> None:
     with world() as w:
         script(w, a=[ResponseCode.FLUSH_DISK_TIMEOUT])
@@ -231,6 +238,30 @@ def test_a_hundred_sends_to_a_new_topic_are_one_question_to_the_name_server() ->
         w.produce(send_many)
         assert w.asked.count("orders") == 1
         assert len(w.attempts) == 100
+
+
+def test_a_send_goes_on_when_the_one_that_asked_for_both_gives_up() -> None:
+    async def send_two(producer: Producer) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            hasty = tasks.create_task(failure(producer, timeout_s=0.5))
+            patient = tasks.create_task(producer.send(Message("orders", b"x")))
+            await asyncio.sleep(0.25)
+            w.is_mute = False
+            assert isinstance(await hasty, NoRoute)
+            assert (await patient).is_ok
+
+    async def failure(producer: Producer, timeout_s: float) -> Exception | None:
+        try:
+            await producer.send(Message("orders", b"x"), timeout_s=timeout_s)
+        except NoRoute as error:
+            return error
+        return None
+
+    with world() as w:
+        w.is_mute = True
+        w.produce(send_two)
+        assert w.asked == ["orders", "orders"]
+        assert w.attempts == ["A1"]
 
 
 def test_a_topic_that_no_broker_lets_write_is_refused_without_borrowing_a_route() -> None:

@@ -1,7 +1,7 @@
 """Routes as a client sees them: which queues to send to, which to read, where brokers are."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import msgspec
 
@@ -138,16 +138,6 @@ class RouteTable:
             del self._lent_until_s[topic]
             return False
         return until_s is not None
-
-    def forget(self, topics: Iterable[str]) -> None:
-        """Drop routes nobody uses."""
-        for topic in topics:
-            self._routes.pop(topic, None)
-
-    @property
-    def topics(self) -> list[str]:
-        """Topics with a cached route."""
-        return list(self._routes)
 
     def master(self, broker_name: str) -> str | None:
         """Address of a broker name's master."""

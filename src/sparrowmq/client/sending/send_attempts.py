@@ -82,7 +82,7 @@ class SendAttempts:
         less_safe: SendResult | None = None
         for retries_left in range(self._rules.retries, -1, -1):
             left_s = limit_s - (loop.time() - start_s)
-            if attempts and left_s <= 0:
+            if failed is not None and left_s <= 0:
                 break
             if retries_left and found.is_spread:
                 # A silent broker must leave the others time; alone it may have all there is
@@ -99,7 +99,6 @@ class SendAttempts:
             if result.is_ok or not self._rules.unless_ok:
                 return result
             less_safe = result
-            attempts.append((failed, str(result.status)))
         if less_safe is not None:
             return less_safe
         raise SendFailed(topic, attempts, loop.time() - start_s)
