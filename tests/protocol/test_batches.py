@@ -1,6 +1,8 @@
 """Batch bodies, both ways."""
 
 import re
+import struct
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -50,6 +52,31 @@ equal_shapes = st.tuples(st.integers(0, 8), st.integers(0, 8)).flatmap(
 @given(st.one_of(equal_shapes, st.lists(messages, min_size=1, max_size=6)))
 def test_columns_hold_what_the_messages_hold(batch: list[BatchedMessage]) -> None:
     assert list(zip(*decode_columns(encode_batch(batch)), strict=True)) == batch
+
+
+def head(size: int, crc: int, body_size: int) -> bytes:
+    return struct.pack(">iiiii", size, 0, crc, 0, body_size)
+
+
+NEGATIVE_BODY = head(32, 20, -10) + bytes(12)
+"""The size of the properties is read from the CRC, and everything adds up."""
+OVERLAPPING = head(38, 0, 40) + bytes(18) + head(26, 0, 4) + bytes(2) + b"\xff\xe8" + bytes(2)
+"""Properties of -24 bytes: the second message begins inside the body of the first."""
+STANDING_STILL = head(0, 0, -22) + bytes(2)
+"""A message of no bytes, which is followed by itself."""
+
+
+@pytest.mark.parametrize(
+    "data",
+    [NEGATIVE_BODY, OVERLAPPING, STANDING_STILL],
+    ids=["a negative body", "overlapping messages", "standing still"],
+)
+@pytest.mark.parametrize("decode", [decode_batch, decode_columns])
+def test_a_negative_size_is_refused_though_everything_adds_up(
+    decode: Callable[[bytes], object], data: bytes
+) -> None:
+    with pytest.raises(BodyError):
+        decode(data)
 
 
 @given(equal_shapes, st.data())

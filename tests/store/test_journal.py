@@ -57,6 +57,16 @@ def test_after_a_rotation_the_entries_before_are_replayed_once_more() -> None:
     assert replayed(disk) == [b"c", b"everything", b"d"]
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_the_first_entry_of_a_new_file_is_durable_at_once(seed: int) -> None:
+    disk = RecordingDisk()
+    journal = journal_on(disk)
+    journal.append(b"before")
+    journal.sync()
+    journal.rotate(b"everything")
+    assert replayed(disk.crashed(Random(seed))) == [b"before", b"everything"]
+
+
 def test_a_torn_tail_is_cut_and_the_journal_goes_on() -> None:
     disk = RecordingDisk()
     journal_on(disk).append(b"whole")

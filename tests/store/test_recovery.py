@@ -156,6 +156,7 @@ def test_a_deleted_topic_stays_deleted_and_may_begin_again() -> None:
     store = filled(disk)
     assert store.delete_topic("orders")
     assert not store.delete_topic("orders")
+    assert disk.listdir("consumequeue") == []
     for restart in (disk.killed(), disk.crashed(Random(1))):
         again = open_store(restart)
         assert everything(again) == []

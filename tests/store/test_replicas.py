@@ -71,6 +71,26 @@ def test_a_new_slave_begins_where_the_master_begins() -> None:
     assert numbers(slave) == list(range(least * 3, 300, 3))
 
 
+def test_a_topic_that_began_again_at_the_master_begins_again_at_the_slave() -> None:
+    master, _ = master_with(30)
+    slave = open_store(RecordingDisk())
+    master.delete_topic("orders")
+    for number in (100, 101):
+        master.append(message(number), number)
+    copy(master, slave, Random(1))
+    assert numbers(slave) == [100, 101]
+
+
+def test_the_checkpoint_of_a_slave_says_when_its_last_message_was_stored() -> None:
+    master, _ = master_with(0)
+    master.append(message(0), 1_234_567)
+    disk = RecordingDisk()
+    slave = open_store(disk)
+    copy(master, slave, Random(1))
+    slave.close(9_999_999)
+    assert int.from_bytes(disk.files()["checkpoint"][:8], "big") == 1_234_567
+
+
 def test_bytes_out_of_turn_are_refused() -> None:
     master, _ = master_with(3)
     slave = open_store(RecordingDisk())

@@ -120,6 +120,17 @@ def test_the_file_that_is_written_is_never_deleted() -> None:
     assert store.append(message(600), 1).queue_offset == 300
 
 
+def test_index_files_go_with_the_messages_they_lead_to() -> None:
+    disk = RecordingDisk()
+    aging(disk, 10).close(9 * 24 * HOUR)
+    store = open_store(disk)
+    before = {path for path in disk.files() if path.startswith("index/")}
+    store.clean(1_000 * 24 * HOUR + FOUR)
+    after = {path for path in disk.files() if path.startswith("index/")}
+    assert len(before) > len(after) > 0
+    assert store.find_by_key("orders", "k599", 0, 1 << 60, 8).log_offsets
+
+
 def test_offsets_go_on_when_everything_has_expired() -> None:
     disk = RecordingDisk()
     store = aging(disk, 3)

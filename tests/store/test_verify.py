@@ -5,10 +5,10 @@ from random import Random
 import pytest
 
 from sparrowmq.store.index.layout import IndexLayout
-from sparrowmq.store.messages import Progress
+from sparrowmq.store.messages import Damage, Progress
 from sparrowmq.store.recording_disk import RecordingDisk
 from sparrowmq.store.verify import Finding, Verified, verify
-from tests.faults.store_run import LAYOUT, StoreRun
+from tests.faults.store_run import LAYOUT, StoreRun, open_store
 
 
 def stopped_store(steps: int = 30) -> RecordingDisk:
@@ -95,6 +95,68 @@ def test_a_flipped_byte_of_an_index_file_is_found() -> None:
         result, _ = looked_at(flipped(disk, path, at))
         if at not in range(first_entry + 12, first_entry + 16):  # the first entry's seconds: any
             assert result.damage, at
+
+
+def units_in(disk: RecordingDisk, path: str) -> int:
+    data = disk.files()[path]
+    return len([at for at in range(0, len(data), 20) if any(data[at : at + 20])])
+
+
+def test_a_unit_behind_the_last_message_of_its_queue_is_found() -> None:
+    disk = stopped_store()
+    path = max(path for path in disk.files() if path.startswith("consumequeue/orders/0/"))
+    at = units_in(disk, path) * 20
+    data = disk.files()[path]
+    disk.poke(path, data[:at] + data[at - 20 : at] + data[at + 20 :])
+    result, findings = looked_at(disk)
+    assert [(finding.path, finding.position) for finding in findings] == [(path, at)]
+    assert "no message of this queue" in findings[0].reason
+    assert result.damage == 1
+
+
+def killed_with_late_units() -> tuple[RecordingDisk, str, int]:
+    """A store that was killed, and where the last unit of a queue is: behind the checkpoint."""
+    disk = RecordingDisk()
+    run = StoreRun(disk, Random(7), sync_flush=False)
+    for _ in range(17):
+        run.step()
+    run.append()
+    for _ in range(3):
+        run.store.tick(run.now_ms)
+    disk = disk.killed()
+    path = max(path for path in disk.files() if path.startswith("consumequeue/orders/0/"))
+    return disk, path, (units_in(disk, path) - 1) * 20
+
+
+def test_behind_the_checkpoint_a_unit_may_be_missing_but_not_wrong() -> None:
+    disk, path, at = killed_with_late_units()
+    data = disk.files()[path]
+    disk.poke(path, data[:at] + bytes(20) + data[at + 20 :])
+    result, findings = looked_at(disk)
+    assert result.damage == 0
+    assert (path, at) in [(finding.path, finding.position) for finding in findings]
+    result, findings = looked_at(flipped(killed_with_late_units()[0], path, at + 7))
+    assert [(finding.path, finding.position) for finding in findings if finding.is_damage] == [
+        (path, at)
+    ]
+    assert result.damage == 1
+
+
+def test_what_recovery_filled_is_no_damage_any_more() -> None:
+    disk = stopped_store()
+    path = "commitlog/00000000000000000000"
+    size = int.from_bytes(disk.files()[path][:4], "big")
+    disk = flipped(disk, path, size + 100)
+    assert looked_at(disk)[0].damage
+    for name in ("queues.0", "queues.1", "mark"):
+        disk.unlink(f"sparrowmq/{name}")
+    disk.open("abort", create=True).close()
+    damage: list[Damage] = []
+    open_store(disk, 1_800_000_000_000, damage).close(1_800_000_000_000)
+    assert damage
+    result, findings = looked_at(disk)
+    assert findings == []
+    assert result.records == result.units + 1
 
 
 def test_missing_queues_and_index_are_found() -> None:
