@@ -19,6 +19,7 @@ from sparrowmq.net.server import Server
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.clients import Heartbeat, UnregisterClient
 from sparrowmq.protocol.headers.nameserver import GetTopicRoute
+from sparrowmq.protocol.headers.recall import MessageRecalled, RecallMessage
 from sparrowmq.protocol.headers.reply import SendReplyV2
 from sparrowmq.protocol.headers.send import MessageSent, SendBatchMessage, SendMessageV2
 from sparrowmq.protocol.headers.transactions import EndTransaction
@@ -112,6 +113,11 @@ def end_transaction(broker: ScriptedBroker, request: Request[EndTransaction]) ->
     return Reply()
 
 
+@broker_routes.on(RecallMessage)
+def recall(broker: ScriptedBroker, request: Request[RecallMessage]) -> Reply | None:
+    return None if broker.script.pop(0) == "silent" else Reply(MessageRecalled(msg_id="id"))
+
+
 name_server_routes: Routes["World"] = Routes()
 
 
@@ -123,7 +129,8 @@ def topic_route(world: "World", request: Request[GetTopicRoute]) -> Any:
         return None
     if topic not in world.routes:
         raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"no topic {topic}")
-    return Reply(body=world.routes[topic].to_json())
+    reply = Reply(body=world.routes[topic].to_json())
+    return asyncio.sleep(world.route_takes_s, reply) if world.route_takes_s else reply
 
 
 class World:
@@ -138,6 +145,8 @@ class World:
         self.asked: list[str] = []
         self.is_mute = False
         """Whether the name server leaves questions unanswered."""
+        self.route_takes_s = 0.0
+        """How long it takes for the others."""
         self.brokers = {letter: ScriptedBroker(self, f"broker-{letter}") for letter in brokers}
         self.routes = {"orders": self.route(2)}
         self.serve("name-server", self, name_server_routes, 9876)

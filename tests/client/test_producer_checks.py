@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from sparrowmq.client.sending.producer import Producer
+from sparrowmq.protocol.headers.recall import format_handle
 from sparrowmq.protocol.message import Message, MessageQueue
 from tests.client.scripted import world
 
@@ -78,15 +79,40 @@ def test_a_queue_that_cannot_be_meant_is_refused_before_anything_is_sent(
         assert (w.attempts, w.asked) == ([], [])
 
 
+@pytest.mark.parametrize(
+    ("call", "arguments", "fault"),
+    [
+        ("reply", (Message("orders", b"x"), b"42"), "must be a MessageExt"),
+        ("recall", (None,), "recall_handle is None, must be a str"),
+        ("queues", (None,), "topic name is None"),
+        ("queues", ("a b",), "characters that are not allowed"),
+    ],
+)
+def test_what_another_call_cannot_mean_is_refused_before_anybody_is_asked(
+    call: str, arguments: tuple[Any, ...], fault: str
+) -> None:
+    async def make_it(producer: Producer) -> None:
+        with pytest.raises(ValueError, match=fault):
+            await getattr(producer, call)(*arguments)
+
+    with world() as w:
+        w.produce(make_it)
+        assert (w.attempts, w.asked) == ([], [])
+
+
 def test_a_time_in_which_nothing_can_be_done_is_refused_before_anything_is_sent() -> None:
     async def send(producer: Producer) -> None:
-        message = Message("orders", b"x")
+        message, handle = Message("orders", b"x"), format_handle("orders", "broker-a", 1, "id")
         for limit_s in (0, -1):
             fault = f"timeout_s is {limit_s}, must be more than 0"
             with pytest.raises(ValueError, match=fault):
                 await producer.send(message, timeout_s=limit_s)
             with pytest.raises(ValueError, match=fault):
                 await producer.send_batch([message], timeout_s=limit_s)
+            with pytest.raises(ValueError, match=fault):
+                await producer.request(message, timeout_s=limit_s)
+            with pytest.raises(ValueError, match=fault):
+                await producer.recall(handle, timeout_s=limit_s)
 
     with world() as w:
         w.produce(send)

@@ -1,6 +1,7 @@
 """What a producer does when a send fails: which failures it repeats, where, and how long."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from sparrowmq.client.errors import BrokerRefused, NoRoute, SendFailed
 from sparrowmq.client.send_result import SendStatus
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.headers.recall import format_handle
 from sparrowmq.protocol.message import Message, MessageQueue
 from tests.client.scripted import Answer, World, world
 
@@ -17,6 +19,18 @@ BUSY = ResponseCode.SYSTEM_BUSY
 
 async def send_one(producer: Producer) -> Any:
     return await producer.send(Message("orders", b"x"))
+
+
+def after_a_while(
+    work: Callable[[Producer], Coroutine[Any, Any, Any]],
+) -> Callable[[Producer], Coroutine[Any, Any, Any]]:
+    """Not in the first moment, when every time is 0."""
+
+    async def later(producer: Producer) -> Any:
+        await asyncio.sleep(100)
+        return await work(producer)
+
+    return later
 
 
 def script(w: World, **answers: list[Answer]) -> None:
@@ -123,9 +137,28 @@ def test_three_seconds_are_the_time_of_all_attempts_together() -> None:
     with world() as w:
         script(w, a=["silent"], b=["silent"], c=["silent"])
         with pytest.raises(SendFailed) as raised:
-            w.produce(send_one)
+            w.produce(after_a_while(send_one))
         assert raised.value.elapsed_s == pytest.approx(3.0)
         assert raised.value.brokers == ["broker-a", "broker-b", "broker-c"]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda producer: producer.send(Message("orders", b"x")),
+        lambda producer: producer.send(Message("orders", b"x"), key="k"),
+        lambda producer: producer.recall(format_handle("orders", "broker-a", 1, "id")),
+    ],
+)
+def test_the_time_that_a_route_takes_is_part_of_the_three_seconds(
+    call: Callable[[Producer], Coroutine[Any, Any, Any]],
+) -> None:
+    with world("a") as w:
+        w.route_takes_s = 1.0
+        script(w, a=["silent"])
+        with pytest.raises(SendFailed) as raised:
+            w.produce(after_a_while(call))
+        assert raised.value.elapsed_s == pytest.approx(3.0)
 
 
 def test_a_broker_that_is_alone_has_all_three_seconds_for_its_answer() -> None:

@@ -133,11 +133,7 @@ class RouteTable:
 
     def is_lent(self, topic: str, now_s: float) -> bool:
         """Whether the topic's route is another's, and shall stay it for now."""
-        until_s = self._lent_until_s.get(topic)
-        if until_s is not None and until_s <= now_s:
-            del self._lent_until_s[topic]
-            return False
-        return until_s is not None
+        return now_s < self._lent_until_s.get(topic, now_s)
 
     def master(self, broker_name: str) -> str | None:
         """Address of a broker name's master."""

@@ -18,7 +18,7 @@ from sparrowmq.client.sending.sender import Sender
 from sparrowmq.protocol.compression import CompressionType
 from sparrowmq.protocol.message import MAX_BODY_BYTES, Message, MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
-from sparrowmq.protocol.names import check_group
+from sparrowmq.protocol.names import check_group, check_topic
 
 
 class Producer(GroupProducer):
@@ -130,6 +130,7 @@ class Producer(GroupProducer):
         who asked has gone.
         """
         self._check_started()
+        check_kind("request", request, MessageExt)
         return await self._sender.reply(request, body, self._limit_s(timeout_s))
 
     # ---- many and unanswered
@@ -169,12 +170,13 @@ class Producer(GroupProducer):
         NoRoute, SendFailed, and BrokerRefused when it is too late.
         """
         self._check_started()
+        check_kind("recall_handle", recall_handle, str)
         return await self._sender.recall(recall_handle, self._limit_s(timeout_s))
 
     async def queues(self, topic: str) -> list[MessageQueue]:
-        """The queues that messages of a topic are sent to. Raises NoRoute."""
+        """The queues that messages of a topic are sent to. Raises ValueError, NoRoute."""
         self._check_started()
-        return await self._sender.queues(topic, self._timeout_s)
+        return await self._sender.queues(check_topic(topic), self._timeout_s)
 
     def _limit_s(self, timeout_s: float | None) -> float:
         if timeout_s is None:
