@@ -1,0 +1,102 @@
+"""A full disk: what the broker keeps beside its log is saved when there is space, and not lost."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from sparrowmq.broker.delivery.timer_runs import RunFiles
+from sparrowmq.net.reply import Reply
+from sparrowmq.net.workers import InlineWorkers
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.headers.recall import RecallableSent, RecallMessage
+from sparrowmq.protocol.sys_flag import TRANSACTION_COMMIT
+from sparrowmq.store.errors import DiskFull
+from sparrowmq.store.journal import Journal
+from tests.broker import transaction_world
+from tests.broker.delivery_world import EPOCH_MS, DeliveryWorld, bodies, orders_world
+from tests.broker.timer_world import runs, send_at, spill
+
+
+@pytest.fixture
+def world() -> Iterator[DeliveryWorld]:
+    with orders_world() as world:
+        yield world
+
+
+def full(*_: object) -> None:
+    raise DiskFull("somewhere", 1)
+
+
+@pytest.mark.parametrize("whole_table", [False, True])
+def test_progress_that_found_no_space_is_saved_when_there_is_some(
+    world: DeliveryWorld, monkeypatch: pytest.MonkeyPatch, whole_table: bool
+) -> None:
+    for _ in range(5):
+        world.send("orders")
+    world.flush()
+    table, offsets = world.tables.offsets, world.broker.offsets
+    offsets.commit("billing", "orders", 0, 5)
+    monkeypatch.setattr(Journal, "append", full)
+    with pytest.raises(DiskFull):
+        world.run((table.save if whole_table else table.journal)(offsets, InlineWorkers()))
+    monkeypatch.undo()
+    world.run(table.journal(offsets, InlineWorkers()))
+    world.kill()
+    assert world.broker.offsets.get("billing", "orders", 0) == 5
+
+
+def test_timers_that_find_no_space_for_a_run_stay_in_memory(
+    world: DeliveryWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in (3, 1, 2):
+        send_at(world, EPOCH_MS + number * 1_000, b"%d" % number)
+    monkeypatch.setattr(RunFiles, "write", full)
+    with pytest.raises(DiskFull):
+        spill(world)
+    monkeypatch.undo()
+    assert len(world.broker.delivery.timers) == 3
+    world.pass_time(1)
+    world.deliver()
+    assert bodies(world) == [b"1"]
+    spill(world)
+    assert len(runs(world)) == 1
+    world.pass_time(2)
+    world.deliver()
+    assert bodies(world) == [b"1", b"2", b"3"]
+
+
+def test_what_finds_no_space_is_refused_and_may_be_tried_again(world: DeliveryWorld) -> None:
+    def commit() -> Reply:
+        return transaction_world.end(world, half, TRANSACTION_COMMIT)
+
+    def recall() -> Reply:
+        return world.call(RecallMessage(topic="orders", recall_handle=handle))
+
+    def give_back() -> Reply:
+        return world.give_back(message, "billing")
+
+    def send_delayed() -> Reply:
+        return world.try_send("orders", DELAY="1")
+
+    half = transaction_world.half(world)
+    timed = send_at(world, EPOCH_MS + 60_000)
+    assert isinstance(timed, RecallableSent)
+    handle = timed.recall_handle
+    world.send("orders", b"failed")
+    (message,) = world.messages("orders")
+    store = world.broker.store
+    for ask in (commit, recall, give_back, send_delayed):
+        store._full = DiskFull("", 0, "no space")
+        store._decide_refusal()
+        end = store.max_log_offset
+        answer = ask()
+        assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE, ask
+        assert "no space" in answer.remark
+        assert store.max_log_offset == end
+        store.tick(world.now_ms)
+        assert ask().code == ResponseCode.SUCCESS, ask
+    world.pass_time(61)
+    world.deliver()
+    assert transaction_world.bodies(world) == [b"an order"]
+    assert bodies(world, "%RETRY%billing") == [b"failed"]
+    assert bodies(world) == [b"failed", b"body"]
