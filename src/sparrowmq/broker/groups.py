@@ -36,6 +36,9 @@ class Groups:
     def __contains__(self, group: str) -> bool:
         return group in self._groups
 
+    def __len__(self) -> int:
+        return len(self._groups)
+
     def __iter__(self) -> Iterator[SubscriptionGroupConfig]:
         return iter(tuple(self._groups.values()))
 
@@ -52,7 +55,7 @@ class Groups:
         return config
 
     def _may_create(self, group: str) -> bool:
-        if group_fault(group) is not None or len(self._groups) >= self.max_groups:
+        if group_fault(group) is not None or len(self) >= self.max_groups:
             return False
         return self.auto_create or is_system_group(group)
 

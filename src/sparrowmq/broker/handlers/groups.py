@@ -55,6 +55,7 @@ def _unreadable(error: BodyError) -> RequestRefused:
 def _put(broker: Broker, configs: tuple[SubscriptionGroupConfig, ...], who: str) -> None:
     for config in configs:
         _check(config)
+    _check_room(broker, {config.group_name for config in configs})
     broker.groups.put(*(_with_attributes(broker, config) for config in configs))
     for config in configs:
         broker.log.info("audit: %s set group %s", who, msgspec.json.encode(config).decode())
@@ -78,6 +79,14 @@ def _check(config: SubscriptionGroupConfig) -> None:
         fault = f"{config.retry_max_times} retries, allowed are -1 to {_MOST_RETRIES}"
     if fault is not None:
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
+
+
+def _check_room(broker: Broker, names: set[str]) -> None:
+    new = {name for name in names if name not in broker.groups}
+    count, most = len(broker.groups) + len(new), broker.groups.max_groups
+    if new and count > most:
+        text = f"this broker would have {count} groups, at most {most} allowed (max_groups)"
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, text)
 
 
 @routes.on(DeleteGroup)

@@ -66,6 +66,7 @@ def create_topics(broker: Broker, request: Request[CreateTopics]) -> Reply:
 def _put(broker: Broker, configs: tuple[TopicConfig, ...], who: str) -> None:
     for config in configs:
         _check(broker, config)
+    _check_room(broker, {config.topic_name for config in configs})
     new = [config for config in configs if broker.topics.get(config.topic_name) != config]
     if new:
         broker.topics.put(*new)
@@ -83,11 +84,16 @@ def _check(broker: Broker, config: TopicConfig) -> None:
     for side, queues in (("read", config.read_queue_nums), ("write", config.write_queue_nums)):
         if fault is None and not 0 <= queues <= most:
             fault = f"{queues} {side} queues, allowed are 0 to {most}"
-    is_new = config.topic_name not in broker.topics
-    if fault is None and is_new and len(broker.topics) >= broker.config.max_topics:
-        fault = f"this broker has {len(broker.topics)} topics already, the most it may have"
     if fault is not None:
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
+
+
+def _check_room(broker: Broker, names: set[str]) -> None:
+    new = {name for name in names if name not in broker.topics}
+    count, most = len(broker.topics) + len(new), broker.config.max_topics
+    if new and count > most:
+        text = f"this broker would have {count} topics, at most {most} allowed (max_topics)"
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, text)
 
 
 def _belongs_to_the_broker(broker: Broker, topic: str) -> bool:
