@@ -50,7 +50,7 @@ def test_shares_are_in_proportion_to_the_backlog() -> None:
 
 def test_a_short_queue_is_not_starved_by_a_long_one() -> None:
     long, short = Queue("t", "a", 0), Queue("t", "a", 1)
-    assert share_out({}, {long: 1_000_000, short: 1}, 10)[short] == 1
+    assert share_out({}, {long: 1_000_000, short: 1}, 10) == {long: 9, short: 1}
 
 
 def test_a_queue_that_the_start_does_not_know_counts_from_its_beginning() -> None:
@@ -79,10 +79,24 @@ def test_pieces_cover_every_queue_once(
         assert len(parts) >= min(least, len(offsets))
 
 
+def test_a_queue_is_one_piece_unless_it_has_to_be_cut() -> None:
+    one, empty, five = (
+        QueueRange(Queue("t", "a", number), 7, 7 + size) for number, size in enumerate((1, 0, 5))
+    )
+    assert split([one, empty, five]) == [one, five]
+    assert split([one, empty, five], max_records=5) == [one, five]
+    assert split([one, empty, five], min_partitions=2) == [one, five]
+    assert split([one], min_partitions=4) == [one]
+
+
 @pytest.mark.parametrize("text", ["", "later", "[]", '{"t": 5}', '{"t": {"a": {"0": "x"}}}', "1"])
 def test_offsets_of_another_shape_are_refused_with_the_right_one(text: str) -> None:
     with pytest.raises(ValueError, match=r'JSON like {"orders": {"broker-a": {"0": 17}}}'):
         read_offsets(text, least=-2)
+    with pytest.raises(ValueError, match="must be earliest, latest or JSON"):
+        read_offsets(text, least=-2)
+    with pytest.raises(ValueError, match="must be JSON"):  # of times, which have no such words
+        read_offsets(text, least=0)
 
 
 def test_offsets_below_the_marks_are_refused() -> None:

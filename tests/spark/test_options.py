@@ -4,6 +4,7 @@ import pytest
 
 from sparrowmq.spark.errors import OptionError
 from sparrowmq.spark.options import At, parse_options
+from sparrowmq.spark.schema import READ_NAMES
 
 BASE = {"nameServer": "127.0.0.1:9876", "subscribe": "orders"}
 
@@ -43,6 +44,29 @@ def test_columns_can_be_chosen_or_the_properties_left_out() -> None:
     assert len(fewer.columns) == 13
 
 
+def test_all_columns_are_read_unless_some_are_chosen() -> None:
+    assert [column.name for column in parse_options(BASE).columns] == list(READ_NAMES)
+
+
+def test_the_least_that_is_allowed_is_taken() -> None:
+    assert parse_options({**BASE, "minPartitions": "1"}).min_partitions == 1
+    times = {**BASE, "startingOffsetsByTimestamp": '{"orders": {"broker-a": {"0": 0}}}'}
+    assert parse_options(times).starting == At(times={"orders": {"broker-a": {0: 0}}})
+
+
+def test_filters_reach_the_broker_as_they_were_written() -> None:
+    assert parse_options({**BASE, "tags": "created || paid"}).tags == "created || paid"
+    assert parse_options({**BASE, "sql": "amount > 5"}).sql == "amount > 5"
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("7", 7), ("7b", 7), ("2kb", 2048), ("2KiB", 2048), ("3mb", 3 << 20), ("1.5MiB", 3 << 19)],
+)
+def test_sizes_are_counted_in_powers_of_two(text: str, size: int) -> None:
+    assert parse_options({**BASE, "pullBytes": text}).pull_bytes == size
+
+
 def test_durations_and_sizes_have_units() -> None:
     found = parse_options({**BASE, "retryTimeout": "500ms", "pullBytes": "1MiB"})
     assert (found.retry_timeout_s, found.pull_bytes) == (0.5, 1 << 20)
@@ -55,6 +79,10 @@ WRONG = {
     "zero": ({"maxOffsetsPerTrigger": "0"}, "must be a whole number above 0, not '0'"),
     "no truth": ({"failOnDataLoss": "maybe"}, "failOnDataLoss: must be true or false"),
     "no unit": ({"retryTimeout": "10"}, "must be a number with its unit such as 60s"),
+    "a time before 1970": (
+        {"startingOffsetsByTimestamp": '{"orders": {"broker-a": {"0": -1}}}'},
+        "has -1 in it, at least 0 is allowed",
+    ),
     "no topic": ({"subscribe": " , "}, "must name a topic"),
     "bad topic": ({"subscribe": "a b"}, "has characters that are not allowed"),
     "bad group": ({"group": "a b"}, "group: group 'a b' has characters"),
@@ -66,6 +94,7 @@ WRONG = {
     ),
     "two filters": ({"tags": "a", "sql": "b = 1"}, "sql: contradicts tags"),
     "no tags": ({"tags": " || "}, "must name tags like created"),
+    "no columns": ({"columns": " , "}, "columns: must name columns out of topic, brokerName"),
     "no column": ({"columns": "boddy"}, "no column 'boddy', allowed are topic"),
     "properties yes and no": (
         {"columns": "properties", "includeProperties": "false"},

@@ -83,6 +83,18 @@ def test_available_now_ends_where_the_topic_ended_when_it_began(
     assert ends == [10, 20, 25]
 
 
+def test_available_now_has_nothing_for_a_query_that_is_further_already(
+    running: Cluster, topic: str, reader_of: Open
+) -> None:
+    fill(running, topic, 10)
+    reader = reader_of(running.name_server, topic)
+    reader.prepareForTriggerAvailableNow()
+    fill(running, topic, 8)
+    further = reader_of(running.name_server, topic, startingOffsets="latest").initialOffset()
+    assert total(further) == 18
+    assert reader.latestOffset(further, ALL) == further
+
+
 def test_large_queues_are_split_as_the_options_say(reader_of: Open) -> None:
     def at(offset: int) -> dict[str, Any]:
         return {"orders": {"broker-a": {"0": offset}}}

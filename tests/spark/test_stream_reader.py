@@ -45,6 +45,7 @@ def test_new_queues_are_read_from_their_beginning(
     start = reader.initialOffset()
     assert len(from_json(start)) == 2
     create_topic(running, topic, queues=5)
+    assert total(reader.latestOffset(start, ALL)) == 0, "they are empty yet"
     sent = fill(running, topic, 50)
     end = reader.latestOffset(start, ALL)
     assert len(from_json(end)) == 5
