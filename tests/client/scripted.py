@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import msgspec
+
 from sparrowmq.client.beats import SameLoop
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import ClientConfig
@@ -35,6 +37,13 @@ Answer = int | float | str
 log = logging.getLogger("tests.client")
 
 
+class SentWithTrace(MessageSent, frozen=True, kw_only=True):
+    """What Apache's brokers add: where they are, and whether they want message trace."""
+
+    region: str = msgspec.field(name="MSG_REGION")
+    wants_trace: str = msgspec.field(name="TRACE_ON")
+
+
 class ScriptedBroker:
     """Answers sends one after the other as its script says, then with success."""
 
@@ -44,6 +53,9 @@ class ScriptedBroker:
         self.script: list[Answer] = []
         self.puts_in: int | None = None
         """The queue that it takes instead of the one it was told."""
+        self.transaction_id = ""
+        self.trace: tuple[str, str] | None = None
+        """Its region, and whether it wants message trace."""
         self.sent: list[SendMessageV2] = []
         self.bodies: list[bytes] = []
         self.ended: list[EndTransaction] = []
@@ -79,8 +91,12 @@ class ScriptedBroker:
             msg_id=f"7F0000010000{PORT:04X}{number:016X}",
             queue_id=header.queue_id if self.puts_in is None else self.puts_in,
             queue_offset=number,
-            transaction_id="",
+            transaction_id=self.transaction_id,
         )
+        if self.trace is not None:
+            region, wanted = self.trace
+            fields = msgspec.structs.asdict(sent)
+            sent = SentWithTrace(**fields, region=region, wants_trace=wanted)
         remark = "" if code == ResponseCode.SUCCESS else "as the script says"
         return Reply(sent, code=code, remark=remark)
 

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from sparrowmq.client.backoff import Backoff
-from sparrowmq.client.errors import NoRoute
+from sparrowmq.client.errors import BrokerRefused, NoRoute
 from sparrowmq.client.name_servers import NameServers
 from sparrowmq.client.own_address import find_own_address
 from sparrowmq.net.peers import Peers
 from sparrowmq.net.reply import Reply, Request
 from sparrowmq.net.routes import Routes
 from sparrowmq.net.server import Server
+from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.nameserver import GetTopicRoute
 from sparrowmq.protocol.route import TopicRoute
 from sparrowmq.testing.paths import Conditions
@@ -35,13 +36,16 @@ class Asked:
 
     def __init__(self) -> None:
         self.is_mute = False
+        self.code = ResponseCode.SUCCESS
         self.topics: list[str] = []
 
 
 @routes.on(GetTopicRoute)
 def topic_route(server: Asked, request: Request[GetTopicRoute]) -> Any:
+    # Apache's answer with JSON that only Java reads unless they are asked for the standard
+    assert request.header.accept_standard_json_only
     server.topics.append(request.header.topic)
-    return None if server.is_mute else Reply(body=TopicRoute().to_json())
+    return None if server.is_mute else Reply(body=TopicRoute().to_json(), code=server.code)
 
 
 class World:
@@ -63,13 +67,13 @@ class World:
             finally:
                 await server.close()
 
-    def ask(self, work: Callable[[NameServers], Awaitable[Any]]) -> Any:
+    def ask(self, work: Callable[[NameServers], Awaitable[Any]], first: int = 0) -> Any:
         async def run() -> Any:
             async with asyncio.TaskGroup() as tasks:
                 peers = Peers(tasks, log=log)
                 addresses = [f"{self.sim.host(name).ip}:9876" for name in self.servers]
                 try:
-                    return await work(NameServers(peers, addresses))
+                    return await work(NameServers(peers, addresses, first=first))
                 finally:
                     await peers.close()
 
@@ -110,6 +114,28 @@ def test_the_one_that_answers_is_kept() -> None:
         assert w.asked() == {"a": 3, "b": 0, "c": 0}
 
 
+def test_the_first_one_asked_may_be_any_and_the_last_is_followed_by_the_first() -> None:
+    with world() as w:
+        w.ask(lambda servers: servers.route("orders"), first=2)
+        assert w.asked() == {"a": 0, "b": 0, "c": 1}
+        w.sim.host("c").kill()
+        w.ask(lambda servers: servers.route("orders"), first=2)
+        assert w.asked() == {"a": 1, "b": 0, "c": 1}
+
+
+def test_one_that_refuses_to_answer_is_named_with_its_reason() -> None:
+    async def ask(servers: NameServers) -> None:
+        with pytest.raises(BrokerRefused, match=r"answered 1 \(SYSTEM_ERROR\)") as raised:
+            await servers.route("orders")
+        assert raised.value.address == servers.addresses[1]
+
+    with world() as w:
+        w.sim.host("a").kill()
+        w.servers["b"].code = ResponseCode.SYSTEM_ERROR
+        w.ask(ask)
+        assert w.asked() == {"a": 0, "b": 1, "c": 0}
+
+
 def test_a_dead_one_is_left_for_the_next_which_is_kept() -> None:
     async def ask_thrice(servers: NameServers) -> None:
         for _ in range(3):
@@ -139,6 +165,31 @@ def test_a_silent_one_leaves_the_others_half_of_the_time_that_is_left() -> None:
         began_s = w.sim.now_s
         w.ask(lambda servers: servers.route("orders"))
         assert w.sim.now_s - began_s == pytest.approx(1.5 + 0.75)
+
+
+def test_three_seconds_are_the_time_of_all_of_them_together() -> None:
+    async def ask(servers: NameServers) -> None:
+        with pytest.raises(NoRoute, match="no name server answers"):
+            await servers.route("orders")
+
+    with world() as w:
+        for server in w.servers.values():
+            server.is_mute = True
+        began_s = w.sim.now_s
+        w.ask(ask)
+        assert w.asked() == {"a": 1, "b": 1, "c": 1}
+        assert w.sim.now_s - began_s == pytest.approx(3.0)
+
+
+def test_one_that_was_silent_is_not_asked_first_again() -> None:
+    async def ask_thrice(servers: NameServers) -> None:
+        for _ in range(3):
+            await servers.route("orders")
+
+    with world() as w:
+        w.servers["a"].is_mute = True
+        w.ask(ask_thrice)
+        assert w.asked() == {"a": 1, "b": 3, "c": 0}
 
 
 def test_one_that_kept_somebody_waiting_until_he_gave_up_is_not_asked_first_again() -> None:

@@ -93,6 +93,20 @@ def test_a_message_that_is_stored_less_safely_is_traced_as_no_success() -> None:
         assert traced(w)[0][13] == "false"
 
 
+@pytest.mark.parametrize(("wanted", "regions"), [("true", ["eu-1"]), ("false", [])])
+def test_a_broker_says_where_it_is_and_whether_it_wants_trace(
+    wanted: str, regions: list[str]
+) -> None:
+    async def send(producer: Producer) -> None:
+        await producer.send(Message("orders", b"x"))
+
+    with world("a") as w:
+        w.routes[TRACE] = w.route(1)
+        w.brokers["a"].trace = ("eu-1", wanted)
+        w.produce(send, trace=True)
+        assert [line[2] for line in traced(w)] == regions
+
+
 def test_lines_wait_for_twenty_of_them_or_for_five_seconds() -> None:
     async def send(producer: Producer) -> None:
         for _ in range(19):

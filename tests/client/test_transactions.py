@@ -64,6 +64,15 @@ def test_a_half_message_is_stored_and_its_broker_told_how_the_transaction_ended(
     assert executed.transaction_id == result.msg_id == result.transaction_id
 
 
+def test_the_end_carries_the_transaction_id_that_the_broker_gave() -> None:
+    with world("a") as w:
+        w.brokers["a"].transaction_id = "t-9"
+        result = in_transaction(w, Bookings())
+        (end,) = w.brokers["a"].ended
+    assert end.transaction_id == "t-9"
+    assert result.transaction_id == result.msg_id
+
+
 def test_brokers_know_the_producer_before_its_half_message_arrives() -> None:
     with world() as w:
         in_transaction(w, Bookings())

@@ -21,7 +21,7 @@ class NameServers:
     ) -> None:
         self._peers = peers
         self._addresses = list(addresses)
-        self._current = first % len(self._addresses)
+        self._current = first
         self._timeout_s = timeout_s
         """For all of them together."""
 
