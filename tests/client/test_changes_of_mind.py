@@ -10,6 +10,7 @@ from sparrowmq.client.client import Client
 from sparrowmq.client.consuming.giving_back import GivingBack
 from sparrowmq.client.group import leases
 from sparrowmq.client.group.held_queue import HeldQueue
+from sparrowmq.client.group.outcome import NEVER
 from sparrowmq.net.calls import Response
 from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.protocol.headers.clients import LockBatch
@@ -117,6 +118,10 @@ def test_progress_of_a_queue_that_came_into_doubt_while_another_s_was_stored_is_
         monkeypatch.undo()
 
 
+async def no_round() -> float:
+    return NEVER
+
+
 def slow_locks_at(monkeypatch: pytest.MonkeyPatch, address: str) -> list[str]:
     """Renewals of locks at this broker take 3 s; the addresses that were asked."""
     asked: list[str] = []
@@ -139,7 +144,7 @@ def test_a_queue_that_was_given_up_while_locks_were_renewed_is_not_locked_again(
         create_topic(sim)
         consumer = Member(sim, orderly=True).consumer
         sim.until(lambda: len(consumer.member.held) == 4)
-        consumer.member.rebalancing.is_by_hand = True
+        monkeypatch.setattr(consumer.member.rebalancing, "round", no_round)
         first, second = sorted(sim.brokers)
         asked = slow_locks_at(monkeypatch, sim.brokers[first].address)
         sim.until(lambda: bool(asked))
@@ -157,7 +162,7 @@ def test_a_queue_that_was_taken_anew_meanwhile_is_not_lost_with_the_one_before(
         member = Member(sim).consumer.member
         queue = MessageQueue(TOPIC, "broker-a", 0)
         sim.until(lambda: queue in member.held)
-        member.rebalancing.is_by_hand = True
+        monkeypatch.setattr(member.rebalancing, "round", no_round)
         before = member.held[queue]
         ownership = member._ownership
         assert ownership is not None

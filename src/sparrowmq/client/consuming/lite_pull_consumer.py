@@ -18,6 +18,7 @@ from sparrowmq.client.checks import check_kind, check_offsets, check_whole
 from sparrowmq.client.consuming.flow_control import FlowLimits, reason_to_wait
 from sparrowmq.client.consuming.pulling import PullLoop
 from sparrowmq.client.consuming.seeking import Seeking
+from sparrowmq.client.errors import QueueLost
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.member_settings import StartSettings
 from sparrowmq.client.group.membership import Membership
@@ -146,23 +147,23 @@ class LitePullConsumer(Seeking):
     async def assign(self, queues: Iterable[MessageQueue]) -> None:
         """Read exactly these queues, whoever else reads them. Raises ValueError after `subscribe`.
 
-        Call it again to read others; what was polled before counts as consumed.
+        Call it again to read others; what was polled before counts as consumed. Calls take turns:
+        what the last one says is read. Raises NoRoute, and nothing changes.
         """
         self._running()
-        self._acknowledge()
         if len(self.subscriptions):
             raise ValueError("topics are subscribed: subscribe and assign exclude each other")
-        self._is_by_hand = True
-        self.member.assign_by_hand()
-        wanted = set(queues)
+        wanted = frozenset(queues)
         for queue in wanted:
             check_kind("a queue", queue, MessageQueue)
-        assignment = self.member.assignment
-        gone = set(self.member.held) - wanted | assignment.leaving()
-        await assignment.give_up(gone, "not assigned any more")
-        for topic in sorted({queue.topic for queue in wanted}):
-            await self.queues(topic)
-        await assignment.take(wanted)
+        self._is_by_hand = True
+
+        async def look_up() -> None:
+            for topic in sorted({queue.topic for queue in wanted}):
+                await self.queues(topic)
+            self._acknowledge()
+
+        await self.member.assign_by_hand(wanted, look_up)
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
         """Neither pull nor poll these queues until `resume`."""
@@ -210,7 +211,8 @@ class LitePullConsumer(Seeking):
         await self.member.store(self._note(offsets))
 
     def commit_later(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """The same without waiting: it is stored in the background within 5 s."""
+        """The same without waiting: it is stored in the background within 5 s. Raises ValueError
+        and QueueLost."""
         self._note(offsets)
 
     def _note(self, offsets: Mapping[MessageQueue, int] | None) -> Mapping[MessageQueue, int]:
@@ -219,6 +221,9 @@ class LitePullConsumer(Seeking):
             self._harvest.acknowledge()
             offsets = {queue: held.progress for queue, held in member.held.items()}
         check_offsets(offsets)
+        for queue in offsets:
+            if member.has_leases and queue not in member.held:
+                raise QueueLost(queue)  # its progress is another member's
         for queue, offset in offsets.items():
             member.offsets.update(queue, offset, may_lower=True)
         return offsets

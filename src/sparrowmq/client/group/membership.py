@@ -6,7 +6,7 @@ stop:  handlers finish ▶ persist ▶ unlock ▶ unregister          (and again
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,13 @@ from typing import Any
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import ClientError, QueueLost
 from sparrowmq.client.group.assignment import Assignment
+from sparrowmq.client.group.by_hand import ByHand
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.leases import Leases
 from sparrowmq.client.group.local_offsets import LocalOffsets
 from sparrowmq.client.group.member_settings import MemberSettings
 from sparrowmq.client.group.offset_store import Offsets, RemoteOffsets
+from sparrowmq.client.group.outcome import NEVER
 from sparrowmq.client.group.ownership import Ownership
 from sparrowmq.client.group.rebalancing import Rebalancing
 from sparrowmq.client.group.start_offset import start_at
@@ -180,13 +182,19 @@ class Membership:
         finally:
             self.wake()
 
-    def assign_by_hand(self) -> None:
-        """From now on somebody else decides which queues are held, and nobody is waited for."""
-        self.rebalancing.is_by_hand = True
+    async def assign_by_hand(
+        self, queues: Collection[MessageQueue], look_up: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Hold exactly these queues from now on, without waiting for whoever else holds them.
+        `look_up` comes before anything changes, and may raise."""
         if self._ownership is not None:
             self._ownership.forget()
             self._ownership = None
         self.assignment.do_without_leases()
+        by_hand = self.rebalancing.by_hand or ByHand(self.assignment)
+        self.rebalancing.by_hand = by_hand
+        if await by_hand.choose(queues, look_up) < NEVER:
+            self.wake()
 
     def is_sure(self, held: HeldQueue) -> bool:
         """Whether our progress in a queue counts: others may have got it without our knowing."""
@@ -208,12 +216,11 @@ class Membership:
     async def store(self, queues: Iterable[MessageQueue]) -> None:
         """Store progress now. Raises QueueLost for a queue that others have got meanwhile, and what
         else keeps it from being stored: NoRoute, BrokerRefused, NetError, OSError."""
-        chosen = list(queues)
-        for queue in chosen:
-            held = self.held.get(queue)
+        chosen = [(queue, self.held.get(queue)) for queue in queues]
+        for queue, held in chosen:  # asked for each: storing another's may have taken long
             if held is not None and not await self.make_sure(held) and held.is_dropped:
                 raise QueueLost(queue)
-        await self.offsets.persist(chosen, raises=True)
+            await self.offsets.persist([queue], raises=True)
 
     async def make_sure(self, held: HeldQueue) -> bool:
         """Whether a queue is certainly ours, asking its broker where that is not known."""

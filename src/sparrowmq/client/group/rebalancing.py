@@ -14,6 +14,7 @@ from sparrowmq.client.broker_calls import group_members, queue_owners
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import ClientError, StrategyFailed
 from sparrowmq.client.group.assignment import MISSED_S, Assignment
+from sparrowmq.client.group.by_hand import ByHand
 from sparrowmq.client.group.outcome import NEVER
 from sparrowmq.client.group.rebalance import plan_rebalance
 from sparrowmq.client.route_table import subscribe_queues
@@ -70,8 +71,8 @@ class Rebalancing:
         self._told: set[str] = set()
         """Topics that do not work and were complained about."""
         self._is_settling = False
-        self.is_by_hand = False
-        """Whether queues are chosen by the application: then rounds change nothing."""
+        self.by_hand: ByHand | None = None
+        """Where the application chooses queues: then rounds see to it that those are held."""
 
     def wake(self) -> None:
         """Something changed: look again soon."""
@@ -105,9 +106,9 @@ class Rebalancing:
 
     async def round(self) -> float:
         """One round over all topics; when to try again what missed its target."""
+        if self.by_hand is not None:
+            return await self.by_hand.settle()
         again_s = NEVER
-        if self.is_by_hand:
-            return again_s
         topics = set(self._topics())
         for topic in sorted(topics):
             try:
