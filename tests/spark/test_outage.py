@@ -2,7 +2,8 @@
 
 import pytest
 
-from sparrowmq.spark.errors import BrokerAway, DataLoss, RocketMQError, Unreachable
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.spark.errors import BrokerAway, DataLoss, Refused, RocketMQError, Unreachable
 from sparrowmq.spark.outage import Patience
 
 
@@ -47,7 +48,43 @@ def test_time_runs_out_and_the_error_says_what_how_long_and_why() -> None:
     assert 58 < time.now_s <= 60
 
 
-@pytest.mark.parametrize("error", [DataLoss("gone"), RocketMQError("no lz4")])
+def test_the_last_attempt_comes_when_the_time_is_just_not_over() -> None:
+    time = Time()
+    failures = iter([Unreachable("a:1", "PULL_MESSAGE", "gone")])
+
+    def attempt() -> str:
+        for failure in failures:
+            raise failure
+        return "here"
+
+    assert patience(time, limit_s=0.05).call("reading", attempt) == "here"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL],
+)
+def test_a_server_that_is_busy_is_asked_again(code: ResponseCode) -> None:
+    failures = iter([Refused("a:1", "SEND_BATCH_MESSAGE", code, "later")])
+
+    def attempt() -> str:
+        for failure in failures:
+            raise failure
+        return "here"
+
+    time = Time()
+    assert patience(time).call("sending", attempt) == "here"
+    assert len(time.pauses) == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        DataLoss("gone"),
+        RocketMQError("no lz4"),
+        Refused("a:1", "PULL_MESSAGE", ResponseCode.NO_PERMISSION, "no"),
+    ],
+)
 def test_what_waiting_cannot_mend_is_raised_at_once(error: RocketMQError) -> None:
     def attempt() -> None:
         raise error
