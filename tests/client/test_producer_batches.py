@@ -76,3 +76,16 @@ def test_what_cannot_go_together_is_refused_before_anything_is_sent(
         w.produce(send, max_body_bytes=10_000)
         assert w.attempts == []
         assert w.asked == []
+
+
+def test_a_batch_is_split_where_it_would_be_one_byte_too_large() -> None:
+    async def send(producer: Producer) -> int:
+        return len(await producer.send_batch([Message("orders", b"x" * 100)] * 2))
+
+    with world("a") as w:
+        w.produce(send)
+        (together,) = w.brokers["a"].bodies
+    for limit, sends in ((len(together), 1), (len(together) - 1, 2)):
+        with world("a") as w:
+            assert w.produce(send, max_body_bytes=limit) == sends
+            assert b"".join(w.brokers["a"].bodies).count(b"x" * 100) == 2

@@ -131,6 +131,14 @@ def test_a_body_that_is_too_large_is_refused_before_anybody_is_asked(call: str) 
         assert (w.attempts, w.asked) == ([], [])
 
 
+def test_a_body_as_large_as_is_allowed_is_sent() -> None:
+    async def send(producer: Producer) -> bool:
+        return (await producer.send(Message("orders", b"x" * 10))).is_ok
+
+    with world() as w:
+        assert w.produce(send, max_body_bytes=10)
+
+
 def test_a_selector_that_answers_with_a_queue_of_another_topic_is_refused() -> None:
     async def send(producer: Producer) -> None:
         with pytest.raises(ValueError, match="the queue belongs to topic payments"):

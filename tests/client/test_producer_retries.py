@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sparrowmq.client.errors import BrokerRefused, NoRoute, SendFailed
+from sparrowmq.client.errors import BrokerRefused, SendFailed
 from sparrowmq.client.send_result import SendStatus
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.protocol.codes import ResponseCode
@@ -253,98 +253,9 @@ def test_a_one_way_send_is_not_retried() -> None:
         assert w.attempts == ["C1"]
 
 
-def test_a_name_server_that_does_not_answer_costs_no_more_than_the_time_of_the_send() -> None:
-    async def send(producer: Producer) -> None:
-        await producer.send(Message("orders", b"x"), timeout_s=0.5)
-
-    with world() as w:
-        w.is_mute = True
-        with pytest.raises(NoRoute, match=r"no name server answered within 0.5 s"):
-            w.produce(send)
-        assert w.sim.now_s - w.start_s < 4
-
-
-def test_a_hundred_sends_to_a_new_topic_are_one_question_to_the_name_server() -> None:
-    async def send_many(producer: Producer) -> None:
-        await asyncio.gather(*(producer.send(Message("orders", b"x")) for _ in range(100)))
-
-    with world() as w:
-        w.produce(send_many)
-        assert w.asked.count("orders") == 1
-        assert len(w.attempts) == 100
-
-
-def test_a_send_goes_on_when_the_one_that_asked_for_both_gives_up() -> None:
-    async def send_two(producer: Producer) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            hasty = tasks.create_task(failure(producer, timeout_s=0.5))
-            patient = tasks.create_task(producer.send(Message("orders", b"x")))
-            await asyncio.sleep(0.25)
-            w.is_mute = False
-            assert isinstance(await hasty, NoRoute)
-            assert (await patient).is_ok
-
-    async def failure(producer: Producer, timeout_s: float) -> Exception | None:
-        try:
-            await producer.send(Message("orders", b"x"), timeout_s=timeout_s)
-        except NoRoute as error:
-            return error
-        return None
-
-    with world() as w:
-        w.is_mute = True
-        w.produce(send_two)
-        assert w.asked == ["orders", "orders"]
-        assert w.attempts == ["A1"]
-
-
-def test_a_topic_that_no_broker_lets_write_is_refused_without_borrowing_a_route() -> None:
-    with world() as w:
-        w.routes["orders"] = w.route(2, perm=4)
-        w.routes["TBW102"] = w.route(8)
-        with pytest.raises(NoRoute, match="it exists, but no broker takes messages"):
-            w.produce(send_one)
-        assert w.attempts == []
-
-
-def test_an_order_configuration_keeps_a_dead_brokers_queues_and_sends_there_fail() -> None:
-    async def send_by_key(producer: Producer) -> None:
-        found = await producer.queues("orders")
-        assert [f"{q.broker_name[-1]}{q.queue_id}" for q in found] == ["a0", "a1", "z0", "z1"]
-        with pytest.raises(NoRoute, match="broker broker-z has no master now"):
-            await producer.send(Message("orders", b"x"), queue=found[-1])
-
-    with world() as w:
-        w.routes["orders"] = w.route(2, order="broker-a:2;broker-z:2")
-        w.produce(send_by_key)
-
-
-@pytest.mark.parametrize("order", ["broker-a", "broker-a:", "broker-a:many", "broker-a:2;broker-b"])
-def test_an_order_configuration_that_cannot_be_read_is_named(order: str) -> None:
-    with world() as w:
-        w.routes["orders"] = w.route(2, order=order)
-        with pytest.raises(NoRoute, match=f"order configuration '{order}' must be like"):
-            w.produce(send_one)
-        assert w.attempts == []
-
-
 def test_no_attempt_begins_when_the_time_is_over() -> None:
     with world("a") as w:
         script(w, a=["silent"])
         with pytest.raises(SendFailed, match=r"after 1 attempts in 3\.000 s"):
             w.produce(send_one)
         assert w.attempts == ["A1"]
-
-
-def test_a_changed_route_is_used_after_the_next_poll() -> None:
-    async def send_for_a_minute(producer: Producer) -> None:
-        await producer.send(Message("orders", b"x"))
-        w.routes["orders"] = w.route(1)
-        await asyncio.sleep(31)
-        for _ in range(3):
-            await producer.send(Message("orders", b"x"))
-
-    with world("ab") as w:
-        w.produce(send_for_a_minute)
-        assert w.attempts[0] == "A1"
-        assert sorted(w.attempts[1:]) in (["A1", "A1", "B1"], ["A1", "B1", "B1"])
