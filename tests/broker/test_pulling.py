@@ -3,15 +3,11 @@
 import pytest
 
 from sparrowmq.net.calls import Response
-from sparrowmq.protocol.batch import encode_batch
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.admin import UpdateGroupForbidden
 from sparrowmq.protocol.headers.pull import LitePullMessage, Pulled
-from sparrowmq.protocol.headers.send import SendBatchMessage
 from sparrowmq.protocol.message_ext import decode_messages
-from sparrowmq.protocol.names import AUTO_CREATE_TOPIC
-from sparrowmq.protocol.sys_flag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
-from sparrowmq.store.messages import PutMessage
+from sparrowmq.protocol.sys_flag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION
 from tests.broker.world import World, broadcasts, subscribes, world_with
 
 
@@ -178,81 +174,3 @@ def test_a_lite_pull_is_a_pull(live: World) -> None:
         sub_version=0,
     )
     assert len(bodies(live.ask(header))) == 3
-
-
-# ---- waiting (more of it in tests/sim/test_waiting_pulls.py)
-
-
-def test_a_waiting_pull_is_not_kept_longer_than_the_broker_allows() -> None:
-    with world_with(long_poll_s=2.0) as world:
-        world.topic("orders")
-        world.client("a").beat(subscribes("billing"))
-        began_s = world.sim.now_s
-        answer = world.pull("orders", sys_flag=PULL_SUSPEND, suspend_timeout_millis=20_000)
-        assert answer.code == ResponseCode.PULL_NOT_FOUND
-        assert 2 <= world.sim.now_s - began_s < 2.3
-
-
-def test_a_pull_that_names_no_time_waits_a_second(live: World) -> None:
-    began_s = live.sim.now_s
-    live.pull("orders", queue_offset=3, sys_flag=PULL_SUSPEND)
-    assert 1 <= live.sim.now_s - began_s < 1.3
-
-
-def test_a_pull_that_may_not_wait_is_answered_at_once_when_too_many_wait() -> None:
-    with world_with(max_waiting_pulls=1) as world:
-        world.topic("orders")
-        parked = world.sim.client.pull("orders", wait_s=10)
-        world.sim.until_idle()
-        began_s = world.sim.now_s
-        second = world.sim.wait(world.sim.client.pull("orders", wait_s=10))
-        assert second.code == ResponseCode.PULL_NOT_FOUND
-        assert world.sim.now_s - began_s < 1
-        assert not parked.done()
-
-
-def test_what_a_waiting_filter_skipped_need_not_be_skipped_again(live: World) -> None:
-    pull = live.sim.client.pull("orders", offset=3, wait_s=5, tags="cancelled")
-    live.sim.until_idle()
-    live.send("orders", b"more", TAGS="paid")
-    result = live.sim.wait(pull)
-    assert result.code == ResponseCode.PULL_RETRY_IMMEDIATELY
-    assert result.next_offset == 4
-
-
-def test_a_message_that_nobody_announced_is_found_within_five_seconds(live: World) -> None:
-    pull = live.sim.client.pull("orders", offset=3, wait_s=15)
-    live.sim.until_idle()
-    began_s = live.sim.now_s
-    put = PutMessage("orders", 0, 0, 0, 0, b"\x7f\0\0\1\0\0\0\1", 0, b"quiet", b"", 0, "", "")
-    live.broker.store.append(put, live.sim.clock())
-    assert live.sim.wait(pull).bodies == [b"quiet"]
-    assert live.sim.now_s - began_s < 5.5
-
-
-def test_one_message_wakes_every_waiting_group(live: World) -> None:
-    pulls = [
-        live.sim.client.pull("orders", offset=3, wait_s=10, group=group) for group in ("x", "y")
-    ]
-    live.sim.until_idle()
-    live.send("orders", b"more")
-    assert [live.sim.wait(pull).bodies for pull in pulls] == [[b"more"], [b"more"]]
-
-
-def test_a_batch_wakes_a_waiting_pull_once_with_all_of_it(live: World) -> None:
-    pull = live.sim.client.pull("orders", offset=3, wait_s=10)
-    live.sim.until_idle()
-    wanted = [b"0", b"1", b"2", b"3", b"4"]
-    header = SendBatchMessage(
-        producer_group="shop",
-        topic="orders",
-        default_topic=AUTO_CREATE_TOPIC,
-        default_topic_queue_nums=4,
-        queue_id=0,
-        sys_flag=0,
-        born_timestamp=1,
-        flag=0,
-        batch=True,
-    )
-    live.done(header, encode_batch([(0, body, b"") for body in wanted]))
-    assert live.sim.wait(pull).bodies == wanted
