@@ -89,3 +89,10 @@ def test_groups_are_listed_and_survive_a_crash(world: World) -> None:
     table = world.read(GetAllGroupConfig(), SubscriptionGroupTable).subscription_group_table
     assert table["billing"].retry_max_times == 3
     assert "TOOLS_CONSUMER" in table
+
+
+def test_a_deleted_group_stays_deleted_after_a_crash(world: World) -> None:
+    world.group("billing")
+    world.done(DeleteGroup(group_name="billing"))
+    world.sim.brokers["broker-a"].restart()
+    assert "billing" not in world.broker.groups

@@ -70,8 +70,6 @@ class Registration:
         return await self._register_with(self._config.name_servers)
 
     async def _register_with(self, servers: Iterable[str]) -> int:
-        if self._has_left:
-            return 0  # clients would come back to a broker that is about to end
         table = self._topics.table()
         topics = RegisteredTopics(
             topic_config_table=table.topic_config_table, data_version=table.data_version
@@ -93,6 +91,8 @@ class Registration:
         return sum(reached)
 
     async def _register(self, server: str, header: RegisterBroker, body: bytes) -> bool:
+        if self._has_left:
+            return False  # clients would come back to a broker that is about to end
         try:
             response = await self._peers.call(server, header, body, timeout_s=_CALL_S)
         except NetError as error:
