@@ -1,5 +1,6 @@
 """Locks of ordered queues: one owner at a time, free when it is gone."""
 
+from sparrowmq.broker.queue_locks import QueueLocks
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.clients import LockBatch, NotifyConsumerIdsChanged, UnlockBatch
 from sparrowmq.protocol.locks import LockBatchRequest, LockBatchResponse
@@ -53,6 +54,41 @@ def test_a_lock_that_is_renewed_stays_and_one_that_is_not_ends_after_60_s(world:
         world.sim.advance(30)
         assert lock(a, FIRST) == {FIRST}
     assert lock(b, FIRST, SECOND) == {SECOND}
+
+
+def test_a_lock_is_held_for_60_s_and_free_a_millisecond_later() -> None:
+    now_ms = 1_000
+    locks = QueueLocks(clock=lambda: now_ms, timeout_ms=60_000)
+    assert locks.lock("billing", "a", [FIRST]) == [FIRST]
+    now_ms += 60_000
+    assert locks.lock("billing", "b", [FIRST]) == []
+    assert locks.owner("billing", FIRST) == "a"
+    assert locks.owners("billing", "orders") == {0: "a"}
+    now_ms += 1
+    assert locks.owner("billing", FIRST) is None
+    assert locks.owners("billing", "orders") == {}
+    assert locks.lock("billing", "b", [FIRST]) == [FIRST]
+
+
+def test_who_waits_for_the_end_of_a_lock_is_told_when_another_takes_it_over() -> None:
+    now_ms = 1_000
+    locks = QueueLocks(clock=lambda: now_ms, timeout_ms=60_000)
+    locks.lock("billing", "a", [FIRST])
+    ended = locks.end_of("billing", FIRST)
+    assert locks.end_of("billing", FIRST) is ended
+    locks.lock("billing", "a", [FIRST])
+    assert not ended.is_set()
+    now_ms += 60_001
+    locks.lock("billing", "b", [FIRST])
+    assert ended.is_set()
+
+
+def test_owners_are_those_of_one_topic(world: World) -> None:
+    a, b = two_members(world)
+    lock(a, FIRST, queue("refunds", 7))
+    lock(b, SECOND)
+    assert world.broker.locks.owners("billing", "orders") == {0: "a", 1: "b"}
+    assert world.broker.locks.owners("audit", "orders") == {}
 
 
 def test_only_the_owner_can_unlock(world: World) -> None:

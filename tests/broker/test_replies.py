@@ -1,5 +1,6 @@
 """Request-reply: a consumer's answer is pushed to the client that asked."""
 
+from functools import partial
 from typing import Any
 
 from sparrowmq.net.calls import Response
@@ -14,13 +15,15 @@ from tests.broker.world import World
 TOPIC = "DefaultCluster_REPLY_TOPIC"
 
 
-def reply(world: World, kind: type = SendReplyV2, **properties: str) -> Response:
+def reply(
+    world: World, kind: type = SendReplyV2, queue_id: int = 0, /, **properties: str
+) -> Response:
     fields: dict[str, Any] = {
         "producer_group": "answering",
         "topic": TOPIC,
         "default_topic": AUTO_CREATE_TOPIC,
         "default_topic_queue_nums": 1,
-        "queue_id": 0,
+        "queue_id": queue_id,
         "sys_flag": 0,
         "born_timestamp": 7,
         "flag": 3,
@@ -95,3 +98,18 @@ def test_a_reply_that_its_client_does_not_take_or_never_answers_is_refused(world
     began_s = world.sim.now_s
     assert reply(world, REPLY_TO_CLIENT="asking").code == ResponseCode.SYSTEM_ERROR
     assert 10 <= world.sim.now_s - began_s < 11
+
+
+def test_a_reply_is_stored_in_the_queue_it_names_or_in_any_if_there_is_no_such_queue(
+    world: World,
+) -> None:
+    world.topic(TOPIC, 2)
+    ends = partial(world.broker.store.max_offset, TOPIC)
+    for _ in range(8):
+        reply(world, SendReplyV2, 0)
+    assert (ends(0), ends(1)) == (8, 0)
+    for queue_id in (1, 2, -1):
+        reply(world, SendReplyV2, queue_id)
+    assert ends(0) + ends(1) == 11
+    assert ends(1) >= 1
+    assert ends(2) == 0

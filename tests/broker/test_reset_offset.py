@@ -14,6 +14,7 @@ from sparrowmq.protocol.headers.offsets import (
 )
 from sparrowmq.protocol.headers.pull import Pulled
 from sparrowmq.protocol.offsets_body import ResetOffset
+from sparrowmq.protocol.sys_flag import PULL_COMMIT_OFFSET
 from tests.broker.world import World, queue, subscribes
 
 
@@ -76,6 +77,34 @@ def test_without_force_no_queue_moves_forward(consumed: World) -> None:
 def test_one_queue_is_moved_to_an_offset(consumed: World) -> None:
     assert told(reset(consumed, queue_id=0, offset=2)) == {0: 2}
     assert [stored(consumed, 0), stored(consumed, 1)] == [2, 2]
+
+
+def test_one_queue_is_moved_by_time(consumed: World) -> None:
+    a_minute_ago = consumed.sim.clock() - 70_000
+    assert told(reset(consumed, queue_id=0, timestamp=a_minute_ago)) == {0: 2}
+    assert told(reset(consumed, queue_id=0, offset=-1, timestamp=0)) == {0: 0}
+    assert stored(consumed, 1) == 2
+
+
+def test_the_first_and_the_last_offset_of_a_queue_are_in_it(consumed: World) -> None:
+    assert told(reset(consumed, queue_id=0, offset=0)) == {0: 0}
+    assert told(reset(consumed, queue_id=0, offset=3)) == {0: 3}
+
+
+def test_a_topic_without_queues_to_read_cannot_be_reset(consumed: World) -> None:
+    consumed.topic("orders", 0)
+    answer = reset(consumed)
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "no queue" in answer.remark
+
+
+def test_a_pull_that_carries_older_progress_does_not_undo_a_reset(consumed: World) -> None:
+    consumed.client("a").beat(subscribes("billing"))
+    commit(consumed, 1, 0)
+    reset(consumed, queue_id=0, offset=1)
+    for queue_id in (0, 1):
+        consumed.pull("orders", queue_id=queue_id, sys_flag=PULL_COMMIT_OFFSET, commit_offset=2)
+    assert [stored(consumed, 0), stored(consumed, 1)] == [1, 2]
 
 
 @pytest.mark.parametrize(

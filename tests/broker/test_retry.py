@@ -137,6 +137,18 @@ def test_the_delays_of_an_exponential_policy_that_are_levels_use_them(
     assert [message.properties["DELAY"] for message in retried[:3]] == ["2", "3", "3"]
 
 
+def test_a_level_that_the_consumer_chose_counts_before_its_groups_policy(
+    world: DeliveryWorld,
+) -> None:
+    policy = GroupRetryPolicy(customized_retry_policy=CustomizedRetryPolicy(next=(7_000,)))
+    group = SubscriptionGroupConfig(group_name="billing", group_retry_policy=policy)
+    world.broker.groups.put(group)
+    assert world.give_back(first_message(world), "billing", level=2).code == ResponseCode.SUCCESS
+    world.pass_time(5)
+    world.deliver()
+    assert [message.properties["DELAY"] for message in world.messages(RETRY)] == ["2"]
+
+
 def test_a_customised_policy_begins_with_its_third_delay(world: DeliveryWorld) -> None:
     policy = GroupRetryPolicy(
         customized_retry_policy=CustomizedRetryPolicy(next=(1_000, 1_000, 60_000, 120_000))

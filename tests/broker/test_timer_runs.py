@@ -122,6 +122,8 @@ def test_a_long_queue_without_runs_is_read_in_little_memory(
     assert len(index._fresh) == (281 if is_full else 31)
     assert len(runs(world)) == (0 if is_full else 5)
     assert world.broker.store.durable_log_offset == world.broker.store.max_log_offset
+    if not is_full:
+        spill(world)
     world.kill()
     assert len(world.broker.delivery.timers) == 281
     world.pass_time(31)
@@ -282,3 +284,21 @@ def test_a_run_with_a_wrong_entry_is_not_overwritten_by_the_one_that_corrects_it
     assert bodies(world) == [b"corrected", b"right"]
     world.save()
     assert runs(world) == []
+
+
+def test_timers_that_come_while_a_run_waits_for_the_log_stay_in_order(world: DeliveryWorld) -> None:
+    numbers = list(range(200))
+    random.Random(3).shuffle(numbers)
+    timers = world.broker.delivery.timers
+    timers.run_entries = 100
+    for number in numbers:
+        send_at(world, EPOCH_MS + 1_000 + number, b"%d" % number)
+        if len(timers) == 100:
+            world.run(timer_saving.spill(world.broker))
+    assert runs(world) == []
+    world.flush()
+    world.run(timer_saving.spill(world.broker))
+    assert timers.list == RunList(100, [RunRange(0, 100)])
+    timers.run_entries = 1_000
+    world.pass_time(2)
+    assert bodies(world) == [b"%d" % number for number in range(200)]

@@ -181,3 +181,16 @@ def test_a_hundred_forgotten_transactions_are_asked_about_in_one_round(
     world.now_ms += 6_000
     world.deliver()
     assert len(peer.calls) == 100
+
+
+def test_a_late_end_has_to_wait_for_the_question_although_nobody_was_asked_yet(
+    world: DeliveryWorld,
+) -> None:
+    sent = half(world, CHECK_IMMUNITY_TIME_IN_SECONDS="60")
+    world.now_ms += 60_000
+    early = half(world, b"in time", CHECK_IMMUNITY_TIME_IN_SECONDS="60")
+    world.now_ms += 1
+    assert end(world, sent, TRANSACTION_COMMIT).code == ResponseCode.ILLEGAL_OPERATION
+    world.now_ms += 59_999
+    assert end(world, early, TRANSACTION_COMMIT).code == ResponseCode.SUCCESS
+    assert bodies(world) == [b"in time"]
