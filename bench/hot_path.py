@@ -35,7 +35,7 @@ async def _measure(folder: Path) -> list[Figure]:
         batch = await _least(
             client, lambda: _feed(client, _batches(numbers)), _BATCHES * frames.BATCHED
         )
-        client.feed([frames.heartbeat(1)])
+        client.join()
         found = await _least(client, lambda: _feed(client, _pulls()), _PULLS * frames.BATCHED)
         parked = await _least(client, lambda: _park_and_send(client, numbers), _REQUESTS)
     work = "in process, without sockets"

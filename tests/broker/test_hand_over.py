@@ -1,4 +1,4 @@
-"""A member that takes no locks is told where a queue stands when its owner has let go of it."""
+"""A member that takes no locks gets nothing of a queue until its owner has let go of it."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,100 +6,231 @@ from functools import partial
 
 import pytest
 
-from sparrowmq.broker.hand_over import CHANGE_S, LONGEST_S
+from sparrowmq.broker.hand_over import LONGEST_S, after_hand_over
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import NetError
-from sparrowmq.protocol.headers.offsets import OffsetFound, QueryConsumerOffset
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.headers.offsets import UpdateConsumerOffset
+from sparrowmq.protocol.headers.pull import Pulled, PullMessage
+from sparrowmq.protocol.sys_flag import PULL_COMMIT_OFFSET, PULL_SUSPEND
 from tests.broker.test_queue_locks import FIRST, SECOND, lock, unlock
 from tests.broker.world import TalkingClient, World, broadcasts, subscribes, world_with
 
-GO_WAITS_S = 3.0
-"""Its time for this answer; Java's is 5 s."""
+JAVA_SUSPENDS_S = 15.0
+JAVA_WAITS_S = 30.0
 NEARLY_S = 0.1
 """Requests take some virtual milliseconds."""
+SENT = 10
 
 
-def query(client: TalkingClient, queue_id: int = 0) -> asyncio.Task[Response]:
-    header = QueryConsumerOffset(consumer_group="billing", topic="orders", queue_id=queue_id)
-    return client.asking(header, timeout_s=GO_WAITS_S)
+def wanted(offset: int = 3, flags: int = PULL_SUSPEND) -> PullMessage:
+    return PullMessage(
+        consumer_group="billing",
+        topic="orders",
+        queue_id=0,
+        queue_offset=offset,
+        max_msg_nums=32,
+        sys_flag=flags,
+        commit_offset=offset,
+        suspend_timeout_millis=int(JAVA_SUSPENDS_S * 1000),
+        sub_version=0,
+    )
 
 
-def told(world: World, asked: asyncio.Task[Response]) -> tuple[int, float]:
-    """The offset, and how long its answer took."""
+def pull(
+    client: TalkingClient, offset: int = 3, *, flags: int = PULL_SUSPEND
+) -> asyncio.Task[Response]:
+    return client.asking(wanted(offset, flags), timeout_s=JAVA_WAITS_S)
+
+
+def waiting_pull(world: World, client: TalkingClient, offset: int = 3) -> asyncio.Task[Response]:
+    """One that has reached the broker and is not answered."""
+    asked = pull(client, offset)
+    world.sim.advance(0.5)
+    assert not asked.done()
+    return asked
+
+
+def answer(world: World, asked: asyncio.Task[Response]) -> tuple[int, int, float]:
+    """Its code, where it says to go on, and how long it took."""
     began_s = world.sim.now_s
-    offset = world.sim.wait(asked).header(OffsetFound).offset
-    return offset, world.sim.now_s - began_s
+    response = world.sim.wait(asked)
+    return response.code, response.header(Pulled).next_begin_offset, world.sim.now_s - began_s
 
 
-def owner_and_java(world: World) -> tuple[TalkingClient, TalkingClient]:
+def is_served(world: World, asked: asyncio.Task[Response]) -> bool:
+    code, _, took_s = answer(world, asked)
+    return code == ResponseCode.SUCCESS and took_s < NEARLY_S
+
+
+def owner_and_java(world: World, *, stored: int = 3) -> tuple[TalkingClient, TalkingClient]:
     """A member that has locked both queues, and one that just came and locks nothing."""
     world.topic("orders")
+    for queue_id in (0, 1):
+        world.send("orders", *[b"x"] * SENT, queue_id=queue_id)
     owner, java = world.client("owner"), world.client("java")
     owner.beat(subscribes("billing"))
     lock(owner, FIRST, SECOND)
     for queue_id in (0, 1):
-        world.commit("billing", "orders", queue_id, 3)
+        if stored >= 0:
+            world.commit("billing", "orders", queue_id, stored)
     world.sim.advance(30)
     java.beat(subscribes("billing"))
     return owner, java
 
 
-def test_the_answer_waits_for_the_owner_to_commit_and_unlock(world: World) -> None:
+def test_a_pull_waits_for_the_owner_and_goes_on_where_it_ended(world: World) -> None:
     owner, java = owner_and_java(world)
-    asked = query(java)
-    world.sim.advance(0.5)
+    asked = pull(java)
+    world.sim.advance(9)
     world.commit("billing", "orders", 0, 7)
     unlock(owner, SECOND)
     world.sim.advance(0.5)
     assert not asked.done()
     unlock(owner, FIRST)
-    offset, took_s = told(world, asked)
-    assert offset == 7
+    code, next_offset, took_s = answer(world, asked)
+    assert (code, next_offset) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 7)
     assert took_s < NEARLY_S
+    assert is_served(world, pull(java, 7))
 
 
 @pytest.mark.parametrize("ends", ["kill", "disconnect", "leave"])
 def test_the_answer_comes_when_the_owner_is_gone(world: World, ends: str) -> None:
     owner, java = owner_and_java(world)
-    asked = query(java)
-    world.sim.advance(0.5)
-    assert not asked.done()
+    asked = waiting_pull(world, java)
     how: dict[str, Callable[[], object]] = {
         "kill": owner.host.kill,
         "disconnect": owner.disconnect,
         "leave": partial(owner.leave, "billing"),
     }
     how[ends]()
-    offset, took_s = told(world, asked)
-    assert offset == 3
+    _, next_offset, took_s = answer(world, asked)
+    assert next_offset == 3
     assert took_s < NEARLY_S
 
 
-def test_an_owner_that_keeps_its_queue_is_waited_for_less_long_than_clients_wait(
+def test_a_lock_that_ends_before_the_wait_begins_is_not_waited_for(world: World) -> None:
+    """The wait is a task: other requests of the same turn of the loop come before it."""
+    owner, java = owner_and_java(world)
+    waiting = after_hand_over(world.broker, wanted(), LONGEST_S)
+    unlock(owner, FIRST)
+    began_s = world.sim.now_s
+    assert world.sim.wait(java.host.start(waiting)).code == ResponseCode.PULL_RETRY_IMMEDIATELY
+    assert world.sim.now_s - began_s < NEARLY_S
+
+
+def test_a_queue_that_changes_from_one_owner_to_another_is_still_waited_for(world: World) -> None:
+    owner, java = owner_and_java(world)
+    other = world.client("other")
+    other.beat(subscribes("billing"))
+    unlock(owner, FIRST)
+    lock(other, FIRST)
+    asked = waiting_pull(world, java)
+    unlock(other, FIRST)
+    assert answer(world, asked)[2] < NEARLY_S
+
+
+def test_an_owner_that_keeps_its_queue_is_waited_for_as_long_as_python_members_wait(
     world: World,
 ) -> None:
     _, java = owner_and_java(world)
-    offset, took_s = told(world, query(java))
-    assert offset == 3
-    assert LONGEST_S <= took_s < LONGEST_S + NEARLY_S < GO_WAITS_S
+    world.sim.advance(LONGEST_S / 3)
+    asked = pull(java)
+    code, next_offset, took_s = answer(world, asked)
+    assert (code, next_offset) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 3)
+    assert LONGEST_S * 2 / 3 - NEARLY_S < took_s < LONGEST_S * 2 / 3 + NEARLY_S
+    assert is_served(world, pull(java))
+    assert "billing" not in world.broker.changing
 
 
-def test_queues_asked_for_one_after_the_other_wait_for_one_change_together(world: World) -> None:
+def test_nobody_waits_longer_than_the_pull_asks_for() -> None:
+    with world_with(long_poll_s=2.0) as world:
+        _, java = owner_and_java(world)
+        code, _, took_s = answer(world, pull(java))
+        assert code == ResponseCode.PULL_RETRY_IMMEDIATELY
+        assert 2.0 <= took_s < 2.0 + NEARLY_S
+
+
+def test_a_pull_that_does_not_ask_for_waiting_is_served(world: World) -> None:
+    """Its application decides what it reads, and when."""
     _, java = owner_and_java(world)
-    took_s = [told(world, query(java, number % 2))[1] for number in range(12)]
-    assert sum(took_s) < CHANGE_S + NEARLY_S
-    assert max(took_s[2:]) < NEARLY_S
+    assert is_served(world, pull(java, flags=0))
 
 
-def test_nobody_waits_when_nothing_has_changed_for_some_seconds(world: World) -> None:
+def test_who_had_to_guess_where_to_begin_goes_back_to_what_the_owner_stored(world: World) -> None:
+    """The owner gives up what it has not begun: it must not be left out."""
+    owner, java = owner_and_java(world, stored=-1)
+    asked = waiting_pull(world, java, SENT)
+    world.commit("billing", "orders", 0, 6)
+    unlock(owner, FIRST)
+    assert answer(world, asked)[1] == 6
+
+
+def test_who_began_at_a_stored_offset_is_never_sent_back(world: World) -> None:
+    """It may have been the owner before, and have consumed what lies between."""
+    owner, java = owner_and_java(world)
+    asked = waiting_pull(world, java, 8)
+    world.commit("billing", "orders", 0, 6)
+    unlock(owner, FIRST)
+    assert answer(world, asked)[1] == 8
+
+
+def test_where_nothing_was_stored_at_all_a_member_goes_on_where_it_meant_to(world: World) -> None:
+    owner, java = owner_and_java(world, stored=-1)
+    asked = waiting_pull(world, java, 4)
+    unlock(owner, FIRST)
+    assert answer(world, asked)[1] == 4
+
+
+def commit(client: TalkingClient, offset: int) -> None:
+    header = UpdateConsumerOffset(
+        consumer_group="billing", topic="orders", queue_id=0, commit_offset=offset
+    )
+    assert client.ask(header).code == ResponseCode.SUCCESS
+
+
+def test_who_waits_does_not_take_the_owner_s_progress_back(world: World) -> None:
+    """Java's clients store all their offsets every 5 s, that of a queue they wait for too."""
+    owner, java = owner_and_java(world)
+    asked = waiting_pull(world, java)
+    commit(owner, 7)
+    commit(java, 3)
+    unlock(owner, FIRST)
+    assert answer(world, asked)[1] == 7
+
+
+def test_a_former_owner_may_still_say_how_far_it_came(world: World) -> None:
     _, java = owner_and_java(world)
-    world.sim.advance(CHANGE_S)
-    assert told(world, query(java))[1] < NEARLY_S
+    commit(java, 5)
+    assert world.broker.offsets.get("billing", "orders", 0) == 5
+
+
+def test_an_owner_may_go_back(world: World) -> None:
+    owner, java = owner_and_java(world)
+    commit(owner, 1)
+    assert world.broker.offsets.get("billing", "orders", 0) == 1
+    unlock(owner, FIRST)
+    commit(java, 0)
+    assert world.broker.offsets.get("billing", "orders", 0) == 0
+
+
+def test_an_operator_may_go_back_whoever_has_the_queue(world: World) -> None:
+    owner_and_java(world)
+    commit(world.client("operator"), 0)
+    assert world.broker.offsets.get("billing", "orders", 0) == 0
+
+
+def test_a_pull_that_waits_stores_no_progress(world: World) -> None:
+    _, java = owner_and_java(world)
+    asked = pull(java, 9, flags=PULL_SUSPEND | PULL_COMMIT_OFFSET)
+    world.sim.advance(0.5)
+    assert not asked.done()
+    assert world.broker.offsets.get("billing", "orders", 0) == 3
 
 
 def test_the_owner_does_not_wait_for_itself(world: World) -> None:
     owner, _ = owner_and_java(world)
-    assert told(world, query(owner))[1] < NEARLY_S
+    assert is_served(world, pull(owner))
 
 
 def test_an_owner_that_came_back_on_another_connection_does_not_wait_for_itself(
@@ -108,54 +239,59 @@ def test_an_owner_that_came_back_on_another_connection_does_not_wait_for_itself(
     owner_and_java(world)
     again = world.client("owner again")
     again.beat(subscribes("billing"), client_id="owner")
-    assert told(world, query(again))[1] < NEARLY_S
+    assert is_served(world, pull(again))
 
 
 def test_a_member_that_locks_queues_is_never_kept_waiting(world: World) -> None:
-    """It waits for the lock before it asks; if it asks all the same it has waited enough."""
+    """It waits for the lock before it pulls; if it pulls all the same it has waited enough."""
     _, other = owner_and_java(world)
     assert lock(other, FIRST) == set()
     other.beat(subscribes("billing"))
-    assert told(world, query(other))[1] < NEARLY_S
+    assert is_served(world, pull(other))
 
 
-def test_operators_and_members_of_other_groups_are_not_kept_waiting(world: World) -> None:
+def test_who_is_no_member_is_not_kept_waiting(world: World) -> None:
     owner_and_java(world)
     operator, other = world.client("operator"), world.client("other")
     other.beat(subscribes("audit"))
-    assert told(world, query(operator))[1] < NEARLY_S
-    assert told(world, query(other))[1] < NEARLY_S
+    assert is_served(world, pull(operator))
+    assert is_served(world, pull(other))
+
+
+def test_nobody_waits_when_nothing_has_changed_for_some_seconds(world: World) -> None:
+    _, java = owner_and_java(world)
+    world.sim.advance(LONGEST_S)
+    assert is_served(world, pull(java))
 
 
 def test_nobody_waits_for_an_owner_that_was_not_told() -> None:
     with world_with(notify_consumer_ids_changed=False) as world:
         _, java = owner_and_java(world)
-        assert told(world, query(java))[1] < NEARLY_S
+        assert is_served(world, pull(java))
 
 
 def test_nobody_waits_for_a_lock_whose_owner_is_no_member(world: World) -> None:
     world.topic("orders")
+    world.send("orders", *[b"x"] * SENT)
     stranger, java = world.client("stranger"), world.client("java")
     java.beat(subscribes("billing"))
     lock(stranger, FIRST)
-    world.commit("billing", "orders", 0, 3)
-    assert told(world, query(java))[1] < NEARLY_S
+    assert is_served(world, pull(java))
 
 
 def test_members_of_a_broadcasting_group_wait_for_nobody(world: World) -> None:
     world.topic("orders")
+    world.send("orders", *[b"x"] * SENT)
     one, two = world.client("one"), world.client("two")
     one.beat(broadcasts("billing"))
     lock(one, FIRST)
     two.beat(broadcasts("billing"))
-    world.commit("billing", "orders", 0, 3)
-    assert told(world, query(two))[1] < NEARLY_S
+    assert is_served(world, pull(two))
 
 
 def test_who_waits_and_goes_leaves_nothing_behind(world: World) -> None:
     owner, java = owner_and_java(world)
-    asked = query(java)
-    world.sim.advance(0.5)
+    asked = waiting_pull(world, java)
     java.disconnect()
     with pytest.raises(NetError):
         world.sim.wait(asked)
@@ -165,11 +301,8 @@ def test_who_waits_and_goes_leaves_nothing_behind(world: World) -> None:
 
 def test_a_broker_that_stops_keeps_nobody_waiting(world: World) -> None:
     _, java = owner_and_java(world)
-    asked = query(java)
-    world.sim.advance(0.1)
-    node = world.sim.brokers["broker-a"]
+    asked = waiting_pull(world, java)
     began_s = world.sim.now_s
-    node.stop()
-    with pytest.raises(NetError):
-        world.sim.wait(asked)
-    assert world.sim.now_s - began_s < LONGEST_S
+    world.sim.brokers["broker-a"].stop()
+    assert world.sim.wait(asked).code == ResponseCode.PULL_RETRY_IMMEDIATELY
+    assert world.sim.now_s - began_s < 1

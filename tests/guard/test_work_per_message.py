@@ -57,14 +57,15 @@ def pulls(client: Wired) -> Callable[[], None]:
     """Pulls that find 32 messages, which lie between those of other queues."""
     wanted = 4 * REQUESTS * frames.BATCHED
     client.feed([frames.send(number, number % QUEUES) for number in range(wanted * QUEUES)])
-    client.feed([frames.heartbeat(1)])
+    client.join()
     prepared = _rounds(lambda number: frames.pull(number, number * frames.BATCHED))
     return lambda: client.feed(next(prepared))
 
 
 def parked_pulls(client: Wired) -> Callable[[], None]:
     """A pull that waits, the message it waits for, and its answer."""
-    client.feed([frames.send(0), frames.heartbeat(1)])
+    client.feed([frames.send(0)])
+    client.join()
     prepared = _rounds(lambda number: (frames.pull(number, number + 1), frames.send(number)))
 
     def act() -> None:

@@ -18,6 +18,7 @@ from sparrowmq.protocol.frame import FrameDecoder
 from sparrowmq.protocol.header import decode_plain
 from sparrowmq.store.disk_real import RealDisk
 from sparrowmq.store.syncer import InlineSyncer
+from tests.guard import frames
 
 _NOW_MS = 1_794_741_940_696
 
@@ -50,10 +51,15 @@ class Wired:
         self.receive = connection.data_received
         self._transport = transport
 
-    def feed(self, frames: list[bytes]) -> None:
+    def feed(self, requests: list[bytes]) -> None:
         """Each frame in a read callback of its own, as clients that wait for answers send them."""
-        for frame in frames:
+        for frame in requests:
             self.receive(frame)
+
+    def join(self) -> None:
+        """Be a member, as one is some seconds later: pulls wait for nobody."""
+        self.receive(frames.heartbeat(1))
+        self.broker.changing.clear()
 
     def wake(self) -> None:
         """What the loop does at the end of its turn for pulls whose queue grew."""
@@ -62,8 +68,8 @@ class Wired:
     def answers(self) -> list[int]:
         """The codes that were answered since the last call."""
         written, self._transport.written = b"".join(self._transport.written), []
-        frames = FrameDecoder().feed(written)
-        return [decode_plain(binary, header).code for binary, header, _ in frames]
+        replies = FrameDecoder().feed(written)
+        return [decode_plain(binary, header).code for binary, header, _ in replies]
 
 
 @asynccontextmanager

@@ -67,6 +67,8 @@ class Broker:
     sessions: Sessions = field(default_factory=Sessions)
     steps: WholeSteps = field(default_factory=WholeSteps)
     """Saves and flushes that are under way."""
+    changing: dict[str, int] = field(default_factory=dict)
+    """Groups whose members were told lately that somebody came or went, and when."""
     config_version: DataVersion = field(default_factory=DataVersion)
     """Counts the changes operators made to `config` since the start."""
     busy_reason: str = ""
@@ -89,7 +91,7 @@ class Broker:
     def notify_members(self, group: ConsumerGroup) -> None:
         """Tell the members of a clustering group to rebalance now, where this is switched on."""
         if self._may_notify(group):
-            group.told_ms = self.clock()
+            self.changing[group.name] = self.clock()
             _notify(group.members, NotifyConsumerIdsChanged(consumer_group=group.name))
 
     def tell_freed(self, group_name: str, client_ids: Collection[str]) -> None:

@@ -51,7 +51,6 @@ class ConsumerGroup:
         "message_model",
         "name",
         "subscriptions",
-        "told_ms",
     )
 
     def __init__(self, name: str, data: ConsumerData) -> None:
@@ -65,8 +64,6 @@ class ConsumerGroup:
         """What was last reported to be wrong in it."""
         self.is_checked = False
         """Whether nothing that could be wrong has changed since then."""
-        self.told_ms: int | None = None
-        """When members were last told that somebody came or went."""
 
     @property
     def client_ids(self) -> list[str]:

@@ -61,6 +61,7 @@ async def end_pulls(endpoint: Endpoint[Broker]) -> None:
         return Reply(code=ResponseCode.SERVICE_NOT_AVAILABLE, remark=text)
 
     endpoint.handlers |= {PullMessage: refuse, LitePullMessage: refuse}
+    broker.locks.end_waits()  # they pull again, and are refused
     broker.arrivals.end_all(lambda pull: pull.request.answer(refuse(broker, pull.request)))
     for _ in range(_MAX_ROUNDS):
         before = refused

@@ -1,33 +1,86 @@
-"""How long a member that takes no locks has to wait for the owner of a queue.
+"""Members that take no locks wait for the owner of a queue before they get anything of it.
 
 Java and Go members that consume concurrently begin a queue at the stored offset, whoever has it.
 A Python owner needs a moment after it was told: its handlers finish, it commits, it unlocks. What
-it had in flight would come twice. So the one thing that every member asks before it begins, the
-stored offset, is not answered before.
+it had in flight would come twice. So pulls of such a member wait meanwhile, as if nothing had
+come, and are then told where to go on:
+
+    pull ─┬─ nobody else holds the queue, or no change was told lately ─▶ served
+          └─ waits ── unlocked, owner gone, time up ─▶ nothing found; next offset: the stored one
 """
+
+import asyncio
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.net.connection import Connection
+from sparrowmq.net.reply import Reply
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.headers.pull import Pulled, PullMessage
 from sparrowmq.protocol.message import MessageQueue
 
-LONGEST_S = 2.0
-"""Of one answer. The Go client waits 3 s for it and Java's 5 s; both try again only after 20 s."""
-CHANGE_S = 4.0
-"""After members were told of a change nobody waits any more: Java and Go ask for one queue after
-the other, and an owner whose handlers run for long would cost them `LONGEST_S` for each."""
+LONGEST_S = 15.0
+"""After members were told of a change: as long as Python members wait for each other."""
 
 
-def hand_over_s(
-    broker: Broker, group_name: str, queue: MessageQueue, connection: Connection
-) -> float:
-    """How long the owner of a queue is waited for at most, before its offset is told; 0 when there
-    is no other owner, when nobody told it, or when whoever asks locks queues by itself."""
+def hand_over_s(broker: Broker, header: PullMessage, connection: Connection) -> float:
+    """How long a pull has to wait for the owner of its queue, at most. Asked only for groups in
+    `broker.changing`."""
+    group = header.consumer_group
+    left_s = LONGEST_S - (broker.clock() - broker.changing[group]) / 1000
+    if left_s <= 0:
+        del broker.changing[group]
+        return 0.0
+    is_kept = is_anothers(broker, group, header.topic, header.queue_id, connection)
+    return left_s if is_kept else 0.0
+
+
+def is_anothers(
+    broker: Broker, group_name: str, topic: str, queue_id: int, connection: Connection
+) -> bool:
+    """Whether another member holds the queue, and who asks is one that locks nothing itself."""
     group = broker.consumers.group(group_name)
     asking = None if group is None else group.members.get(connection)
-    if group is None or asking is None or asking.takes_locks or group.told_ms is None:
-        return 0.0
-    owner = broker.locks.owner(group_name, queue)
-    if owner is None or owner == asking.client_id or group.find(owner) is None:
-        return 0.0
-    since_told_s = (broker.clock() - group.told_ms) / 1000
-    return max(0.0, min(LONGEST_S, CHANGE_S - since_told_s))
+    if group is None or asking is None or asking.takes_locks:
+        return False
+    owner = broker.locks.owner(group_name, _queue(broker, topic, queue_id))
+    return owner is not None and owner != asking.client_id and group.find(owner) is not None
+
+
+def after_hand_over(
+    broker: Broker, header: PullMessage, wait_s: float
+) -> Coroutine[Any, Any, Reply]:
+    """The answer when the owner has let go, or in `wait_s`: nothing, and where to pull next."""
+    group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+    # Looked up now: when the answer's task begins, the lock may be gone.
+    ended = broker.locks.end_of(group, _queue(broker, topic, queue_id))
+    stored_before = broker.offsets.get(group, topic, queue_id)
+    return _answer_after(broker, header, ended, wait_s, stored_before)
+
+
+async def _answer_after(
+    broker: Broker, header: PullMessage, ended: asyncio.Event, wait_s: float, stored_before: int
+) -> Reply:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(wait_s):
+            await ended.wait()
+    stored = broker.offsets.get(header.consumer_group, header.topic, header.queue_id)
+    next_offset = _next_offset(header.queue_offset, stored_before, stored)
+    low, high = broker.store.queue_range(header.topic, header.queue_id)
+    answer = Pulled(
+        suggest_which_broker_id=0, next_begin_offset=next_offset, min_offset=low, max_offset=high
+    )
+    text = "the queue is being handed over"
+    return Reply(answer, code=ResponseCode.PULL_RETRY_IMMEDIATELY, remark=text)
+
+
+def _next_offset(asked: int, stored_before: int, stored: int) -> int:
+    """Forward to what the owner stored meanwhile; back to it only where nothing was stored before:
+    the member had to guess where to begin then, and may have guessed too late a message."""
+    return stored if stored > asked or stored_before < 0 <= stored else asked
+
+
+def _queue(broker: Broker, topic: str, queue_id: int) -> MessageQueue:
+    return MessageQueue(topic, broker.config.broker_name, queue_id)

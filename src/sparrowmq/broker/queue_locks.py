@@ -104,6 +104,13 @@ class QueueLocks:
             lock.ended = asyncio.Event()
         return lock.ended
 
+    def end_waits(self) -> None:
+        """Let everybody go on who waits for the end of a lock: the broker stops."""
+        for held in self._locks.values():
+            for lock in held.values():
+                if lock.ended is not None:
+                    lock.ended.set()
+
     def owners(self, group: str, topic: str) -> dict[int, str]:
         """Who holds which queues of a topic now."""
         now = self._clock()

@@ -1,12 +1,9 @@
 """Offsets: what a queue has, where a group stands."""
 
-import asyncio
-from contextlib import suppress
-
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.hand_over import hand_over_s
+from sparrowmq.broker.hand_over import is_anothers
 from sparrowmq.net.errors import RequestRefused
-from sparrowmq.net.reply import Handled, Reply, Request
+from sparrowmq.net.reply import Reply, Request
 from sparrowmq.net.routes import Routes
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.offsets import (
@@ -19,36 +16,15 @@ from sparrowmq.protocol.headers.offsets import (
     TimestampFound,
     UpdateConsumerOffset,
 )
-from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.store.store import Boundary
 
 routes: Routes[Broker] = Routes()
 
 
 @routes.on(QueryConsumerOffset)
-def query_consumer_offset(broker: Broker, request: Request[QueryConsumerOffset]) -> Handled:
-    """The stored offset. A group without one starts at 0 where the queue is young.
-
-    A member that takes no locks waits for the queue's owner here, for a moment.
-    """
+def query_consumer_offset(broker: Broker, request: Request[QueryConsumerOffset]) -> Reply:
+    """The stored offset. A group without one starts at 0 where the queue is young."""
     header = request.header
-    queue = MessageQueue(header.topic, broker.config.broker_name, header.queue_id)
-    wait_s = hand_over_s(broker, header.consumer_group, queue, request.connection)
-    if wait_s > 0:
-        return _when_handed_over(broker, header, queue, wait_s)
-    return _stored_offset(broker, header)
-
-
-async def _when_handed_over(
-    broker: Broker, header: QueryConsumerOffset, queue: MessageQueue, wait_s: float
-) -> Reply:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(wait_s):
-            await broker.locks.end_of(header.consumer_group, queue).wait()
-    return _stored_offset(broker, header)
-
-
-def _stored_offset(broker: Broker, header: QueryConsumerOffset) -> Reply:
     offset = broker.offsets.get(header.consumer_group, header.topic, header.queue_id)
     if offset >= 0:
         if not header.only_looks:
@@ -75,10 +51,21 @@ def update_consumer_offset(broker: Broker, request: Request[UpdateConsumerOffset
     header = request.header
     if header.commit_offset >= 0:
         _check_commit(broker, header)
-        broker.offsets.commit(
-            header.consumer_group, header.topic, header.queue_id, header.commit_offset
-        )
+        if not _is_overtaken(broker, request):
+            broker.offsets.commit(
+                header.consumer_group, header.topic, header.queue_id, header.commit_offset
+            )
     return Reply()
+
+
+def _is_overtaken(broker: Broker, request: Request[UpdateConsumerOffset]) -> bool:
+    """Whether a member that waits for a queue tells where it meant to begin, while the owner has
+    come further: Java's clients store the offsets of all their queues every 5 s."""
+    header = request.header
+    group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+    if header.commit_offset >= broker.offsets.get(group, topic, queue_id):
+        return False
+    return is_anothers(broker, group, topic, queue_id, request.connection)
 
 
 def _check_commit(broker: Broker, header: UpdateConsumerOffset) -> None:

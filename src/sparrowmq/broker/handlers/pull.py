@@ -4,6 +4,7 @@ from collections.abc import Awaitable
 
 from sparrowmq.broker.arrivals import ParkedPull
 from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.hand_over import after_hand_over, hand_over_s
 from sparrowmq.broker.pull_filter import PullFilter, filter_for
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.reply import Handled, Reply, Request
@@ -41,6 +42,10 @@ def pull_message(broker: Broker, request: Request[PullMessage]) -> Handled:
     header = request.header
     group = _readable_group(broker, request)
     accepts = filter_for(broker, header, group)
+    if header.consumer_group in broker.changing and header.sys_flag & PULL_SUSPEND:
+        wait_s = min(hand_over_s(broker, header, request.connection), _poll_s(broker, header))
+        if wait_s > 0:
+            return after_hand_over(broker, header, wait_s)
     if header.sys_flag & PULL_COMMIT_OFFSET:
         broker.offsets.carry(
             header.consumer_group, header.topic, header.queue_id, header.commit_offset
@@ -125,12 +130,11 @@ def _answer(
     code = _code(found.status, header.queue_offset)
     may_wait = header.sys_flag & PULL_SUSPEND and not broker.arrivals.is_full
     if may_wait and code is ResponseCode.PULL_NOT_FOUND:
-        wait_s = header.suspend_timeout_millis / 1000 or _SHORT_POLL_S
         broker.arrivals.park(
             request,
             (header.topic, header.queue_id),
             header.queue_offset,
-            min(max(0.0, wait_s), broker.config.long_poll_s),
+            _poll_s(broker, header),
             accepts,
         )
         return None
@@ -146,6 +150,12 @@ def _answer(
             found.next_offset,
         )
     return _reply(header, found)
+
+
+def _poll_s(broker: Broker, header: PullMessage) -> float:
+    """How long a pull may wait that asks for waiting."""
+    wait_s = header.suspend_timeout_millis / 1000 or _SHORT_POLL_S
+    return min(max(0.0, wait_s), broker.config.long_poll_s)
 
 
 def retry_parked(broker: Broker, pull: ParkedPull) -> bool:

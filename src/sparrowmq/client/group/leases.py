@@ -3,7 +3,7 @@
 The broker's queue locks serve as leases. The owner drains, commits and unlocks; the taker begins
 when it got the lock. A dead owner's locks are freed with its connection. Java and Go members take
 no lock when they consume concurrently: nobody waits for them. Our brokers make them wait for an
-owner, by telling them the stored offset only then.
+owner, by letting their pulls wait.
 """
 
 import logging
