@@ -95,3 +95,14 @@ def test_a_topic_to_send_to_that_does_not_exist_is_told(running: Cluster) -> Non
 @pytest.mark.parametrize("name", ["dead letters", "dead letters back"])
 def test_a_group_without_dead_letters_is_told_as_such(name: str, running: Cluster) -> None:
     assert "group reach-nobody has no dead letters" in said(JOBS[name], running.name_server)
+
+
+@pytest.mark.parametrize("flag", ["--report", "--hand-back"])
+def test_a_drain_that_was_not_begun_is_told_with_where_its_journal_would_be(
+    flag: str, running: Cluster
+) -> None:
+    fill(running, "reach-orders", 1)
+    text = said(("drain", "reach-orders", "--group", "reach-nobody", flag), running.name_server)
+    assert "reach-orders was not drained for reach-nobody: there is no journal" in text
+    assert str(Path.cwd() / "state") in text
+    assert "--state" in text

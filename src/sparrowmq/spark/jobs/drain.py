@@ -115,7 +115,11 @@ class Drain:
         """The journal of a drain that was begun. Raises JobError where there is none."""
         found = self._journal.read()
         if found is None:
-            raise JobError(f"{self.job.topic} was not drained for {self.job.group}: no journal")
+            raise JobError(
+                f"{self.job.topic} was not drained for {self.job.group}: there is no journal"
+                f" {self._journal.path}; drain it first, without --report and --hand-back, or say"
+                " with --state where its journal is"
+            )
         return found
 
     def _plan(self) -> dict[str, Any]:
