@@ -14,10 +14,9 @@ from sparrowmq.client.group.outcome import NEVER
 from sparrowmq.net.calls import Response
 from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.protocol.headers.clients import LockBatch
-from sparrowmq.protocol.headers.consumer_calls import InvokeResetOffset
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
-from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
+from sparrowmq.testing.sim_cluster import SimCluster
 from tests.client.members import GROUP, TOPIC, Member, create_topic, owned, send
 
 
@@ -41,33 +40,6 @@ def test_a_queue_that_was_to_go_and_comes_back_is_consumed_on(orderly: bool) -> 
         send(sim, b"next", queue_id=1)
         sim.advance(10)
         assert member.got == [b"slow", b"next"]
-
-
-def reset_to_0(sim: RunningCluster) -> None:
-    reset = InvokeResetOffset(
-        topic=TOPIC, group=GROUP, timestamp=-1, is_force=True, queue_id=0, offset=0
-    )
-    sim.wait(sim.client.call(reset))
-
-
-def test_a_queue_goes_on_although_the_connection_ends_in_the_middle_of_a_reset() -> None:
-    with SimCluster(seed=1).run() as sim:
-        create_topic(sim)
-
-        async def handle(message: MessageExt) -> None:
-            await asyncio.sleep(5 if message.body == b"slow" else 0)
-
-        member = Member(sim, handle)
-        send(sim, b"one", b"slow")
-        sim.until(lambda: member.got == [b"one", b"slow"])
-        reset_to_0(sim)
-        sim.advance(1)
-        group = sim.broker.consumers.group(GROUP)
-        assert group is not None
-        for connection in group.members:
-            connection.abort()
-        sim.advance(30)
-        assert member.got == [b"one", b"slow", b"one", b"slow"]
 
 
 def test_a_message_on_its_way_to_the_dead_letters_keeps_its_queue(
@@ -178,23 +150,6 @@ def test_a_queue_that_was_taken_anew_meanwhile_is_not_lost_with_the_one_before(
         sim.advance(25)
         assert member.held[queue] is not before
         assert not member.held[queue].is_dropped
-
-
-@pytest.mark.parametrize("orderly", [False, True])
-def test_a_reset_that_comes_while_a_member_is_cut_off_is_obeyed(orderly: bool) -> None:
-    with SimCluster(seed=1).run() as sim:
-        create_topic(sim)
-        member = Member(sim, orderly=orderly)
-        send(sim, b"one", b"two")
-        sim.until(lambda: member.got == [b"one", b"two"])
-        sim.advance(10)
-        group = sim.broker.consumers.group(GROUP)
-        assert group is not None
-        for connection in tuple(group.members):
-            connection.abort()
-        reset_to_0(sim)
-        sim.advance(60)
-        assert member.got == [b"one", b"two"] * 2
 
 
 def test_a_handler_that_fails_while_its_message_is_given_back_does_not_give_it_back_twice(
