@@ -148,38 +148,6 @@ def test_brokers_are_told_the_order_configuration_when_they_register() -> None:
         assert broker.ok(broker.header()).body == b'{"table":{"orders":"broker-a:4"}}'
 
 
-def test_a_master_that_is_gone_is_replaced_in_routes_only_where_that_is_supported() -> None:
-    for supported, shown in ((True, 0), (False, 1)):
-        with world(support_acting_master=supported) as w:
-            master, slave = w.broker(broker_id=0), w.broker(broker_id=1)
-            master.register(["orders"], enable_acting_master=True)
-            slave.register(["orders"], enable_acting_master=True)
-            master.disconnect()
-            route = w.client.route("orders")
-            assert route.queue_datas[0].perm == 4
-            assert route.broker_datas[0].broker_addrs == {shown: slave.address}
-            assert route.broker_datas[0].enable_acting_master
-            master.register(["orders"], enable_acting_master=True)
-            assert w.client.route("orders").queue_datas[0].perm == 6
-
-
-def test_a_slave_that_stands_in_from_the_beginning_is_read_only() -> None:
-    with world(support_acting_master=True) as w:
-        slave = w.broker(broker_id=2)
-        slave.register(["orders"], enable_acting_master=True)
-        route = w.client.route("orders")
-        assert route.queue_datas[0].perm == 4
-        assert route.broker_datas[0].broker_addrs == {0: slave.address}
-
-
-def test_nobody_stands_in_where_an_operator_allowed_writing() -> None:
-    with world(support_acting_master=True) as w:
-        slave = w.broker(broker_id=2)
-        slave.register(["orders"], enable_acting_master=True)
-        w.client.ok(AddWritePerm(broker_name="broker-a"))
-        assert w.client.route("orders").broker_datas[0].broker_addrs == {2: slave.address}
-
-
 def test_brokers_that_look_for_each_other_see_who_is_who() -> None:
     with world(support_acting_master=True) as w:
         slave = w.broker(broker_id=2)

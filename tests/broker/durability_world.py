@@ -1,0 +1,109 @@
+"""A store whose syncs end when a test says so, and sends that wait for them."""
+
+import asyncio
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+from sparrowmq.broker.config import Flush
+from sparrowmq.broker.durability import CROWD, Durability
+from sparrowmq.broker.housekeeping import watch_lag
+from sparrowmq.broker.sendable import answer_when_safe
+from sparrowmq.net.reply import Reply
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.store.config import StoreConfig
+from sparrowmq.store.flushing import FlushPlan
+from sparrowmq.store.messages import PutMessage
+from sparrowmq.store.recording_disk import RecordingDisk
+from sparrowmq.store.store import Store
+from sparrowmq.testing.simulation import Simulation
+
+SMALL = StoreConfig(log_file_size=64 * 1024, reserve_bytes=4096, index_slots=10, index_entries=50)
+HOST = b"\x7f\0\0\1\0\0\0\1"
+
+
+class KeptRequest:
+    """A request whose answer is looked at."""
+
+    def __init__(self, *, is_oneway: bool = False) -> None:
+        self.is_oneway = is_oneway
+        self.body = b"a body"
+        self.answers: list[Reply] = []
+
+    def answer(self, reply: Reply) -> None:
+        self.answers.append(reply)
+
+    @property
+    def code(self) -> int | None:
+        return self.answers[0].code if self.answers else None
+
+
+class Bench:
+    """A store whose syncs end when the test says so."""
+
+    def __init__(self, sim: Simulation, flush: Flush) -> None:
+        self.sim = sim
+        self.store = Store.open(SMALL, RecordingDisk(), sim.clock())
+        self.syncs: list[asyncio.Future[None]] = []
+        self.durability = sim.run(self._make(flush))
+        self.task = sim.host("broker").start(self.durability.run())
+
+    async def _make(self, flush: Flush) -> Durability:
+        return Durability(
+            self.store,
+            self._sync,
+            flush=flush,
+            flush_interval_s=0.5,
+            flush_timeout_s=5.0,
+            log=logging.getLogger("tests.durability"),
+        )
+
+    async def _sync(self, plan: FlushPlan) -> None:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.syncs.append(done)
+        await done
+
+    def send(self, *, is_oneway: bool = False) -> KeptRequest:
+        request = KeptRequest(is_oneway=is_oneway)
+        put = PutMessage("orders", 0, 0, 0, 0, HOST, 0, b"x", b"", 0, "", "")
+        stored = self.store.append(put, self.sim.clock())
+        end = stored.log_offset + stored.size
+        kept: Any = request
+        reply = self.durability.reply_when_safe(kept, Reply(), end)
+        if reply is not None:
+            request.answer(reply)
+        return request
+
+    def answers_at_once(self, properties: str) -> bool:
+        """Whether a send with such properties is answered before it is safe."""
+        request: Any = KeptRequest()
+        request.header = SimpleNamespace(properties=properties)
+        broker: Any = SimpleNamespace(durability=self.durability)
+        return answer_when_safe(broker, request, Reply(), 0) is not None
+
+    def settle(self) -> None:
+        self.sim.until_idle()
+
+    def end_sync(self) -> None:
+        self.syncs[-1].set_result(None)
+        self.settle()
+
+    def answer_crowd(self, count: int = CROWD) -> None:
+        """So many sends share a sync, which is over."""
+        first = self.send()
+        self.settle()
+        sends = [self.send() for _ in range(count)]
+        self.end_sync()
+        assert first.code == ResponseCode.SUCCESS
+        self.end_sync()
+        assert [send.code for send in sends] == [ResponseCode.SUCCESS] * count
+
+    def watch_lag(self) -> Any:
+        """The part of a broker that is told when to refuse sends, and is."""
+        config = SimpleNamespace(busy_lag_s=0.2)
+        log = logging.getLogger("tests.durability")
+        broker: Any = SimpleNamespace(
+            config=config, durability=self.durability, busy_reason="", log=log
+        )
+        self.sim.host("broker").start(watch_lag(broker))
+        return broker
