@@ -145,6 +145,28 @@ def test_a_directory_can_be_renamed_with_what_is_in_it(disk: Disk) -> None:
     assert not disk.exists("from")
 
 
+@pytest.mark.parametrize(
+    ("source", "target", "refused_with"),
+    [
+        ("full", "also full", errno.ENOTEMPTY),
+        ("full", "file", errno.ENOTDIR),
+        ("file", "full", errno.EISDIR),
+    ],
+)
+def test_what_is_in_a_directory_is_never_renamed_over(
+    disk: Disk, source: str, target: str, refused_with: int
+) -> None:
+    for name in ("full", "also full"):
+        disk.mkdir(name)
+        disk.open(f"{name}/inside", create=True).close()
+    disk.open("file", create=True).close()
+    with pytest.raises(OSError) as caught:
+        disk.replace(source, target)
+    assert caught.value.errno == refused_with
+    assert disk.listdir("") == ["also full", "file", "full"]
+    assert disk.listdir("also full") == disk.listdir("full") == ["inside"]
+
+
 def test_an_open_file_survives_its_name(disk: Disk) -> None:
     file = disk.open("a", create=True)
     file.write(0, b"x")

@@ -4,6 +4,7 @@ Every change belongs to one or two directories. Syncing a directory makes its ch
 power cut keeps, of each directory's others, the first few.
 """
 
+import errno
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from random import Random
@@ -81,6 +82,16 @@ class RecordedNames(Generic[Content]):
     def unlink(self, path: str) -> None:
         if self._now.get(path) is not None:
             self._change(_Change(frozenset({parent_of(path)}), path, is_removal=True))
+
+    def replace_fault(self, source: str, target: str) -> int:
+        """The errno with which rename refuses this pair, 0 where it does not."""
+        if target not in self._now:
+            return 0
+        if not self.is_dir(source):
+            return errno.EISDIR if self.is_dir(target) else 0
+        if not self.is_dir(target):
+            return errno.ENOTDIR
+        return errno.ENOTEMPTY if self.listdir(target) else 0
 
     def replace(self, source: str, target: str) -> None:
         directories = frozenset({parent_of(source), parent_of(target)})

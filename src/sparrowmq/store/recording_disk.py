@@ -189,6 +189,8 @@ class RecordingDisk(RecordedCalls):
         self.call("replace", target)
         if not self._names.exists(source) or not self._names.is_dir(parent_of(target)):
             raise _missing(source)
+        if fault := self._names.replace_fault(source, target):
+            raise OSError(fault, os.strerror(fault), target)
         self._names.replace(source, target)
 
     def unlink(self, path: str) -> None:

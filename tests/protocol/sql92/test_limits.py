@@ -52,6 +52,13 @@ def test_conditions_nested_too_deep_are_refused(expression: str) -> None:
         compile_sql92(expression)
 
 
+@pytest.mark.parametrize(("first", "more"), [("a", " = a"), ("a", " IS NULL")])
+def test_64_conditions_within_each_other_are_allowed_and_65_are_not(first: str, more: str) -> None:
+    compile_sql92(first + more * 64).matches({})
+    with pytest.raises(Sql92Error, match="nested more than 64 deep"):
+        compile_sql92(first + more * 65)
+
+
 def test_a_run_of_minus_signs_is_refused_early() -> None:
     with pytest.raises(Sql92Error, match="more than 64 minus signs") as caught:
         compile_sql92("a > " + "-" * 16_000)

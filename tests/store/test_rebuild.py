@@ -1,0 +1,137 @@
+"""A rebuild makes queues and index anew from the log, and forgets nothing the log does not tell."""
+
+from contextlib import suppress
+from random import Random
+
+import pytest
+
+from sparrowmq.store.config import StoreConfig
+from sparrowmq.store.errors import StoreCorrupted
+from sparrowmq.store.index.layout import IndexLayout
+from sparrowmq.store.messages import Damage, Progress
+from sparrowmq.store.rebuild import Rebuilt, config_of, rebuild
+from sparrowmq.store.recorded_calls import PowerCut
+from sparrowmq.store.recording_disk import RecordingDisk
+from tests.store.filled_stores import COUNT, derived, everything, filled
+from tests.store.stores import SMALL, message, open_store, with_sizes
+
+WORK = "sparrowmq/rebuild"
+
+
+def rebuilt(disk: RecordingDisk, config: StoreConfig = SMALL) -> Rebuilt:
+    return rebuild(disk, config, 1, _fail_on_damage)
+
+
+def _fail_on_damage(event: Damage | Progress) -> None:
+    assert isinstance(event, Progress), event
+
+
+def stopped() -> RecordingDisk:
+    disk = RecordingDisk()
+    filled(disk).close(COUNT)
+    return disk
+
+
+def with_an_expired_queue() -> RecordingDisk:
+    """Ten messages of a topic were all there was of it, and their log file is gone."""
+    disk = RecordingDisk()
+    store = open_store(disk)
+    for number in range(10):
+        store.append(message(number, "old"), number)
+    for number in range(200):
+        store.append(message(number), number)
+    store.close(200)
+    disk.unlink("commitlog/00000000000000000000")
+    disk.sync_dir("commitlog")
+    return disk
+
+
+@pytest.mark.parametrize("lost", ["consumequeue/", "sparrowmq/queues."])
+def test_a_queue_whose_messages_have_all_expired_goes_on_behind_them(lost: str) -> None:
+    """Its files say how far it came, and so does the snapshot; one of both is enough."""
+    disk = with_an_expired_queue()
+    for path in [path for path in disk.files() if path.startswith(lost)]:
+        disk.unlink(path)
+    rebuilt(disk)
+    store = open_store(disk)
+    assert store.queue_range("old", 0) == (10, 10)
+    assert store.append(message(10, "old"), 201).queue_offset == 10
+    least, most = store.queue_range("orders", 0)
+    assert 0 < least < most == 200
+
+
+def test_a_deleted_topic_stays_deleted() -> None:
+    disk = RecordingDisk()
+    store = filled(disk)
+    store.append(message(0, "other"), COUNT)
+    store.delete_topic("orders")
+    store.close(COUNT)
+    assert rebuilt(disk).queues == 1
+    assert everything(open_store(disk)) == []
+
+
+def test_what_an_interrupted_rebuild_left_is_not_taken_over() -> None:
+    disk = stopped()
+    before = {folder: derived(disk, folder) for folder in ("consumequeue", "index")}
+    disk.mkdir(f"{WORK}/consumequeue/orders/7")
+    disk.poke(f"{WORK}/consumequeue/orders/7/{0:020d}", b"half" * 50)
+    disk.poke(f"{WORK}/old-consumequeue/orders/0/{0:020d}", b"swapped out before the cut")
+    assert rebuilt(disk).queues == 3
+    assert {folder: derived(disk, folder) for folder in before} == before
+    assert derived(disk, WORK) == {}
+    assert not disk.exists(WORK)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_power_cut_during_a_rebuild_costs_nothing(seed: int) -> None:
+    rng = Random(seed)
+    disk = with_an_expired_queue()
+    expected = open_store(disk.killed()).queue_range("orders", 0)
+    for call in range(1 + seed, 200, 9):
+        attempt = disk.killed()
+        attempt.cut_at(call)
+        with suppress(PowerCut):
+            rebuilt(attempt)
+        store = open_store(attempt.crashed(rng))
+        assert store.queue_range("orders", 0) == expected, call
+        assert store.queue_range("old", 0) == (10, 10), call
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_finished_rebuild_is_durable(seed: int) -> None:
+    disk = stopped()
+    rebuilt(disk)
+    after = {folder: derived(disk, folder) for folder in ("consumequeue", "index")}
+    crashed = disk.crashed(Random(seed))
+    assert {folder: derived(crashed, folder) for folder in after} == after
+
+
+def test_the_store_can_be_used_after_a_rebuild_that_was_refused() -> None:
+    disk = stopped()
+    before = disk.files()
+    with pytest.raises(StoreCorrupted):
+        rebuilt(disk, with_sizes(log_file_size=8 * 1024))
+    changed = {path for path, data in disk.files().items() if before.get(path) != data}
+    assert all(path.startswith(WORK) for path in changed)
+    assert everything(open_store(disk)) == list(range(COUNT))
+
+
+def test_the_sizes_of_a_store_are_read_from_its_files() -> None:
+    disk = stopped()
+    layout = IndexLayout(SMALL.index_slots, SMALL.index_entries)
+
+    def sizes() -> tuple[int, int, int, int]:
+        found = config_of(disk, layout)
+        return (
+            found.log_file_size,
+            found.queue_file_units,
+            found.index_slots,
+            found.index_entries,
+        )
+
+    expected = (SMALL.log_file_size, SMALL.queue_file_units, 64, 512)
+    assert sizes() == expected
+    for number in (0, 1):
+        disk.unlink(f"sparrowmq/queues.{number}")
+    assert sizes() == expected, "the queues' files tell it too"
+    assert config_of(RecordingDisk()) == StoreConfig()
