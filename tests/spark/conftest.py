@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sparrowmq.spark.remoting import Remoting
+from sparrowmq.spark.routes import Cluster as Routes
 from sparrowmq.testing import Cluster, cluster
+from tests.patience import PATIENCE_S
 from tests.spark.standalone import QUICK_JAVA
 
 if TYPE_CHECKING:
@@ -22,6 +25,15 @@ IS_MISSING = importlib.util.find_spec("pyspark") is None
 def pytest_itemcollected(item: pytest.Item) -> None:
     """`-m "not spark"` leaves out this folder."""
     item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def patient_sockets() -> Iterator[None]:
+    """A machine that stands still for longer than the 3 s of the defaults is no failure."""
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in (Routes, Remoting):
+            patch.setattr(kind.__init__, "__defaults__", (PATIENCE_S,))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,7 @@ from sparrowmq.spark.routes import Queue
 from sparrowmq.spark.schema import read_columns
 from sparrowmq.spark.source_filters import Condition
 from sparrowmq.testing import Cluster
+from sparrowmq.testing.held_port import HeldPort
 from tests.spark.records import record
 from tests.spark.scripted_broker import HANG_UP, Said, ScriptedBroker
 from tests.spark.topics import fill, send
@@ -88,9 +89,7 @@ def test_no_name_server_is_asked_while_the_known_address_answers() -> None:
 
 
 def test_a_broker_that_moved_is_found_through_the_name_server() -> None:
-    with ScriptedBroker() as gone:
-        pass
-    with ScriptedBroker() as broker:
+    with HeldPort() as gone, ScriptedBroker() as broker:
         broker.on(PULL, messages(100))
         piece = QueueRange(QUEUE, 0, 100)
         assert len(offsets(piece, options_for(broker), address=gone.address)) == 100

@@ -75,6 +75,9 @@ def test_a_send_is_filled_to_the_last_byte_and_not_beyond() -> None:
         sends = list(plan(SendLimits(max_bytes=limit, max_rows=100)).sends(encoded))
         assert [send.rows for send in sends] == expected
         assert all(send.properties is None for send in sends)
+    one = int(ends[1] - ends[0])
+    just = list(plan(SendLimits(max_bytes=one, max_rows=100)).sends(encoded))
+    assert [(send.rows, send.properties) for send in just] == [(1, None)] * 3
 
 
 def test_a_send_has_no_more_rows_than_are_allowed() -> None:
@@ -88,3 +91,4 @@ def test_a_row_that_is_too_large_for_a_batch_goes_alone_in_its_place() -> None:
     sends = list(plan(SendLimits(max_bytes=300, max_rows=100)).sends(encoded))
     assert [bodies(send) for send in sends] == [[b"a", b"b"], [b"large" * 100], [b"c"]]
     assert [send.properties is not None for send in sends] == [False, True, False]
+    assert [send.rows for send in sends] == [2, 1, 1]

@@ -13,12 +13,10 @@ from sparrowmq.spark.errors import Refused, TopicMissing, Unreachable
 from sparrowmq.spark.jobs.errors import JobError
 from sparrowmq.spark.routes import Cluster
 
-_TIMEOUT_S = 3.0
-
 
 def check_topics(name_server: str, topics: Iterable[str]) -> None:
     """Raises JobError where no name server answers, none knows a broker, or a topic is missing."""
-    with Cluster(name_server, _TIMEOUT_S) as cluster:
+    with Cluster(name_server) as cluster:
         _brokers(cluster, name_server)
         for topic in topics:
             if not _exists(cluster, topic):
@@ -32,7 +30,7 @@ def check_topics(name_server: str, topics: Iterable[str]) -> None:
 
 def check_dead_letters(name_server: str, group: str) -> None:
     """The same for the dead letters of a group, whose topic is made by the first of them."""
-    with Cluster(name_server, _TIMEOUT_S) as cluster:
+    with Cluster(name_server) as cluster:
         _brokers(cluster, name_server)
         if not _exists(cluster, dlq_topic(group)):
             raise JobError(
