@@ -105,6 +105,25 @@ def test_late_results_of_a_member_that_stood_still_move_no_progress(orderly: boo
         assert commits[-1] > before
 
 
+def test_what_fails_at_a_member_that_stood_still_is_not_given_back() -> None:
+    async def fail_late(message: MessageExt) -> None:
+        await asyncio.sleep(2)
+        raise ValueError("in vain")
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        send(sim, b"x")
+        first = Member(sim, fail_late, name="a")
+        sim.until(lambda: first.got == [b"x"])
+        first.host.pause()
+        second = Member(sim, name="b")
+        sim.advance(15)
+        assert second.got == [b"x"]
+        first.host.resume()
+        sim.advance(60)
+        assert (first.got, second.got) == ([b"x"], [b"x"])
+
+
 def test_progress_of_others_counts_after_a_session_was_lost() -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
