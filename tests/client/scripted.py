@@ -60,6 +60,7 @@ class ScriptedBroker:
         self.bodies: list[bytes] = []
         self.ended: list[EndTransaction] = []
         self.producer_groups: list[list[str]] = []
+        self.sent_before_heartbeats: list[int] = []
         self.connections: list[Connection] = []
         self.host = world.sim.host(name)
         self.address = f"{self.host.ip}:{PORT}"
@@ -113,6 +114,7 @@ def send(broker: ScriptedBroker, request: Request[SendMessageV2]) -> Any:
 def heartbeat(broker: ScriptedBroker, request: Request[Heartbeat]) -> Reply:
     data = HeartbeatData.from_json(request.body)
     broker.producer_groups.append([one.group_name for one in data.producer_data_set])
+    broker.sent_before_heartbeats.append(len(broker.sent))
     if request.connection not in broker.connections:
         broker.connections.append(request.connection)
     return Reply()

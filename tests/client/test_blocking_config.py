@@ -1,5 +1,6 @@
 """Settings of the client behind a producer or consumer: one keyword, with asyncio and without."""
 
+import dataclasses
 import os
 from collections.abc import Callable
 from typing import Any
@@ -43,6 +44,32 @@ BOTH_WAYS = [
     for home in (sparrowmq, blocking)
     for kind in KINDS
 ]
+
+
+def test_the_defaults_are_those_of_rocketmq() -> None:
+    defaults = {field.name: field.default for field in dataclasses.fields(ClientConfig)}
+    assert defaults == {
+        "name_servers": ("127.0.0.1:9876",),
+        "instance_name": "",
+        "unit_name": "",
+        "client_ip": "",
+        "route_poll_s": 30,
+        "heartbeat_s": 30,
+        "fast_heartbeat": True,
+        "name_server_timeout_s": 3,
+        "call_timeout_s": 3,
+        "connect_timeout_s": 3,
+    }
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["route_poll_s", "heartbeat_s", "name_server_timeout_s", "call_timeout_s", "connect_timeout_s"],
+)
+def test_a_time_in_which_nothing_can_happen_is_refused(name: str) -> None:
+    settings: Any = {name: 0}
+    with pytest.raises(ValueError, match=f"{name} is 0, must be more than 0"):
+        ClientConfig(**settings)
 
 
 @pytest.mark.parametrize("kind", KINDS)

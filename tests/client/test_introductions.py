@@ -20,7 +20,7 @@ class HalfReached:
         self.heartbeats = SimpleNamespace(send_to=self._send_to)
 
     def when_peer_closes(self, listener: Any) -> None:
-        pass
+        assert not self.told, "one listener is enough"
 
     async def _send_to(self, addresses: list[str]) -> set[str]:
         self.told.append(addresses)

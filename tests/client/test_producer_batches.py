@@ -9,6 +9,7 @@ from sparrowmq.client.sending.producer import Producer
 from sparrowmq.protocol.batch import decode_batch
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.message import Message
+from sparrowmq.protocol.properties import parse_properties
 from tests.client.scripted import world
 
 
@@ -23,6 +24,8 @@ def test_messages_of_a_batch_arrive_in_one_send_to_one_queue() -> None:
             b"%d" % n for n in range(10)
         ]
         assert len(set(result.msg_id.split(","))) == 10
+        (header,) = w.brokers["a"].sent
+        assert (header.batch, header.sys_flag, header.flag) == (True, 0, 0)
 
 
 def test_a_batch_over_the_limit_is_split_into_sends_that_fit_it() -> None:
@@ -85,7 +88,18 @@ def test_a_batch_is_split_where_it_would_be_one_byte_too_large() -> None:
     with world("a") as w:
         w.produce(send)
         (together,) = w.brokers["a"].bodies
-    for limit, sends in ((len(together), 1), (len(together) - 1, 2)):
+    for limit, sends in ((len(together), 1), (len(together) - 1, 2), (len(together) // 2, 2)):
         with world("a") as w:
             assert w.produce(send, max_body_bytes=limit) == sends
             assert b"".join(w.brokers["a"].bodies).count(b"x" * 100) == 2
+
+
+@pytest.mark.parametrize(("waits", "property_text"), [(True, "true"), (False, "false")])
+def test_a_batch_waits_for_the_disk_where_its_messages_do(waits: bool, property_text: str) -> None:
+    async def send(producer: Producer) -> None:
+        await producer.send_batch([Message("orders", b"x", wait_store_ok=waits)] * 2)
+
+    with world("a") as w:
+        w.produce(send)
+        (header,) = w.brokers["a"].sent
+    assert parse_properties(header.properties)["WAIT"] == property_text

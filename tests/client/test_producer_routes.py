@@ -61,6 +61,25 @@ def test_routes_are_polled_ten_milliseconds_after_the_start_and_then_every_thirt
         assert w.produce(watch) == [1, 2, 2, 3, 3, 4]
 
 
+def test_name_servers_that_do_not_answer_are_asked_ever_more_seldom() -> None:
+    async def watch(producer: Producer) -> list[int]:
+        await producer.send(Message("orders", b"x"))
+        w.is_mute = True
+        counts = []
+        for _ in range(3):
+            before = len(w.asked)
+            await asyncio.sleep(60)
+            counts.append(len(w.asked) - before)
+        return counts
+
+    with world("a") as w:
+        first, second, third = w.produce(watch)
+        # 3 s for each question, and then 1, 2, 4 … 30 s, or half of that
+        assert 6 <= first <= 7
+        assert 1 <= second <= 4
+        assert 1 <= third <= 4
+
+
 def test_a_send_goes_on_when_the_one_that_asked_for_both_gives_up() -> None:
     async def send_two(producer: Producer) -> None:
         async with asyncio.TaskGroup() as tasks:

@@ -77,6 +77,20 @@ def test_a_request_is_answered_by_whoever_consumes_it(brokers: int) -> None:
         assert reply.properties["TTL"] == "3000"
 
 
+def test_a_reply_reaches_the_one_that_asked_among_the_producers_of_a_client(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def ask_beside_another(producer: Producer) -> bytes:
+        async with Producer("second-svc", client=producer.client) as second:
+            return (await second.request(Message("questions", b"?"))).body
+
+    with SimCluster(seed=1).run() as sim:
+        asking = on_host(sim, "asking", ask_beside_another)
+        sim.wait(on_host(sim, "answering", answer(consumed(sim), b"42")))
+        assert sim.wait(asking) == b"42"
+    assert "nobody waits" not in caplog.text
+
+
 def test_a_large_reply_is_compressed_on_its_way_and_arrives_as_it_was() -> None:
     with SimCluster(seed=1).run() as sim:
         asking = on_host(sim, "asking", ask(b"all of it"))
@@ -89,6 +103,7 @@ def test_without_a_reply_a_request_ends_when_its_time_is_over() -> None:
         with pytest.raises(RequestTimedOut, match="nobody replied") as raised:
             await producer.request(Message("questions", b"?"), timeout_s=2)
         assert (raised.value.is_stored, raised.value.topic) == (True, "questions")
+        assert raised.value.timeout_s == 2
 
     with SimCluster(seed=1).run() as sim:
         began_s = sim.now_s

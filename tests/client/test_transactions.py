@@ -79,6 +79,8 @@ def test_brokers_know_the_producer_before_its_half_message_arrives() -> None:
         assert [broker.producer_groups[:1] for broker in w.brokers.values()] == [
             [["orders-svc"]]
         ] * 3
+        assert w.attempts == ["A1"]
+        assert w.brokers["a"].sent_before_heartbeats[0] == 0
 
 
 def test_a_listener_may_be_async() -> None:

@@ -29,9 +29,10 @@ class Introductions:
         if strangers:
             self._told |= strangers
             self._client.tasks.create_task(self._tell(strangers))
-            # Beside the send, for a broker that is not there must not cost its time; one turn of
-            # the loop puts it first on the connection.
-            await asyncio.sleep(0)
+            # Beside the send, for a broker that is not there must not cost its time. Two turns of
+            # the loop, one for the task and one for its calls, put it first on the connection.
+            for _ in range(2):
+                await asyncio.sleep(0)
 
     async def _tell(self, strangers: set[str]) -> None:
         """One that cannot be told now is told the next time."""

@@ -39,9 +39,6 @@ class Requests:
         self._client = client
         self._waiting: dict[str, asyncio.Future[MessageExt]] = {}
 
-    def __len__(self) -> int:
-        return len(self._waiting)
-
     async def ask(
         self,
         topic: str,
