@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sparrowmq.client.consuming.giving_back import GivingBack
 from sparrowmq.client.consuming.handling import RetryLater
 from sparrowmq.client.consuming.pool import CHECK_S
 from sparrowmq.client.consuming.push_consumer import PushConsumer
@@ -50,6 +51,7 @@ def test_a_handler_may_acknowledge_the_front_of_its_batch() -> None:
         Member(sim, handler=handle, batch=3)
         sim.advance(20)
         assert batches == [[b"a", b"b", b"c"], [b"c"]]
+        assert stored_offset(sim) == 3
 
 
 def test_level_minus_1_sends_to_the_dead_letters_at_once() -> None:
@@ -114,6 +116,29 @@ def test_a_handler_that_hangs_for_15_minutes_loses_its_message_and_its_late_resu
         may_end.set()
         sim.advance(60)
         assert seen == [0, 0, 1]
+
+
+def test_what_hangs_for_too_long_and_cannot_be_given_back_stays_in_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    may_end = asyncio.Event()
+
+    async def refuse(*_: object) -> bool:
+        return False
+
+    async def hang(message: MessageExt) -> None:
+        await may_end.wait()
+
+    monkeypatch.setattr(GivingBack, "give_back", refuse)
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        send(sim, b"x")
+        Member(sim, hang, consume_timeout_s=10)
+        sim.advance(40)
+        assert stored_offset(sim) == 0
+        may_end.set()
+        sim.advance(6)
+        assert stored_offset(sim) == 1
 
 
 def test_a_broadcasting_member_drops_what_fails(tmp_path: Path) -> None:

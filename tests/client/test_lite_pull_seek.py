@@ -87,3 +87,15 @@ def test_a_seek_in_a_queue_that_is_lost_meanwhile_says_so() -> None:
     with SimCluster(seed=1).run() as sim:
         with_25_messages(sim)
         run(sim, read)
+
+
+def test_a_seek_just_before_the_end_is_where_the_next_reader_begins() -> None:
+    async def read(consumer: LitePullConsumer) -> None:
+        await consumer.poll()
+        await consumer.commit()
+        await consumer.seek(QUEUE, 17)
+
+    with SimCluster(seed=1).run() as sim:
+        with_25_messages(sim)
+        run(sim, read)
+        assert stored_offset(sim) == 17
