@@ -106,3 +106,24 @@ def test_a_running_broker_that_is_killed_delivers_afterwards() -> None:
         sim.brokers["broker-a"].start()
         sim.advance(0.1)
         assert sim.wait(sim.client.pull("orders")).bodies == [b"later"]
+
+
+def test_progress_beyond_the_end_of_a_level_counts_as_its_end(world: DeliveryWorld) -> None:
+    """A power cut took messages that were delivered; the next ones get their offsets."""
+    world.send("orders", b"0", DELAY="1")
+    world.pass_time(2)
+    world.stop()
+    world.disk.poke("config/delayOffset.json", DelayOffsets(offset_table={1: 5}).to_json())
+    world.start()
+    for number in range(1, 7):
+        world.send("orders", b"%d" % number, DELAY="1")
+    world.pass_time(2)
+    assert bodies(world) == [b"%d" % number for number in range(7)]
+
+
+def test_a_running_broker_keeps_its_progress_in_apaches_file() -> None:
+    with SimCluster(seed=1).run() as sim:
+        sim.wait(sim.client.send("orders", b"later", DELAY="1"))
+        sim.advance(12)
+        table = sim.brokers["broker-a"].disk.files()["config/delayOffset.json"]
+        assert DelayOffsets.from_json(table).offset_table[1] == 1

@@ -148,3 +148,11 @@ def test_a_commit_to_a_topic_that_is_gone_ends_in_the_dead_letters(world: Delive
     assert dead.properties["DLQ_ORIGIN_TOPIC"] == "orders"
     assert end(world, sent, TRANSACTION_COMMIT).code == ResponseCode.SUCCESS
     assert len(world.messages(f"%DLQ%{GROUP}")) == 1
+
+
+def test_a_committed_message_does_not_tell_where_it_waited(world: DeliveryWorld) -> None:
+    sent = half(world, mine="yes")
+    end(world, sent, TRANSACTION_COMMIT)
+    (message,) = world.messages("orders", 1)
+    assert message.properties["mine"] == "yes"
+    assert not {"REAL_TOPIC", "REAL_QID"} & message.properties.keys()

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from sparrowmq.broker.delivery.transactions_progress import commit_progress
+from sparrowmq.broker.delivery.transactions_recovery import TRANSACTION_GROUP
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.message_ext import decode_messages
@@ -159,3 +160,22 @@ def test_committed_is_delivered_and_rolled_back_never_whichever_call_a_crash_mee
         asked = {decode_messages(text)[0].body for _, text in peer.calls}
         ended = {body for body, kind in said.items() if kind != TRANSACTION_NONE}
         assert asked.isdisjoint(ended), call
+
+
+def test_a_restart_reads_from_the_first_transaction_that_has_not_ended(
+    world: DeliveryWorld,
+) -> None:
+    def progress(topic: str) -> int:
+        return world.broker.offsets.get(TRANSACTION_GROUP, topic, 0)
+
+    first, second = half(world), half(world)
+    end(world, second, TRANSACTION_COMMIT)
+    world.deliver()
+    world.save()
+    assert progress(TRANS_HALF_TOPIC) == 0
+    end(world, first, TRANSACTION_COMMIT)
+    world.deliver()
+    world.save()
+    world.kill()
+    assert progress(TRANS_HALF_TOPIC) == 2
+    assert progress(TRANS_OP_HALF_TOPIC) == world.broker.store.max_offset(TRANS_OP_HALF_TOPIC, 0)
