@@ -14,13 +14,13 @@ async with ScheduledPull("archive", {"orders": archive}):
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from types import TracebackType
-from typing import Self, Unpack
+from typing import Unpack
 
 from sparrowmq.client.checks import check_number, check_whole
 from sparrowmq.client.consuming.pull_consumer import PullConsumer
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.member_settings import GroupSettings
+from sparrowmq.client.open_block import OpenBlock
 from sparrowmq.net.task_owner import is_asked_to_end
 from sparrowmq.protocol.message import MessageQueue
 
@@ -44,7 +44,7 @@ class Turn:
 PullCallback = Callable[[MessageQueue, Turn], Awaitable[None]]
 
 
-class ScheduledPull:
+class ScheduledPull(OpenBlock):
     """One task per queue, started and ended as the assignment changes.
 
     In a broadcasting group every queue has one. An exception of a callback is logged, and its queue
@@ -76,25 +76,12 @@ class ScheduledPull:
         self.consumer = PullConsumer(group, callbacks, **settings)
         self.consumer.worker_count = workers
 
-    async def __aenter__(self) -> Self:
-        try:
-            await self.start()
-        except BaseException:
-            await self.stop()
-            raise
-        return self
+    async def _open(self) -> None:
+        await self.start()
 
     async def start(self) -> None:
         """Join the group and begin; `async with` does it."""
         await self.consumer.start()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.stop()
 
     async def stop(self) -> None:
         """Let turns that run finish (within a deadline), persist, leave the group."""

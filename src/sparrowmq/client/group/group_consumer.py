@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from sparrowmq.client.broker_calls import max_offset, min_offset, offset_at
 from sparrowmq.client.client import Client
@@ -16,6 +15,7 @@ from sparrowmq.client.group.membership import Membership
 from sparrowmq.client.group.running_info import offsets_of, running_info
 from sparrowmq.client.group.subscription_check import check_subscriptions, report_differences
 from sparrowmq.client.members_here import Place
+from sparrowmq.client.open_block import OpenBlock
 from sparrowmq.client.route_table import subscribe_queues
 from sparrowmq.client.starting import Starting
 from sparrowmq.client.stopping import Stopping
@@ -26,7 +26,7 @@ from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
 
 
-class GroupConsumer:
+class GroupConsumer(OpenBlock):
     """Base of the consumers; also what the client asks its members for.
 
     `async with` starts a client of its own where none was given, and stops in the end. Where
@@ -54,22 +54,6 @@ class GroupConsumer:
         self._stopping = Stopping()
 
     # ---- life
-
-    async def __aenter__(self) -> Self:
-        try:
-            await self._open()
-        except BaseException:
-            await self.stop()
-            raise
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.stop()
 
     async def _open(self) -> None:
         await self.client.make_ready(is_own=self._owns_client)
