@@ -190,3 +190,14 @@ def test_of_many_stores_a_few_are_suggested(tmp_path: Path) -> None:
     ran = sparrowmq("store", "verify", str(tmp_path))
     assert ran.returncode == 2
     assert ran.stderr.endswith(f"{tmp_path / 'c'} or another?\n")
+
+
+def test_an_error_about_a_file_names_the_file(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    state = tmp_path / "file" / "state"
+    with up(tmp_path / "data") as server:
+        at = ("--name-servers", server.name_server)
+        assert sparrowmq("topic", "create", "t", *at).returncode == 0
+        ran = sparrowmq("pipeline", "drain", "t", "--group", "g", "--state", str(state), *at)
+    assert ran.returncode == 1
+    assert re.fullmatch(f"sparrowmq: {state}.*: Not a directory\n", ran.stderr)
