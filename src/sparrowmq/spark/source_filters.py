@@ -51,11 +51,9 @@ class Condition:
     value: Any
 
     def passes(self, value: Any) -> bool:
-        """Whether one value fulfils it."""
+        """Whether one value, which is never null, fulfils it."""
         if self.op == IN:
             return value in self.value
-        if value is None:
-            return False
         left, right = pa.scalar(value), pa.scalar(self.value)
         return bool(_COMPARE[self.op](left, right).as_py())
 
