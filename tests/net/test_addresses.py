@@ -14,13 +14,14 @@ from tests.net.world import Echo, world
         ("127.0.0.1:9876", ("127.0.0.1", 9876)),
         ("broker.example:10911", ("broker.example", 10911)),
         ("[::1]:9876", ("::1", 9876)),
+        ("host:65535", ("host", 65535)),
     ],
 )
 def test_addresses_are_split(address: str, parts: tuple[str, int]) -> None:
     assert split_address(address) == parts
 
 
-@pytest.mark.parametrize("address", ["", "host", ":1", "host:", "host:x", "host:70000", "host:-1"])
+@pytest.mark.parametrize("address", ["", "host", ":1", "host:", "host:x", "host:65536", "host:-1"])
 def test_what_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(ValueError, match="not host:port"):
         split_address(address)

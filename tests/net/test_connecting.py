@@ -49,6 +49,18 @@ def test_an_unreachable_host_fails_after_the_connect_timeout() -> None:
         assert "not connected within 2 s" in str(error)
 
 
+def test_a_call_does_not_wait_for_a_connection_longer_than_it_was_given() -> None:
+    with world() as w:
+        w.sim.paths.partition([w.host], [w.sim.host("client")])
+
+        async def work(peers: Peers) -> NetError:
+            return await failure(peers.call(SERVER, Echo(text="a"), timeout_s=1))
+
+        error = calling(w, work, connect_timeout_s=20)
+        assert "not connected within 1 s" in str(error)
+        assert w.sim.now_s < 2
+
+
 def test_a_lost_connection_is_opened_again_by_the_next_call() -> None:
     with world() as w:
 

@@ -8,12 +8,14 @@ from sparrowmq.net.connection import Connection
 from sparrowmq.net.errors import ConnectionLost, NetError
 from sparrowmq.net.peers import Peers
 from sparrowmq.net.reply import Reply
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.frame import FrameDecoder
 from sparrowmq.protocol.hosts import encode_host
 from tests.net.calling import SERVER, calling, failure
 from tests.net.wire import Wire, request
-from tests.net.world import PORT, Echo, Keep, Large, World, world
+from tests.net.world import PORT, Echo, Keep, World, world
 
-ECHO, KEEP, LARGE = (int(kind.CODE) for kind in (Echo, Keep, Large))
+ECHO, KEEP = (int(kind.CODE) for kind in (Echo, Keep))
 
 
 def test_a_connection_whose_peer_has_gone_takes_no_calls() -> None:
@@ -81,13 +83,55 @@ def test_who_connects_to_an_old_server_has_its_time_for_the_first_frame() -> Non
         wire.close()
 
 
-def test_an_answer_for_a_peer_that_has_gone_goes_nowhere() -> None:
+@pytest.mark.parametrize("binary", [False, True])
+def test_a_code_without_a_text_is_a_code_all_the_same(binary: bool) -> None:
     with world() as w:
         wire, connection = one_wire(w)
-        wire.send(request(KEEP))
-        w.sim.until_idle()
-        wire.close()
+        wire.send(request(KEEP, binary=binary))
         w.sim.until_idle()
         (kept,) = w.log.kept
-        connection.write_reply(kept, Reply())
-        assert not connection.is_open
+        connection.write_reply(kept, Reply(code=ResponseCode.PULL_NOT_FOUND))
+        answer = w.run(wire.answer())
+        assert (answer.code, answer.remark) == (ResponseCode.PULL_NOT_FOUND, "")
+        wire.close()
+
+
+class Held(asyncio.Transport):
+    """Keeps what is written and whether it is to be read from."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("10.0.0.9", 1)})
+        self.written = bytearray()
+        self.is_read = True
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += data
+
+    def is_closing(self) -> bool:
+        return False
+
+    def pause_reading(self) -> None:
+        self.is_read = False
+
+    def resume_reading(self) -> None:
+        self.is_read = True
+
+
+def test_a_burst_is_not_read_further_until_it_is_answered() -> None:
+    with world(frames_per_callback=4) as w:
+
+        async def burst() -> tuple[bool, bool, int]:
+            connection, transport = Connection(w.server.endpoint), Held()
+            connection.connection_made(transport)
+            frames = [request(ECHO, {"text": "a"}, opaque=number) for number in range(10)]
+            connection.data_received(b"".join(frames))
+            at_once = transport.is_read
+            await asyncio.sleep(1)
+            answers = FrameDecoder().feed(bytes(transport.written))
+            connection.connection_lost(None)
+            return at_once, transport.is_read, len(answers)
+
+        assert w.run(burst(), "server") == (False, True, 10)

@@ -1,10 +1,12 @@
 """No connection takes more than its share: of turns, of memory, of patience, of connections."""
 
 import asyncio
+from dataclasses import fields
 from typing import Any
 
 import pytest
 
+from sparrowmq.net.endpoint import Limits
 from sparrowmq.protocol.codes import ResponseCode
 from tests.net.wire import Wire, request
 from tests.net.world import PORT, Echo, Large, Wait, World, world
@@ -150,6 +152,7 @@ def test_connections_beyond_the_limit_are_refused_until_others_leave() -> None:
         w.sim.until_idle()
         (extra,) = w.run(open_wires(1))
         assert w.run(extra.is_closed())
+        assert w.sim.now_s < 1, "refused, not forgotten until it was idle"
         extra.close()
         for wire in wires:
             assert w.run(wire.ask(request(ECHO, {"text": "a"}))).code == ResponseCode.SUCCESS
@@ -166,13 +169,19 @@ def test_one_address_has_a_limit_of_its_own_and_others_do_not_feel_it() -> None:
         greedy = w.run(open_wires(3), "greedy")
         w.sim.until_idle()
         assert w.run(greedy[2].is_closed(), "greedy")
+        assert w.sim.now_s < 1, "refused, not forgotten until it was idle"
         for wire in greedy[:2]:
             answer = w.run(wire.ask(request(ECHO, {"text": "a"})), "greedy")
             assert answer.code == ResponseCode.SUCCESS
         (other,) = w.run(open_wires(1), "other")
         answer = w.run(other.ask(request(ECHO, {"text": "a"})), "other")
         assert answer.code == ResponseCode.SUCCESS
-        for wire in (*greedy, other):
+        greedy[0].close()
+        w.sim.until_idle()
+        (late,) = w.run(open_wires(1), "greedy")
+        answer = w.run(late.ask(request(ECHO, {"text": "a"})), "greedy")
+        assert answer.code == ResponseCode.SUCCESS, "there is room again"
+        for wire in (*greedy, other, late):
             wire.close()
 
 
@@ -198,8 +207,17 @@ def test_connections_are_ended_in_the_order_they_came() -> None:
         w.run(w.server.close(), "server")
         assert [connection.peer_port for connection in w.closed] == ports
         assert w.sim.now_s - before_s < 1, "nobody is waited for who read everything"
+        with pytest.raises(ConnectionRefusedError):
+            w.run(open_wires(1))
         for wire in wires:
             wire.close()
+
+
+@pytest.mark.parametrize("name", [each.name for each in fields(Limits)])
+def test_a_limit_of_nothing_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} is 0, must be more than 0"):
+        Limits(**{name: 0})
+    assert getattr(Limits(**{name: 1}), name) == 1
 
 
 @pytest.mark.parametrize("is_deaf", [False, True])

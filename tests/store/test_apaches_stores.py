@@ -91,6 +91,22 @@ def test_a_crashed_store_of_apaches_is_read_from_its_beginning() -> None:
     assert everything(open_store(disk)) == list(range(COUNT))
 
 
+def test_a_queue_that_expired_before_apache_crashed_goes_on_where_it_was() -> None:
+    disk = RecordingDisk()
+    store = open_store(disk)
+    for number in range(10):
+        store.append(message(number, "old"), number)
+    for number in range(200):
+        store.append(message(number), number)
+    store.close(200)
+    for path in [*derived(disk, "sparrowmq"), "commitlog/00000000000000000000"]:
+        disk.unlink(path)
+    disk.open("abort", create=True)
+    store = open_store(disk)
+    assert store.queue_range("old", 0) == (10, 10)
+    assert store.append(message(10, "old"), 201).queue_offset == 10
+
+
 def test_what_apache_appended_to_our_store_is_found() -> None:
     disk = RecordingDisk()
     filled(disk, 100).close(100)

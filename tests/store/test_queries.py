@@ -42,6 +42,17 @@ def test_the_offset_at_a_time(
     assert store.queue_offset_by_time("orders", 0, timestamp, boundary) == offset
 
 
+@pytest.mark.parametrize(
+    ("begin_ms", "end_ms", "is_found"),
+    [(300, 300, True), (301, 1_000, False), (0, 299, False)],
+)
+def test_both_ends_of_a_time_range_belong_to_it(
+    store: Store, begin_ms: int, end_ms: int, is_found: bool
+) -> None:
+    found = store.find_by_key("orders", "k4", begin_ms, end_ms, 8)
+    assert bool(found.log_offsets) is is_found
+
+
 def test_a_queue_that_does_not_exist_starts_at_0(store: Store) -> None:
     assert store.queue_offset_by_time("nothing", 0, 100) == 0
     assert store.earliest_store_time("nothing", 0) == -1

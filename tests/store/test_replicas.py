@@ -53,6 +53,8 @@ def test_half_a_record_waits_outside_the_log() -> None:
     assert numbers(slave) == [0]
     # The link breaks; the master begins again where the log ends.
     slave.forget_held_bytes()
+    with pytest.raises(ValueError, match=f"expected {slave.max_log_offset}"):
+        slave.append_raw(250, data[250:])
     copy(master, slave, Random(1))
     assert numbers(slave, queue_id=2) == [2]
 
