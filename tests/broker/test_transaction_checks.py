@@ -6,12 +6,14 @@ import pytest
 
 from sparrowmq.net.errors import ConnectionLost
 from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.headers.transactions import CheckTransactionState
 from sparrowmq.protocol.ids import OffsetId
 from sparrowmq.protocol.message_ext import decode_messages
 from sparrowmq.protocol.names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
 from sparrowmq.protocol.sys_flag import TRANSACTION_COMMIT
 from tests.broker.delivery_world import DeliveryWorld, find_no_space, orders_world
-from tests.broker.transaction_world import answer, bodies, end, half, producer
+from tests.broker.transaction_world import GROUP, answer, bodies, end, half, producer
+from tests.broker.world import world_with
 
 
 @pytest.fixture
@@ -194,3 +196,15 @@ def test_a_late_end_has_to_wait_for_the_question_although_nobody_was_asked_yet(
     world.now_ms += 59_999
     assert end(world, early, TRANSACTION_COMMIT).code == ResponseCode.SUCCESS
     assert bodies(world) == [b"in time"]
+
+
+def test_a_running_broker_asks_after_6_s_and_every_30() -> None:
+    with world_with() as running:
+        running.topic("orders", 1)
+        live = running.client("p1")
+        live.beat(producers=(GROUP,))
+        running.send("orders", b"an order", TRAN_MSG="true", PGROUP=GROUP)
+        for seconds, asked in ((5.9, 0), (0.2, 1), (29.7, 1), (0.3, 2)):
+            running.sim.advance(seconds)
+            live.beat(producers=(GROUP,))
+            assert len(live.answered.of(CheckTransactionState)) == asked

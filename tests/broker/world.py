@@ -29,6 +29,7 @@ from sparrowmq.protocol.headers.offsets import UpdateConsumerOffset
 from sparrowmq.protocol.headers.pull import PullMessage
 from sparrowmq.protocol.headers.reply import PushReply
 from sparrowmq.protocol.headers.topics import CreateTopic
+from sparrowmq.protocol.headers.transactions import CheckTransactionState
 from sparrowmq.protocol.heartbeat import ConsumerData, HeartbeatData, MessageModel, ProducerData
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.subscription import SubscriptionData
@@ -58,6 +59,7 @@ routes: Routes[Answered] = Routes()
     GetConsumerRunningInfo,
     ConsumeMessageDirectly,
     PushReply,
+    CheckTransactionState,
 )
 def note(client: Answered, request: Request[Any]) -> Reply | None:
     client.calls.append(request)

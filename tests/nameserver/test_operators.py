@@ -123,6 +123,16 @@ def test_a_deleted_topic_is_gone_everywhere_or_in_one_cluster() -> None:
         w.client.ok(DeleteTopicRoute(topic="orders"))
 
 
+def test_a_broker_takes_the_rest_of_its_topics_along_after_one_was_deleted() -> None:
+    with world() as w:
+        broker = w.broker()
+        broker.register(["orders", "refunds"])
+        w.client.ok(DeleteTopicRoute(topic="orders"))
+        assert w.client.has_route("refunds")
+        broker.disconnect()
+        assert not w.client.has_route("refunds")
+
+
 def test_a_deleted_topic_comes_back_while_its_broker_has_it() -> None:
     with world() as w:
         broker = w.broker()
