@@ -6,15 +6,18 @@ from typing import Any
 import pytest
 
 from sparrowmq.client.sending.producer import Producer
-from sparrowmq.client.sending.transaction import HalfMessage, TransactionState
+from sparrowmq.client.sending.transaction import TransactionState
 from sparrowmq.client.sending.transactional_producer import TransactionalProducer
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.compression import CompressionType, decompress
+from sparrowmq.protocol.headers.transactions import CheckTransactionState
 from sparrowmq.protocol.message import Message
 from sparrowmq.protocol.properties import parse_properties
 from sparrowmq.protocol.sys_flag import COMPRESSED
+from sparrowmq.testing.sim_cluster import SimCluster
 from sparrowmq.testing.simulation import EPOCH_MS
+from tests.client.bookings import Bookings
 from tests.client.scripted import World, world
 
 TRACE = "RMQ_SYS_TRACE_TOPIC"
@@ -160,13 +163,6 @@ def test_a_large_batch_is_traced_with_keys_that_fit_a_message() -> None:
 
 
 def test_the_end_of_a_transaction_is_traced_behind_its_half_message() -> None:
-    class Bookings:
-        def execute(self, half: HalfMessage) -> TransactionState:
-            return TransactionState.COMMIT
-
-        def check(self, message: Any) -> TransactionState:
-            return TransactionState.ROLLBACK
-
     async def run() -> Any:
         client = w.client()
         await client.start()
@@ -186,3 +182,28 @@ def test_the_end_of_a_transaction_is_traced_behind_its_half_message() -> None:
             *(result.msg_id, "null", "o-1", w.brokers["a"].address, "2", result.msg_id),
             *("COMMIT_MESSAGE", "false"),
         ]
+
+
+def test_the_answer_to_a_broker_that_asks_is_traced_as_one() -> None:
+    question = CheckTransactionState(tran_state_table_offset=7, commit_log_offset=1234)
+
+    async def run() -> Any:
+        client = w.client()
+        await client.start()
+        settings: Any = {"client": client, "threads": InlineWorkers(), "trace": True}
+        listener = Bookings(checked=TransactionState.ROLLBACK)
+        async with TransactionalProducer("orders-svc", listener, **settings) as producer:
+            await producer.check_transaction(half, question)
+        await client.stop()
+
+    with SimCluster(seed=1).run() as sim:
+        sim.wait(sim.client.send("orders", b"x", UNIQ_KEY="id-1"))
+        (half,) = sim.wait(sim.client.pull("orders", queue_id=0, offset=0, wait_s=0)).messages
+    with world("a") as w:
+        w.routes[TRACE] = w.route(1)
+        w.sim.run(run(), on=w.sim.host("producer"))
+        (line,) = traced(w)
+        assert (line[0], line[5], line[-2:]) == (
+            *("EndTransaction", half.msg_id),
+            ["ROLLBACK_MESSAGE", "true"],
+        )

@@ -75,6 +75,9 @@ def test_a_request_is_answered_by_whoever_consumes_it(brokers: int) -> None:
         assert reply.topic == "DefaultCluster_REPLY_TOPIC"
         assert reply.properties["MSG_TYPE"] == "reply"
         assert reply.properties["TTL"] == "3000"
+        assert reply.born_host[0] == sim.host("answering").ip
+        host, port = reply.store_host
+        assert f"{host}:{port}" in {node.address for node in sim.brokers.values()}
 
 
 def test_a_reply_reaches_the_one_that_asked_among_the_producers_of_a_client(
@@ -123,7 +126,7 @@ def test_a_request_may_wait_for_ever() -> None:
     assert parse_properties(asked.properties)["TTL"] == str(2**31 - 1)
 
 
-def test_a_reply_that_comes_too_late_is_dropped() -> None:
+def test_a_reply_that_comes_too_late_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
     async def ask_twice(producer: Producer) -> bytes:
         with pytest.raises(RequestTimedOut):
             await producer.request(Message("questions", b"first"), timeout_s=1)
@@ -136,6 +139,7 @@ def test_a_reply_that_comes_too_late_is_dropped() -> None:
         sim.advance(1.5)
         sim.wait(on_host(sim, "answering", answer(question, b"late")))
         assert sim.wait(asking) == b"alive"
+    assert "nobody waits for the reply" in caplog.text
 
 
 def test_who_answers_somebody_that_has_gone_is_told_so() -> None:

@@ -211,6 +211,30 @@ def test_a_listener_whose_own_task_was_cancelled_leaves_the_end_open() -> None:
         assert in_transaction(w, Cancelled()).state is UNKNOWN
 
 
+def test_a_transaction_that_is_cancelled_ends_there_and_its_end_stays_open() -> None:
+    class Waits(Bookings):
+        async def execute(self, half: HalfMessage) -> TransactionState:  # type: ignore[override]
+            self.halves.append(half)
+            await asyncio.Event().wait()
+            return COMMIT
+
+    async def give_up() -> None:
+        client = w.client()
+        await client.start()
+        settings: Any = {"client": client, "threads": InlineWorkers()}
+        async with TransactionalProducer("orders-svc", listener, **settings) as producer:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(60):
+                    await producer.send_in_transaction(Message("orders", b"x"))
+        await client.stop()
+
+    listener = Waits()
+    with world("a") as w:
+        w.sim.run(give_up(), on=w.sim.host("producer"))
+        assert len(listener.halves) == 1
+        assert ended(w) == []
+
+
 def test_a_listener_that_would_be_asked_after_the_stop_is_not_and_the_end_stays_open() -> None:
     """The half message was stored while the producer stopped; the broker asks others."""
     listener = Bookings()
