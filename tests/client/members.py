@@ -90,9 +90,13 @@ class Member:
             if self._handle_one is not None:
                 await self._handle_one(message)
 
+    def leave_soon(self) -> None:
+        """Stop in order, when it runs."""
+        self._leaving.set()
+
     def leave(self) -> None:
         """Stop in order."""
-        self._leaving.set()
+        self.leave_soon()
         self.sim.wait(self.task)
 
 

@@ -92,6 +92,30 @@ def test_a_message_that_cannot_be_given_back_is_handed_out_again_after_5_s() -> 
         assert stored_offset(sim) == 1
 
 
+def test_a_message_that_fails_again_after_it_could_not_be_given_back_is_given_back_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    give_back = GivingBack.give_back
+    levels: list[int] = []
+
+    async def refuse_once(giving_back: GivingBack, message: MessageExt, level: int) -> bool:
+        levels.append(level)
+        return len(levels) > 1 and await give_back(giving_back, message, level)
+
+    async def fail_twice(message: MessageExt) -> None:
+        if len(member.got) < 3:
+            raise RetryLater("not yet", delay_level=1)
+
+    monkeypatch.setattr(GivingBack, "give_back", refuse_once)
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        member = Member(sim, fail_twice)
+        send(sim, b"x")
+        sim.advance(20)
+        assert (member.got, levels) == ([b"x"] * 3, [1, 1])
+        assert stored_offset(sim) == 1
+
+
 def test_a_handler_that_hangs_for_15_minutes_loses_its_message_and_its_late_result() -> None:
     may_end = asyncio.Event()
     seen: list[int] = []

@@ -58,6 +58,16 @@ def test_messages_of_a_queue_come_one_after_the_other_in_their_order() -> None:
         assert stored_offset(sim) == 50
 
 
+def test_a_queue_that_was_empty_goes_on_with_what_comes() -> None:
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        member = Member(sim, orderly=True)
+        for body in numbers(3):
+            send(sim, body)
+            sim.advance(2)
+        assert member.got == numbers(3)
+
+
 def test_queues_are_consumed_side_by_side() -> None:
     async def take_a_second(message: MessageExt) -> None:
         await asyncio.sleep(1)

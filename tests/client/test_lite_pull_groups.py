@@ -12,6 +12,7 @@ from sparrowmq.client.errors import QueueLost
 from sparrowmq.client.group import offset_store
 from sparrowmq.client.strategies import by_configuration
 from sparrowmq.client.subscriptions import Sql
+from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.client.lite_readers import OTHER, QUEUE, bodies, numbers, run, using, with_25_messages
@@ -116,3 +117,16 @@ def test_a_queue_that_is_lost_while_another_s_progress_is_stored_is_told_to_who_
         send(sim, b"other", queue_id=1)
         monkeypatch.setattr(offset_store, "commit_offset", slowly)
         run(sim, read, auto_commit=False)
+
+
+def test_a_commit_that_does_not_reach_the_broker_is_an_error() -> None:
+    async def read(consumer: LitePullConsumer) -> None:
+        await consumer.poll()
+        sim.paths.partition([sim.host("reader")], [sim.host("broker-a")])
+        with pytest.raises(NetError):
+            await consumer.commit()
+        sim.paths.heal()
+
+    with SimCluster(seed=1).run() as sim:
+        with_25_messages(sim)
+        run(sim, read)

@@ -9,7 +9,7 @@ from sparrowmq.net.errors import CallTimedOut
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.testing.sim_cluster import SimCluster
-from tests.client.members import TOPIC, Member, create_topic, send, stored_offset
+from tests.client.members import TOPIC, Member, create_topic, owned, send, stored_offset
 
 
 @pytest.mark.parametrize(
@@ -93,3 +93,14 @@ def test_members_share_queues_in_the_order_of_their_ids_whoever_came_first() -> 
             for one in (early, late)
         ]
         assert shares == [[0, 1], [2, 3]]
+
+
+def test_pulls_carry_progress_before_it_is_stored_every_5_s() -> None:
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        member = Member(sim)
+        sim.until(lambda: owned(member) == 1)
+        for body in (b"0", b"1"):
+            send(sim, body)
+            sim.advance(0.5)
+        assert stored_offset(sim) == 1

@@ -1,0 +1,78 @@
+"""Orderly consumption: batches and results of a queue that goes while somebody is awaited."""
+
+import asyncio
+
+import pytest
+
+from sparrowmq.client.consuming.giving_back import GivingBack
+from sparrowmq.client.consuming.handling import RetryLater
+from sparrowmq.client.group.held_queue import HeldQueue
+from sparrowmq.client.group.membership import Membership
+from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.protocol.message_ext import MessageExt
+from sparrowmq.protocol.names import dlq_topic
+from sparrowmq.testing.sim_cluster import SimCluster
+from tests.client.members import GROUP, TOPIC, Member, create_topic, owned, send, stored_offset
+
+
+def test_a_queue_that_goes_while_its_lock_is_checked_hands_out_nothing_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def slowly(member: Membership, held: HeldQueue) -> bool:
+        await asyncio.sleep(2)
+        return True
+
+    monkeypatch.setattr(Membership, "has_lock", slowly)
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim, 2)
+        first = Member(sim, name="a", orderly=True)
+        sim.advance(3)
+        send(sim, b"x", queue_id=1)
+        second = Member(sim, name="b", orderly=True)
+        sim.advance(1)
+        assert owned(second) == 1
+        sim.advance(10)
+        assert (first.got, second.got) == ([], [b"x"])
+
+
+def test_what_fails_in_a_queue_that_was_lost_meanwhile_does_not_go_to_the_dead_letters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: list[float] = []
+
+    async def note(giving_back: GivingBack, message: MessageExt, level: int) -> bool:
+        given.append(sim.now_s)
+        return True
+
+    async def fail(message: MessageExt) -> None:
+        await asyncio.sleep(3)
+        raise ValueError("never works")
+
+    monkeypatch.setattr(GivingBack, "give_back", note)
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        member = Member(sim, fail, orderly=True, max_reconsume_times=0)
+        send(sim, b"x")
+        sim.until(lambda: member.got == [b"x"])
+        group = member.consumer.member
+        group.assignment.lose(group.held[MessageQueue(TOPIC, "broker-a", 0)])
+        sim.advance(3.5)
+        assert given == []
+        sim.advance(30)
+        assert member.got == [b"x", b"x"]  # it has the queue again, and begins where it was
+        assert len(given) == 1
+
+
+def test_an_orderly_handler_may_send_to_the_dead_letters_at_once() -> None:
+    async def refuse(message: MessageExt) -> None:
+        if message.body == b"bad":
+            raise RetryLater("never", delay_level=-1)
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        send(sim, b"bad", b"good")
+        member = Member(sim, refuse, orderly=True)
+        sim.advance(6)
+        assert member.got == [b"bad", b"good"]
+        assert sim.wait(sim.client.pull(dlq_topic(GROUP))).bodies == [b"bad"]
+        assert stored_offset(sim) == 2
