@@ -57,6 +57,15 @@ def test_settings_that_make_no_sense_are_refused_when_the_producer_is_made(
         Producer(**{"group": "g", **settings})
 
 
+def test_the_least_that_settings_allow_is_enough() -> None:
+    async def send(producer: Producer) -> bool:
+        return (await producer.send(Message("orders", b"x"))).is_ok
+
+    least = {"retries": 0, "default_queues": 1, "max_body_bytes": 1, "compress_from_bytes": 0}
+    with world() as w:
+        assert w.produce(send, **least)
+
+
 @pytest.mark.parametrize(
     ("how", "fault"),
     [
@@ -153,6 +162,9 @@ def test_two_producers_of_one_group_cannot_share_a_client() -> None:
     async def start_twin(producer: Producer) -> None:
         with pytest.raises(ValueError, match="has a producer of group orders-svc already"):
             await Producer("orders-svc", client=producer.client).start()
+        with pytest.raises(ValueError, match="has a producer of group orders-svc already"):
+            async with Producer("orders-svc", client=producer.client):
+                raise AssertionError("a block that did not start is not entered")
         async with Producer("other", client=producer.client) as other:
             assert (await other.send(Message("orders", b"x"))).is_ok
 

@@ -34,6 +34,17 @@ def test_every_call_of_a_producer_that_does_not_run_says_how_to_start_it(call: s
         asyncio.run(CALLS[call](producer))
 
 
+def test_a_producer_that_was_stopped_does_not_run() -> None:
+    async def stop_and_send(producer: Producer) -> None:
+        await producer.stop()
+        with pytest.raises(NotStarted, match="the producer is not running"):
+            await producer.send(M)
+
+    with world("a") as w:
+        w.produce(stop_and_send)
+        assert w.attempts == []
+
+
 def test_a_missing_route_names_its_topic_and_the_remedy() -> None:
     with world("a") as w, pytest.raises(NoRoute) as raised:
         w.produce(lambda producer: producer.send(Message("new", b"x")))
