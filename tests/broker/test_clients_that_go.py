@@ -1,7 +1,11 @@
 """Clients that say goodbye, or nothing for two minutes, are forgotten."""
 
 from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.protocol.headers.clients import NotifyConsumerIdsChanged, UnregisterClient
+from sparrowmq.protocol.headers.clients import (
+    GetConsumerList,
+    NotifyConsumerIdsChanged,
+    UnregisterClient,
+)
 from sparrowmq.protocol.headers.offsets import GetMaxOffset
 from tests.broker.world import TalkingClient, World, subscribes, world_with
 
@@ -76,3 +80,16 @@ def test_a_producer_that_says_goodbye_is_forgotten_in_that_group_only(world: Wor
     assert producer.ask(goodbye).code == ResponseCode.SUCCESS
     assert world.broker.producers.members("orders-svc") == []
     assert [m.client_id for m in world.broker.producers.members("refunds-svc")] == ["p"]
+
+
+def test_a_group_whose_last_member_left_begins_anew(world: World) -> None:
+    member = world.client("a")
+    member.beat(subscribes("billing", expression="paid", version=7))
+    member.leave("billing")
+    answer = world.ask(GetConsumerList(consumer_group="billing"))
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "no live member" in answer.remark
+    member.beat(subscribes("billing", expression="created", version=1))
+    group = world.broker.consumers.group("billing")
+    assert group is not None
+    assert group.subscriptions["orders"].sub_string == "created"

@@ -65,11 +65,11 @@ class Registration:
             if lost:
                 await self._register_with(sorted(lost))
 
-    async def register_everywhere(self) -> int:
-        """One round; to how many name servers it went through."""
-        return await self._register_with(self._config.name_servers)
+    async def register_everywhere(self) -> None:
+        """One round. Name servers that cannot be reached are reported and tried again by `run`."""
+        await self._register_with(self._config.name_servers)
 
-    async def _register_with(self, servers: Iterable[str]) -> int:
+    async def _register_with(self, servers: Iterable[str]) -> None:
         table = self._topics.table()
         topics = RegisteredTopics(
             topic_config_table=table.topic_config_table, data_version=table.data_version
@@ -85,26 +85,21 @@ class Registration:
             compressed=False,
             body_crc32=body_checksum(body),
         )
-        reached = await asyncio.gather(
-            *(self._register(server, header, body) for server in servers)
-        )
-        return sum(reached)
+        await asyncio.gather(*(self._register(server, header, body) for server in servers))
 
-    async def _register(self, server: str, header: RegisterBroker, body: bytes) -> bool:
+    async def _register(self, server: str, header: RegisterBroker, body: bytes) -> None:
         if self._has_left:
-            return False  # clients would come back to a broker that is about to end
+            return  # clients would come back to a broker that is about to end
         try:
             response = await self._peers.call(server, header, body, timeout_s=_CALL_S)
         except NetError as error:
             self._complain(server, str(error))
-            return False
+            return
         if response.code != ResponseCode.SUCCESS:
             self._complain(server, response.remark)
-            return False
-        if server in self._unreached:
+        elif server in self._unreached:
             self._unreached.discard(server)
             self._log.info("registered with name server %s again", server)
-        return True
 
     def _complain(self, server: str, reason: str) -> None:
         """Once per outage: a name server may be down for days."""
