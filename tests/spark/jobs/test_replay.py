@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from sparrowmq.spark.jobs.archive import archive_once, opened_archive
-from sparrowmq.spark.jobs.copying import Copied
+from sparrowmq.spark.jobs.copying import Copied, new_copy
+from sparrowmq.spark.jobs.errors import JobError
 from sparrowmq.spark.jobs.journal import Journal
-from sparrowmq.spark.jobs.replay import Replay, ReplayJob, journal_folder
+from sparrowmq.spark.jobs.replay import Replay, ReplayJob, asdict_text, journal_folder
 from tests.spark.admin import create_topic
 from tests.spark.jobs.backlog import bodies, fill_topic, table
 from tests.spark.jobs.dying import Died, die_at
@@ -125,3 +127,20 @@ def test_a_worker_that_is_killed_in_the_middle_loses_nothing(
     found = bodies(table(spark, running, job.to))
     assert sorted(set(found)) == sent
     assert len(found) <= 30 + copied.repeated <= 42
+
+
+def test_another_batch_size_is_the_same_replay_and_must_not_be_mixed_into_one_that_was_begun(
+    running: Cluster, tmp_path: Path
+) -> None:
+    create_topic(running, "replay-steps-again", 1)
+    begun, other = (job_of(running, "replay-steps", batch_rows=size) for size in (10, 20))
+    assert journal_folder(tmp_path, begun) == journal_folder(tmp_path, other)
+    nobody = cast("SparkSession", None)  # refused before anything is read
+    with Journal(journal_folder(tmp_path, begun)) as journal:
+        copied = new_copy("x", {}, {})
+        journal.write({"job": asdict_text(begun), "copy": copied.to_json()})
+        with pytest.raises(JobError, match="begun with --batch 10, go on with that, not with 20"):
+            Replay(nobody, other, journal).run()
+        finished = replace(copied, is_finished=True)
+        journal.write({"job": asdict_text(begun), "copy": finished.to_json()})
+        assert Replay(nobody, other, journal).run() == finished

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sparrowmq.spark.jobs.archive import read_archive
 from sparrowmq.spark.jobs.archive_frames import Question
 from sparrowmq.spark.jobs.copying import Copied, Copier, Read, Sending, copied_from, new_copy
+from sparrowmq.spark.jobs.errors import JobError
 from sparrowmq.spark.jobs.frames import resent, resent_by_key
 from sparrowmq.spark.jobs.journal import Journal
 from sparrowmq.spark.jobs.steps import Step, Tell, tell_nobody
@@ -41,8 +42,9 @@ class ReplayJob:
     rows_per_second: int | None = None
 
     def digest(self) -> str:
-        """The same for the same job, whatever its speed: by it a second run is known."""
+        """The same for the same job, whatever its speed and steps: by it a second run is known."""
         facts = asdict(replace(self, rows_per_second=None))
+        del facts["batch_rows"]
         text = json.dumps(facts, default=str, sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
@@ -69,6 +71,7 @@ class Replay:
         with Cluster(job.name_server, 10.0) as cluster:
             queues = len(write_queues(cluster, job.to))
             copied = self.before()
+            self._check_same(copied)
             if copied is None:
                 starts, ends = self._archived() if job.archive else self._live(cluster)
                 copied = new_copy(f"replay {job.digest()}", starts, ends)
@@ -87,6 +90,17 @@ class Replay:
         shape = resent_by_key if job.by_key else resent
         read: Read | None = self._from_archive if job.archive else None
         return Copier(self._spark, self._journal, sending, shape, tell, read).run(copied)
+
+    def _check_same(self, copied: Copied | None) -> None:
+        """A batch that is repeated has its old ids only if it is cut as it was."""
+        if copied is None or copied.is_finished:
+            return
+        begun = int((self._journal.read() or {})["job"]["batch_rows"])
+        if begun != self._job.batch_rows:
+            raise JobError(
+                f"this replay was begun with --batch {begun}, go on with that, not with"
+                f" {self._job.batch_rows}"
+            )
 
     def _live(self, cluster: Cluster) -> tuple[Offsets, Offsets]:
         since_ms, until_ms = _ms(self._job.since), _ms(self._job.until)
