@@ -11,12 +11,19 @@ from typing import Any
 import pytest
 
 from sparrowmq import ConsumeFromWhere, MessageExt
-from sparrowmq.blocking import Message, Producer, PushConsumer, TransactionalProducer
+from sparrowmq.blocking import (
+    LitePullConsumer,
+    Message,
+    Producer,
+    PushConsumer,
+    TransactionalProducer,
+)
 from sparrowmq.client.background_loop import loop_of_process
 from sparrowmq.client.blocking.facade import Facade
 from sparrowmq.client.errors import NotStarted
 from sparrowmq.client.sending.transaction import HalfMessage, TransactionState
 from sparrowmq.testing import Cluster
+from sparrowmq.testing.held_port import HeldPort
 from tests.patience import PATIENCE_S
 
 
@@ -166,8 +173,33 @@ def test_wrong_settings_are_refused_when_the_object_is_made() -> None:
 
 
 def test_a_producer_that_is_not_started_says_how_to_start_it() -> None:
-    with pytest.raises(NotStarted, match="use `with`"):
+    with pytest.raises(NotStarted, match="the Producer is not running: use `with`"):
         Producer("p").send(Message("t", b"x"))
+
+
+def test_a_producer_is_stopped_at_the_end_of_its_block() -> None:
+    with HeldPort() as port, Producer("p", name_servers=f"127.0.0.1:{port.port}") as producer:
+        inner = producer._running()[1]
+    assert not inner.client.is_running
+    with pytest.raises(NotStarted, match="the Producer is not running"):
+        producer.send(Message("t", b"x"))
+
+
+def test_a_forked_child_has_to_start_consumers_of_its_own() -> None:
+    with HeldPort() as port:
+        servers = f"127.0.0.1:{port.port}"
+        with LitePullConsumer("g", {"orders": "*"}, name_servers=servers) as consumer:
+            child = os.fork()
+            if child == 0:
+                try:
+                    consumer.poll(0)
+                    os._exit(1)
+                except NotStarted as error:
+                    os._exit(0 if "runs in another process: start one here" in str(error) else 2)
+                except BaseException:
+                    os._exit(3)
+            _, status = os.waitpid(child, 0)
+            assert os.waitstatus_to_exitcode(status) == 0
 
 
 def test_a_request_is_answered_from_a_handler_without_asyncio(sparrowmq_cluster: Cluster) -> None:
