@@ -33,6 +33,7 @@ def test_only_the_wanted_topics_and_columns_are_given(writer: LogWriter) -> None
         ({"path": "here"}, "option path: must be an absolute path"),
         ({"path": "/x", "onDamage": "cry"}, "option onDamage: must be one of fail, column, skip"),
         ({"path": "/x", "columns": "damage"}, "option columns: there is no column 'damage'"),
+        ({"path": "/x", "columns": " , "}, "option columns: must name a column, several with"),
         ({"path": "/x", "topics": "a"}, "option topics: unknown to the log source; did you mean"),
     ],
 )
@@ -41,10 +42,14 @@ def test_a_wrong_option_is_refused_with_what_is_allowed(options: dict[str, str],
         parse_log_options(options)
 
 
-def test_the_guide_names_every_option() -> None:
+def test_the_guide_names_every_option_with_its_default() -> None:
     guide = (Path(__file__).resolve().parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
     part = guide.partition("\n## Log files\n")[2].partition("\n## ")[0]
-    assert re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE) == list(_OPTIONS)
+    found = dict(re.findall(r"^\| `(\w+)` \| *`?(.*?)`? *\|", part, re.MULTILINE))
+    assert list(found) == list(_OPTIONS)
+    given = {name: text for name, text in found.items() if text and text != "all"}
+    assert set(given) == {"onDamage", "maxBytesPerPartition"}
+    assert parse_log_options({"path": "/x", **given}) == parse_log_options({"path": "/x"})
 
 
 def test_records_that_are_decoded_alone_are_chosen_by_topic_too(tmp_path: Path) -> None:
