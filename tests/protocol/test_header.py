@@ -3,6 +3,7 @@
 import importlib
 import json
 import pkgutil
+import struct
 from typing import Any
 
 import msgspec
@@ -225,6 +226,42 @@ def test_noise_is_no_binary_header_or_a_whole_one(noise: bytes) -> None:
     except HeaderError:
         return
     assert set(decoded) >= {"code", "opaque", "flag", "extFields"}
+
+
+def binary_header(fields: bytes, fields_length: int, remark_length: int = 0) -> bytes:
+    fixed = struct.pack(">hBhiii", 10, 0, 479, 1, 0, remark_length)
+    return fixed + struct.pack(">i", fields_length) + fields
+
+
+FIELD = b"\x00\x01a"
+NAMED = struct.Struct(">3si")
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        binary_header(b"", -1),
+        binary_header(b"", -4),
+        binary_header(b"", 0, remark_length=-4),
+        binary_header(NAMED.pack(FIELD, -1), 7),
+        binary_header(NAMED.pack(FIELD, -7), 7),
+        binary_header(NAMED.pack(FIELD, 9), 7),
+        binary_header(NAMED.pack(FIELD, 0), 8),
+    ],
+    ids=[
+        "fields of -1 byte",
+        "fields of -4 bytes",
+        "a remark of -4 bytes",
+        "a value of -1 byte",
+        "a value that leads back to its name",
+        "a value longer than the header",
+        "fields longer than the header",
+    ],
+)
+def test_a_length_that_cannot_be_is_refused(broken: bytes) -> None:
+    assert decode_binary_header(binary_header(NAMED.pack(FIELD, 0), 7))["extFields"] == {"a": ""}
+    with pytest.raises(HeaderError):
+        decode_binary_header(broken)
 
 
 @given(any_header(REQUESTS), st.data())

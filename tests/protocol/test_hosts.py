@@ -22,6 +22,11 @@ def test_the_layout_is_address_then_port_in_four_bytes() -> None:
     assert encode_host("::1", 10911).hex() == "0" * 31 + "100002a9f"
 
 
+def test_only_an_ipv6_address_is_written_in_brackets() -> None:
+    assert format_address(("::1", 9876)) == "[::1]:9876"
+    assert format_address(("10.0.0.1", 9876)) == "10.0.0.1:9876"
+
+
 def test_java_writes_ipv6_without_brackets_and_is_understood() -> None:
     assert parse_address("0:0:0:0:0:0:0:1:10911") == ("0:0:0:0:0:0:0:1", 10911)
     assert parse_address("broker-a.example:10911") == ("broker-a.example", 10911)

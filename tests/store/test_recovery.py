@@ -165,6 +165,17 @@ def test_a_deleted_topic_stays_deleted_and_may_begin_again() -> None:
         assert numbers(open_store(restart)) == [7]
 
 
+def test_other_topics_stay_when_one_is_deleted() -> None:
+    disk = RecordingDisk()
+    store = filled(disk)
+    for number in (1, 2, 3):
+        store.append(message(number, "other"), COUNT)
+    assert store.delete_topic("orders")
+    for each in (store, open_store(disk.killed())):
+        assert everything(each) == []
+        assert numbers(each, "other") == [1, 2, 3]
+
+
 def test_a_topic_deleted_just_before_its_last_messages_were_torn_may_begin_again() -> None:
     disk = RecordingDisk()
     store = open_store(disk)

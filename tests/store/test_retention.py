@@ -64,6 +64,14 @@ def test_the_deletion_hour_is_a_local_one() -> None:
     assert is_deletion_hour(with_sizes(utc_offset_ms=-2 * HOUR), 6 * HOUR)
 
 
+@pytest.mark.parametrize("hour", [-1, 24])
+def test_a_deletion_hour_is_one_of_the_day(hour: int) -> None:
+    with pytest.raises(ValueError, match=f"deletion_hour is {hour}, must be 0 to 23"):
+        with_sizes(deletion_hour=hour)
+    assert with_sizes(deletion_hour=0).deletion_hour == 0
+    assert with_sizes(deletion_hour=23).deletion_hour == 23
+
+
 def test_refusing_has_a_hysteresis() -> None:
     assert not refuses(SMALL, was_refusing=False, used_ratio=0.89)
     assert refuses(SMALL, was_refusing=False, used_ratio=0.90)
