@@ -6,8 +6,10 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="needs the spark extra: pip install sparrowmq[spark]")
 
+from sparrowmq.spark import log_source_files
 from sparrowmq.spark.log_source_files import LogFileError, log_files, log_ranges
 from sparrowmq.spark.log_source_read import read_range
+from sparrowmq.store.layout import file_offset
 from tests.spark.written_logs import FILE_SIZE, LogWriter, hundred_messages, offsets
 
 
@@ -43,6 +45,31 @@ def test_a_file_that_goes_while_it_is_read_is_named_with_the_remedy(writer: LogW
     ranges = log_ranges(log_files(store), 1 << 30)
     (store / "commitlog" / f"{0:020d}").unlink()
     with pytest.raises(LogFileError, match="00000000 is gone: the broker deletes old files"):
+        list(read_range(ranges[0]))
+
+
+def test_a_file_that_is_deleted_while_files_are_listed_is_not_missed(
+    writer: LogWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = writer.write()
+    all_files = log_files(store)
+
+    def deleting(name: str) -> int | None:
+        if int(name) == 0:
+            (store / "commitlog" / name).unlink()
+        return file_offset(name)
+
+    monkeypatch.setattr(log_source_files, "file_offset", deleting)
+    assert log_files(store) == all_files[1:]
+
+
+def test_a_file_that_cannot_be_read_is_named_with_the_reason(writer: LogWriter) -> None:
+    store = writer.write()
+    ranges = log_ranges(log_files(store), 1 << 30)
+    path = store / "commitlog" / f"{0:020d}"
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(LogFileError, match=f"{path} cannot be read: Is a directory"):
         list(read_range(ranges[0]))
 
 

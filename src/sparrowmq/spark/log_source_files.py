@@ -13,6 +13,7 @@ Standard library and numpy only: all of this may run on executors.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -74,11 +75,11 @@ def log_files(directory: Path) -> list[LogFile]:
         names = sorted(entry.name for entry in log.iterdir() if entry.is_file())
     except OSError as error:
         raise LogFileError(f"{directory} cannot be read: {error.strerror}") from error
-    files = [
-        LogFile(log / name, start, (log / name).stat().st_size)
-        for name in names
-        if (start := file_offset(name)) is not None
-    ]
+    starts = {name: start for name in names if (start := file_offset(name)) is not None}
+    files = []
+    for name, start in starts.items():
+        with suppress(FileNotFoundError):  # deleted by retention since it was listed
+            files.append(LogFile(log / name, start, (log / name).stat().st_size))
     if not files and log is directory:
         raise LogFileError(
             f"{directory} is no store: there is neither a directory {LOG_DIR} in it nor a log"
