@@ -30,6 +30,19 @@ def written(directory: Path, *steps: dict[MessageQueue, int]) -> LocalOffsets:
     return offsets
 
 
+@pytest.mark.parametrize("is_remote", [True, False])
+def test_progress_goes_back_only_when_somebody_sought_or_reset(
+    is_remote: bool, tmp_path: Path
+) -> None:
+    client: Any = None  # nothing is sent
+    offsets = RemoteOffsets(client, "billing", LOG) if is_remote else opened(tmp_path)
+    seen = []
+    for offset, may_lower in ((5, False), (3, False), (3, True), (-1, True), (0, True), (4, False)):
+        offsets.update(QUEUES[0], offset, may_lower=may_lower)
+        seen.append(offsets.get(QUEUES[0]))
+    assert seen == [5, 5, 3, 3, 0, 4]
+
+
 def test_a_file_of_its_own_for_each_member_and_group(tmp_path: Path) -> None:
     offsets = written(tmp_path, {QUEUES[0]: 5})
     assert offsets.path == tmp_path / "10.0.0.1@1#2" / "billing" / "offsets.json"
