@@ -2,9 +2,10 @@
 
 from random import Random
 
+import msgspec
 import pytest
 
-from sparrowmq.protocol.record import RecordError, check_record
+from sparrowmq.protocol.record import MAGIC_V1, RecordError, check_record
 from sparrowmq.store.errors import StoreCorrupted
 from sparrowmq.store.recording_disk import RecordingDisk
 from sparrowmq.store.store import Store
@@ -93,6 +94,26 @@ def test_after_a_crash_a_flipped_byte_is_kept_aside_and_everything_behind_it_sta
             again = Told()
             assert all_numbers(open_store(disk.killed(), report=again)) == all_numbers(store)
             assert not again.damage
+
+
+def test_a_body_that_spells_a_records_magic_does_not_end_the_damage_before_it() -> None:
+    disk = RecordingDisk()
+    store = open_store(disk)
+    ends = []
+    for body in (b"first", MAGIC_V1.to_bytes(4, "big") * 20, b"last"):
+        stored = store.append(msgspec.structs.replace(message(0), body=body), 1)
+        ends.append(stored.log_offset + stored.size)
+    store.close(1)
+    disk = damaged(disk, log_path(0), ends[0] + 8, 0x41)  # its CRC
+    for path in ("sparrowmq/queues.0", "sparrowmq/queues.1", "sparrowmq/mark"):
+        disk.unlink(path)
+    disk.open("abort", create=True)
+    told = Told()
+    store = open_store(disk.killed(), report=told)
+    assert [record.body for record in read_all(store)] == [b"first", b"last"]
+    assert [(damage.position, damage.length) for damage in told.damage] == [
+        (ends[0], ends[1] - ends[0])
+    ]
 
 
 def test_every_other_byte_of_a_store_may_flip_without_anything_wrong_being_served(

@@ -81,6 +81,25 @@ def test_units_of_messages_that_a_power_cut_took_are_gone_from_the_files() -> No
     assert store.append(message(30), 50).queue_offset == 30
 
 
+def test_a_queue_that_began_with_messages_a_power_cut_took_is_gone_from_the_files() -> None:
+    disk = RecordingDisk()
+    store = filled(disk, 20)
+    for now in (1_000, 1_001, 1_002):
+        store.tick(now)
+        flush(store, disk)
+    end = store.durable_log_offset
+    store.append(message(1, "late"), 1_003)
+    store.tick(1_004)
+    disk = disk.killed()
+    assert derived(disk, "consumequeue/late")
+    log = "commitlog/00000000000000000000"
+    disk.poke(log, disk.files()[log][:end] + bytes(SMALL.log_file_size - end))
+    store = open_store(disk)
+    assert store.queue_range("late", 0) == (0, 0)
+    assert derived(disk, "consumequeue/late") == {}
+    assert everything(store) == list(range(20))
+
+
 @pytest.mark.parametrize("folder", ["consumequeue", "index"])
 def test_what_is_derived_comes_back_identical(folder: str) -> None:
     disk = RecordingDisk()

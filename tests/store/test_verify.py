@@ -159,6 +159,21 @@ def test_what_recovery_filled_is_no_damage_any_more() -> None:
     assert result.records == result.units + 1
 
 
+def test_index_entries_for_messages_the_log_lacks_are_found() -> None:
+    disk = stopped_store()
+    whole, _ = looked_at(disk)
+    last = max(path for path in disk.files() if path.startswith("commitlog/"))
+    data = disk.files()[last]
+    first = int.from_bytes(data[:4], "big")
+    disk.poke(last, data[:first] + bytes(len(data) - first))
+    result, findings = looked_at(disk)
+    lost = whole.records - result.records
+    assert lost > 0
+    behind = [finding for finding in findings if finding.path.startswith("index/")]
+    assert len(behind) == 3 * lost
+    assert all("the log ends at" in finding.reason and finding.is_damage for finding in behind)
+
+
 def test_missing_queues_and_index_are_found() -> None:
     disk = stopped_store()
     for path in disk.files():
