@@ -110,3 +110,22 @@ def test_a_commit_that_ends_after_its_queue_was_given_up_keeps_back_no_later_one
         offsets.update(QUEUES[0], 5)
         asyncio.run(offsets.persist(QUEUES))
     assert commits == [5, 5]
+
+
+def test_a_queue_that_comes_back_has_its_progress_stored_although_it_is_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Somebody else may have stored another one meanwhile."""
+    client: Any = None
+    offsets = RemoteOffsets(client, "billing", LOG)
+    commits: list[int] = []
+
+    async def commit(client: Any, group: str, queue: MessageQueue, offset: int) -> None:
+        commits.append(offset)
+
+    monkeypatch.setattr(offset_store, "commit_offset", commit)
+    for _ in range(2):
+        offsets.update(QUEUES[0], 5)
+        asyncio.run(offsets.persist(QUEUES))
+        offsets.forget(QUEUES[0])
+    assert commits == [5, 5]

@@ -48,8 +48,9 @@ def test_a_pull_tells_what_it_found_and_where_to_go_on() -> None:
         assert (await consumer.pull(QUEUE, 5)).status is PullStatus.NO_NEW_MESSAGE
         beyond = await consumer.pull(QUEUE, 99)
         assert (beyond.status, beyond.next_offset) == (PullStatus.OFFSET_ILLEGAL, 5)
-        with pytest.raises(ValueError, match="must be 0"):
-            await consumer.pull(QUEUE, -1)
+        for offset, count in ((-1, 1), (0, 0)):
+            with pytest.raises(ValueError, match="must be 0"):
+                await consumer.pull(QUEUE, offset, count=count)
         with pytest.raises(BrokerRefused, match="does not exist"):
             await consumer.pull(MessageQueue(TOPIC, "broker-a", 7), 0)
         with pytest.raises(NoRoute, match="does not exist"):
@@ -65,14 +66,16 @@ def test_a_pull_chooses_by_tags_or_by_a_condition() -> None:
     async def read(consumer: PullConsumer) -> None:
         tagged = await consumer.pull(QUEUE, 0, choice="paid")
         assert [message.body for message in tagged.messages] == [b"1"]
-        chosen = await consumer.pull(QUEUE, 0, choice=Sql("n >= 2"))
+        chosen = await consumer.pull(QUEUE, 0, choice=Sql("n = 2"))
         assert [message.body for message in chosen.messages] == [b"2"]
         nothing = await consumer.pull(QUEUE, 0, choice="lost")
-        assert (nothing.status, nothing.next_offset) == (PullStatus.NO_MATCHED_MESSAGE, 3)
+        assert (nothing.status, nothing.next_offset) == (PullStatus.NO_MATCHED_MESSAGE, 4)
+        alike = await consumer.pull(QUEUE, 0, choice="Aa")  # which has the hash of "BB"
+        assert (alike.messages, alike.next_offset) == ([], 4)
 
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
-        for number, tag in enumerate(("open", "paid", "sent")):
+        for number, tag in enumerate(("open", "paid", "sent", "BB")):
             send(sim, b"%d" % number, TAGS=tag, n=str(number))
         run(sim, read)
 
@@ -95,9 +98,10 @@ def test_a_waiting_pull_is_answered_when_a_message_comes_or_after_20_s() -> None
 def test_progress_is_kept_where_the_application_says() -> None:
     async def read(consumer: PullConsumer) -> None:
         assert await consumer.committed(QUEUE) is None
-        consumer.update_offset(QUEUE, 3)
-        await consumer.commit([QUEUE])
-        assert await consumer.committed(QUEUE) == 3
+        for offset in (5, 3):  # also back
+            consumer.update_offset(QUEUE, offset)
+            await consumer.commit([QUEUE])
+            assert await consumer.committed(QUEUE) == offset
 
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
@@ -108,7 +112,10 @@ def test_progress_is_kept_where_the_application_says() -> None:
 
 def test_topics_are_balanced_over_the_group_and_silence_is_ignored() -> None:
     async def read(consumer: PullConsumer) -> list[MessageQueue]:
+        await asyncio.sleep(5)
+        before = dict(consumer.member.held)
         await asyncio.sleep(150)
+        assert consumer.member.held == before  # none of them was taken anew
         return consumer.assignment()
 
     with SimCluster(seed=1).run() as sim:

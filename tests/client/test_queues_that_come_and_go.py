@@ -104,3 +104,25 @@ def test_pulls_carry_progress_before_it_is_stored_every_5_s() -> None:
             send(sim, body)
             sim.advance(0.5)
         assert stored_offset(sim) == 1
+
+
+def test_a_change_of_queues_gives_subscriptions_a_new_version() -> None:
+    def version(member: Member) -> int:
+        (subscription,) = (
+            one
+            for one in member.consumer.consumer_data().subscription_data_set
+            if one.topic == TOPIC
+        )
+        return subscription.sub_version
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim, 2)
+        first = Member(sim, name="a")
+        sim.advance(5)
+        before = version(first)
+        sim.advance(30)
+        assert version(first) == before
+        began_ms = sim.clock()
+        Member(sim, name="b")
+        sim.advance(3)
+        assert began_ms <= version(first) <= sim.clock()
