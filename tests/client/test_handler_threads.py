@@ -5,6 +5,7 @@ import concurrent.futures
 import gc
 import threading
 import weakref
+from collections.abc import Callable
 
 import pytest
 
@@ -40,6 +41,26 @@ def test_so_many_functions_run_at_once_as_were_asked_for_and_no_more() -> None:
         return set(names)
 
     assert asyncio.run(work()) == {"three_1", "three_2", "three_3"}
+
+
+@pytest.mark.parametrize("end", [HandlerThreads.close, HandlerThreads.abandon])
+def test_every_thread_ends_with_its_pool(end: Callable[[HandlerThreads], None]) -> None:
+    together = threading.Barrier(3)
+
+    async def work() -> list[threading.Thread]:
+        threads = HandlerThreads(3, "three")
+
+        def meet() -> threading.Thread:
+            together.wait(timeout=PATIENCE_S)
+            return threading.current_thread()
+
+        met = await asyncio.gather(*(threads.run(meet) for _ in range(3)))
+        end(threads)
+        return met
+
+    for thread in asyncio.run(work()):
+        thread.join(timeout=PATIENCE_S)
+        assert not thread.is_alive()
 
 
 def test_only_its_own_functions_are_here() -> None:
