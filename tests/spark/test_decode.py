@@ -129,6 +129,7 @@ def test_any_mixture_of_records_is_decoded_as_the_protocol_does(records: list[by
 @given(st.lists(property_maps.map(lambda p: record(properties=encode_properties(p))), max_size=30))
 @example([record(properties=b""), record(), record(properties=b"")])
 @example([record(properties=encode_properties({"KEYS": "a b"})), record(properties=b"")])
+@example([record(properties=b"KEYS\x01\x02TAGS\x01x\x02"), record(properties=b"KEYS\x01a\x02")])
 def test_any_properties_are_decoded_as_the_protocol_does(records: list[bytes]) -> None:
     assert_equal(b"".join(records))
 

@@ -10,7 +10,7 @@ _LAST_ASCII = 0x7E
 
 
 def split_keys(joined: pa.StringArray, kind: pa.ListType) -> pa.ListArray:
-    """The keys of each row; an empty list for null."""
+    """The keys of each row; an empty list for null. No text is empty: such a property is none."""
     joined = _compact(joined)
     ends = np.frombuffer(joined.buffers()[1], np.int32)[: len(joined) + 1]
     text = joined.buffers()[2]
