@@ -23,15 +23,18 @@ def test_a_failed_message_comes_again_after_10_s_with_its_failure_counted() -> N
     seen: list[tuple[int, str, float]] = []
 
     async def fail_once(message: MessageExt) -> None:
-        seen.append((message.reconsume_times, message.original_topic, sim.now_s))
-        if not message.reconsume_times:
-            raise ValueError("not today")
+        if message.body == b"x":
+            seen.append((message.reconsume_times, message.original_topic, sim.now_s))
+            if not message.reconsume_times:
+                raise ValueError("not today")
 
     with SimCluster(seed=1).run() as sim:
-        create_topic(sim)
-        Member(sim, fail_once)
+        create_topic(sim, 2)
+        member = Member(sim, fail_once)
+        send(sim, b"another", queue_id=1)  # so that places in log and queue differ
         send(sim, b"x")
         sim.advance(15)
+        assert sorted(member.got) == [b"another", b"x", b"x"]
         assert [(times, topic) for times, topic, _ in seen] == [(0, TOPIC), (1, TOPIC)]
         assert seen[1][2] - seen[0][2] == pytest.approx(10, abs=1)
         assert stored_offset(sim) == 1
