@@ -83,6 +83,23 @@ def test_who_waits_for_the_end_of_a_lock_is_told_when_another_takes_it_over() ->
     assert ended.is_set()
 
 
+def test_who_was_refused_is_told_of_a_lock_that_another_took_over_meanwhile() -> None:
+    now_ms = 0
+    told: list[list[str]] = []
+    locks = QueueLocks(
+        clock=lambda: now_ms,
+        timeout_ms=60_000,
+        tell_freed=lambda group, client_ids: told.append(list(client_ids)),
+    )
+    locks.lock("billing", "gone", [FIRST])
+    for client_id in ("next", "other"):
+        assert not locks.lock("billing", client_id, [FIRST], tells_freed=True)
+    now_ms = 60_001
+    assert locks.lock("billing", "next", [FIRST]) == [FIRST]
+    locks.unlock("billing", "next", [FIRST])
+    assert told == [["other"]]
+
+
 def test_owners_are_those_of_one_topic(world: World) -> None:
     a, b = two_members(world)
     lock(a, FIRST, queue("refunds", 7))

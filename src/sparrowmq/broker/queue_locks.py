@@ -52,7 +52,7 @@ class QueueLocks:
         """Take or renew; the queues that this client holds afterwards. With `tells_freed` it is
         told once when one of the others becomes free."""
         now = self._clock()
-        held = self._locks.setdefault(group, {})
+        held = self._locks.get(group, {})
         got = []
         for queue in queues:
             lock = held.get(queue)
@@ -64,9 +64,15 @@ class QueueLocks:
                 continue
             else:
                 held[queue] = _Lock(client_id, now)
-                if lock is not None and lock.ended is not None:
-                    lock.ended.set()
+                if lock is not None:
+                    # Whoever else was refused waits for this owner now.
+                    lock.refused.pop(client_id, None)
+                    held[queue].refused = lock.refused
+                    if lock.ended is not None:
+                        lock.ended.set()
             got.append(queue)
+        if held:
+            self._locks[group] = held
         return got
 
     def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
