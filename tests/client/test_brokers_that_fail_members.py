@@ -5,10 +5,12 @@ from typing import NoReturn
 
 import pytest
 
+from sparrowmq.client.consuming import giving_back
 from sparrowmq.client.errors import NoRoute
 from sparrowmq.client.group import leases, offset_store
 from sparrowmq.net.errors import ConnectionLost
 from sparrowmq.protocol.errors import BodyError
+from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.client.members import TOPIC, Member, create_topic, owned, send, stored_offset
 
@@ -75,4 +77,35 @@ def test_progress_that_cannot_be_stored_now_is_stored_later(
         monkeypatch.undo()
         sim.advance(6)
         assert stored_offset(sim) == 1
+        assert not member.task.done()
+
+
+@pytest.mark.parametrize("error", ERRORS[:2], ids=kind)
+def test_a_message_that_cannot_be_given_back_now_is_handled_again(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail_once(message: MessageExt) -> None:
+        if not message.reconsume_times:
+            raise ValueError("not today")
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        break_down(monkeypatch, giving_back, "call", error)
+        member = Member(sim, fail_once)
+        send(sim, b"x")
+        sim.advance(8)
+        assert member.got == [b"x", b"x"]
+
+
+def test_a_queue_listener_that_fails_ends_nothing() -> None:
+    def listen(*_: object) -> NoReturn:
+        raise ValueError("what now?")
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        member = Member(sim, listener=listen)
+        sim.advance(25)
+        send(sim, b"x")
+        sim.advance(2)
+        assert member.got == [b"x"]
         assert not member.task.done()

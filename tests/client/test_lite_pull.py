@@ -1,9 +1,11 @@
 """What a lite pull consumer polls, and what of it counts as consumed."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
+from sparrowmq.client.consuming.flow_control import FlowLimits
 from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
 from sparrowmq.client.errors import NotStarted
 from sparrowmq.client.subscriptions import Only
@@ -115,3 +117,31 @@ def test_two_polls_at_once_lose_no_progress() -> None:
     with SimCluster(seed=1).run() as sim:
         with_25_messages(sim)
         assert run(sim, read) == (numbers(0, 20), 20)
+
+
+@pytest.mark.parametrize("options", [{"limits": FlowLimits(messages=5)}, {"limit_all": 5}])
+def test_no_more_is_pulled_ahead_than_may_wait_to_be_polled(options: dict[str, Any]) -> None:
+    async def wait(consumer: LitePullConsumer) -> int:
+        await asyncio.sleep(5)
+        return len(consumer.member.held[QUEUE].process_queue)
+
+    with SimCluster(seed=1).run() as sim:
+        with_25_messages(sim)
+        assert run(sim, wait, batch=3, **options) == 6
+
+
+def test_an_offset_out_of_range_goes_on_where_the_queue_ends() -> None:
+    async def commit_too_much(consumer: LitePullConsumer) -> None:
+        await consumer.poll()
+        await consumer.commit({QUEUE: 99})
+
+    async def read(consumer: LitePullConsumer) -> list[bytes]:
+        return bodies(await consumer.poll(timeout_s=60))
+
+    with SimCluster(seed=1).run() as sim:
+        with_25_messages(sim)
+        run(sim, commit_too_much, auto_commit=False)
+        task = sim.host("reader").start(using(sim, "reader", read))
+        sim.advance(10)
+        send(sim, b"x")
+        assert sim.wait(task) == [b"x"]
