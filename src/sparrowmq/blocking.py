@@ -1,15 +1,22 @@
-"""Producers and consumers for programs without asyncio."""
+"""Producers and consumers for programs without asyncio: the same code behind plain functions.
 
-from sparrowmq.client.blocking import (
+    from sparrowmq.blocking import Producer
+    with Producer("orders-svc") as producer:
+        producer.send(Message("orders", b"…"))
+
+Usable from several threads, and after a fork (gunicorn, multiprocessing): a child that goes on with
+a producer of its parent gets connections and a client id of its own; consumers it starts itself.
+"""
+
+from sparrowmq.client.blocking.consumers import (
     LitePullConsumer,
-    Message,
-    Producer,
     PullConsumer,
     PushConsumer,
     ScheduledPull,
-    TransactionalProducer,
     Turn,
 )
+from sparrowmq.client.blocking.producer import Producer, TransactionalProducer
+from sparrowmq.protocol.message import Message
 
 __all__ = [
     "LitePullConsumer",

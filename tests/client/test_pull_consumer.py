@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -180,6 +180,24 @@ def test_each_queue_has_turns_with_the_delay_its_callback_sets() -> None:
         sim.advance(10)
         assert turns[0][1] - turns[0][0] == pytest.approx(0.2)
         assert turns[1][1] - turns[1][0] == pytest.approx(2)
+
+
+def test_a_listener_hears_of_the_assignment_beside_the_turns() -> None:
+    heard: list[tuple[str, int, int]] = []
+    turns: list[MessageQueue] = []
+
+    async def note(queue: MessageQueue, turn: Turn) -> None:
+        turns.append(queue)
+
+    def hear(topic: str, queues: Sequence[MessageQueue], mine: Sequence[MessageQueue]) -> None:
+        heard.append((topic, len(queues), len(mine)))
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim, queues=2)
+        Scheduled(sim, "a", {TOPIC: note}, listener=hear)
+        sim.advance(3)
+    assert heard == [(TOPIC, 2, 2)]
+    assert {queue.queue_id for queue in turns} == {0, 1}
 
 
 def test_an_exception_delays_a_queue_by_1_s() -> None:

@@ -16,7 +16,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Unpack
 
-from sparrowmq.client.checks import check_number, check_whole
+from sparrowmq.client.checks import check_function, check_number, check_whole
 from sparrowmq.client.consuming.pull_consumer import PullConsumer
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.member_settings import GroupSettings
@@ -72,6 +72,10 @@ class ScheduledPull(OpenBlock):
         self._stop_within_s = stop_within_s
         self._free = asyncio.Semaphore(workers)
         self._tasks: dict[HeldQueue, asyncio.Task[None]] = {}
+        listener = settings.get("listener")
+        if listener is not None:
+            check_function("listener", listener)
+        self._listener = listener
         settings["listener"] = self._assigned
         self.consumer = PullConsumer(group, callbacks, **settings)
         self.consumer.worker_count = workers
@@ -99,6 +103,8 @@ class ScheduledPull(OpenBlock):
         for new in sorted(held - set(self._tasks), key=lambda one: one.queue):
             tasks = self.consumer.client.tasks
             self._tasks[new] = tasks.create_task(self._repeat(new), name=f"turns {new.queue}")
+        if self._listener is not None:
+            self._listener(topic, queues, mine)
 
     async def _repeat(self, held: HeldQueue) -> None:
         while held.may_begin:

@@ -1,10 +1,8 @@
 """What a producer is to its client and to brokers: a member of a group, with a life."""
 
-from types import TracebackType
-from typing import Self
-
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import NotStarted
+from sparrowmq.client.open_block import OpenBlock
 from sparrowmq.client.sending.request_reply import Requests
 from sparrowmq.client.sending.sender import Sender
 from sparrowmq.client.starting import Starting
@@ -14,7 +12,7 @@ from sparrowmq.protocol.heartbeat import ConsumerData
 from sparrowmq.protocol.message_ext import MessageExt
 
 
-class GroupProducer:
+class GroupProducer(OpenBlock):
     """Base of the producers; also what the client asks its members for.
 
     `async with` starts it, and a client of its own with it, and stops both in the end.
@@ -66,21 +64,8 @@ class GroupProducer:
             self.client.producers.pop(self._group, None)
         await self.client.heartbeats.unregister(producer_group=self._group)
 
-    async def __aenter__(self) -> Self:
-        try:
-            await self.start()
-        except BaseException:
-            await self.stop()
-            raise
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.stop()
+    async def _open(self) -> None:
+        await self.start()
 
     def _check_started(self) -> None:
         if not self._is_started:
