@@ -10,7 +10,7 @@ from hypothesis import given
 from sparrowmq.client.consuming.flow_control import FlowLimits, shared_out
 from sparrowmq.client.group.rebalance import plan_rebalance
 from sparrowmq.client.group.start_offset import start_offset
-from sparrowmq.client.strategies import AVG, Strategy
+from sparrowmq.client.strategies import AVG, Strategy, pinned_machines
 from sparrowmq.protocol.headers.offsets import UpdateConsumerOffset
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere, MessageModel
 from sparrowmq.protocol.message import MessageQueue
@@ -228,3 +228,15 @@ def test_two_consumers_of_one_group_in_one_client_are_refused() -> None:
                 await member.consumer.start(lambda messages: None)
 
         sim.run(again(), on=member.host)
+
+
+def test_a_group_of_which_nobody_may_consume_is_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        member = Member(sim, strategy=pinned_machines(["192.0.2.1"]))
+        sim.advance(65)
+        assert member.consumer.assignment() == []
+    told = [text for text in caplog.messages if "nobody consumes for" in text]
+    assert len(told) == 1
