@@ -56,6 +56,7 @@ from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.ids import UniqueIds
 from sparrowmq.protocol.properties import CLUSTER, MSG_REGION, TRACE_SWITCH
 from sparrowmq.store.disk import Disk
+from sparrowmq.store.messages import Damage
 from sparrowmq.store.store import Store
 from sparrowmq.store.syncer import Syncer
 
@@ -275,5 +276,6 @@ class BrokerServer:
         tables.offsets.close()
         broker.store.close(self._clock())
 
-    def _report(self, text: object) -> None:
-        self._log.info("store: %s", text)
+    def _report(self, found: object) -> None:
+        level = logging.WARNING if isinstance(found, Damage) else logging.INFO
+        self._log.log(level, "store: %s", found)

@@ -30,8 +30,8 @@ class TableMissing(StoreError):
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(
-            f"{path} and its .bak {reason}, but the log holds messages. Put a copy back, or accept"
-            f" the loss with: sparrowmq store rebuild DIR --table {path.rpartition('/')[2]}"
+            f"{path} and its .bak {reason}; what the table said would be lost. Put a copy back, or"
+            f" accept that with: sparrowmq store rebuild DIR --table {path.rpartition('/')[2]}"
         )
         self.path = path
         self.reason = reason
