@@ -3,10 +3,10 @@
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 from sparrowmq.broker import farewell, housekeeping, sampling, whole_steps
 from sparrowmq.broker.arrivals import Arrivals
@@ -46,7 +46,7 @@ from sparrowmq.broker.statistics import Statistics
 from sparrowmq.broker.tables import BrokerTables
 from sparrowmq.broker.topic_routes import TopicRoutes
 from sparrowmq.broker.topics import Topics, system_topics
-from sparrowmq.broker.whole_steps import WholeSteps
+from sparrowmq.broker.whole_steps import Loop, WholeSteps
 from sparrowmq.clock import Clock, cpu_clock
 from sparrowmq.net.connection import Connection
 from sparrowmq.net.peers import Peers
@@ -151,17 +151,17 @@ class BrokerServer:
 
     def _loops(
         self, broker: Broker, tables: BrokerTables, registration: Registration
-    ) -> list[Coroutine[Any, Any, None]]:
+    ) -> list[Loop]:
         return [
-            broker.durability.run(),
-            registration.run(),
-            housekeeping.tick_store(broker),
-            housekeeping.clean_store(broker),
-            housekeeping.save_offsets(broker, tables.offsets),
-            housekeeping.forget_silent_clients(broker),
-            housekeeping.end_silent_sessions(broker),
-            housekeeping.watch_lag(broker, self._cpu),
-            sampling.keep_sampling(broker),
+            broker.durability.run,
+            registration.run,
+            partial(housekeeping.tick_store, broker),
+            partial(housekeeping.clean_store, broker),
+            partial(housekeeping.save_offsets, broker, tables.offsets),
+            partial(housekeeping.forget_silent_clients, broker),
+            partial(housekeeping.end_silent_sessions, broker),
+            partial(housekeeping.watch_lag, broker, self._cpu),
+            partial(sampling.keep_sampling, broker),
             *delivery_loops.loops(broker),
         ]
 

@@ -5,10 +5,14 @@ the same file at the same time, and what the step had taken in hand would be sav
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias
+
+Loop: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+"""What a broker runs for ever. A function: a coroutine that is cancelled before its first step
+would complain that nobody awaited it."""
 
 
 class WholeSteps:
@@ -43,9 +47,7 @@ class WholeSteps:
 
 
 @asynccontextmanager
-async def running(
-    loops: Iterable[Coroutine[Any, Any, None]], steps: WholeSteps
-) -> AsyncIterator[None]:
+async def running(loops: Iterable[Loop], steps: WholeSteps) -> AsyncIterator[None]:
     """Run these while the block runs. Whatever ends it, nobody is cancelled in a step.
 
     Raises what one of them raised, as a group.
@@ -61,9 +63,9 @@ async def running(
                 task.cancel()
 
 
-async def _running(loop: Coroutine[Any, Any, None], steps: WholeSteps) -> None:
+async def _running(loop: Loop, steps: WholeSteps) -> None:
     try:
-        await loop
+        await loop()
     except Exception:
         await steps.end()  # the group cancels all the others as soon as this goes on
         raise

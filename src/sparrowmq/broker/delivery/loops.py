@@ -1,7 +1,6 @@
 """What a broker runs for messages that are delivered later than they were sent."""
 
-from collections.abc import Coroutine
-from typing import Any
+from functools import partial
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.delivery import (
@@ -11,17 +10,18 @@ from sparrowmq.broker.delivery import (
     transactions_check,
     transactions_progress,
 )
+from sparrowmq.broker.whole_steps import Loop
 
 
-def loops(broker: Broker) -> list[Coroutine[Any, Any, None]]:
+def loops(broker: Broker) -> list[Loop]:
     """All of them; each runs for ever."""
     return [
-        delay.deliver_delayed(broker),
-        delay.save_progress(broker),
-        timer.deliver_timers(broker),
-        timer_saving.save_progress(broker),
-        transactions_check.check_transactions(broker),
-        transactions_progress.save_progress(broker),
+        partial(delay.deliver_delayed, broker),
+        partial(delay.save_progress, broker),
+        partial(timer.deliver_timers, broker),
+        partial(timer_saving.save_progress, broker),
+        partial(transactions_check.check_transactions, broker),
+        partial(transactions_progress.save_progress, broker),
     ]
 
 
