@@ -119,7 +119,8 @@ def restart_in_order(world: World) -> None:
     world.sim.brokers["broker-a"].start()
 
 
-def test_progress_that_is_on_its_way_to_the_journal_survives_a_stop(world: World) -> None:
+def progress_on_its_way(world: World) -> None:
+    """A group that stood at 5 has come to 9, and a slow thread is writing that down."""
     world.topic("orders", 1)
     world.client("a").beat(subscribes("billing"))
     for _ in range(9):
@@ -129,6 +130,10 @@ def test_progress_that_is_on_its_way_to_the_journal_survives_a_stop(world: World
     world.broker.workers = thread = SlowThread("billing")
     world.commit("billing", "orders", 0, 9)
     world.sim.until(lambda: thread.is_busy)
+
+
+def test_progress_that_is_on_its_way_to_the_journal_survives_a_stop(world: World) -> None:
+    progress_on_its_way(world)
     restart_in_order(world)
     assert world.broker.offsets.get("billing", "orders", 0) == 9
 
@@ -136,15 +141,7 @@ def test_progress_that_is_on_its_way_to_the_journal_survives_a_stop(world: World
 def test_progress_that_is_on_its_way_to_the_journal_survives_the_crash_of_another_loop(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.topic("orders", 1)
-    world.client("a").beat(subscribes("billing"))
-    for _ in range(9):
-        world.send("orders", b"hello")
-    world.commit("billing", "orders", 0, 5)
-    world.sim.advance(2)
-    world.broker.workers = thread = SlowThread("billing")
-    world.commit("billing", "orders", 0, 9)
-    world.sim.until(lambda: thread.is_busy)
+    progress_on_its_way(world)
     monkeypatch.setattr(type(world.broker.store), "clean", fail)
     with pytest.raises(ExceptionGroup) as caught:
         wait_for_its_end(world)

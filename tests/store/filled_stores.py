@@ -18,6 +18,18 @@ def filled(disk: RecordingDisk, count: int = COUNT) -> Store:
     return store
 
 
+def with_an_old_topic() -> RecordingDisk:
+    """A stopped store: ten messages of a topic lie in the first log file, others behind them."""
+    disk = RecordingDisk()
+    store = open_store(disk)
+    for number in range(10):
+        store.append(message(number, "old"), number)
+    for number in range(200):
+        store.append(message(number), number)
+    store.close(200)
+    return disk
+
+
 def everything(store: Store) -> list[int]:
     """The numbers of every message in the three queues."""
     return sorted(number for queue_id in range(3) for number in numbers(store, queue_id=queue_id))

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from sparrowmq.store.recording_disk import RecordingDisk
-from tests.store.filled_stores import COUNT, derived, everything, filled
+from tests.store.filled_stores import COUNT, derived, everything, filled, with_an_old_topic
 from tests.store.stores import SMALL, message, open_store
 
 
@@ -92,13 +92,7 @@ def test_a_crashed_store_of_apaches_is_read_from_its_beginning() -> None:
 
 
 def test_a_queue_that_expired_before_apache_crashed_goes_on_where_it_was() -> None:
-    disk = RecordingDisk()
-    store = open_store(disk)
-    for number in range(10):
-        store.append(message(number, "old"), number)
-    for number in range(200):
-        store.append(message(number), number)
-    store.close(200)
+    disk = with_an_old_topic()
     for path in [*derived(disk, "sparrowmq"), "commitlog/00000000000000000000"]:
         disk.unlink(path)
     disk.open("abort", create=True)

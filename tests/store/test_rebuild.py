@@ -12,7 +12,7 @@ from sparrowmq.store.messages import Damage, Progress
 from sparrowmq.store.rebuild import Rebuilt, config_of, rebuild
 from sparrowmq.store.recorded_calls import PowerCut
 from sparrowmq.store.recording_disk import RecordingDisk
-from tests.store.filled_stores import COUNT, derived, everything, filled
+from tests.store.filled_stores import COUNT, derived, everything, filled, with_an_old_topic
 from tests.store.stores import SMALL, message, open_store, with_sizes
 
 WORK = "sparrowmq/rebuild"
@@ -34,13 +34,7 @@ def stopped() -> RecordingDisk:
 
 def with_an_expired_queue() -> RecordingDisk:
     """Ten messages of a topic were all there was of it, and their log file is gone."""
-    disk = RecordingDisk()
-    store = open_store(disk)
-    for number in range(10):
-        store.append(message(number, "old"), number)
-    for number in range(200):
-        store.append(message(number), number)
-    store.close(200)
+    disk = with_an_old_topic()
     disk.unlink("commitlog/00000000000000000000")
     disk.sync_dir("commitlog")
     return disk

@@ -7,7 +7,7 @@ import pytest
 from sparrowmq.protocol.names import SCHEDULE_TOPIC
 from sparrowmq.store.messages import PutMessage
 from sparrowmq.store.recording_disk import RecordingDisk
-from tests.store.filled_stores import COUNT, derived, everything, filled
+from tests.store.filled_stores import COUNT, derived, everything, filled, with_an_old_topic
 from tests.store.stores import SMALL, Told, flush, message, numbers, open_store, with_sizes
 
 
@@ -129,13 +129,7 @@ def test_any_single_file_beside_the_log_may_be_deleted(path: str, is_stopped: bo
 
 def test_a_queue_whose_messages_have_all_expired_still_knows_how_far_it_came() -> None:
     """Else its consumers would ask for offsets that do not exist yet, and miss messages."""
-    disk = RecordingDisk()
-    store = open_store(disk)
-    for number in range(10):
-        store.append(message(number, "old"), number)
-    for number in range(200):
-        store.append(message(number), number)
-    store.close(200)
+    disk = with_an_old_topic()
     disk.unlink("commitlog/00000000000000000000")
     store = open_store(disk)
     assert store.queue_range("old", 0) == (10, 10)
