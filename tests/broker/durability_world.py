@@ -5,6 +5,7 @@ import logging
 from types import SimpleNamespace
 from typing import Any
 
+from sparrowmq.broker.arrivals import Arrivals
 from sparrowmq.broker.config import Flush
 from sparrowmq.broker.durability import CROWD, Durability
 from sparrowmq.broker.housekeeping import watch_lag
@@ -49,9 +50,17 @@ class Bench:
         self.task = sim.host("broker").start(self.durability.run())
 
     async def _make(self, flush: Flush) -> Durability:
+        self.arrivals = Arrivals(
+            asyncio.get_running_loop(),
+            retry=lambda pull: False,
+            give_up=lambda pull: None,
+            visible_range=self.store.visible_range,
+            max_waiting=10,
+        )
         return Durability(
             self.store,
             self._sync,
+            self.arrivals,
             flush=flush,
             flush_interval_s=0.5,
             flush_timeout_s=5.0,

@@ -99,9 +99,11 @@ def test_progress_of_a_queue_that_is_not_ours_is_not_committed() -> None:
 def test_a_queue_that_is_lost_while_another_s_progress_is_stored_is_told_to_who_commits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def slowly(client: Client, group: str, queue: MessageQueue, offset: int) -> None:
+    async def slowly(
+        client: Client, group: str, queue: MessageQueue, offset: int, epoch: int | None
+    ) -> None:
         await asyncio.sleep(1)
-        await commit_offset(client, group, queue, offset)
+        await commit_offset(client, group, queue, offset, epoch)
 
     async def read(consumer: LitePullConsumer) -> None:
         await consumer.poll()

@@ -100,7 +100,9 @@ def test_a_commit_that_ends_after_its_queue_was_given_up_keeps_back_no_later_one
     offsets = RemoteOffsets(client, "billing", LOG)
     commits: list[int] = []
 
-    async def commit(client: Any, group: str, queue: MessageQueue, offset: int) -> None:
+    async def commit(
+        client: Any, group: str, queue: MessageQueue, offset: int, epoch: int | None
+    ) -> None:
         commits.append(offset)
         if len(commits) == 1:
             offsets.forget(queue)
@@ -120,7 +122,9 @@ def test_a_queue_that_comes_back_has_its_progress_stored_although_it_is_the_same
     offsets = RemoteOffsets(client, "billing", LOG)
     commits: list[int] = []
 
-    async def commit(client: Any, group: str, queue: MessageQueue, offset: int) -> None:
+    async def commit(
+        client: Any, group: str, queue: MessageQueue, offset: int, epoch: int | None
+    ) -> None:
         commits.append(offset)
 
     monkeypatch.setattr(offset_store, "commit_offset", commit)

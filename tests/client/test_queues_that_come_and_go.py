@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from sparrowmq.client.broker_calls import Position
 from sparrowmq.client.errors import NoRoute
 from sparrowmq.net.errors import CallTimedOut
 from sparrowmq.protocol.errors import BodyError
@@ -32,7 +33,7 @@ def test_whatever_keeps_an_offset_from_being_read_its_queue_alone_waits_and_is_t
         sim.advance(5)
         load = consumer.member.offsets.load
 
-        async def load_one(queue: MessageQueue) -> int | None:
+        async def load_one(queue: MessageQueue) -> Position | None:
             if queue.queue_id == 0:
                 raise error
             return await load(queue)

@@ -120,7 +120,7 @@ def test_without_a_stored_offset_the_rule_decides_and_retries_are_special(
             queue = MessageQueue(topic, "broker-a", 0)
             found = await start_offset(client, queue, None, where, at_ms)
             await client.stop()
-            return found
+            return found.offset
 
         assert sim.run(start(), on=sim.host("asker")) == offset
 

@@ -46,13 +46,14 @@ class Servers:
             *(committed_offset(self.client, GROUP, queue) for queue in self.queues)
         )
         return {
-            queue.queue_id: offset or 0 for queue, offset in zip(self.queues, found, strict=True)
+            queue.queue_id: 0 if stored is None else stored.offset
+            for queue, stored in zip(self.queues, found, strict=True)
         }
 
     async def stored(self) -> dict[int, int]:
         """How many messages each queue holds."""
         found = await asyncio.gather(*(max_offset(self.client, queue) for queue in self.queues))
-        return {queue.queue_id: offset for queue, offset in zip(self.queues, found, strict=True)}
+        return {queue.queue_id: end.offset for queue, end in zip(self.queues, found, strict=True)}
 
 
 @contextlib.asynccontextmanager

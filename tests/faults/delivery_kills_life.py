@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from random import Random
 
-from sparrowmq.client.broker_calls import commit_offset, committed_offset
+from sparrowmq.client.broker_calls import commit_offset, committed_offset, max_offset
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.consuming.push_consumer import PushConsumer
@@ -157,7 +157,8 @@ class Life:
             at = min(self.commits.attempted + 1, first + self._counts[PLAIN] // (2 * QUEUES))
             self.commits.attempted = max(at, self.commits.attempted)
             with contextlib.suppress(ClientError, NetError):
-                await commit_offset(self.client, COMMITTERS, queue, self.commits.attempted)
+                epoch = (await max_offset(self.client, queue)).epoch
+                await commit_offset(self.client, COMMITTERS, queue, self.commits.attempted, epoch)
                 self.commits.answered.append((time.monotonic(), self.commits.attempted))
             await asyncio.sleep(_PAUSE_S)
 
@@ -167,6 +168,6 @@ class Life:
         queue = MessageQueue(PLAIN, "broker-a", queue_id)
         while True:
             with contextlib.suppress(ClientError, NetError):
-                offset = await committed_offset(self.client, GROUP, queue)
-                told.append((time.monotonic(), offset or 0))
+                stored = await committed_offset(self.client, GROUP, queue)
+                told.append((time.monotonic(), 0 if stored is None else stored.offset))
             await asyncio.sleep(5 * _PAUSE_S)

@@ -88,7 +88,8 @@ async def _compare(life: Life, promises: Promises) -> None:
     """What is left of the progress of the last life?"""
     if promises.commits:
         queue = MessageQueue(PLAIN, "broker-a", 0)
-        promises.commits[-1].found = await committed_offset(life.client, COMMITTERS, queue)
+        stored = await committed_offset(life.client, COMMITTERS, queue)
+        promises.commits[-1].found = None if stored is None else stored.offset
 
 
 async def _drain(kills: Kills, promises: Promises) -> None:

@@ -199,16 +199,21 @@ def test_units_are_for_those_who_walk_a_queue_themselves(store: Store) -> None:
     assert store.units("nothing", 0, 0, 3) == []
 
 
-def test_what_is_not_durable_can_be_held_back_from_consumers() -> None:
+@pytest.mark.parametrize("window", [0, 2])
+def test_what_is_not_durable_can_be_held_back_from_consumers(window: int) -> None:
     """#8239: a power cut takes it back, and its offset goes to another message."""
     disk = RecordingDisk()
-    store = open_store(disk)
+    store = open_store(disk, with_sizes(unsynced_window=window))
     fill(store, 5)
     flush(store, disk)
     fill(store, 3)
-    found = read(store, "orders", 0, 3, before_log_offset=store.durable_log_offset)
-    assert (found.count, found.next_offset, found.max_offset) == (2, 5, 5)
-    waiting = read(store, "orders", 0, 5, before_log_offset=store.durable_log_offset)
-    assert (waiting.status, waiting.next_offset) == (ReadStatus.OFFSET_OVERFLOW_ONE, 5)
+    end = 5 + window
+    found = read(store, "orders", 0, 3, only_visible=True)
+    assert (found.count, found.next_offset, found.max_offset) == (end - 3, end, end)
+    waiting = read(store, "orders", 0, end, only_visible=True)
+    assert (waiting.status, waiting.next_offset) == (ReadStatus.OFFSET_OVERFLOW_ONE, end)
+    assert store.visible_range("orders", 0) == (0, end)
+    assert read(store, "orders", 0, 3).count == 5
     flush(store, disk)
-    assert read(store, "orders", 0, 5, before_log_offset=store.durable_log_offset).count == 3
+    assert read(store, "orders", 0, 3, only_visible=True).count == 5
+    assert store.visible_range("orders", 0) == (0, 8)

@@ -58,7 +58,7 @@ def test_a_deleted_topic_stays_deleted() -> None:
     disk = RecordingDisk()
     store = filled(disk)
     store.append(message(0, "other"), COUNT)
-    store.delete_topic("orders")
+    store.delete_topic("orders", 1)
     store.close(COUNT)
     assert rebuilt(disk).queues == 1
     assert everything(open_store(disk)) == []

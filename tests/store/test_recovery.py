@@ -167,8 +167,8 @@ def test_delivery_times_of_delayed_messages_are_rebuilt() -> None:
 def test_a_deleted_topic_stays_deleted_and_may_begin_again() -> None:
     disk = RecordingDisk()
     store = filled(disk)
-    assert store.delete_topic("orders")
-    assert not store.delete_topic("orders")
+    assert store.delete_topic("orders", 1)
+    assert not store.delete_topic("orders", 1)
     assert disk.listdir("consumequeue") == []
     for restart in (disk.killed(), disk.crashed(Random(1))):
         again = open_store(restart)
@@ -183,7 +183,7 @@ def test_other_topics_stay_when_one_is_deleted() -> None:
     store = filled(disk)
     for number in (1, 2, 3):
         store.append(message(number, "other"), COUNT)
-    assert store.delete_topic("orders")
+    assert store.delete_topic("orders", 1)
     for each in (store, open_store(disk.killed())):
         assert everything(each) == []
         assert numbers(each, "other") == [1, 2, 3]
@@ -196,7 +196,7 @@ def test_a_topic_deleted_just_before_its_last_messages_were_torn_may_begin_again
     flush(store, disk)
     end = store.durable_log_offset
     store.append(message(1), 2)
-    assert store.delete_topic("orders")
+    assert store.delete_topic("orders", 1)
     disk = disk.killed()
     path = "commitlog/00000000000000000000"
     disk.poke(path, disk.files()[path][:end] + bytes(SMALL.log_file_size - end))

@@ -76,7 +76,7 @@ def test_a_new_slave_begins_where_the_master_begins() -> None:
 def test_a_topic_that_began_again_at_the_master_begins_again_at_the_slave() -> None:
     master, _ = master_with(30)
     slave = open_store(RecordingDisk())
-    master.delete_topic("orders")
+    master.delete_topic("orders", 1)
     for number in (100, 101):
         master.append(message(number), number)
     copy(master, slave, Random(1))

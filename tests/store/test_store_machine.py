@@ -113,7 +113,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(topic=TOPICS)
     def delete_topic(self, topic: str) -> None:
-        self.any_topic_deleted |= self.store.delete_topic(topic)
+        self.any_topic_deleted |= self.store.delete_topic(topic, 1)
         for key in [key for key in self.model if key[0] == topic]:
             del self.model[key]
         self.ends = [entry for entry in self.ends if entry[1] != topic]

@@ -28,18 +28,26 @@ answered long before, and would have to be taken out of it again.
 
 
 class ParkedPull:
-    """A request that waits. `offset` moves on when a filter rejected what came."""
+    """A request that waits. `offset` moves on when a filter rejected what came; it was looked at
+    in `epoch`."""
 
-    __slots__ = ("accepts", "deadline_s", "key", "offset", "request")
+    __slots__ = ("accepts", "deadline_s", "epoch", "key", "offset", "request")
 
     def __init__(
-        self, request: Request[Any], key: QueueKey, offset: int, deadline_s: float, accepts: Any
+        self,
+        request: Request[Any],
+        key: QueueKey,
+        offset: int,
+        deadline_s: float,
+        accepts: Any,
+        epoch: int,
     ) -> None:
         self.request = request
         self.key = key
         self.offset = offset
         self.deadline_s = deadline_s
         self.accepts = accepts
+        self.epoch = epoch
 
 
 class Arrivals:
@@ -51,13 +59,13 @@ class Arrivals:
         *,
         retry: Callable[[ParkedPull], bool],
         give_up: Callable[[ParkedPull], None],
-        max_offset: Callable[[str, int], int],
+        visible_range: Callable[[str, int], tuple[int, int]],
         max_waiting: int,
     ) -> None:
         self._loop = loop
         self._retry = retry
         self._give_up = give_up
-        self._max_offset = max_offset
+        self._visible_range = visible_range
         self._max_waiting = max_waiting
         # dicts serve as ordered sets: who waits longest is answered first
         self._by_queue: dict[QueueKey, dict[ParkedPull, None]] = {}
@@ -76,11 +84,17 @@ class Arrivals:
         return self.waiting >= self._max_waiting
 
     def park(
-        self, request: Request[Any], key: QueueKey, offset: int, wait_s: float, accepts: Any
+        self,
+        request: Request[Any],
+        key: QueueKey,
+        offset: int,
+        wait_s: float,
+        accepts: Any,
+        epoch: int,
     ) -> None:
         """Let a pull wait, at most so long."""
         deadline_s = self._loop.time() + wait_s
-        pull = ParkedPull(request, key, offset, deadline_s, accepts)
+        pull = ParkedPull(request, key, offset, deadline_s, accepts, epoch)
         self._by_queue.setdefault(key, {})[pull] = None
         self._by_connection.setdefault(request.connection, {})[pull] = None
         self.waiting += 1
@@ -102,6 +116,14 @@ class Arrivals:
         """A connection ended, and with it everything it waited for."""
         for pull in tuple(self._by_connection.get(connection, ())):
             self._remove(pull)
+
+    def end_topic(self, topic: str) -> None:
+        """A topic was deleted: nothing comes any more, and one of its name starts anew."""
+        for (name, _), pulls in tuple(self._by_queue.items()):
+            if name == topic:
+                for pull in tuple(pulls):
+                    self._remove(pull)
+                    self._give_up(pull)
 
     def end_all(self, answer: Callable[[ParkedPull], None]) -> None:
         """Answer everybody who waits: the broker stops."""
@@ -128,7 +150,7 @@ class Arrivals:
     def _look_again(self) -> None:
         self._check = self._loop.call_later(_CHECK_S, self._look_again) if self.waiting else None
         for key, pulls in tuple(self._by_queue.items()):
-            end = self._max_offset(*key)
+            _, end = self._visible_range(*key)
             if any(pull.offset < end for pull in pulls):
                 self.announce(*key)
 

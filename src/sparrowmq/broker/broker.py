@@ -12,6 +12,7 @@ from sparrowmq.broker.consumers import ConsumerGroup, Consumers
 from sparrowmq.broker.delivery.delivery import Delivery
 from sparrowmq.broker.durability import Durability
 from sparrowmq.broker.groups import Groups
+from sparrowmq.broker.positions import Positions
 from sparrowmq.broker.producers import Producers
 from sparrowmq.broker.queue_locks import QueueLocks
 from sparrowmq.broker.request_modes import RequestModes
@@ -46,6 +47,7 @@ class Broker:
     offsets: ConsumerOffsets
     arrivals: Arrivals
     durability: Durability
+    positions: Positions
     delivery: Delivery
     locks: QueueLocks
     request_modes: RequestModes
@@ -77,6 +79,7 @@ class Broker:
     def connection_closed(self, connection: Connection) -> None:
         """Everything a peer held or waited for ends with its connection."""
         self.arrivals.forget(connection)
+        self.positions.forget(connection)
         self.sessions.forget(connection)
         self.producers.forget(connection)
         for group, member in self.consumers.forget(connection):

@@ -1,7 +1,9 @@
-"""When a send may be acknowledged: at once, or when its bytes are safe.
+"""When a send may be acknowledged and when consumers may see it: at once, or when it is safe.
 
-ASYNC   reply at once; everything is synced every `flush_interval_s`
-SYNC    group commit: whoever arrived while a sync ran shares the next one
+ASYNC   reply at once; everything is synced every `flush_interval_s`. Consumers see a message at
+        once, unless `unsynced_window` others of its queue are not synced yet
+SYNC    group commit: whoever arrived while a sync ran shares the next one. Consumers see a message
+        when it is durable
 
 A sync costs the processor as much as a dozen sends, so where many senders are at work the next
 one waits for a group of them, a millisecond at most. Few senders never wait.
@@ -16,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from sparrowmq.broker.arrivals import Arrivals
 from sparrowmq.broker.config import Flush
 from sparrowmq.broker.whole_steps import WholeSteps
 from sparrowmq.net.reply import Reply, Request
@@ -49,6 +52,7 @@ class Durability:
         self,
         store: Store,
         sync: Callable[[Any], Awaitable[None]],
+        arrivals: Arrivals,
         *,
         flush: Flush,
         flush_interval_s: float,
@@ -58,14 +62,19 @@ class Durability:
     ) -> None:
         self._store = store
         self._sync = sync
+        self._arrivals = arrivals
         self.is_sync = flush is Flush.SYNC
         """Whether replies may have to wait at all."""
+        # Bound here: this runs for every message.
+        self.announce = self._announce_later if self.is_sync else arrivals.announce
+        """A queue grew: wake the pulls that wait for it when they may see what came."""
         self._interval_s = flush_interval_s
         self._timeout_s = flush_timeout_s
         self._log = log
         self._steps = WholeSteps() if steps is None else steps
         self._loop = asyncio.get_running_loop()
         self._waiters: deque[Waiter] = deque()
+        self._is_asked = False
         self._around = 0
         """How many senders there seem to be: waiting or just answered when the last sync ended."""
         self._wanted = _NOBODY
@@ -102,18 +111,24 @@ class Durability:
             self._expiry = self._loop.call_at(deadline_s, self._expire)
         return None
 
+    def ask(self) -> None:
+        """Flush soon, though no sender waits: a consumer does, or may come."""
+        self._is_asked = True
+        self._go_on()
+
+    def _announce_later(self, topic: str, queue_id: int) -> None:
+        self.ask()
+
     async def run(self) -> None:
         """Flush for ever: when somebody waits, else by the interval. Ends with an error only."""
         while True:
-            if not self.is_sync:
-                await asyncio.sleep(self._interval_s)
-            else:
-                await self._somebody_waits()
+            await self._rest()
+            self._is_asked = False
             async with self._steps:
                 await self.flush()
 
-    async def _somebody_waits(self) -> None:
-        if not self._waiters:
+    async def _rest(self) -> None:
+        if not self._waiters and not self._is_asked:
             await self._gather(1, self._interval_s)
         if self._around >= CROWD and 0 < len(self._waiters) < GROUP:
             await self._gather(GROUP, GATHER_S)
@@ -143,11 +158,13 @@ class Durability:
         if plan is not None:
             try:
                 await self._sync(plan)
-                self._store.finish_flush(plan)
+                shown = self._store.finish_flush(plan)
             except OSError as error:
                 self._store.fail(f"fsync failed: {error}")
                 self._refuse_all(str(error))
                 raise StoreError(f"fsync failed, stopping: {error}") from error
+            for topic, queue_id in shown:
+                self._arrivals.announce(topic, queue_id)
         self._release()
         if self.when_flushed is not None:
             tell, self.when_flushed = self.when_flushed, None

@@ -16,9 +16,7 @@ from typing import Any
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.net.connection import Connection
-from sparrowmq.net.reply import Reply
-from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.protocol.headers.pull import Pulled, PullMessage
+from sparrowmq.protocol.headers.pull import PullMessage
 from sparrowmq.protocol.message import MessageQueue
 
 LONGEST_S = 15.0
@@ -49,31 +47,23 @@ def is_anothers(
     return owner is not None and owner != asking.client_id and group.find(owner) is not None
 
 
-def after_hand_over(
-    broker: Broker, header: PullMessage, wait_s: float
-) -> Coroutine[Any, Any, Reply]:
-    """The answer when the owner has let go, or in `wait_s`: nothing, and where to pull next."""
+def after_hand_over(broker: Broker, header: PullMessage, wait_s: float) -> Coroutine[Any, Any, int]:
+    """Where to pull next, when the owner has let go or `wait_s` are over."""
     group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
     # Looked up now: when the answer's task begins, the lock may be gone.
     ended = broker.locks.end_of(group, _queue(broker, topic, queue_id))
     stored_before = broker.offsets.get(group, topic, queue_id)
-    return _answer_after(broker, header, ended, wait_s, stored_before)
+    return _offset_after(broker, header, ended, wait_s, stored_before)
 
 
-async def _answer_after(
+async def _offset_after(
     broker: Broker, header: PullMessage, ended: asyncio.Event, wait_s: float, stored_before: int
-) -> Reply:
+) -> int:
     with suppress(TimeoutError):
         async with asyncio.timeout(wait_s):
             await ended.wait()
     stored = broker.offsets.get(header.consumer_group, header.topic, header.queue_id)
-    next_offset = _next_offset(header.queue_offset, stored_before, stored)
-    low, high = broker.store.queue_range(header.topic, header.queue_id)
-    answer = Pulled(
-        suggest_which_broker_id=0, next_begin_offset=next_offset, min_offset=low, max_offset=high
-    )
-    text = "the queue is being handed over"
-    return Reply(answer, code=ResponseCode.PULL_RETRY_IMMEDIATELY, remark=text)
+    return _next_offset(header.queue_offset, stored_before, stored)
 
 
 def _next_offset(asked: int, stored_before: int, stored: int) -> int:

@@ -11,7 +11,7 @@ from functools import partial
 from sparrowmq.broker import farewell, housekeeping, sampling, whole_steps
 from sparrowmq.broker.arrivals import Arrivals
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.config import BrokerConfig
+from sparrowmq.broker.config import BrokerConfig, Flush
 from sparrowmq.broker.delivery import loops as delivery_loops
 from sparrowmq.broker.delivery.delivery import Delivery
 from sparrowmq.broker.durability import Durability
@@ -39,6 +39,7 @@ from sparrowmq.broker.handlers import (
     statistics,
     topics,
 )
+from sparrowmq.broker.positions import Positions
 from sparrowmq.broker.queue_locks import QueueLocks
 from sparrowmq.broker.registration import Registration
 from sparrowmq.broker.request_modes import RequestModes
@@ -168,8 +169,12 @@ class BrokerServer:
     def _open(self, tables: BrokerTables, peers: Peers) -> Broker:
         config, clock = self.config, self._clock
         store_host = config.store_host(self.port)
+        window = 0 if config.flush is Flush.SYNC else config.store.unsynced_window
         store = Store.open(
-            replace(config.store, store_host=store_host), self._disk, clock(), self._report
+            replace(config.store, store_host=store_host, unsynced_window=window),
+            self._disk,
+            clock(),
+            self._report,
         )
         is_used = store.max_log_offset > 0
         topic_table = Topics(
@@ -196,13 +201,14 @@ class BrokerServer:
             loop,
             retry=lambda parked: pull.retry_parked(broker, parked),
             give_up=lambda parked: pull.give_up_parked(broker, parked),
-            max_offset=store.max_offset,
+            visible_range=store.visible_range,
             max_waiting=config.max_waiting_pulls,
         )
         steps = WholeSteps()
         durability = Durability(
             store,
             self._syncer.sync,
+            arrivals,
             flush=config.flush,
             flush_interval_s=config.flush_interval_s,
             flush_timeout_s=config.flush_timeout_s,
@@ -231,6 +237,7 @@ class BrokerServer:
             offsets=consumer_offsets,
             arrivals=arrivals,
             durability=durability,
+            positions=Positions(store.epochs),
             steps=steps,
             delivery=Delivery.open(
                 config, self._disk, store, consumer_offsets, clock, self._report

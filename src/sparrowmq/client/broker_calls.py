@@ -1,6 +1,7 @@
 """Calls consumers make to brokers, each one function: request, answer, errors."""
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import BrokerRefused, NoRoute
@@ -15,12 +16,23 @@ from sparrowmq.protocol.headers.offsets import (
     GetMaxOffset,
     GetMinOffset,
     OffsetFound,
+    OffsetInEpoch,
     QueryConsumerOffset,
     SearchOffset,
     UpdateConsumerOffset,
 )
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.route import MASTER_ID
+
+UNKNOWN_EPOCH = 0
+"""Asks a broker for its epoch, without a claim. Apache's brokers have none."""
+
+
+class Position(NamedTuple):
+    """A queue offset, and the epoch of the broker's log in which it was learned, if it has any."""
+
+    offset: int
+    epoch: int | None = None
 
 
 class _ConsumerIds(Body, frozen=True, kw_only=True):
@@ -101,7 +113,7 @@ async def committed_offset(
     *,
     young_is_0: bool = False,
     only_looks: bool = False,
-) -> int | None:
+) -> Position | None:
     """The group's stored offset; None when there is none. Any other failure is raised.
 
     With `young_is_0` brokers answer 0 for a queue whose first message is still at hand, so that
@@ -115,6 +127,7 @@ async def committed_offset(
         queue_id=queue.queue_id,
         set_zero_if_not_found=young_is_0,
         only_looks=only_looks or None,
+        epoch=UNKNOWN_EPOCH,
     )
     timeout_s = client.config.call_timeout_s
     response = await client.peers.call(address, header, timeout_s=timeout_s)
@@ -122,23 +135,29 @@ async def committed_offset(
         return None
     if response.code != ResponseCode.SUCCESS:
         raise BrokerRefused(address, response.code, response.remark)
-    return response.header(OffsetFound).offset
+    return _position(response)
 
 
-async def commit_offset(client: Client, group: str, queue: MessageQueue, offset: int) -> None:
-    """Store the group's offset. Raises NoRoute, BrokerRefused, NetError."""
+async def commit_offset(
+    client: Client, group: str, queue: MessageQueue, offset: int, epoch: int | None
+) -> None:
+    """Store the group's offset, learned in `epoch`. Raises NoRoute, BrokerRefused, NetError."""
     address = await address_of(client, queue.topic, queue.broker_name)
     header = UpdateConsumerOffset(
-        consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
+        consumer_group=group,
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        commit_offset=offset,
+        epoch=epoch,
     )
     await call(client, address, header)
 
 
-async def max_offset(client: Client, queue: MessageQueue) -> int:
+async def max_offset(client: Client, queue: MessageQueue) -> Position:
     """The offset the queue's next message will get."""
     address = await address_of(client, queue.topic, queue.broker_name)
-    header = GetMaxOffset(topic=queue.topic, queue_id=queue.queue_id)
-    return (await call(client, address, header)).header(OffsetFound).offset
+    header = GetMaxOffset(topic=queue.topic, queue_id=queue.queue_id, epoch=UNKNOWN_EPOCH)
+    return _position(await call(client, address, header))
 
 
 async def min_offset(client: Client, queue: MessageQueue) -> int:
@@ -148,8 +167,18 @@ async def min_offset(client: Client, queue: MessageQueue) -> int:
     return (await call(client, address, header)).header(OffsetFound).offset
 
 
-async def offset_at(client: Client, queue: MessageQueue, timestamp_ms: int) -> int:
+async def offset_at(client: Client, queue: MessageQueue, timestamp_ms: int) -> Position:
     """The offset of the first message stored at or after a time."""
     address = await address_of(client, queue.topic, queue.broker_name)
-    header = SearchOffset(topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms)
-    return (await call(client, address, header)).header(OffsetFound).offset
+    header = SearchOffset(
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        timestamp=timestamp_ms,
+        epoch=UNKNOWN_EPOCH,
+    )
+    return _position(await call(client, address, header))
+
+
+def _position(response: Response) -> Position:
+    found = response.header(OffsetInEpoch)
+    return Position(found.offset, found.epoch)

@@ -36,6 +36,13 @@ class ResetOffset(Body, frozen=True, kw_only=True):
     offset_table: dict[MessageQueue, int] = field(default_factory=dict)
 
 
+class LocalProgress(ResetOffset, frozen=True, kw_only=True):
+    """What a member of a broadcasting group keeps in its file: Java's table of offsets, and the
+    epochs of the brokers' logs in which they were learned."""
+
+    epoch_table: dict[MessageQueue, int] = field(default_factory=dict)
+
+
 class ConsumerStatus(Body, frozen=True, kw_only=True):
     """Offsets of one member (`message_queue_table`) or of several by client id."""
 

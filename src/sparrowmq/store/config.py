@@ -55,6 +55,10 @@ class StoreConfig:
     utc_offset_ms: int = 0
     """The local time zone, for the deletion hour and for the names of index files."""
 
+    unsynced_window: int = 8_192
+    """Messages of a queue that consumers may see before they are synced. 0: nothing is delivered
+    before it is durable, as the broker wants it when flush is synchronous."""
+
     scan_units: int = 4_096
     """Queue units one read may look at when a filter rejects them."""
     merge_gap_bytes: int = 4_096
@@ -76,6 +80,8 @@ class StoreConfig:
         ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}, must be 1 or more")
+        if self.unsynced_window < 0:
+            raise ValueError(f"unsynced_window is {self.unsynced_window}, must be 0 or more")
         if self.log_file_size < 1024:
             raise ValueError(f"log_file_size is {self.log_file_size}, must be 1024 or more")
         if not 0 <= self.merge_gap_bytes <= _WIDEST_GAP:

@@ -42,7 +42,10 @@ class ConsumeQueue:
         "_ahead_from",
         "_files",
         "directory",
+        "durable_to",
         "is_dirty",
+        "is_noted",
+        "is_unsynced",
         "max_offset",
         "min_offset",
         "queue_id",
@@ -65,8 +68,15 @@ class ConsumeQueue:
         self._ahead = b""
         self._ahead_from = 0
         self.is_dirty = False
+        """Whether it has units that are only in memory."""
+        self.is_unsynced = False
+        """Whether it has units whose records no flush has taken yet."""
+        self.is_noted = False
+        """Both: an append has nothing to do but to add its unit."""
         self.sums: list[FileSum] = []
         self.min_offset = self.max_offset = self.tail_from = self.written_to = 0
+        self.durable_to = 0
+        """Records of units before it survive a power cut."""
 
     def __repr__(self) -> str:
         return (
@@ -79,6 +89,7 @@ class ConsumeQueue:
         self._ahead = b""
         self.sums.clear()
         self.min_offset = self.max_offset = self.tail_from = self.written_to = offset
+        self.durable_to = offset
 
     def path_of(self, offset: int) -> str:
         """The file that holds unit `offset`."""
@@ -96,7 +107,7 @@ class ConsumeQueue:
             self._files.write(self.path_of(first), first % per_file * UNIT_SIZE, data)
             self._sum_up(first, end, data)
             self.written_to = end
-        self.is_dirty = False
+        self.is_dirty = self.is_noted = False
         surplus = self.max_offset - self.tail_from - KEPT_UNITS
         if surplus > 0:
             # A new object: bytearray keeps the capacity it once had.
@@ -192,6 +203,7 @@ class ConsumeQueue:
         self._clear_files(offset)
         self.max_offset = offset
         self.written_to = min(self.written_to, offset)
+        self.durable_to = min(self.durable_to, offset)
         self.min_offset = min(self.min_offset, offset)
         self._cut_sums(offset)
 

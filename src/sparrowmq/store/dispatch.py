@@ -39,6 +39,8 @@ class Dispatch:
         self.queues: dict[tuple[str, int], ConsumeQueue] = {}
         self.dirty: deque[ConsumeQueue] = deque()
         """Queues with units that are only in memory, in the order they became so."""
+        self.unsynced: list[ConsumeQueue] = []
+        """Queues with units whose records no flush has taken yet."""
         self.dropped: dict[str, int] = {}
         """Deleted topics: their records before this log offset stay out of the queues."""
 
@@ -63,11 +65,26 @@ class Dispatch:
         """The record at `log_offset` is the next message of `queue`."""
         queue.tail += UNIT.pack(log_offset, size, tags_code)
         queue.max_offset += 1
+        if not queue.is_noted:
+            self._note(queue)
+        if uniq_key or keys:
+            self.index.add((queue.topic, uniq_key, keys, log_offset, store_timestamp))
+
+    def _note(self, queue: ConsumeQueue) -> None:
+        queue.is_noted = True
         if not queue.is_dirty:
             queue.is_dirty = True
             self.dirty.append(queue)
-        if uniq_key or keys:
-            self.index.add((queue.topic, uniq_key, keys, log_offset, store_timestamp))
+        if not queue.is_unsynced:
+            queue.is_unsynced = True
+            self.unsynced.append(queue)
+
+    def take_unsynced(self) -> list[tuple[ConsumeQueue, int]]:
+        """Queues that grew since the last call, and where they end now: a flush takes them."""
+        taken, self.unsynced = self.unsynced, []
+        for queue in taken:
+            queue.is_unsynced = queue.is_noted = False
+        return [(queue, queue.max_offset) for queue in taken]
 
     def dispatch_batch(
         self,
@@ -80,9 +97,8 @@ class Dispatch:
         """The same for messages of one batch: one step for all of them."""
         queue.tail += b"".join(map(UNIT.pack, log_offsets, sizes, messages.tags_codes))
         queue.max_offset += len(sizes)
-        if not queue.is_dirty:
-            queue.is_dirty = True
-            self.dirty.append(queue)
+        if not queue.is_noted:
+            self._note(queue)
         self.index.add_all(
             zip(
                 repeat(queue.topic),
@@ -160,15 +176,14 @@ class Dispatch:
             self.dirty.remove(queue)
         queue.delete()
 
-    def drop_topic(self, topic: str, log_end: int) -> bool:
-        """Forget a topic's queues and all of its records so far; False if there was none."""
-        found = [queue for queue in self.queues.values() if queue.topic == topic]
+    def drop_topic(self, topic: str, log_end: int) -> None:
+        """Forget a topic's queues and all of its records so far."""
+        found = list(self.of_topic(topic))
         for queue in found:
             self.forget((queue.topic, queue.queue_id))
         if found:
             self.files.disk.rmdir(found[0].directory.rpartition("/")[0])
             self.dropped[topic] = log_end
-        return bool(found)
 
     def forget_dropped(self, min_log_offset: int) -> None:
         """Records of deleted topics that have expired need no more remembering."""

@@ -17,6 +17,7 @@ import msgspec
 from sparrowmq.store.checkpoints import Checkpoints
 from sparrowmq.store.commit_log import CommitLog
 from sparrowmq.store.config import StoreConfig
+from sparrowmq.store.consume_queue import ConsumeQueue
 from sparrowmq.store.disk import Disk
 from sparrowmq.store.dispatch import Dispatch
 from sparrowmq.store.layout import LOG_DIR, log_path
@@ -51,6 +52,10 @@ class Recovered(msgspec.Struct):
     """… and where the log began then."""
     scanned_bytes: int = 0
     """How much of the log was read to get here."""
+    was_running: bool = False
+    """The store was not closed …"""
+    was_foreign: bool = False
+    """… and it was not this code that had it open."""
 
 
 class FlushPlan(msgspec.Struct):
@@ -65,6 +70,8 @@ class FlushPlan(msgspec.Struct):
     log_offset: int
     last_record: int
     store_timestamp: int
+    grown: list[tuple[ConsumeQueue, int]] = []
+    """Queues, and where they end in this part of the log."""
 
 
 def sync_plan(disk: Disk, plan: FlushPlan) -> None:
@@ -92,6 +99,7 @@ class Flushing:
         self._log = log
         self._dispatch = dispatch
         self._marks = marks
+        self._window = config.unsynced_window
         self._checkpoints = Checkpoints(config, log, dispatch, marks)
         self.durable = 0
         self.last_record = -1
@@ -131,6 +139,17 @@ class Flushing:
         self.durable = self._log.end
         self._checkpoints.complete(self.last_timestamp)
 
+    def sync_recovered(self) -> None:
+        """Make the log durable as it was found: what is read from now on stays. Raises OSError."""
+        if self.durable < self._log.end:
+            for start in self._log.starts_from(self.durable):
+                self._disk.sync(log_path(start))
+            self._disk.sync_dir(LOG_DIR)
+            self.durable = self._log.end
+        self._dispatch.take_unsynced()
+        for queue in self._dispatch.queues.values():
+            queue.durable_to = queue.max_offset
+
     def start(self, now_ms: int, found: Recovered) -> None:
         """Begin with what recovery found."""
         self.durable = found.durable
@@ -148,7 +167,9 @@ class Flushing:
         end = self._log.end
         files: list[str] = []
         directories: list[str] = []
+        grown: list[tuple[ConsumeQueue, int]] = []
         if end > self.durable:
+            grown = self._dispatch.take_unsynced()
             files = [log_path(start) for start in self._log.starts_from(self.durable)]
             if self._log.names_changed:
                 self._log.names_changed = False
@@ -157,7 +178,7 @@ class Flushing:
         if not files and not derived and not directories:
             return None
         self._plan = FlushPlan(
-            files, derived, directories, end, self.last_record, self.last_timestamp
+            files, derived, directories, end, self.last_record, self.last_timestamp, grown
         )
         return self._plan
 
@@ -189,15 +210,21 @@ class Flushing:
         directories += named
         return taken + files
 
-    def finish_flush(self, plan: FlushPlan) -> None:
-        """Everything in the plan is durable."""
+    def finish_flush(self, plan: FlushPlan) -> list[ConsumeQueue]:
+        """Everything in the plan is durable; the queues that readers see more of now."""
         assert plan is self._plan, "one flush at a time"
         self._plan = None
+        shown = []
+        for queue, end in plan.grown:
+            if queue.max_offset - queue.durable_to > self._window:
+                shown.append(queue)
+            queue.durable_to = end
         if plan.log_offset > self.durable:
             self.durable = plan.log_offset
             self._marks.save_mark(plan.log_offset, plan.last_record, plan.store_timestamp)
             self._unsynced_marks.add(MARK)
         self._unsynced_marks |= self._checkpoints.finish(self.durable, plan.store_timestamp)
+        return shown
 
     def tick(self, now_ms: int, portion: int) -> None:
         """Write a portion of the queues; begin or advance a checkpoint. Raises DiskFull."""

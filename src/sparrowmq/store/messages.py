@@ -84,6 +84,8 @@ class QueueRead(msgspec.Struct, gc=False):
     chunks: Sequence[bytes | memoryview] = ()
     count: int = 0
     size: int = 0
+    has_unsynced: bool = False
+    """More is there, which consumers see when it is synced."""
 
 
 class Damage(msgspec.Struct, frozen=True):

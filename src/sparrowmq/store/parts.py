@@ -4,6 +4,7 @@ from sparrowmq.store.commit_log import CommitLog
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.disk import Disk, DiskLock
 from sparrowmq.store.dispatch import Dispatch
+from sparrowmq.store.epochs import LogEpochs
 from sparrowmq.store.errors import DiskFull, StoreError, StoreStopped
 from sparrowmq.store.flushing import Flushing
 from sparrowmq.store.index.message_index import MessageIndex
@@ -28,6 +29,8 @@ class StoreParts:
         self._dispatch = Dispatch(self._files, index, config.delay_levels_ms)
         self._queues = self._dispatch.queues
         self._marks = Marks(config, disk)
+        self.epochs = LogEpochs(disk, self._queues)
+        self._window = config.unsynced_window
         self._flushing = Flushing(config, disk, self._log, self._dispatch, self._marks)
         self._raw = RawAppend(self._log, self._dispatch)
         self._stopped: StoreStopped | None = None

@@ -34,21 +34,23 @@ class Reads(StoreParts):
         max_bytes: int = 1024 * 1024,
         accepts_tag: Container[int] | None = None,
         accepts_record: AcceptsRecord | None = None,
-        before_log_offset: int | None = None,
+        only_visible: bool = False,
     ) -> QueueRead | ColdRead:
         """Records of a queue from `offset` on, or a ColdRead if the device has to be waited for.
 
         At least one message is returned however large it is. A filter that rejects a long run of
-        messages ends the read early; `next_offset` tells where to go on. With `before_log_offset`
-        messages from there on are not there yet: pass `durable_log_offset` so that nobody consumes
-        what a power cut may take back, and then misses what gets the same offsets.
+        messages ends the read early; `next_offset` tells where to go on. With `only_visible` the
+        queue ends where consumers may see it: see `visible_range`.
         """
         queue = self._queues.get((topic, queue_id))
         if queue is None:
             return QueueRead(ReadStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
         least, most = queue.min_offset, queue.max_offset
-        if before_log_offset is not None:
-            most = queue.first_at_or_behind(before_log_offset)
+        if only_visible and most - queue.durable_to > self._window:
+            most = queue.durable_to + self._window
+            if offset == most:
+                overflow = ReadStatus.OFFSET_OVERFLOW_ONE
+                return QueueRead(overflow, offset, least, most, has_unsynced=True)
         if not least <= offset < most:
             return _out_of_range(offset, least, most)
         if offset + 1 == most == queue.max_offset and accepts_record is None:
@@ -113,6 +115,15 @@ class Reads(StoreParts):
         """`min_offset` and `max_offset`."""
         queue = self._queues.get((topic, queue_id))
         return (0, 0) if queue is None else (queue.min_offset, queue.max_offset)
+
+    def visible_range(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """What consumers may know of a queue: `min_offset`, and an end that is at most
+        `unsynced_window` messages past the last durable one. Whoever has consumed more could, after
+        a power cut, miss what gets the same offsets."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            return 0, 0
+        return queue.min_offset, min(queue.max_offset, queue.durable_to + self._window)
 
     def queues(self) -> Iterator[tuple[str, int]]:
         """Topic and id of every queue."""

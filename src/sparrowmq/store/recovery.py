@@ -69,6 +69,7 @@ class Recovery:
         found = self._dispatch.index.recover(begin, trust_unmarked=is_apaches)
         index_from = max(min(found, begin), self._log.min_offset)
         self._remember(snapshot, mark, begin)
+        self._find_out_who_ran(snapshot)
         self._scan_from(begin, index_from, is_clean=self._is_clean(snapshot, mark))
         if is_apaches:
             self._rebuild_unknown()
@@ -87,6 +88,14 @@ class Recovery:
             result.durable = max(begin, mark.log_offset)
             result.last_record = mark.last_record
             result.last_timestamp = mark.store_timestamp
+
+    def _find_out_who_ran(self, snapshot: Snapshot | None) -> None:
+        """Our own snapshot says whether we closed the store; the abort marker says that somebody
+        else did not."""
+        result = self._result
+        is_ours = snapshot is not None and not snapshot.is_clean
+        result.was_running = is_ours or (bool(self._log.starts) and self._disk.exists(ABORT))
+        result.was_foreign = not is_ours
 
     def _scan_from(self, begin: int, index_from: int, *, is_clean: bool) -> None:
         start = min(begin, index_from)

@@ -10,8 +10,9 @@ from itertools import pairwise
 from sparrowmq.store.appends import Appends
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.disk import Disk
+from sparrowmq.store.epochs import UNBOUNDED
 from sparrowmq.store.errors import DiskFull
-from sparrowmq.store.flushing import FlushPlan
+from sparrowmq.store.flushing import FlushPlan, Recovered
 from sparrowmq.store.index.key_index import KeyIndex
 from sparrowmq.store.index.layout import IndexLayout
 from sparrowmq.store.index.message_index import MessageIndex
@@ -67,6 +68,8 @@ class Store(Appends, Reads):
         self._log.continue_at(found.end)
         self._own_from = found.end
         self._flushing.start(now_ms, found)
+        self._flushing.sync_recovered()
+        self._begin_epoch(found, now_ms)
         if found.min_log_offset != self._log.min_offset:
             self._set_min()
         try:
@@ -75,12 +78,22 @@ class Store(Appends, Reads):
             self._full = error
             self._decide_refusal()
 
+    def _begin_epoch(self, found: Recovered, now_ms: int) -> None:
+        """What readers saw of the last life and the log does not hold any more is forgotten."""
+        seen_past_end = self.epochs.load()
+        if found.was_foreign:
+            seen_past_end = UNBOUNDED
+        if not found.was_running:
+            seen_past_end = 0
+        self.epochs.begin(found.end, seen_past_end, self._window, now_ms)
+
     def _prepare(self, scanned_bytes: int) -> None:
         """Everything that needs space: on a full disk the store can still be read."""
         self._disk.open(ABORT, create=True).close()
         for path in (LOG_DIR, QUEUE_DIR, OWN_DIR):
             self._disk.mkdir(path)
         self._disk.sync_dir("")
+        self.epochs.save()
         self._dispatch.write_tails(len(self._dispatch.dirty))
         if scanned_bytes > self.config.checkpoint_bytes // _MUCH_SCANNED:
             self._flushing.save_scanned()
@@ -124,21 +137,24 @@ class Store(Appends, Reads):
         """
         return self._flushing.begin_flush(urgent=urgent)
 
-    def finish_flush(self, plan: FlushPlan) -> None:
-        """Everything in the plan has been synced."""
+    def finish_flush(self, plan: FlushPlan) -> list[tuple[str, int]]:
+        """Everything in the plan has been synced; the queues that readers see more of now."""
         try:
-            self._flushing.finish_flush(plan)
+            shown = self._flushing.finish_flush(plan)
+            return [(queue.topic, queue.queue_id) for queue in shown]
         except DiskFull as error:
             self._full = error
             self._decide_refusal()
         except OSError as error:
             self._failed(error)
+        return []
 
     def tick(self, now_ms: int) -> None:
         """Write what is only in memory, prepare space; call it every 20 to 100 ms."""
         if self._stopped is not None:
             return
         try:
+            self.epochs.save()
             self._log.prepare()
             self._dispatch.index.build()
             self._flushing.tick(now_ms, _QUEUES_PER_TICK)
@@ -169,6 +185,7 @@ class Store(Appends, Reads):
         if deleted:
             self._set_min()
             self._dispatch.forget_dropped(self._log.min_offset)
+            self.epochs.forget_before(self._log.min_offset)
             self._dispatch.index.clean(self._log.min_offset)
         ratio = self._used_ratio()
         is_over = refuses(self.config, was_refusing=self._over_mark is not None, used_ratio=ratio)
@@ -192,10 +209,18 @@ class Store(Appends, Reads):
             if start + log.file_size <= self._flushing.durable
         ]
 
-    def delete_topic(self, topic: str) -> bool:
-        """Forget a topic: its messages can no longer be read; False if it had none."""
-        if not self._dispatch.drop_topic(topic, self._log.end):
+    def delete_topic(self, topic: str, now_ms: int) -> bool:
+        """Forget a topic: its messages can no longer be read; False if it had none.
+
+        Positions in its queues are worth nothing if it is made again. Raises DiskFull, or OSError.
+        """
+        ends = [queue.max_offset for queue in self._dispatch.of_topic(topic)]
+        if not ends:
             return False
+        # First, so that a full disk leaves the topic as it was.
+        self.epochs.delete_topic(topic, self._log.end, max(ends), now_ms)
+        self.epochs.save()
+        self._dispatch.drop_topic(topic, self._log.end)
         self._flushing.forget_topic(topic)
         return True
 

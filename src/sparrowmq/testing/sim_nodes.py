@@ -14,8 +14,8 @@ from sparrowmq.broker.server import BrokerServer
 from sparrowmq.nameserver.config import NameServerConfig
 from sparrowmq.nameserver.server import NameServer
 from sparrowmq.net.workers import InlineWorkers
+from sparrowmq.store.flushing import FlushPlan, sync_plan
 from sparrowmq.store.recording_disk import RecordingDisk
-from sparrowmq.store.syncer import InlineSyncer
 from sparrowmq.testing.simulation import Simulation
 from sparrowmq.testing.virtual_tasks import SimTask
 
@@ -112,6 +112,8 @@ class BrokerNode(Node[BrokerServer]):
         super().__init__(sim, config.broker_name)
         self.config = config
         self.disk = RecordingDisk()
+        self.sync_s = 0.0
+        """How long a sync takes."""
         self.cpu_ms = 0
         """Processor time it has used. Nothing takes any in virtual time, save `work`."""
 
@@ -131,11 +133,20 @@ class BrokerNode(Node[BrokerServer]):
             clock=self._sim.clock,
             rng=self._sim.rng(f"{self.name} {self.starts}"),
             workers=InlineWorkers(),
-            syncer=InlineSyncer(self.disk),
+            syncer=self,
             pid=FIRST_PID + self.starts,
             log=logging.getLogger(f"sparrowmq.sim.{self.name}"),
             cpu=lambda: self.cpu_ms,
         )
+
+    async def sync(self, plan: FlushPlan) -> None:
+        """What the broker asks for to make a plan durable."""
+        if self.sync_s:
+            await asyncio.sleep(self.sync_s)
+        sync_plan(self.disk, plan)
+
+    def close(self) -> None:
+        """The broker syncs nothing more."""
 
     def work(self, seconds: float) -> None:
         """Let its loop be busy with one thing for so long; what comes meanwhile waits."""

@@ -100,7 +100,7 @@ def append(broker: Broker, placement: Placement, now_ms: int) -> Stored:
     elif topic == TRANS_HALF_TOPIC:
         broker.delivery.halves.add(stored.queue_offset, stored.log_offset, placement.due_ms)
     else:
-        broker.arrivals.announce(topic, put.queue_id)
+        broker.durability.announce(topic, put.queue_id)
     return stored
 
 

@@ -11,6 +11,7 @@ from sparrowmq.protocol.headers.offsets import (
     GetMaxOffset,
     GetMinOffset,
     OffsetFound,
+    OffsetInEpoch,
     QueryConsumerOffset,
     SearchOffset,
     TimestampFound,
@@ -29,10 +30,19 @@ def query_consumer_offset(broker: Broker, request: Request[QueryConsumerOffset])
     if offset >= 0:
         if not header.only_looks:
             broker.offsets.applied(header.consumer_group, header.topic, header.queue_id)
-        return Reply(OffsetFound(offset=offset))
+        if header.epoch is None:
+            broker.positions.tell(
+                request.connection,
+                header.consumer_group,
+                header.topic,
+                header.queue_id,
+                offset,
+                broker.store.epochs.current,
+            )
+        return Reply(_in_epoch(broker, header.epoch, offset))
     if header.set_zero_if_not_found and _is_young(broker, header.topic, header.queue_id):
         broker.statistics.group_starts(header.consumer_group, header.topic, header.queue_id, 0)
-        return Reply(OffsetFound(offset=0))
+        return Reply(_in_epoch(broker, header.epoch, 0))
     text = f"group {header.consumer_group} has no offset for {header.topic} queue {header.queue_id}"
     raise RequestRefused(ResponseCode.QUERY_NOT_FOUND, text)
 
@@ -51,7 +61,7 @@ def update_consumer_offset(broker: Broker, request: Request[UpdateConsumerOffset
     header = request.header
     if header.commit_offset >= 0:
         _check_commit(broker, header)
-        if not _is_overtaken(broker, request):
+        if not _is_overtaken(broker, request) and not _counts_what_is_gone(broker, request):
             broker.offsets.commit(
                 header.consumer_group, header.topic, header.queue_id, header.commit_offset
             )
@@ -66,6 +76,30 @@ def _is_overtaken(broker: Broker, request: Request[UpdateConsumerOffset]) -> boo
     if header.commit_offset >= broker.offsets.get(group, topic, queue_id):
         return False
     return is_anothers(broker, group, topic, queue_id, request.connection)
+
+
+def _counts_what_is_gone(broker: Broker, request: Request[UpdateConsumerOffset]) -> bool:
+    """Whether progress was made in messages whose offsets others have got since."""
+    header = request.header
+    end = broker.positions.end_of(
+        request.connection,
+        header.consumer_group,
+        header.topic,
+        header.queue_id,
+        header.commit_offset,
+        header.epoch,
+    )
+    if end is None:
+        return False
+    broker.log.info(
+        "group %s committed %d of %s queue %d, whose messages it knows end at %d; not stored",
+        header.consumer_group,
+        header.commit_offset,
+        header.topic,
+        header.queue_id,
+        end,
+    )
+    return True
 
 
 def _check_commit(broker: Broker, header: UpdateConsumerOffset) -> None:
@@ -85,9 +119,10 @@ def _check_commit(broker: Broker, header: UpdateConsumerOffset) -> None:
 
 @routes.on(GetMaxOffset)
 def get_max_offset(broker: Broker, request: Request[GetMaxOffset]) -> Reply:
-    """The offset the next message will get."""
+    """The offset after the last message that consumers may see."""
     header = request.header
-    return Reply(OffsetFound(offset=broker.store.max_offset(header.topic, header.queue_id)))
+    _, end = broker.store.visible_range(header.topic, header.queue_id)
+    return _answer_offset(broker, request, end)
 
 
 @routes.on(GetMinOffset)
@@ -105,7 +140,29 @@ def search_offset(broker: Broker, request: Request[SearchOffset]) -> Reply:
     offset = broker.store.queue_offset_by_time(
         header.topic, header.queue_id, header.timestamp, boundary
     )
-    return Reply(OffsetFound(offset=offset))
+    _, end = broker.store.visible_range(header.topic, header.queue_id)
+    return _answer_offset(broker, request, min(offset, end))
+
+
+def _answer_offset(
+    broker: Broker, request: Request[GetMaxOffset] | Request[SearchOffset], offset: int
+) -> Reply:
+    header = request.header
+    if header.epoch is None:
+        broker.positions.answer(request.connection, header.topic, header.queue_id, offset)
+        return Reply(OffsetFound(offset=offset))
+    end = broker.store.epochs.end_since(header.topic, header.queue_id, header.epoch)
+    return Reply(_in_epoch(broker, header.epoch, offset, end))
+
+
+def _in_epoch(
+    broker: Broker, epoch: int | None, offset: int, valid_end: int | None = None
+) -> OffsetFound:
+    """The answer as the client understands it: `epoch` is what it said."""
+    if epoch is None:
+        return OffsetFound(offset=offset)
+    now = broker.store.epochs.current
+    return OffsetInEpoch(offset=offset, epoch=now, valid_end=valid_end)
 
 
 @routes.on(GetEarliestStoreTime)

@@ -5,13 +5,14 @@ from collections.abc import Awaitable
 from sparrowmq.broker.arrivals import ParkedPull
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.hand_over import after_hand_over, hand_over_s
+from sparrowmq.broker.positions import back_to
 from sparrowmq.broker.pull_filter import PullFilter, filter_for
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.reply import Handled, Reply, Request
 from sparrowmq.net.routes import Routes
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.group_config import SubscriptionGroupConfig
-from sparrowmq.protocol.headers.pull import LitePullMessage, Pulled, PullMessage
+from sparrowmq.protocol.headers.pull import LitePullMessage, Pulled, PulledInEpoch, PullMessage
 from sparrowmq.protocol.perm import is_readable
 from sparrowmq.protocol.sys_flag import PULL_COMMIT_OFFSET, PULL_SUSPEND
 from sparrowmq.store.messages import QueueRead, ReadStatus
@@ -45,18 +46,41 @@ def pull_message(broker: Broker, request: Request[PullMessage]) -> Handled:
     if header.consumer_group in broker.changing and header.sys_flag & PULL_SUSPEND:
         wait_s = min(hand_over_s(broker, header, request.connection), _poll_s(broker, header))
         if wait_s > 0:
-            return after_hand_over(broker, header, wait_s)
+            return _answer_handed_over(broker, request, after_hand_over(broker, header, wait_s))
+    if header.epoch is not None or broker.store.epochs.has_doubts:
+        end = broker.positions.end_of(
+            request.connection,
+            header.consumer_group,
+            header.topic,
+            header.queue_id,
+            header.queue_offset,
+            header.epoch,
+        )
+        if end is not None:
+            return _sent_back(broker, request, end)
     if header.sys_flag & PULL_COMMIT_OFFSET:
         broker.offsets.carry(
             header.consumer_group, header.topic, header.queue_id, header.commit_offset
         )
     reset = broker.offsets.applied(header.consumer_group, header.topic, header.queue_id)
     if reset is not None and reset != header.queue_offset:
-        return _moved_to(broker, header, reset)
+        return _moved_to(broker, request, reset, "the offset was reset")
     found = _read(broker, header, header.queue_offset, accepts)
     if isinstance(found, ColdRead):
         return _answer_cold(broker, request, found, accepts)
     return _answer(broker, request, found, accepts)
+
+
+async def _answer_handed_over(
+    broker: Broker, request: Request[PullMessage], hand_over: Awaitable[int]
+) -> Reply:
+    header = request.header
+    offset = await hand_over
+    # A position that was only repeated is no better known than before.
+    is_known = offset != header.queue_offset
+    epoch = broker.store.epochs.current if is_known else header.epoch or 0
+    code, text = ResponseCode.PULL_RETRY_IMMEDIATELY, "the queue is being handed over"
+    return _nothing_found(broker, request, offset, code, text, epoch=epoch)
 
 
 def _readable_group(broker: Broker, request: Request[PullMessage]) -> SubscriptionGroupConfig:
@@ -110,6 +134,7 @@ def _read(
         max_bytes=max_bytes,
         accepts_tag=accepts.tag_codes,
         accepts_record=accepts.record,
+        only_visible=True,
     )
 
 
@@ -117,16 +142,18 @@ async def _answer_cold(
     broker: Broker, request: Request[PullMessage], cold: ColdRead, accepts: PullFilter
 ) -> Reply:
     """Read from the device beside the loop. The queue has messages, so nothing waits."""
+    epoch = broker.store.epochs.current
     found = await broker.workers.run(cold.load)
-    return _reply(request.header, found)
+    return _reply(broker, request, found, epoch)
 
 
 def _answer(
     broker: Broker, request: Request[PullMessage], found: QueueRead, accepts: PullFilter
 ) -> Reply | None:
     header = request.header
+    epoch = broker.store.epochs.current
     if found.status is ReadStatus.FOUND:
-        return _reply(header, found)
+        return _reply(broker, request, found, epoch)
     code = _code(found.status, header.queue_offset)
     may_wait = header.sys_flag & PULL_SUSPEND and not broker.arrivals.is_full
     if may_wait and code is ResponseCode.PULL_NOT_FOUND:
@@ -136,7 +163,10 @@ def _answer(
             header.queue_offset,
             _poll_s(broker, header),
             accepts,
+            epoch,
         )
+        if found.has_unsynced:
+            broker.durability.ask()
         return None
     if code is ResponseCode.PULL_OFFSET_MOVED:
         broker.log.warning(
@@ -149,7 +179,7 @@ def _answer(
             found.max_offset,
             found.next_offset,
         )
-    return _reply(header, found)
+    return _reply(broker, request, found, epoch)
 
 
 def _poll_s(broker: Broker, header: PullMessage) -> float:
@@ -164,56 +194,129 @@ def retry_parked(broker: Broker, pull: ParkedPull) -> bool:
     What its filter rejects moves its offset on without waking the client.
     """
     request: Request[PullMessage] = pull.request
+    epoch = broker.store.epochs.current
     found = _read(broker, request.header, pull.offset, pull.accepts)
     if isinstance(found, ColdRead):
         later: Awaitable[Reply] = _answer_cold(broker, request, found, pull.accepts)
         request.connection.answer_later(request, later)
         return True
     if found.status is ReadStatus.FOUND:
-        request.answer(_reply(request.header, found))
+        request.answer(_reply(broker, request, found, epoch))
         return True
     if found.status is ReadStatus.NO_MATCHED_MESSAGE:
-        pull.offset = found.next_offset
+        pull.offset, pull.epoch = found.next_offset, epoch
         return False
     if _code(found.status, pull.offset) == ResponseCode.PULL_NOT_FOUND:
         return False
-    request.answer(_reply(request.header, found))
+    request.answer(_reply(broker, request, found, epoch))
     return True
 
 
 def give_up_parked(broker: Broker, pull: ParkedPull) -> None:
     """A pull's time is up: nothing found, but what its filter skipped need not be skipped again."""
-    header: PullMessage = pull.request.header
+    request: Request[PullMessage] = pull.request
+    header = request.header
     moved = pull.offset != header.queue_offset
     code = ResponseCode.PULL_RETRY_IMMEDIATELY if moved else ResponseCode.PULL_NOT_FOUND
-    low, high = broker.store.queue_range(header.topic, header.queue_id)
-    answer = Pulled(
-        suggest_which_broker_id=0,
-        next_begin_offset=pull.offset,
-        min_offset=low,
-        max_offset=high,
+    text = "no message came in time"
+    request.answer(_nothing_found(broker, request, pull.offset, code, text, epoch=pull.epoch))
+
+
+def _sent_back(broker: Broker, request: Request[PullMessage], end: int) -> Reply:
+    """The position counts messages that are gone: they ended at `end`, and others came since."""
+    header = request.header
+    group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+    target = end
+    if header.epoch is None:
+        stored = broker.offsets.get(group, topic, queue_id)
+        carried = header.commit_offset if header.sys_flag & PULL_COMMIT_OFFSET else -1
+        target = back_to(end, stored, carried)
+    broker.log.warning(
+        "group %s stood at %d of %s queue %d, whose messages it knows end at %d; sent back to %d",
+        group,
+        header.queue_offset,
+        topic,
+        queue_id,
+        end,
+        target,
     )
-    pull.request.answer(Reply(answer, code=code, remark="no message came in time"))
+    return _moved_to(broker, request, target, "the queue got shorter", valid_end=end)
 
 
-def _moved_to(broker: Broker, header: PullMessage, offset: int) -> Reply:
-    low, high = broker.store.queue_range(header.topic, header.queue_id)
-    answer = Pulled(
-        suggest_which_broker_id=0, next_begin_offset=offset, min_offset=low, max_offset=high
-    )
-    return Reply(answer, code=ResponseCode.PULL_OFFSET_MOVED, remark="the offset was reset")
+def _moved_to(
+    broker: Broker,
+    request: Request[PullMessage],
+    offset: int,
+    why: str,
+    valid_end: int | None = None,
+) -> Reply:
+    code, epoch = ResponseCode.PULL_OFFSET_MOVED, broker.store.epochs.current
+    return _nothing_found(broker, request, offset, code, why, epoch=epoch, valid_end=valid_end)
 
 
-def _reply(header: PullMessage, found: QueueRead) -> Reply:
-    answer = Pulled(
-        suggest_which_broker_id=0,
-        next_begin_offset=found.next_offset,
-        min_offset=found.min_offset,
-        max_offset=found.max_offset,
-    )
+def _nothing_found(
+    broker: Broker,
+    request: Request[PullMessage],
+    next_offset: int,
+    code: ResponseCode,
+    why: str,
+    *,
+    epoch: int,
+    valid_end: int | None = None,
+) -> Reply:
+    """The answer to a pull that gets no message; `next_offset` was learned in `epoch`."""
+    header = request.header
+    low, high = broker.store.visible_range(header.topic, header.queue_id)
+    answer = _pulled(broker, request, next_offset, low, high, epoch, valid_end)
+    return Reply(answer, code=code, remark=why)
+
+
+def _reply(broker: Broker, request: Request[PullMessage], found: QueueRead, epoch: int) -> Reply:
+    if request.header.epoch is None and not broker.store.epochs.has_doubts:
+        answer = Pulled(  # as in `_pulled`, for nearly every pull of a Java client
+            suggest_which_broker_id=0,
+            next_begin_offset=found.next_offset,
+            min_offset=found.min_offset,
+            max_offset=found.max_offset,
+        )
+    else:
+        offsets = found.next_offset, found.min_offset, found.max_offset
+        answer = _pulled(broker, request, *offsets, epoch)
     if found.status is ReadStatus.FOUND:
         return Reply(answer, chunks=found.chunks, body_bytes=found.size)
-    return Reply(answer, code=_code(found.status, header.queue_offset), remark=found.status.value)
+    code = _code(found.status, request.header.queue_offset)
+    return Reply(answer, code=code, remark=found.status.value)
+
+
+def _pulled(
+    broker: Broker,
+    request: Request[PullMessage],
+    next_offset: int,
+    min_offset: int,
+    max_offset: int,
+    epoch: int,
+    valid_end: int | None = None,
+) -> Pulled:
+    """Clients of ours are told the epoch; for the others it is noted what they were told."""
+    header = request.header
+    if header.epoch is not None:
+        return PulledInEpoch(
+            suggest_which_broker_id=0,
+            next_begin_offset=next_offset,
+            min_offset=min_offset,
+            max_offset=max_offset,
+            epoch=epoch,
+            valid_end=valid_end,
+        )
+    if broker.store.epochs.has_doubts:
+        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+        broker.positions.tell(request.connection, group, topic, queue_id, next_offset, epoch)
+    return Pulled(
+        suggest_which_broker_id=0,
+        next_begin_offset=next_offset,
+        min_offset=min_offset,
+        max_offset=max_offset,
+    )
 
 
 def _code(status: ReadStatus, offset: int) -> ResponseCode:

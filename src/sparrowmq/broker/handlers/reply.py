@@ -37,7 +37,7 @@ async def send_reply(broker: Broker, request: Request[SendReply | SendReplyV2]) 
             raise refusal(error) from error
         broker.log.warning("a reply was pushed but not stored: %s", error)
         return Reply(_sent(broker, put, None))
-    broker.arrivals.announce(put.topic, put.queue_id)
+    broker.durability.announce(put.topic, put.queue_id)
     code = ResponseCode.SYSTEM_ERROR if fault else ResponseCode.SUCCESS
     return Reply(_sent(broker, put, stored), code=code, remark=fault)
 

@@ -76,7 +76,7 @@ def _targets(broker: Broker, header: InvokeResetOffset, topic: TopicConfig) -> d
         )
     if header.offset is None or header.offset == -1:
         return {header.queue_id: _by_time(broker, header, header.queue_id)}
-    low, high = broker.store.queue_range(header.topic, header.queue_id)
+    low, high = broker.store.visible_range(header.topic, header.queue_id)
     if not low <= header.offset <= high:
         raise RequestRefused(
             ResponseCode.SYSTEM_ERROR,
@@ -91,10 +91,10 @@ def _all(topic: TopicConfig) -> range:
 
 
 def _by_time(broker: Broker, header: InvokeResetOffset, queue_id: int) -> int:
-    if header.timestamp < 0:
-        offset = broker.store.max_offset(header.topic, queue_id)
-    else:
-        offset = broker.store.queue_offset_by_time(header.topic, queue_id, header.timestamp)
+    _, offset = broker.store.visible_range(header.topic, queue_id)
+    if header.timestamp >= 0:
+        at = broker.store.queue_offset_by_time(header.topic, queue_id, header.timestamp)
+        offset = min(offset, at)
     stored = broker.offsets.get(header.group, header.topic, queue_id)
     return offset if header.is_force or stored < 0 else min(offset, stored)
 

@@ -52,6 +52,6 @@ def clean_unused_topics(broker: Broker, request: Request[CleanUnusedTopics]) -> 
         topic for topic in stored if topic not in broker.topics and not is_system_topic(topic)
     )
     for topic in unused:
-        broker.store.delete_topic(topic)
+        broker.store.delete_topic(topic, broker.clock())
         broker.log.info("audit: %s deleted unused topic %s", request.connection.peer, topic)
     return Reply()

@@ -86,7 +86,7 @@ def _store_and_answer(broker: Broker, request: Request[AnySend], put: PutMessage
         stored = broker.store.append(put, broker.clock())
     except (DiskFull, StoreStopped, MessageTooLarge) as error:
         raise refusal(error) from error
-    broker.arrivals.announce(put.topic, put.queue_id)
+    broker.durability.announce(put.topic, put.queue_id)
     reply = Reply(
         MessageSent(
             msg_id=f"{broker.id_prefix}{stored.log_offset:016X}",
@@ -118,7 +118,7 @@ def send_batch(broker: Broker, request: Request[AnySend]) -> Reply | None:
         stored = broker.store.append_batch(put, broker.clock())
     except (DiskFull, StoreStopped, MessageTooLarge) as error:
         raise refusal(error) from error
-    broker.arrivals.announce(header.topic, queue_id)
+    broker.durability.announce(header.topic, queue_id)
     # All of them together: a third of what formatting each costs.
     offsets = struct.pack(f">{len(stored.log_offsets)}q", *stored.log_offsets)
     prefix = broker.id_prefix

@@ -128,7 +128,8 @@ def delete_topic(broker: Broker, request: Request[DeleteTopic]) -> Reply:
     if broker.topics.remove(topic):
         broker.log.info("audit: %s deleted topic %s", request.connection.peer, topic)
     broker.offsets.remove_topic(topic)
-    broker.store.delete_topic(topic)
+    broker.store.delete_topic(topic, broker.clock())
+    broker.arrivals.end_topic(topic)
     return Reply()
 
 

@@ -103,6 +103,7 @@ class LitePullConsumer(Seeking):
             paused=lambda held: "the queue is paused" if held.queue in self._harvest.paused else "",
             arrived=self._harvest.put,
             moved=self._moved,
+            shortened=self._shortened,
             rates=self.rates,
             log=client.log,
             is_lite=True,
@@ -195,7 +196,7 @@ class LitePullConsumer(Seeking):
     def _acknowledge(self) -> None:
         held = self._harvest.acknowledge()
         if held is not None and self._auto_commit:
-            self.member.offsets.update(held.queue, held.progress, may_lower=True)
+            self._progressed(held)
 
     # ---- progress
 
@@ -225,7 +226,8 @@ class LitePullConsumer(Seeking):
             if member.has_leases and queue not in member.held:
                 raise QueueLost(queue)  # its progress is another member's
         for queue, offset in offsets.items():
-            member.offsets.update(queue, offset, may_lower=True)
+            epoch = member.held[queue].epoch if queue in member.held else None
+            member.offsets.update(queue, offset, epoch=epoch, may_lower=True)
         return offsets
 
     async def committed(self, queue: MessageQueue) -> int | None:
@@ -233,13 +235,18 @@ class LitePullConsumer(Seeking):
         noted = self._running_here().offsets.get(queue)
         if self._settings.is_broadcasting:
             return noted if noted >= 0 else None
-        return await committed_offset(self.client, self.group, queue)
+        stored = await committed_offset(self.client, self.group, queue)
+        return None if stored is None else stored.offset
 
     def _released(self, held: HeldQueue) -> None:
         """A queue goes: what was polled of it is progress."""
         if self._auto_commit:
-            self.member.offsets.update(held.queue, held.progress, may_lower=True)
+            self._progressed(held)
         self._harvest.forget(held)
+
+    def _progressed(self, held: HeldQueue) -> None:
+        progress, epoch = held.progress, held.epoch
+        self.member.offsets.update(held.queue, progress, epoch=epoch, may_lower=True)
 
     # ---- pulling
 
@@ -260,3 +267,6 @@ class LitePullConsumer(Seeking):
             "offset %d of %s is out of range, going on at %d", held.next_offset, held.queue, offset
         )
         self._harvest.move(held, offset)
+
+    def _shortened(self, held: HeldQueue, end: int, epoch: int | None) -> None:
+        self.member.rewind(held, end, epoch)

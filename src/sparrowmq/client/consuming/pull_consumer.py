@@ -167,9 +167,11 @@ class PullConsumer(GroupConsumer):
     async def committed(self, queue: MessageQueue) -> int | None:
         """The stored offset; None when there is none."""
         if self._settings.is_broadcasting:
-            return await self._running().offsets.load(queue)
+            stored = await self._running().offsets.load(queue)
+            return None if stored is None else stored.offset
         await self.queues(queue.topic)
-        return await committed_offset(self.client, self.group, queue)
+        stored = await committed_offset(self.client, self.group, queue)
+        return None if stored is None else stored.offset
 
     async def give_back(self, message: MessageExt, delay_level: int = 0) -> bool:
         """Let the broker deliver a message to the group again later; whether it has it now."""

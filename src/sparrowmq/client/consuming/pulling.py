@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from sparrowmq.client.broker_calls import address_of
+from sparrowmq.client.broker_calls import UNKNOWN_EPOCH, address_of
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import ClientError
 from sparrowmq.client.group.consume_rates import ConsumeRates
@@ -14,7 +14,7 @@ from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import ProtocolError
-from sparrowmq.protocol.headers.pull import Pulled, PullMessage
+from sparrowmq.protocol.headers.pull import PulledInEpoch, PullMessage
 from sparrowmq.protocol.message_ext import MessageExt, decode_messages
 from sparrowmq.protocol.route import MASTER_ID
 from sparrowmq.protocol.subscription import SubscriptionData
@@ -44,12 +44,14 @@ class PullLoop:
         paused: Callable[[HeldQueue], str],
         arrived: Callable[[HeldQueue, list[MessageExt]], None],
         moved: Callable[[HeldQueue, int], None],
+        shortened: Callable[[HeldQueue, int, int | None], None],
         rates: ConsumeRates,
         log: logging.Logger,
         is_lite: bool = False,
     ) -> None:
         """`paused` and `reason_to_wait` give a reason, empty to go on. What `arrived` is every
-        pull's harvest, maybe empty; `moved` is told where an offset out of range is set to."""
+        pull's harvest, maybe empty; `moved` is told where an offset out of range is set to, and
+        `shortened` where the messages of a queue end that got shorter, and the epoch since."""
         self._client = client
         self._group = group
         self._pull_batch = pull_batch
@@ -61,6 +63,7 @@ class PullLoop:
         self._paused = paused
         self._arrived = arrived
         self._moved = moved
+        self._shortened = shortened
         self._rates = rates
         self._log = log
         self._is_lite = is_lite
@@ -120,6 +123,7 @@ class PullLoop:
             sub_version=subscription.sub_version,
             subscription=subscription.sub_string if carries else None,
             expression_type=subscription.expression_type,
+            epoch=UNKNOWN_EPOCH if held.epoch is None else held.epoch,
         )
         return await self._client.peers.call(address, header, timeout_s=self._call_timeout_s)
 
@@ -131,22 +135,30 @@ class PullLoop:
         started_s: float,
     ) -> float:
         if response.code == ResponseCode.SUCCESS:
-            pulled = response.header(Pulled)
+            pulled = response.header(PulledInEpoch)
             messages = decode_messages(response.body, held.queue.broker_name)
             self._rates.pulled(held.queue.topic, len(messages), started_s)
-            held.next_offset = pulled.next_begin_offset
-            held.broker_id = pulled.suggest_which_broker_id
+            _go_on(held, pulled)
             self._arrived(held, wanted(messages, subscription))
             return 0.0
         if response.code in _EMPTY:
-            pulled = response.header(Pulled)
-            held.next_offset = pulled.next_begin_offset
-            held.broker_id = pulled.suggest_which_broker_id
+            _go_on(held, response.header(PulledInEpoch))
             self._arrived(held, [])
             return 0.0
         if response.code == ResponseCode.PULL_OFFSET_MOVED:
-            self._moved(held, response.header(Pulled).next_begin_offset)
+            pulled = response.header(PulledInEpoch)
+            if pulled.valid_end is not None:
+                self._shortened(held, pulled.valid_end, pulled.epoch)
+            else:
+                held.epoch = pulled.epoch
+                self._moved(held, pulled.next_begin_offset)
             return 0.0
         held.waits_for = f"the broker answered {response.code}: {response.remark}"
         self._log.warning("pull of %s: %s", held.queue, held.waits_for)
         return ERROR_S
+
+
+def _go_on(held: HeldQueue, pulled: PulledInEpoch) -> None:
+    held.next_offset = pulled.next_begin_offset
+    held.epoch = pulled.epoch
+    held.broker_id = pulled.suggest_which_broker_id

@@ -159,6 +159,7 @@ class PushConsumer(GroupConsumer):
             paused=lambda held: "the consumer is paused" if self._is_paused else "",
             arrived=self._arrived,
             moved=self._moved,
+            shortened=self._shortened,
             rates=self.rates,
             log=log,
         )
@@ -266,9 +267,12 @@ class PushConsumer(GroupConsumer):
         )
         held.process_queue.clear()
         held.next_offset = offset
-        self.member.offsets.update(held.queue, offset, may_lower=True)
+        self.member.offsets.update(held.queue, offset, epoch=held.epoch, may_lower=True)
+
+    def _shortened(self, held: HeldQueue, end: int, epoch: int | None) -> None:
+        self.member.rewind(held, end, epoch)
 
     def _progressed(self, held: HeldQueue) -> None:
         queue = held.process_queue
         if not queue.is_dropped:
-            self.member.offsets.update(held.queue, held.progress)
+            self.member.offsets.update(held.queue, held.progress, epoch=held.epoch)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from sparrowmq.client.broker_calls import max_offset, min_offset
 from sparrowmq.client.consuming.harvest import Harvest
 from sparrowmq.client.consuming.pulling import PullLoop
 from sparrowmq.client.group.group_consumer import GroupConsumer
@@ -25,11 +26,14 @@ class Seeking(GroupConsumer):
         """Poll goes on at an offset. Raises ValueError for one the queue does not have, or a queue
         that is not ours."""
         self._held(queue)
-        low, high = await self.offset_range(queue)
+        self._running_here()
+        low = await min_offset(self.client, queue)
+        high, epoch = await max_offset(self.client, queue)
         if not low <= offset <= high:
             raise ValueError(f"offset {offset} is not in {queue}, which has {low} to {high}")
         held = self._held(queue)  # not before: it may have been given up, or taken anew
         self._harvest.move(held, offset)
+        held.epoch = epoch
         # The pull that waits at the broker for the old offset is given up.
         if held.task is not None:
             held.task.cancel()

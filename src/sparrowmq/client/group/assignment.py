@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any
 
+from sparrowmq.client.broker_calls import Position
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import ClientError
 from sparrowmq.client.group.held_queue import HeldQueue
@@ -44,7 +45,7 @@ class Assignment:
         leases: Leases | None,
         *,
         is_orderly: bool,
-        start_at: Callable[[MessageQueue, int | None], Awaitable[int]],
+        start_at: Callable[[MessageQueue, Position | None], Awaitable[Position]],
         begin: Callable[[HeldQueue], Coroutine[Any, Any, None]] | None,
         released: Callable[[HeldQueue], None],
         make_sure: Callable[[HeldQueue], Awaitable[bool]],
@@ -184,12 +185,34 @@ class Assignment:
     async def move(self, offsets: Mapping[MessageQueue, int]) -> list[MessageQueue]:
         """An operator reset offsets: drop these queues, without their progress, to start anew."""
         moved = [self.held[queue] for queue in sorted(offsets) if queue in self.held]
+        return await self._restart(moved, lambda held: offsets[held.queue])
+
+    async def rewind(self, held: HeldQueue, end: int, epoch: int | None) -> None:
+        """A queue got shorter: its messages as we know them end at `end`, others follow in `epoch`.
+        Start it anew there, or at what is pulled and not handled yet."""
+
+        def target(held: HeldQueue) -> int:
+            held.epoch = epoch  # not before: progress past the end counts messages that are gone
+            return min(held.progress, end)
+
+        if not self.is_held(held) or held in self._moving:
+            return
+        if not await self._make_sure(held):
+            self.lose(held)
+            return
+        self._log.warning("%s got shorter: messages from offset %d on are new", held.queue, end)
+        await self._restart([held], target)
+
+    async def _restart(
+        self, moved: Collection[HeldQueue], target: Callable[[HeldQueue], int]
+    ) -> list[MessageQueue]:
+        """Drop queues; they are taken anew at the target, asked for when handlers are done."""
         now_s = asyncio.get_running_loop().time()
         for held in moved:
             held.leave(now_s)
         self._moving.update(moved)
         try:
-            return await self._persist_moved(moved, offsets)
+            return await self._persist_moved(moved, target)
         finally:
             # Also when its connection ends, which cancels this: progress would undo the reset.
             for held in moved:
@@ -200,14 +223,15 @@ class Assignment:
             self._moving.difference_update(moved)
 
     async def _persist_moved(
-        self, queues: Collection[HeldQueue], offsets: Mapping[MessageQueue, int]
+        self, queues: Collection[HeldQueue], target: Callable[[HeldQueue], int]
     ) -> list[MessageQueue]:
         await asyncio.gather(*(self._wait_for_handlers(held, HAND_OVER_S) for held in queues))
         moved = [held.queue for held in queues if not held.is_dropped]
         for held in queues:
             if not held.is_dropped:
+                offset = target(held)
                 held.drop()
-                self._offsets.update(held.queue, offsets[held.queue], may_lower=True)
+                self._offsets.update(held.queue, offset, epoch=held.epoch, may_lower=True)
         await self._offsets.persist(moved)
         return moved
 
@@ -260,20 +284,21 @@ class Assignment:
         self._step(3, queue, "stale offset forgotten")
         try:
             stored = await self._offsets.load(queue)
-            offset = await self._start_at(queue, stored)
+            start = await self._start_at(queue, stored)
         except (ClientError, NetError, ProtocolError) as error:
             self._step(3, queue, "not started: its offset cannot be read")
             self._log.warning("%s not started: its offset is unknown: %s", queue, error)
             return False
         if queue in self.held:
             return True
-        held = HeldQueue(queue, offset, asyncio.get_running_loop().time())
+        now_s = asyncio.get_running_loop().time()
+        held = HeldQueue(queue, start.offset, now_s, start.epoch)
         sessions = self._client.sessions
         here = sessions.name(self._client.route_table.master(queue.broker_name))
         held.session = self._locks.sessions.get(queue, here)
         held.locked_s = self._locks.asked_s if queue in self._locks.ours else sessions.now_s()
         self.held[queue] = held
-        self._step(3, queue, f"starts at {offset}")
+        self._step(3, queue, f"starts at {start.offset}")
         if self._begin is not None:
             tasks = self._client.tasks
             held.task = tasks.create_task(self._begin(held), name=f"pull {queue}")

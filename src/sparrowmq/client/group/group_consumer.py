@@ -163,12 +163,12 @@ class GroupConsumer(OpenBlock):
     async def offset_range(self, queue: MessageQueue) -> tuple[int, int]:
         """The oldest offset, and the one that comes next."""
         self._running_here()
-        return await min_offset(self.client, queue), await max_offset(self.client, queue)
+        return await min_offset(self.client, queue), (await max_offset(self.client, queue)).offset
 
     async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """The offset of the first message stored at or after a time."""
         self._running_here()
-        return await offset_at(self.client, queue, timestamp_ms)
+        return (await offset_at(self.client, queue, timestamp_ms)).offset
 
     async def _subscriptions_changed(self) -> None:
         if self._is_started:

@@ -19,6 +19,7 @@ class HeldQueue:
     __slots__ = (
         "broker_id",
         "consume_lock",
+        "epoch",
         "idle",
         "last_consume_s",
         "last_pull_s",
@@ -34,9 +35,13 @@ class HeldQueue:
         "when_done",
     )
 
-    def __init__(self, queue: MessageQueue, next_offset: int, now_s: float) -> None:
+    def __init__(
+        self, queue: MessageQueue, next_offset: int, now_s: float, epoch: int | None = None
+    ) -> None:
         self.queue = queue
         self.next_offset = next_offset
+        self.epoch = epoch
+        """Of the broker's log, when the next offset was learned; None where it has none."""
         self.process_queue = ProcessQueue()
         self.broker_id = MASTER_ID
         """Which broker of the name the next pull goes to, as the last answer suggested."""

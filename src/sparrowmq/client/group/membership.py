@@ -182,6 +182,17 @@ class Membership:
         finally:
             self.wake()
 
+    def rewind(self, held: HeldQueue, end: int, epoch: int | None) -> None:
+        """A broker says that a queue got shorter: messages after `end` are new in this epoch."""
+        held.leave(asyncio.get_running_loop().time())
+        self.client.tasks.create_task(self._rewind(held, end, epoch), name=f"rewind {held.queue}")
+
+    async def _rewind(self, held: HeldQueue, end: int, epoch: int | None) -> None:
+        try:
+            await self.assignment.rewind(held, end, epoch)
+        finally:
+            self.wake_at_once()
+
     async def assign_by_hand(
         self, queues: Collection[MessageQueue], look_up: Callable[[], Awaitable[None]]
     ) -> None:

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable
 from typing import Protocol
 
-from sparrowmq.client.broker_calls import commit_offset, committed_offset
+from sparrowmq.client.broker_calls import Position, commit_offset, committed_offset
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import ClientError
 from sparrowmq.net.errors import NetError
@@ -18,11 +18,19 @@ class Offsets(Protocol):
         """The progress in memory, -1 when there is none."""
         ...
 
-    def update(self, queue: MessageQueue, offset: int, *, may_lower: bool = False) -> None:
-        """Progress was made; it goes back only when somebody sought or reset."""
+    def update(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        *,
+        epoch: int | None = None,
+        may_lower: bool = False,
+    ) -> None:
+        """Progress was made; it goes back only when somebody sought or reset. `epoch` is that of
+        the log in which the offset was learned, None where that is not known."""
         ...
 
-    async def load(self, queue: MessageQueue, *, only_looks: bool = False) -> int | None:
+    async def load(self, queue: MessageQueue, *, only_looks: bool = False) -> Position | None:
         """The stored offset; None when there is none, an error when it cannot be known.
 
         With `only_looks` the queue does not go on there."""
@@ -49,18 +57,27 @@ class RemoteOffsets:
         self._group = group
         self._log = log
         self._offsets: dict[MessageQueue, int] = {}
+        self._epochs: dict[MessageQueue, int | None] = {}
         self._persisted: dict[MessageQueue, int] = {}
 
     def get(self, queue: MessageQueue) -> int:
         """The progress in memory, -1 when there is none."""
         return self._offsets.get(queue, -1)
 
-    def update(self, queue: MessageQueue, offset: int, *, may_lower: bool = False) -> None:
+    def update(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        *,
+        epoch: int | None = None,
+        may_lower: bool = False,
+    ) -> None:
         """Progress was made; it goes back only when somebody sought or reset."""
         if offset >= 0 and (may_lower or offset > self._offsets.get(queue, -1)):
             self._offsets[queue] = offset
+            self._epochs[queue] = epoch
 
-    async def load(self, queue: MessageQueue, *, only_looks: bool = False) -> int | None:
+    async def load(self, queue: MessageQueue, *, only_looks: bool = False) -> Position | None:
         """The stored offset; None when there is none, an error when it cannot be known."""
         return await committed_offset(
             self._client,
@@ -77,7 +94,8 @@ class RemoteOffsets:
             if offset < 0 or self._persisted.get(queue) == offset:
                 continue
             try:
-                await commit_offset(self._client, self._group, queue, offset)
+                epoch = self._epochs.get(queue)
+                await commit_offset(self._client, self._group, queue, offset, epoch)
             except (ClientError, NetError) as error:
                 if raises:
                     raise
@@ -89,4 +107,5 @@ class RemoteOffsets:
     def forget(self, queue: MessageQueue) -> None:
         """The queue belongs to somebody else now."""
         self._offsets.pop(queue, None)
+        self._epochs.pop(queue, None)
         self._persisted.pop(queue, None)

@@ -166,4 +166,4 @@ class Ownership:
             stored = await self._offsets.load(held.queue, only_looks=True)
         except (ClientError, NetError, ProtocolError):
             return True
-        return stored is not None and stored > held.progress
+        return stored is not None and stored.offset > held.progress

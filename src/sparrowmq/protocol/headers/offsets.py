@@ -8,6 +8,9 @@ from sparrowmq.protocol.codes import RequestCode
 from sparrowmq.protocol.header import RequestHeader, ResponseHeader
 from sparrowmq.protocol.java_numbers import Long
 
+_EPOCH = msgspec.field(name="sparrowEpoch", default=None)
+"""In which epoch of the log offsets were learned; 0 when that is not known."""
+
 
 class QueryConsumerOffset(RequestHeader, frozen=True, kw_only=True):
     """Where a group stands in a queue."""
@@ -20,6 +23,7 @@ class QueryConsumerOffset(RequestHeader, frozen=True, kw_only=True):
     set_zero_if_not_found: bool = True
     only_looks: bool | None = msgspec.field(name="sparrowOnlyLooks", default=None)
     """Who asks goes on where it is: a reset that it was not told of is still to be told."""
+    epoch: int | None = _EPOCH
 
 
 class UpdateConsumerOffset(RequestHeader, frozen=True, kw_only=True):
@@ -31,6 +35,7 @@ class UpdateConsumerOffset(RequestHeader, frozen=True, kw_only=True):
     topic: str
     queue_id: int
     commit_offset: Long
+    epoch: int | None = _EPOCH
 
 
 class GetMaxOffset(RequestHeader, frozen=True, kw_only=True):
@@ -41,6 +46,7 @@ class GetMaxOffset(RequestHeader, frozen=True, kw_only=True):
     topic: str
     queue_id: int
     committed: bool = True
+    epoch: int | None = _EPOCH
 
 
 class GetMinOffset(RequestHeader, frozen=True, kw_only=True):
@@ -61,6 +67,7 @@ class SearchOffset(RequestHeader, frozen=True, kw_only=True):
     queue_id: int
     timestamp: int
     boundary_type: str = "LOWER"
+    epoch: int | None = _EPOCH
 
 
 class GetEarliestStoreTime(RequestHeader, frozen=True, kw_only=True):
@@ -76,6 +83,15 @@ class OffsetFound(ResponseHeader, frozen=True, kw_only=True):
     """Answer to every question for one offset."""
 
     offset: int
+
+
+class OffsetInEpoch(OffsetFound, frozen=True, kw_only=True):
+    """The same for a client that says an epoch; Apache's brokers say none."""
+
+    epoch: int | None = _EPOCH
+    """In which epoch of the log the offset was learned."""
+    valid_end: int | None = msgspec.field(name="sparrowValidEnd", default=None)
+    """The queue got shorter: offsets of the request's epoch mean what they meant up to here."""
 
 
 class TimestampFound(ResponseHeader, frozen=True, kw_only=True):

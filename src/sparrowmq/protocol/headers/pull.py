@@ -2,6 +2,8 @@
 
 from typing import ClassVar
 
+import msgspec
+
 from sparrowmq.protocol.codes import RequestCode
 from sparrowmq.protocol.header import RequestHeader, ResponseHeader
 from sparrowmq.protocol.java_numbers import Long
@@ -24,6 +26,8 @@ class PullMessage(RequestHeader, frozen=True, kw_only=True):
     subscription: str | None = None
     expression_type: str | None = None
     max_msg_bytes: int | None = None
+    epoch: int | None = msgspec.field(name="sparrowEpoch", default=None)
+    """In which epoch of the log the offsets were learned; 0 when that is not known."""
 
 
 class LitePullMessage(PullMessage, frozen=True, kw_only=True):
@@ -39,3 +43,12 @@ class Pulled(ResponseHeader, frozen=True, kw_only=True):
     next_begin_offset: int
     min_offset: int
     max_offset: int
+
+
+class PulledInEpoch(Pulled, frozen=True, kw_only=True):
+    """The same for a client that says an epoch; Apache's brokers say none."""
+
+    epoch: int | None = msgspec.field(name="sparrowEpoch", default=None)
+    """In which epoch the next offset was learned."""
+    valid_end: int | None = msgspec.field(name="sparrowValidEnd", default=None)
+    """The queue got shorter: offsets of the request's epoch mean what they meant up to here."""

@@ -1,0 +1,179 @@
+"""Epochs of the log: since when an offset in a queue means the message it means now.
+
+A queue can get shorter. A power cut takes messages that were not synced, a deleted topic starts
+again at 0; new messages then get offsets that live consumers believe they have consumed. Within an
+epoch that cannot happen. An epoch begins at every start of the store and at every deletion of a
+topic, and what began is durable before anything is appended.
+
+```
+epoch 1            epoch 2           epoch 3
+|------------------|-----------------|-------------▶ log
+start 0            start 8,192       start 20,480
+
+A position that was learned in epoch 1 is good up to the queue's first message at or past 8,192.
+```
+
+A consumer that says in which epoch it learned its position is judged exactly (`end_since`). One
+that cannot say it, a Java or Go client, is in doubt where readers may have seen messages that are
+gone: from the queue's end at the start of an epoch, as far past it as unsynced messages were
+served (`doubts`).
+
+The file is JSON, replaced as a whole. Where it is missing the last life of the store is unknown:
+another release or Apache's broker wrote it, and any position past the end is in doubt.
+"""
+
+import sys
+from collections.abc import Mapping
+
+import msgspec
+
+from sparrowmq.store.consume_queue import ConsumeQueue
+from sparrowmq.store.disk import Disk
+from sparrowmq.store.draft import write_draft
+from sparrowmq.store.layout import OWN_DIR
+
+EPOCHS = f"{OWN_DIR}/epochs"
+
+UNBOUNDED = sys.maxsize // 2
+"""Nobody knows how far past the end readers have seen."""
+_MOST_DELETED = 10_000
+"""Deleted topics that are remembered; each costs about 100 bytes."""
+
+
+class Epoch(msgspec.Struct, frozen=True):
+    """Began at log offset `start`. Before that, readers may have seen up to `seen_past_end`
+    messages of a queue which are gone."""
+
+    number: int
+    start: int
+    seen_past_end: int = 0
+
+
+class Deletion(msgspec.Struct, frozen=True):
+    """A topic was deleted in an epoch of its own; no queue of it was longer than `longest`."""
+
+    epoch: int
+    longest: int
+
+
+class Doubt(msgspec.Struct, frozen=True):
+    """Positions past `after`, up to `until`, may stem from before `epoch`."""
+
+    epoch: int
+    after: int
+    until: int
+
+
+class _Saved(msgspec.Struct):
+    epochs: list[Epoch]
+    unsynced_window: int
+    """How far past the synced end readers see in the life that wrote this."""
+    deleted: dict[str, Deletion] = {}
+
+
+class LogEpochs:
+    """The epochs that the log still holds something of, oldest first."""
+
+    def __init__(self, disk: Disk, queues: Mapping[tuple[str, int], ConsumeQueue]) -> None:
+        self._disk = disk
+        self._queues = queues
+        self._epochs: list[Epoch] = []
+        self._deleted: dict[str, Deletion] = {}
+        self._window = 0
+        self._is_saved = True
+        self._ends: dict[tuple[str, int, int], int] = {}
+        self._doubts: dict[tuple[str, int], tuple[Doubt, ...]] = {}
+        self.current = 0
+        """The epoch of everything that is learned now."""
+        self.has_doubts = False
+        """Whether any queue has positions that a client without epochs must prove."""
+
+    def load(self) -> int:
+        """Read the file; how far past the synced end readers of the last life have seen."""
+        try:
+            file = self._disk.open(EPOCHS, write=False)
+        except FileNotFoundError:
+            return UNBOUNDED
+        try:
+            saved = msgspec.json.decode(file.read(0, file.size()), type=_Saved)
+        except msgspec.MsgspecError:
+            return UNBOUNDED
+        finally:
+            file.close()
+        self._epochs, self._deleted = saved.epochs, saved.deleted
+        return saved.unsynced_window
+
+    def begin(self, start: int, seen_past_end: int, window: int, now_ms: int) -> None:
+        """The store starts, with a log that ends at `start`. Call `save` before it serves."""
+        self._window = window
+        self._begin(start, seen_past_end, now_ms)
+
+    def delete_topic(self, topic: str, log_end: int, longest: int, now_ms: int) -> None:
+        """A topic's queues are gone, and may begin again. Call `save` before that is told."""
+        self._begin(log_end, 0, now_ms)
+        self._deleted.pop(topic, None)
+        self._deleted[topic] = Deletion(self.current, longest)
+        while len(self._deleted) > _MOST_DELETED:
+            del self._deleted[next(iter(self._deleted))]
+        self.has_doubts = True
+
+    def _begin(self, start: int, seen_past_end: int, now_ms: int) -> None:
+        last = self._epochs[-1].number if self._epochs else 0
+        # Seconds keep numbers apart where an older copy of the store was brought back; the clock
+        # decides nothing else.
+        self.current = max(last + 1, now_ms // 1000)
+        self._epochs.append(Epoch(self.current, start, seen_past_end))
+        self._is_saved = False
+        self._ends.clear()
+        self._doubts.clear()
+        self.has_doubts = bool(self._deleted) or any(one.seen_past_end for one in self._epochs)
+
+    def save(self) -> None:
+        """Make what began durable; nothing is written when it is. Raises DiskFull, or OSError."""
+        if self._is_saved:
+            return
+        self._disk.mkdir(OWN_DIR)
+        saved = _Saved(self._epochs, self._window, self._deleted)
+        self._disk.replace(write_draft(self._disk, EPOCHS, msgspec.json.encode(saved)), EPOCHS)
+        self._disk.sync_dir(OWN_DIR)
+        self._is_saved = True
+
+    def forget_before(self, min_log_offset: int) -> None:
+        """Records before it have expired. The last epoch that began there stays: a position from
+        an older one is good for nothing that is left."""
+        while len(self._epochs) > 1 and self._epochs[1].start <= min_log_offset:
+            del self._epochs[0]
+            self._is_saved = False
+
+    def end_since(self, topic: str, queue_id: int, epoch: int) -> int | None:
+        """How far positions reach that were learned in `epoch`; None when nothing limits them."""
+        following = next((one for one in self._epochs if one.number > epoch), None)
+        return None if following is None else self._end_at(topic, queue_id, following)
+
+    def doubts(self, topic: str, queue_id: int) -> tuple[Doubt, ...]:
+        """Positions of a queue that count only for who was told them since."""
+        found = self._doubts.get((topic, queue_id))
+        if found is None:
+            found = self._doubts[topic, queue_id] = self._find_doubts(topic, queue_id)
+        return found
+
+    def _find_doubts(self, topic: str, queue_id: int) -> tuple[Doubt, ...]:
+        found = []
+        for epoch in self._epochs:
+            if epoch.seen_past_end:
+                end = self._end_at(topic, queue_id, epoch)
+                found.append(Doubt(epoch.number, end, end + epoch.seen_past_end))
+        deletion = self._deleted.get(topic)
+        if deletion is not None:
+            found.append(Doubt(deletion.epoch, 0, deletion.longest))
+        return tuple(found)
+
+    def _end_at(self, topic: str, queue_id: int, epoch: Epoch) -> int:
+        """Where a queue ended when an epoch began. Asked once for each: it may read the disk."""
+        key = topic, queue_id, epoch.number
+        end = self._ends.get(key)
+        if end is None:
+            queue = self._queues.get((topic, queue_id))
+            end = 0 if queue is None else queue.first_at_or_behind(epoch.start)
+            self._ends[key] = end
+        return end

@@ -1,0 +1,207 @@
+"""Members that live through a power cut, or a deletion, which made their queues shorter.
+
+A queue that lost its end gives the same offsets to new messages. A member that stands past that
+end must not skip them, whoever wrote the member: ours say in which epoch of the log they learned
+their position; what Java and Go clients say counts only when this connection was told so.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sparrowmq.broker.config import Flush
+from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
+from sparrowmq.client.consuming.push_consumer import PushConsumer
+from sparrowmq.client.group.consumer_calls import routes
+from sparrowmq.net.workers import InlineWorkers
+from sparrowmq.protocol.headers.topics import CreateTopic, DeleteTopic
+from sparrowmq.protocol.heartbeat import ConsumeFromWhere, MessageModel
+from sparrowmq.protocol.message_ext import MessageExt
+from sparrowmq.testing.sim_cluster import SMALL_STORE, RunningCluster, SimCluster
+
+TOPIC = "orders"
+NEVER_S = 3000.0
+KINDS = ("push", "ordered", "broadcasting", "lite")
+
+
+class Member:
+    """A consumer of one kind that lives until the end of the simulation."""
+
+    def __init__(self, sim: RunningCluster, kind: str, tmp_path: Any) -> None:
+        self.handled: list[bytes] = []
+        self._sim = sim
+        self._kind = kind
+        self._dir = tmp_path
+        self._ready = asyncio.Event()
+        sim.host(kind).start(self._live(), name=kind)
+        sim.until(self._ready.is_set)
+
+    async def _live(self) -> None:
+        client = self._sim.client_on(self._kind, routes)
+        await client.start()
+        first = ConsumeFromWhere.FIRST_OFFSET
+        if self._kind == "lite":
+            async with LitePullConsumer(self._kind, client=client, from_where=first) as lite:
+                await lite.subscribe(TOPIC)
+                self._ready.set()
+                while True:
+                    self._note(await lite.poll(5.0))
+        model = MessageModel.BROADCASTING if self._kind == "broadcasting" else None
+        more: dict[str, Any] = {"model": model, "offsets_dir": self._dir} if model else {}
+        push = PushConsumer(
+            self._kind,
+            {TOPIC: "*"},
+            client=client,
+            from_where=first,
+            orderly=self._kind == "ordered",
+            threads=InlineWorkers(),
+            **more,
+        )
+        async with push:
+            await push.start(self._handle)
+            self._ready.set()
+            await asyncio.Event().wait()
+
+    async def _handle(self, messages: Sequence[MessageExt]) -> None:
+        self._note(messages)
+
+    def _note(self, messages: Sequence[MessageExt]) -> None:
+        self.handled += [message.body for message in messages]
+
+
+def send(sim: RunningCluster, client: str, bodies: Sequence[bytes]) -> None:
+    sender = sim.clients.get(client) or sim.new_client(client)
+    for body in bodies:
+        sim.wait(sender.send(TOPIC, body))
+
+
+def bodies(name: str, count: int) -> list[bytes]:
+    return [b"%s %d" % (name.encode(), number) for number in range(count)]
+
+
+def create_topic(sim: RunningCluster, client: str) -> None:
+    header = CreateTopic(topic=TOPIC, read_queue_nums=1, write_queue_nums=1, perm=6)
+    asking = sim.clients.get(client) or sim.new_client(client)
+    assert sim.wait(asking.call(header)).code == 0
+
+
+@pytest.mark.parametrize("regrown", [3, 6, 20], ids=["shorter", "equal", "longer"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_live_member_misses_nothing_that_was_acknowledged_after_a_power_cut(
+    kind: str, regrown: int, tmp_path: Any
+) -> None:
+    with SimCluster(seed=1, flush_interval_s=NEVER_S).run() as sim:
+        create_topic(sim, "before")
+        node = sim.brokers["broker-a"]
+        kept = bodies("kept", 4)
+        send(sim, "before", kept)
+        sim.wait(node.host.start(node.broker.durability.flush()))
+        member = Member(sim, kind, tmp_path)
+        sim.advance(30)
+        lost = bodies("lost", 6)
+        send(sim, "before", lost)
+        sim.advance(10)
+        assert set(member.handled) == {*kept, *lost}
+        node.lose_power()
+        node.start()
+        assert sim.broker.store.max_offset(TOPIC, 0) < 10
+        fresh = bodies("new", regrown)
+        send(sim, "after", fresh)
+        sim.advance(120)
+        assert set(fresh) <= set(member.handled)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_delivered_before_it_is_durable_when_flush_is_synchronous(
+    kind: str, tmp_path: Any
+) -> None:
+    with SimCluster(seed=1, flush=Flush.SYNC).run() as sim:
+        create_topic(sim, "before")
+        node = sim.brokers["broker-a"]
+        node.sync_s = 0.2
+        member = Member(sim, kind, tmp_path)
+        sim.advance(30)
+        sending = [sim.clients["before"].send(TOPIC, body) for body in bodies("kept", 50)]
+        sim.until(lambda: node.broker.store.max_offset(TOPIC, 0) == 50)
+        assert not member.handled
+        assert sim.wait(sim.clients["before"].pull(TOPIC)).bodies == []
+        for sent in sending:
+            sim.wait(sent)
+        sim.advance(1)
+        assert len(member.handled) == 50
+
+
+def test_a_power_cut_takes_nothing_that_a_member_has_seen_when_flush_is_synchronous(
+    tmp_path: Any,
+) -> None:
+    with SimCluster(seed=1, flush=Flush.SYNC).run() as sim:
+        create_topic(sim, "before")
+        node = sim.brokers["broker-a"]
+        member = Member(sim, "push", tmp_path)
+        send(sim, "before", bodies("kept", 4))
+        node.sync_s = NEVER_S
+        doomed = sim.new_client("doomed")
+        for body in bodies("unsynced", 6):
+            doomed.send(TOPIC, body)
+        sim.until(lambda: node.broker.store.max_offset(TOPIC, 0) == 10)
+        doomed.host.kill()
+        sim.advance(5)
+        node.lose_power()
+        node.sync_s = 0.0
+        node.start()
+        fresh = bodies("new", 6)
+        send(sim, "after", fresh)
+        sim.advance(120)
+        assert set(member.handled) <= {*bodies("kept", 4), *bodies("unsynced", 6), *fresh}
+        assert {*bodies("kept", 4), *fresh} <= set(member.handled)
+
+
+@pytest.mark.parametrize("wait", ["true", "false"])
+def test_a_message_that_no_sender_waits_for_is_seen_at_once_all_the_same(
+    wait: str, tmp_path: Any
+) -> None:
+    with SimCluster(seed=1, flush=Flush.SYNC, flush_interval_s=NEVER_S).run() as sim:
+        create_topic(sim, "before")
+        member = Member(sim, "push", tmp_path)
+        sim.advance(30)
+        sim.wait(sim.clients["before"].send(TOPIC, b"quick", WAIT=wait))
+        sim.advance(1)
+        assert member.handled == [b"quick"]
+
+
+def test_a_consumer_that_is_far_ahead_of_the_disk_waits_for_it(tmp_path: Any) -> None:
+    window = replace(SMALL_STORE, unsynced_window=10)
+    with SimCluster(seed=1, flush_interval_s=NEVER_S, store=window).run() as sim:
+        create_topic(sim, "before")
+        member = Member(sim, "push", tmp_path)
+        sim.advance(30)
+        node = sim.brokers["broker-a"]
+        node.sync_s = 20.0
+        send(sim, "before", bodies("sent", 25))
+        sim.advance(1)
+        assert len(member.handled) == 10
+        sim.advance(40)
+        assert len(member.handled) == 25
+
+
+@pytest.mark.parametrize("count", [2, 5, 9], ids=["shorter", "equal", "longer"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_topic_that_is_deleted_and_created_again_is_consumed_from_its_beginning(
+    kind: str, count: int, tmp_path: Any
+) -> None:
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim, "before")
+        member = Member(sim, kind, tmp_path)
+        old = bodies("old", 5)
+        send(sim, "before", old)
+        sim.advance(30)
+        assert set(member.handled) == set(old)
+        assert sim.wait(sim.clients["before"].call(DeleteTopic(topic=TOPIC))).code == 0
+        create_topic(sim, "before")
+        fresh = bodies("new", count)
+        send(sim, "before", fresh)
+        sim.advance(120)
+        assert set(fresh) <= set(member.handled)
