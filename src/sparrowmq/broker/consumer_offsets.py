@@ -2,11 +2,25 @@
 
 Changes are journaled within a second and the whole table is saved every few: a crash re-delivers at
 most what was consumed since the last journal entry.
+
+A reset is pending until the member that has the queue applies it:
+
+    reset ─┬─ each puller is sent to the new offset once; commits are ignored meanwhile
+           └─ over: a puller that was sent there pulls again, or a member asks for the offset
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 
 QueueOffsets = dict[int, int]
+
+
+class _Reset:
+    __slots__ = ("offset", "sent")
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+        self.sent: set[Hashable] = set()
+        """Pullers that were sent to the offset already."""
 
 
 class ConsumerOffsets:
@@ -15,7 +29,7 @@ class ConsumerOffsets:
     def __init__(self, table: Mapping[str, Mapping[int, int]]) -> None:
         self._table: dict[str, QueueOffsets] = {key: dict(row) for key, row in table.items()}
         self._dirty: dict[tuple[str, int], None] = {}
-        self._resets: dict[tuple[str, int], int] = {}
+        self._resets: dict[tuple[str, int], _Reset] = {}
 
     def get(self, group: str, topic: str, queue_id: int) -> int:
         """The stored offset, -1 if there is none."""
@@ -40,20 +54,39 @@ class ConsumerOffsets:
             self._put(key, queue_id, offset)
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """An operator's word; commits are ignored until a member pulls or asks from there."""
+        """An operator's choice; commits are ignored until the queue's member has applied it."""
         key = f"{topic}@{group}"
         self._put(key, queue_id, offset)
-        self._resets[key, queue_id] = offset
+        self._resets[key, queue_id] = _Reset(offset)
 
-    def applied(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Take the pending reset of a queue, if any: its member is told now."""
+    def redirect(self, group: str, topic: str, queue_id: int, puller: Hashable) -> int | None:
+        """The offset of a pending reset for a puller that does not know of it; None otherwise.
+
+        Each puller is sent there once. Being sent is not enough to end the reset: the clients of
+        Java 4.9 and Go go on committing their old progress for 10 s. The next pull ends it, from
+        wherever, so that a reader that keeps offsets of its own is not sent away for ever.
+        """
         if not self._resets:
             return None
-        return self._resets.pop((f"{topic}@{group}", queue_id), None)
+        reset = self._resets.get((f"{topic}@{group}", queue_id))
+        if reset is None:
+            return None
+        if puller in reset.sent:
+            self.applied(group, topic, queue_id)
+            return None
+        reset.sent.add(puller)
+        return reset.offset
 
-    def pending_reset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The reset no member has been told yet."""
-        return self._resets.get((f"{topic}@{group}", queue_id))
+    def confirms(
+        self, group: str, topic: str, queue_id: int, offset: int, puller: Hashable
+    ) -> bool:
+        """Whether a commit stores the offset of a pending reset that its sender was sent to."""
+        reset = self._resets.get((f"{topic}@{group}", queue_id)) if self._resets else None
+        return reset is not None and reset.offset == offset and puller in reset.sent
+
+    def applied(self, group: str, topic: str, queue_id: int) -> None:
+        """A member goes on from the stored offset: a pending reset of the queue is over."""
+        self._resets.pop((f"{topic}@{group}", queue_id), None)
 
     def _put(self, key: str, queue_id: int, offset: int) -> None:
         row = self._table.setdefault(key, {})

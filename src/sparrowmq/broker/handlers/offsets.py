@@ -27,7 +27,7 @@ def query_consumer_offset(broker: Broker, request: Request[QueryConsumerOffset])
     header = request.header
     offset = broker.offsets.get(header.consumer_group, header.topic, header.queue_id)
     if offset >= 0:
-        if not header.only_looks:
+        if _takes_queue(broker, request):
             broker.offsets.applied(header.consumer_group, header.topic, header.queue_id)
         return Reply(OffsetFound(offset=offset))
     if header.set_zero_if_not_found and _is_young(broker, header.topic, header.queue_id):
@@ -35,6 +35,13 @@ def query_consumer_offset(broker: Broker, request: Request[QueryConsumerOffset])
         return Reply(OffsetFound(offset=0))
     text = f"group {header.consumer_group} has no offset for {header.topic} queue {header.queue_id}"
     raise RequestRefused(ResponseCode.QUERY_NOT_FOUND, text)
+
+
+def _takes_queue(broker: Broker, request: Request[QueryConsumerOffset]) -> bool:
+    """Whether a member asks where to begin a queue; tools ask as well while members are online."""
+    group = broker.consumers.group(request.header.consumer_group)
+    is_member = group is None or request.connection in group.members
+    return is_member and not request.header.only_looks
 
 
 def _is_young(broker: Broker, topic: str, queue_id: int) -> bool:
@@ -52,10 +59,18 @@ def update_consumer_offset(broker: Broker, request: Request[UpdateConsumerOffset
     if header.commit_offset >= 0:
         _check_commit(broker, header)
         if not _is_overtaken(broker, request):
-            broker.offsets.commit(
-                header.consumer_group, header.topic, header.queue_id, header.commit_offset
-            )
+            _commit(broker, request)
     return Reply()
+
+
+def _commit(broker: Broker, request: Request[UpdateConsumerOffset]) -> None:
+    header = request.header
+    group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+    offset = header.commit_offset
+    broker.offsets.commit(group, topic, queue_id, offset)
+    if broker.offsets.confirms(group, topic, queue_id, offset, request.connection):
+        # It drops the queue now; without this, Java 4.9 and Go take it again only 20 s later.
+        broker.notify_member(group, request.connection)
 
 
 def _is_overtaken(broker: Broker, request: Request[UpdateConsumerOffset]) -> bool:

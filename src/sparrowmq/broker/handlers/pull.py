@@ -50,8 +50,10 @@ def pull_message(broker: Broker, request: Request[PullMessage]) -> Handled:
         broker.offsets.carry(
             header.consumer_group, header.topic, header.queue_id, header.commit_offset
         )
-    reset = broker.offsets.applied(header.consumer_group, header.topic, header.queue_id)
-    if reset is not None and reset != header.queue_offset:
+    reset = broker.offsets.redirect(
+        header.consumer_group, header.topic, header.queue_id, request.connection
+    )
+    if reset is not None:
         return _moved_to(broker, header, reset)
     found = _read(broker, header, header.queue_offset, accepts)
     if isinstance(found, ColdRead):
@@ -194,6 +196,17 @@ def give_up_parked(broker: Broker, pull: ParkedPull) -> None:
         max_offset=high,
     )
     pull.request.answer(Reply(answer, code=code, remark="no message came in time"))
+
+
+def move_parked(broker: Broker, group: str, topic: str, queue_id: int) -> None:
+    """A group was reset: answer its pulls that wait for the queue with the new offset."""
+    parked = broker.arrivals.take(
+        (topic, queue_id), lambda pull: pull.request.header.consumer_group == group
+    )
+    for pull in parked:
+        offset = broker.offsets.redirect(group, topic, queue_id, pull.request.connection)
+        if offset is not None:
+            pull.request.answer(_moved_to(broker, pull.request.header, offset))
 
 
 def _moved_to(broker: Broker, header: PullMessage, offset: int) -> Reply:
