@@ -23,7 +23,7 @@ routes: Routes[Broker] = Routes()
 
 @routes.on(QueryConsumerOffset)
 def query_consumer_offset(broker: Broker, request: Request[QueryConsumerOffset]) -> Reply:
-    """The stored offset. A group without one starts at 0 where the queue is young."""
+    """The stored offset. A group without one starts at 0 where the queue is young or empty."""
     header = request.header
     offset = broker.offsets.get(header.consumer_group, header.topic, header.queue_id)
     if offset >= 0:
@@ -45,9 +45,17 @@ def _takes_queue(broker: Broker, request: Request[QueryConsumerOffset]) -> bool:
 
 
 def _is_young(broker: Broker, topic: str, queue_id: int) -> bool:
-    """Whether the first message ever is still there and not far back in the log."""
+    """Whether the first message ever is still there and not far back in the log, or still to come.
+
+    Where a queue never had a message, every start means 0. The client would ask for the end, and
+    skip what is stored before that question: a hole that Apache's broker has had since 5.0.
+    """
+    low, high = broker.store.queue_range(topic, queue_id)
+    if high == 0:
+        config = broker.topics.get(topic)
+        return config is not None and 0 <= queue_id < config.read_queue_nums
     first = broker.store.units(topic, queue_id, 0, 1)
-    if not first or broker.store.min_offset(topic, queue_id) > 0:
+    if not first or low > 0:
         return False
     return broker.store.max_log_offset - first[0][0] <= broker.config.young_queue_bytes
 
