@@ -30,6 +30,9 @@ class ConsumerOffsets:
         self._table: dict[str, QueueOffsets] = {key: dict(row) for key, row in table.items()}
         self._dirty: dict[tuple[str, int], None] = {}
         self._resets: dict[tuple[str, int], _Reset] = {}
+        self.pulled: dict[tuple[str, str, int], int] = {}
+        """(group, topic, queue) → the offset after what pulls were answered. Only shown: it is
+        neither saved nor what a member goes on from. A plain dict, as every pull writes to it."""
 
     def get(self, group: str, topic: str, queue_id: int) -> int:
         """The stored offset, -1 if there is none."""
@@ -48,16 +51,22 @@ class ConsumerOffsets:
         """The offset a pull carries: it never lowers the stored one."""
         key = f"{topic}@{group}"
         row = self._table.get(key)
-        if offset > (-1 if row is None else row.get(queue_id, -1)) and (
-            not self._resets or (key, queue_id) not in self._resets
-        ):
-            self._put(key, queue_id, offset)
+        if offset <= (-1 if row is None else row.get(queue_id, -1)):
+            return
+        if self._resets and (key, queue_id) in self._resets:
+            return
+        # As `_put`, without looking for the row again: this is done for nearly every pull.
+        if row is None:
+            row = self._table[key] = {}
+        row[queue_id] = offset
+        self._dirty[key, queue_id] = None
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """An operator's choice; commits are ignored until the queue's member has applied it."""
         key = f"{topic}@{group}"
         self._put(key, queue_id, offset)
         self._resets[key, queue_id] = _Reset(offset)
+        self.pulled.pop((group, topic, queue_id), None)
 
     def redirect(self, group: str, topic: str, queue_id: int, puller: Hashable) -> int | None:
         """The offset of a pending reset for a puller that does not know of it; None otherwise.
@@ -110,11 +119,19 @@ class ConsumerOffsets:
 
     def remove_group(self, group: str) -> None:
         """Forget everything a group has consumed."""
+        self.forget_pulled(group)
         for topic in self.topics_of(group):
             self._remove(f"{topic}@{group}")
 
+    def forget_pulled(self, group: str) -> None:
+        """Forget what a group has pulled, not what it has consumed."""
+        for key in [key for key in self.pulled if key[0] == group]:
+            del self.pulled[key]
+
     def remove_topic(self, topic: str) -> None:
         """Forget a topic's progress, for every group."""
+        for key in [key for key in self.pulled if key[1] == topic]:
+            del self.pulled[key]
         for group in self.groups_of(topic):
             self._remove(f"{topic}@{group}")
 

@@ -120,7 +120,7 @@ async def _answer_cold(
 ) -> Reply:
     """Read from the device beside the loop. The queue has messages, so nothing waits."""
     found = await broker.workers.run(cold.load)
-    return _reply(request.header, found)
+    return _reply(broker, request.header, found)
 
 
 def _answer(
@@ -128,7 +128,7 @@ def _answer(
 ) -> Reply | None:
     header = request.header
     if found.status is ReadStatus.FOUND:
-        return _reply(header, found)
+        return _reply(broker, header, found)
     code = _code(found.status, header.queue_offset)
     may_wait = header.sys_flag & PULL_SUSPEND and not broker.arrivals.is_full
     if may_wait and code is ResponseCode.PULL_NOT_FOUND:
@@ -151,7 +151,7 @@ def _answer(
             found.max_offset,
             found.next_offset,
         )
-    return _reply(header, found)
+    return _reply(broker, header, found)
 
 
 def _poll_s(broker: Broker, header: PullMessage) -> float:
@@ -172,14 +172,14 @@ def retry_parked(broker: Broker, pull: ParkedPull) -> bool:
         request.connection.answer_later(request, later)
         return True
     if found.status is ReadStatus.FOUND:
-        request.answer(_reply(request.header, found))
+        request.answer(_reply(broker, request.header, found))
         return True
     if found.status is ReadStatus.NO_MATCHED_MESSAGE:
         pull.offset = found.next_offset
         return False
     if _code(found.status, pull.offset) == ResponseCode.PULL_NOT_FOUND:
         return False
-    request.answer(_reply(request.header, found))
+    request.answer(_reply(broker, request.header, found))
     return True
 
 
@@ -217,7 +217,9 @@ def _moved_to(broker: Broker, header: PullMessage, offset: int) -> Reply:
     return Reply(answer, code=ResponseCode.PULL_OFFSET_MOVED, remark="the offset was reset")
 
 
-def _reply(header: PullMessage, found: QueueRead) -> Reply:
+def _reply(broker: Broker, header: PullMessage, found: QueueRead) -> Reply:
+    pulled = broker.offsets.pulled
+    pulled[header.consumer_group, header.topic, header.queue_id] = found.next_offset
     answer = Pulled(
         suggest_which_broker_id=0,
         next_begin_offset=found.next_offset,
