@@ -114,7 +114,21 @@ def test_a_new_group_starts_at_0_in_a_young_queue_when_it_asks_so(world: World) 
     world.send("orders", b"1")
     assert stored(world, zero=True) == 0
     assert stored(world, zero=False) == "not found"
-    assert stored(world, queue_id=1, zero=True) == "not found", "the queue is empty"
+    assert stored(world, queue_id=1, zero=True) == 0, "the queue never had a message"
+    assert stored(world, queue_id=1, zero=False) == "not found"
+    assert stored(world, queue_id=9, zero=True) == "not found", "the topic has no such queue"
+
+
+def test_the_first_message_of_a_queue_is_not_skipped_by_a_new_group_that_begins_at_the_end(
+    world: World,
+) -> None:
+    """Clients ask for the stored offset, and for the end where there is none."""
+    world.topic("orders", 1)
+    begins_at = stored(world, zero=True)
+    world.send("orders", b"first")
+    if begins_at == "not found":
+        begins_at = offset(world, GetMaxOffset(topic="orders", queue_id=0))
+    assert begins_at == 0
 
 
 def test_a_new_group_has_no_offset_in_an_old_queue() -> None:

@@ -1,21 +1,27 @@
 """An operator moves a group: online or not, by time or to an offset, told queue by queue."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from sparrowmq.net.calls import Response
 from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.headers.clients import NotifyConsumerIdsChanged
 from sparrowmq.protocol.headers.consumer_calls import InvokeResetOffset, ResetConsumerOffset
 from sparrowmq.protocol.headers.groups import DeleteGroup
 from sparrowmq.protocol.headers.offsets import (
     OffsetFound,
     QueryConsumerOffset,
+    UpdateConsumerOffset,
 )
-from sparrowmq.protocol.headers.pull import Pulled
+from sparrowmq.protocol.headers.pull import Pulled, PullMessage
 from sparrowmq.protocol.offsets_body import ResetOffset
-from sparrowmq.protocol.sys_flag import PULL_COMMIT_OFFSET
-from tests.broker.world import World, queue, subscribes
+from sparrowmq.protocol.sys_flag import PULL_COMMIT_OFFSET, PULL_SUSPEND
+from tests.broker.world import TalkingClient, World, queue, subscribes
+
+AT_ONCE_S = 0.1
+"""Less than any timer: the pull was woken."""
 
 
 @pytest.fixture
@@ -124,10 +130,38 @@ def test_what_cannot_be_reset_is_refused_and_nothing_moves(
     assert [stored(consumed, 0), stored(consumed, 1)] == [3, 2]
 
 
-def test_live_members_are_told_at_once(consumed: World) -> None:
-    a, b = consumed.client("a"), consumed.client("b")
-    for member in (a, b):
-        member.beat(subscribes("billing"))
+def waiting_pull(member: TalkingClient, queue_offset: int) -> asyncio.Task[Response]:
+    return member.asking(
+        PullMessage(
+            consumer_group="billing",
+            topic="orders",
+            queue_id=0,
+            queue_offset=queue_offset,
+            max_msg_nums=32,
+            sys_flag=PULL_SUSPEND,
+            commit_offset=0,
+            suspend_timeout_millis=15_000,
+            sub_version=0,
+        )
+    )
+
+
+def joins(world: World, name: str, language: str = "PYTHON") -> TalkingClient:
+    """A live member of the group. Test clients write Python's language, so others are marked."""
+    member = world.client(name)
+    member.beat(subscribes("billing"))
+    world.sim.advance(60)  # pulls wait for no owner any more
+    member.beat(subscribes("billing"))
+    group = world.broker.consumers.group("billing")
+    assert group is not None
+    registered = group.find(name)
+    assert registered is not None
+    registered.language = language
+    return member
+
+
+def test_live_members_of_ours_are_notified_at_once(consumed: World) -> None:
+    a, b = joins(consumed, "a"), joins(consumed, "b")
     reset(consumed)
     consumed.sim.until_idle()
     for member in (a, b):
@@ -137,10 +171,75 @@ def test_live_members_are_told_at_once(consumed: World) -> None:
         assert table == {queue("orders", 0): 0, queue("orders", 1): 0}
 
 
+@pytest.mark.parametrize("language", ["JAVA", "GO", "CPP"])
+def test_members_in_other_languages_get_no_notice_that_would_stop_them_for_seconds(
+    consumed: World, language: str
+) -> None:
+    member = joins(consumed, "a", language)
+    reset(consumed)
+    consumed.sim.until_idle()
+    assert not member.answered.of(ResetConsumerOffset)
+
+
+@pytest.mark.parametrize("target", [1, 3], ids=["elsewhere", "where it stands already"])
+def test_a_pull_that_waits_is_answered_by_a_reset_at_once(consumed: World, target: int) -> None:
+    pull = waiting_pull(joins(consumed, "a", "JAVA"), 3)
+    consumed.sim.until_idle()
+    began_s = consumed.sim.now_s
+    reset(consumed, queue_id=0, offset=target)
+    answer = consumed.sim.wait(pull)
+    assert consumed.sim.now_s - began_s < AT_ONCE_S
+    assert answer.code == ResponseCode.PULL_OFFSET_MOVED
+    assert answer.header(Pulled).next_begin_offset == target
+
+
+def test_pulls_of_other_groups_and_other_queues_go_on_waiting(consumed: World) -> None:
+    others = [
+        consumed.sim.client.pull("orders", offset=3, wait_s=10, group="another"),
+        consumed.sim.client.pull("orders", queue_id=1, offset=2, wait_s=10, group="billing"),
+    ]
+    consumed.sim.until_idle()
+    reset(consumed, queue_id=0, offset=1)
+    consumed.sim.until_idle()
+    assert not any(pull.done() for pull in others)
+
+
 def test_a_late_commit_of_a_member_does_not_undo_a_reset(consumed: World) -> None:
     reset(consumed)
     commit(consumed, 0, 3)
     assert stored(consumed, 0) == 0
+
+
+def test_commits_count_again_when_the_member_that_was_moved_pulls_on(consumed: World) -> None:
+    """Java 4.9 and Go go on committing their old progress for 10 s after they were moved."""
+    member = joins(consumed, "a", "JAVA")
+    pull = waiting_pull(member, 3)
+    consumed.sim.until_idle()
+    reset(consumed, queue_id=0, offset=1)
+    consumed.sim.wait(pull)
+    commit(consumed, 0, 3)
+    assert stored(consumed, 0) == 1, "the member has not applied it yet"
+    consumed.sim.wait(waiting_pull(member, 1))
+    commit(consumed, 0, 2)
+    assert stored(consumed, 0) == 2
+
+
+def test_a_member_that_stored_the_new_offset_is_asked_to_rebalance(consumed: World) -> None:
+    """Java 4.9 and Go drop a queue that was moved, and take it again at their next rebalance."""
+    member = joins(consumed, "a", "JAVA")
+    pull = waiting_pull(member, 3)
+    consumed.sim.until_idle()
+    reset(consumed, queue_id=0, offset=1)
+    consumed.sim.wait(pull)
+    known = len(member.answered.of(NotifyConsumerIdsChanged))
+    for offset, notices in ((3, 0), (1, 1)):
+        member.ask(
+            UpdateConsumerOffset(
+                consumer_group="billing", topic="orders", queue_id=0, commit_offset=offset
+            )
+        )
+        consumed.sim.until_idle()
+        assert len(member.answered.of(NotifyConsumerIdsChanged)) == known + notices
 
 
 def test_a_member_that_pulls_on_is_sent_to_the_new_offset(consumed: World) -> None:
@@ -154,12 +253,28 @@ def test_a_member_that_pulls_on_is_sent_to_the_new_offset(consumed: World) -> No
     assert stored(consumed, 0) == 2, "the reset is over"
 
 
+def test_a_reader_that_chooses_its_own_offsets_is_sent_away_only_once(consumed: World) -> None:
+    consumed.client("a").beat(subscribes("billing"))
+    reset(consumed, queue_id=0, offset=1)
+    codes = [consumed.pull("orders", queue_offset=2).code for _ in range(2)]
+    assert codes == [ResponseCode.PULL_OFFSET_MOVED, ResponseCode.SUCCESS]
+
+
 def test_a_member_that_asks_gets_the_new_offset_and_may_commit_again(consumed: World) -> None:
     reset(consumed)
     question = QueryConsumerOffset(consumer_group="billing", topic="orders", queue_id=0)
     assert consumed.done(question).header(OffsetFound).offset == 0
     commit(consumed, 0, 1)
     assert stored(consumed, 0) == 1
+
+
+def test_a_tool_that_asks_while_members_are_online_does_not_end_a_reset(consumed: World) -> None:
+    joins(consumed, "a", "JAVA")
+    reset(consumed)
+    question = QueryConsumerOffset(consumer_group="billing", topic="orders", queue_id=0)
+    assert consumed.done(question).header(OffsetFound).offset == 0
+    commit(consumed, 0, 3)
+    assert stored(consumed, 0) == 0
 
 
 def test_a_reset_survives_a_crash(consumed: World) -> None:

@@ -5,6 +5,9 @@ import pytest
 from sparrowmq.broker.statistics import BROKER_PUT, GROUP_GET, TOPIC_PUT, Statistics
 from sparrowmq.protocol.broker_stats import BrokerStatsData
 from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.header import RequestHeader
+from sparrowmq.protocol.headers.consumer_calls import InvokeResetOffset
+from sparrowmq.protocol.headers.groups import DeleteGroup
 from sparrowmq.protocol.headers.offsets import QueryConsumerOffset
 from sparrowmq.protocol.headers.statistics import (
     GetBrokerConsumeStats,
@@ -13,6 +16,7 @@ from sparrowmq.protocol.headers.statistics import (
     GetTopicStats,
     ViewBrokerStats,
 )
+from sparrowmq.protocol.headers.topics import DeleteTopic
 from sparrowmq.protocol.offsets_body import (
     ConsumeStats,
     ConsumeStatsList,
@@ -27,6 +31,73 @@ MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 
 def commit(world: World, at: int, group: str = "billing", topic: str = "orders") -> None:
     world.commit(group, topic, 0, at)
+
+
+# ---- in flight
+
+
+def in_flight(world: World) -> tuple[int, int]:
+    """Pulled and committed in queue 0."""
+    stats = world.read(GetConsumeStats(consumer_group="billing"), ConsumeStats)
+    pair = stats.offset_table[queue("orders", 0)]
+    return pair.pull_offset, pair.consumer_offset
+
+
+@pytest.fixture
+def pulled(world: World) -> World:
+    """Three messages of which a live member pulled two and committed one."""
+    world.topic("orders", 1)
+    world.send("orders", b"1", b"2", b"3")
+    world.client("a").beat(subscribes("billing"))
+    commit(world, 1)
+    world.pull("orders", queue_offset=1, max_msg_nums=1)
+    return world
+
+
+def test_what_was_pulled_and_not_committed_is_in_flight(pulled: World) -> None:
+    assert in_flight(pulled) == (2, 1)
+
+
+def test_what_a_waiting_pull_is_answered_is_in_flight(pulled: World) -> None:
+    pull = pulled.sim.client.pull("orders", offset=3, wait_s=10, group="billing")
+    pulled.sim.until_idle()
+    pulled.send("orders", b"4")
+    pulled.sim.wait(pull)
+    assert in_flight(pulled) == (4, 1)
+
+
+def test_nothing_is_in_flight_where_more_was_committed_than_pulled(pulled: World) -> None:
+    commit(pulled, 3)
+    assert in_flight(pulled) == (3, 3)
+
+
+def test_nothing_is_in_flight_in_a_group_without_members(pulled: World) -> None:
+    other = pulled.client("b")
+    other.beat(subscribes("shipping"))
+    commit(pulled, 1, group="shipping")
+    pulled.pull("orders", group="shipping")
+    other.disconnect()
+    stats = pulled.read(GetConsumeStats(consumer_group="shipping"), ConsumeStats)
+    pair = stats.offset_table[queue("orders", 0)]
+    assert (pair.pull_offset, pair.consumer_offset) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        DeleteGroup(group_name="billing"),
+        DeleteGroup(group_name="billing", clean_offset=True),
+        DeleteTopic(topic="orders"),
+        InvokeResetOffset(topic="orders", group="billing", timestamp=0),
+    ],
+    ids=["group", "group-and-progress", "topic", "reset"],
+)
+def test_what_was_pulled_is_forgotten_with_its_group_or_topic(
+    pulled: World, header: RequestHeader
+) -> None:
+    assert pulled.broker.offsets.pulled
+    pulled.done(header)
+    assert not pulled.broker.offsets.pulled
 
 
 # ---- counting

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.header_encoding import ext_fields_of
 from sparrowmq.protocol.headers.recall import (
     MessageRecalled,
     RecallableSent,
@@ -59,6 +60,19 @@ def test_a_recall_answers_with_the_messages_id(world: DeliveryWorld) -> None:
     assert handle == ("orders", "broker-a", EPOCH_MS + 5_001, "U1")
     reply = world.call(RecallMessage(topic="orders", recall_handle=sent.recall_handle))
     assert reply.header == MessageRecalled(msg_id="U1")
+
+
+def test_every_answer_to_a_recall_names_the_region_that_traces_need(world: DeliveryWorld) -> None:
+    sent = send_at(world, EPOCH_MS + 5_700, UNIQ_KEY="U1")
+    assert isinstance(sent, RecallableSent)
+    for handle, code, id_field in (
+        (sent.recall_handle, ResponseCode.SUCCESS, {"msgId": "U1"}),
+        ("nonsense", ResponseCode.ILLEGAL_OPERATION, {}),
+    ):
+        reply = world.call(RecallMessage(topic="orders", recall_handle=handle))
+        assert reply.code == code
+        assert reply.header is not None
+        assert ext_fields_of(reply.header) == id_field | {"MSG_REGION": "DefaultRegion"}
 
 
 def test_recalls_of_messages_that_never_come_are_forgotten(world: DeliveryWorld) -> None:

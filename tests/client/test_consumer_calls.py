@@ -60,8 +60,11 @@ def test_a_reset_of_a_broadcasting_member_is_refused(tmp_path: Path) -> None:
         member = Member(sim, model=MessageModel.BROADCASTING, offsets_dir=tmp_path)
         send(sim, b"0")
         sim.advance(3)
-        ask(sim, InvokeResetOffset(topic=TOPIC, group=GROUP, timestamp=0))
-        sim.advance(10)
+        reset = InvokeResetOffset(topic=TOPIC, group=GROUP, timestamp=0)
+        answer = sim.wait(sim.client.call(reset))
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert "BROADCASTING" in answer.remark
+        sim.advance(30)
         assert member.got == [b"0"]
 
 

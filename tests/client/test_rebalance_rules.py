@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 
 from sparrowmq.client.consuming.flow_control import FlowLimits, shared_out
+from sparrowmq.client.group.member_settings import MemberSettings
 from sparrowmq.client.group.rebalance import plan_rebalance
-from sparrowmq.client.group.start_offset import start_offset
+from sparrowmq.client.group.start_offset import start_at, start_offset
 from sparrowmq.client.strategies import AVG, Strategy, pinned_machines
 from sparrowmq.protocol.headers.offsets import UpdateConsumerOffset
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere, MessageModel
@@ -119,6 +120,35 @@ def test_without_a_stored_offset_the_rule_decides_and_retries_are_special(
             await client.start()
             queue = MessageQueue(topic, "broker-a", 0)
             found = await start_offset(client, queue, None, where, at_ms)
+            await client.stop()
+            return found.offset
+
+        assert sim.run(start(), on=sim.host("asker")) == offset
+
+
+@pytest.mark.parametrize(
+    ("young_queue_bytes", "model", "offset"),
+    [
+        (8 * 1024**3, MessageModel.CLUSTERING, 0),
+        (0, MessageModel.CLUSTERING, 1),
+        (8 * 1024**3, MessageModel.BROADCASTING, 1),
+    ],
+    ids=["first-message-at-hand", "old-queue", "broadcasting"],
+)
+def test_a_first_message_that_comes_after_nothing_was_stored_is_not_skipped(
+    young_queue_bytes: int, model: MessageModel, offset: int
+) -> None:
+    """Apache's brokers since 5.0 report no stored offset for a queue that is still empty."""
+    with SimCluster(seed=1, young_queue_bytes=young_queue_bytes).run() as sim:
+        create_topic(sim)
+        send(sim, b"first")  # after the broker had answered: nothing stored
+        settings = MemberSettings(group=GROUP, model=model, from_where=ConsumeFromWhere.LAST_OFFSET)
+
+        async def start() -> int:
+            client = sim.client_on("asker")
+            await client.start()
+            queue = MessageQueue(TOPIC, "broker-a", 0)
+            found = await start_at(client, settings, sim.clock(), queue, None)
             await client.stop()
             return found.offset
 

@@ -5,6 +5,7 @@ A parked pull is a small record, not a coroutine: who keeps up parks on nearly e
     park ──── announce (the queue grew) ── retry once per touched queue and loop turn
          ├─── its deadline passed ──────── give up: answer what an empty pull is answered
          ├─── its connection ended ─────── forgotten
+         ├─── its group was reset ──────── taken: answered with the new offset
          └─── every 5 s ────────────────── the safety net: look at the queue again
 """
 
@@ -124,6 +125,13 @@ class Arrivals:
                 for pull in tuple(pulls):
                     self._remove(pull)
                     self._give_up(pull)
+
+    def take(self, key: QueueKey, wanted: Callable[[ParkedPull], bool]) -> list[ParkedPull]:
+        """Pulls of a queue that wait no longer; the caller answers them."""
+        taken = [pull for pull in self._by_queue.get(key, ()) if wanted(pull)]
+        for pull in taken:
+            self._remove(pull)
+        return taken
 
     def end_all(self, answer: Callable[[ParkedPull], None]) -> None:
         """Answer everybody who waits: the broker stops."""

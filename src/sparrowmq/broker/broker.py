@@ -97,6 +97,12 @@ class Broker:
             self.changing[group.name] = self.clock()
             _notify(group.members, NotifyConsumerIdsChanged(consumer_group=group.name))
 
+    def notify_member(self, group_name: str, connection: Connection) -> None:
+        """Have one member rebalance now though nobody came or went, where notices are on."""
+        group = self.consumers.group(group_name)
+        if group is not None and connection in group.members and self._may_notify(group):
+            _notify([connection], NotifyConsumerIdsChanged(consumer_group=group_name))
+
     def tell_freed(self, group_name: str, client_ids: Collection[str]) -> None:
         """Tell members that a queue is free now which they were refused, where notices are on."""
         group = self.consumers.group(group_name)

@@ -2,11 +2,25 @@
 
 Changes are journaled within a second and the whole table is saved every few: a crash re-delivers at
 most what was consumed since the last journal entry.
+
+A reset is pending until the member that has the queue applies it:
+
+    reset ─┬─ each puller is sent to the new offset once; commits are ignored meanwhile
+           └─ over: a puller that was sent there pulls again, or a member asks for the offset
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 
 QueueOffsets = dict[int, int]
+
+
+class _Reset:
+    __slots__ = ("offset", "sent")
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+        self.sent: set[Hashable] = set()
+        """Pullers that were sent to the offset already."""
 
 
 class ConsumerOffsets:
@@ -15,7 +29,10 @@ class ConsumerOffsets:
     def __init__(self, table: Mapping[str, Mapping[int, int]]) -> None:
         self._table: dict[str, QueueOffsets] = {key: dict(row) for key, row in table.items()}
         self._dirty: dict[tuple[str, int], None] = {}
-        self._resets: dict[tuple[str, int], int] = {}
+        self._resets: dict[tuple[str, int], _Reset] = {}
+        self.pulled: dict[tuple[str, str, int], int] = {}
+        """(group, topic, queue) → the offset after what pulls were answered. Only shown: it is
+        neither saved nor what a member goes on from. A plain dict, as every pull writes to it."""
 
     def get(self, group: str, topic: str, queue_id: int) -> int:
         """The stored offset, -1 if there is none."""
@@ -34,26 +51,51 @@ class ConsumerOffsets:
         """The offset a pull carries: it never lowers the stored one."""
         key = f"{topic}@{group}"
         row = self._table.get(key)
-        if offset > (-1 if row is None else row.get(queue_id, -1)) and (
-            not self._resets or (key, queue_id) not in self._resets
-        ):
-            self._put(key, queue_id, offset)
+        if offset <= (-1 if row is None else row.get(queue_id, -1)):
+            return
+        if self._resets and (key, queue_id) in self._resets:
+            return
+        # As `_put`, without looking for the row again: this is done for nearly every pull.
+        if row is None:
+            row = self._table[key] = {}
+        row[queue_id] = offset
+        self._dirty[key, queue_id] = None
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """An operator's word; commits are ignored until a member pulls or asks from there."""
+        """An operator's choice; commits are ignored until the queue's member has applied it."""
         key = f"{topic}@{group}"
         self._put(key, queue_id, offset)
-        self._resets[key, queue_id] = offset
+        self._resets[key, queue_id] = _Reset(offset)
+        self.pulled.pop((group, topic, queue_id), None)
 
-    def applied(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Take the pending reset of a queue, if any: its member is told now."""
+    def redirect(self, group: str, topic: str, queue_id: int, puller: Hashable) -> int | None:
+        """The offset of a pending reset for a puller that does not know of it; None otherwise.
+
+        Each puller is sent there once. Being sent is not enough to end the reset: the clients of
+        Java 4.9 and Go go on committing their old progress for 10 s. The next pull ends it, from
+        wherever, so that a reader that keeps offsets of its own is not sent away for ever.
+        """
         if not self._resets:
             return None
-        return self._resets.pop((f"{topic}@{group}", queue_id), None)
+        reset = self._resets.get((f"{topic}@{group}", queue_id))
+        if reset is None:
+            return None
+        if puller in reset.sent:
+            self.applied(group, topic, queue_id)
+            return None
+        reset.sent.add(puller)
+        return reset.offset
 
-    def pending_reset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The reset no member has been told yet."""
-        return self._resets.get((f"{topic}@{group}", queue_id))
+    def confirms(
+        self, group: str, topic: str, queue_id: int, offset: int, puller: Hashable
+    ) -> bool:
+        """Whether a commit stores the offset of a pending reset that its sender was sent to."""
+        reset = self._resets.get((f"{topic}@{group}", queue_id)) if self._resets else None
+        return reset is not None and reset.offset == offset and puller in reset.sent
+
+    def applied(self, group: str, topic: str, queue_id: int) -> None:
+        """A member goes on from the stored offset: a pending reset of the queue is over."""
+        self._resets.pop((f"{topic}@{group}", queue_id), None)
 
     def _put(self, key: str, queue_id: int, offset: int) -> None:
         row = self._table.setdefault(key, {})
@@ -77,11 +119,19 @@ class ConsumerOffsets:
 
     def remove_group(self, group: str) -> None:
         """Forget everything a group has consumed."""
+        self.forget_pulled(group)
         for topic in self.topics_of(group):
             self._remove(f"{topic}@{group}")
 
+    def forget_pulled(self, group: str) -> None:
+        """Forget what a group has pulled, not what it has consumed."""
+        for key in [key for key in self.pulled if key[0] == group]:
+            del self.pulled[key]
+
     def remove_topic(self, topic: str) -> None:
         """Forget a topic's progress, for every group."""
+        for key in [key for key in self.pulled if key[1] == topic]:
+            del self.pulled[key]
         for group in self.groups_of(topic):
             self._remove(f"{topic}@{group}")
 

@@ -1,15 +1,37 @@
-"""Whether a client may send: its topic, created where that is allowed, and the sizes."""
+"""Whether a client may send: its topic, created where that is allowed, its flag, and the sizes.
+
+The system flag comes from the client. What would make a message unreadable is refused or put right:
+
+    2-3  prepared or rolled back  would get no place in a queue: refused unless it is a half message
+    4-5  hosts are IPv6           the broker knows better: set by the addresses that it writes
+    7    inner batch              clients would take the body apart: refused, as by Apache's broker
+    8-10 compression type         refused where the body is compressed and nobody knows the type
+    else                          kept, as by Apache's broker: readers ignore what they do not know
+"""
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.reply import Reply, Request
 from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.compression import CompressionType
+from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.headers.send import AnySend
 from sparrowmq.protocol.names import TIMER_TOPIC, UNSENDABLE_TOPICS, is_retry_topic, topic_fault
 from sparrowmq.protocol.properties import WAIT_STORE_OK, parse_properties
+from sparrowmq.protocol.sys_flag import (
+    COMPRESSED,
+    COMPRESSION_UNKNOWN,
+    INNER_BATCH,
+    TRANSACTION_NONE,
+    TRANSACTION_PREPARED,
+    with_transaction_type,
+)
 from sparrowmq.protocol.topic_config import TopicConfig
 from sparrowmq.store.errors import DiskFull, MessageTooLarge, StoreStopped
 from sparrowmq.store.messages import PutMessage
+
+UNUSUAL_BITS = TRANSACTION_PREPARED | INNER_BATCH | COMPRESSION_UNKNOWN
+"""A flag without any of these needs no look."""
 
 
 def topic_for_send(broker: Broker, request: Request[AnySend]) -> TopicConfig:
@@ -50,6 +72,40 @@ def _create(broker: Broker, header: AnySend) -> TopicConfig:
         )
     broker.log.info("created topic %s with %d queues", header.topic, created.write_queue_nums)
     return created
+
+
+def checked_sys_flag(sys_flag: int, topic: str, *, may_be_half: bool = False) -> int:
+    """A flag with UNUSUAL_BITS as it may be stored; or RequestRefused.
+
+    A message that may be half passes with its transaction bits: its placement decides.
+    """
+    if sys_flag & INNER_BATCH:
+        raise RequestRefused(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"sysFlag {sys_flag:#x} says inner batch (0x80), which needs a topic with batch consume"
+            " queues; send the messages one by one or as a batch (request 320)",
+        )
+    if sys_flag & COMPRESSED:
+        try:
+            CompressionType.of(sys_flag)
+        except BodyError as error:
+            text = f"sysFlag {sys_flag:#x}: {error}"
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, text) from error
+    if is_retry_topic(topic):
+        # It has been delivered before: its transaction is over.
+        return with_transaction_type(sys_flag, TRANSACTION_NONE)
+    if sys_flag & TRANSACTION_PREPARED and not may_be_half:
+        raise not_half(sys_flag)
+    return sys_flag
+
+
+def not_half(sys_flag: int) -> RequestRefused:
+    """The refusal of a message that is prepared by its flag and not by its properties."""
+    return RequestRefused(
+        ResponseCode.MESSAGE_ILLEGAL,
+        f"sysFlag {sys_flag:#x} says half message (0x4) and its property TRAN_MSG does not: nobody"
+        " could end the transaction; set TRAN_MSG to true, or leave the bit out",
+    )
 
 
 def answer_when_safe(

@@ -5,12 +5,13 @@ from typing import Any
 
 from tests.interop import raw
 from tests.interop.raw import RawReply
-from tests.interop.registry import Outcome, scenario
+from tests.interop.registry import Outcome, check, scenario
 from tests.interop.scene import Scene
 
 SEND, PULL, SEARCH, MAX, MIN, QUERY_OFFSET, UPDATE_OFFSET = 10, 11, 29, 30, 31, 14, 15
 HEARTBEAT, UNREGISTER, CONSUMER_LIST, VIEW = 34, 35, 38, 33
 ROUTE, CLUSTER_INFO = 105, 106
+NOT_FOUND = 22
 RAW = ("raw",)
 # Optional fields of a pull's answer that no client reads.
 UNREAD = {"groupSysFlag", "topicSysFlag"}
@@ -73,18 +74,21 @@ def offsets_asked_by_hand_are_answered_alike(scene: Scene) -> Outcome:
     topic, group = scene.topic(queues=1), scene.name("asking")
     broker = scene.cluster.broker
     where = {"consumerGroup": group, "topic": topic, "queueId": "0"}
-    unknown = raw.call(broker, QUERY_OFFSET, where)
+    empty = raw.call(broker, QUERY_OFFSET, where)
+    # Apache's broker lets clients ask for the end, and skip what came in between: docs say why.
+    answered = NOT_FOUND if scene.cluster.target == "apache" else 0
+    check(empty.code == answered, f"an empty queue was answered {empty.code}, not {answered}")
     unknown_update = raw.call(broker, UPDATE_OFFSET, where | {"commitOffset": "2"})
     with raw.RawConnection(broker) as connection:
         connection.call(HEARTBEAT, body=heartbeat(group, topic))
-    young = raw.call(broker, QUERY_OFFSET, where)
     for number in range(3):
         send(scene, topic, body=f"m-{number}".encode(), queue_id=0)
+    young = raw.call(broker, QUERY_OFFSET, where)
     update = raw.call(broker, UPDATE_OFFSET, where | {"commitOffset": "2"})
     stored = raw.call(broker, QUERY_OFFSET, where)
     other = raw.call(broker, QUERY_OFFSET, where | {"queueId": "7"})
     return {
-        "unknown_group": [unknown.code, unknown_update.code],
+        "unknown_group": unknown_update.code,
         "young": answer(young),
         "update": update.code,
         "stored": answer(stored),

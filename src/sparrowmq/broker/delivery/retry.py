@@ -76,7 +76,8 @@ def given_back(
     `level` 0 lets the group's policy decide, below 0 means the dead letters at once. `most_times`
     is the consumer's own limit, which replaces the group's. Raises RequestRefused.
     """
-    if record.topic in UNSENDABLE_TOPICS or record.topic == TIMER_TOPIC:
+    is_brokers = record.topic in UNSENDABLE_TOPICS or record.topic == TIMER_TOPIC
+    if is_brokers or not record.is_delivered:
         text = f"the message at {record.log_offset} lies in {record.topic}, nobody consumed it"
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, text)
     fields = fields_of(record)

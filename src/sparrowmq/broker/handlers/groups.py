@@ -95,6 +95,7 @@ def delete_group(broker: Broker, request: Request[DeleteGroup]) -> Reply:
     header = request.header
     if broker.groups.remove(header.group_name):
         broker.log.info("audit: %s deleted group %s", request.connection.peer, header.group_name)
+    broker.offsets.forget_pulled(header.group_name)
     if header.clean_offset:
         broker.offsets.remove_group(header.group_name)
     return Reply()

@@ -24,11 +24,11 @@ routes: Routes[Broker] = Routes()
 
 @routes.on(QueryConsumerOffset)
 def query_consumer_offset(broker: Broker, request: Request[QueryConsumerOffset]) -> Reply:
-    """The stored offset. A group without one starts at 0 where the queue is young."""
+    """The stored offset. A group without one starts at 0 where the queue is young or empty."""
     header = request.header
     offset = broker.offsets.get(header.consumer_group, header.topic, header.queue_id)
     if offset >= 0:
-        if not header.only_looks:
+        if _takes_queue(broker, request):
             broker.offsets.applied(header.consumer_group, header.topic, header.queue_id)
         if header.epoch is None:
             broker.positions.tell(
@@ -47,10 +47,25 @@ def query_consumer_offset(broker: Broker, request: Request[QueryConsumerOffset])
     raise RequestRefused(ResponseCode.QUERY_NOT_FOUND, text)
 
 
+def _takes_queue(broker: Broker, request: Request[QueryConsumerOffset]) -> bool:
+    """Whether a member asks where to begin a queue; tools ask as well while members are online."""
+    group = broker.consumers.group(request.header.consumer_group)
+    is_member = group is None or request.connection in group.members
+    return is_member and not request.header.only_looks
+
+
 def _is_young(broker: Broker, topic: str, queue_id: int) -> bool:
-    """Whether the first message ever is still there and not far back in the log."""
+    """Whether the first message ever is still there and not far back in the log, or still to come.
+
+    Where a queue never had a message, every start means 0. The client would ask for the end, and
+    skip what is stored before that question: a hole that Apache's broker has had since 5.0.
+    """
+    low, high = broker.store.queue_range(topic, queue_id)
+    if high == 0:
+        config = broker.topics.get(topic)
+        return config is not None and 0 <= queue_id < config.read_queue_nums
     first = broker.store.units(topic, queue_id, 0, 1)
-    if not first or broker.store.min_offset(topic, queue_id) > 0:
+    if not first or low > 0:
         return False
     return broker.store.max_log_offset - first[0][0] <= broker.config.young_queue_bytes
 
@@ -62,10 +77,18 @@ def update_consumer_offset(broker: Broker, request: Request[UpdateConsumerOffset
     if header.commit_offset >= 0:
         _check_commit(broker, header)
         if not _is_overtaken(broker, request) and not _counts_what_is_gone(broker, request):
-            broker.offsets.commit(
-                header.consumer_group, header.topic, header.queue_id, header.commit_offset
-            )
+            _commit(broker, request)
     return Reply()
+
+
+def _commit(broker: Broker, request: Request[UpdateConsumerOffset]) -> None:
+    header = request.header
+    group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+    offset = header.commit_offset
+    broker.offsets.commit(group, topic, queue_id, offset)
+    if broker.offsets.confirms(group, topic, queue_id, offset, request.connection):
+        # It drops the queue now; without this, Java 4.9 and Go take it again only 20 s later.
+        broker.notify_member(group, request.connection)
 
 
 def _is_overtaken(broker: Broker, request: Request[UpdateConsumerOffset]) -> bool:

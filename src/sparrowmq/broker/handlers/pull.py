@@ -62,8 +62,10 @@ def pull_message(broker: Broker, request: Request[PullMessage]) -> Handled:
         broker.offsets.carry(
             header.consumer_group, header.topic, header.queue_id, header.commit_offset
         )
-    reset = broker.offsets.applied(header.consumer_group, header.topic, header.queue_id)
-    if reset is not None and reset != header.queue_offset:
+    reset = broker.offsets.redirect(
+        header.consumer_group, header.topic, header.queue_id, request.connection
+    )
+    if reset is not None:
         return _moved_to(broker, request, reset, "the offset was reset")
     found = _read(broker, header, header.queue_offset, accepts)
     if isinstance(found, ColdRead):
@@ -243,6 +245,17 @@ def _sent_back(broker: Broker, request: Request[PullMessage], end: int) -> Reply
     return _moved_to(broker, request, target, "the queue got shorter", valid_end=end)
 
 
+def move_parked(broker: Broker, group: str, topic: str, queue_id: int) -> None:
+    """A group was reset: answer its pulls that wait for the queue with the new offset."""
+    parked = broker.arrivals.take(
+        (topic, queue_id), lambda pull: pull.request.header.consumer_group == group
+    )
+    for pull in parked:
+        offset = broker.offsets.redirect(group, topic, queue_id, pull.request.connection)
+        if offset is not None:
+            pull.request.answer(_moved_to(broker, pull.request, offset, "the offset was reset"))
+
+
 def _moved_to(
     broker: Broker,
     request: Request[PullMessage],
@@ -272,7 +285,10 @@ def _nothing_found(
 
 
 def _reply(broker: Broker, request: Request[PullMessage], found: QueueRead, epoch: int) -> Reply:
-    if request.header.epoch is None and not broker.store.epochs.has_doubts:
+    header = request.header
+    pulled = broker.offsets.pulled
+    pulled[header.consumer_group, header.topic, header.queue_id] = found.next_offset
+    if header.epoch is None and not broker.store.epochs.has_doubts:
         answer = Pulled(  # as in `_pulled`, for nearly every pull of a Java client
             suggest_which_broker_id=0,
             next_begin_offset=found.next_offset,
@@ -284,7 +300,7 @@ def _reply(broker: Broker, request: Request[PullMessage], found: QueueRead, epoc
         answer = _pulled(broker, request, *offsets, epoch)
     if found.status is ReadStatus.FOUND:
         return Reply(answer, chunks=found.chunks, body_bytes=found.size)
-    code = _code(found.status, request.header.queue_offset)
+    code = _code(found.status, header.queue_offset)
     return Reply(answer, code=code, remark=found.status.value)
 
 

@@ -8,7 +8,12 @@ from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.reply import Reply, Request
 from sparrowmq.net.routes import Routes
 from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.protocol.headers.recall import MessageRecalled, RecallHandle, RecallMessage
+from sparrowmq.protocol.headers.recall import (
+    MessageRecalled,
+    RecallAnswer,
+    RecallHandle,
+    RecallMessage,
+)
 from sparrowmq.protocol.properties import (
     BORN_TIMESTAMP,
     PRODUCER_GROUP,
@@ -28,7 +33,14 @@ _TAG = "_RECALL_TAG_"
 
 @routes.on(RecallMessage)
 def recall_message(broker: Broker, request: Request[RecallMessage]) -> Reply | None:
-    """Store the word that a message is taken back; it is safe when this is answered."""
+    """Store the marker that a message is taken back; it is safe when this is answered."""
+    try:
+        return _recall(broker, request)
+    except RequestRefused as refused:
+        return Reply(RecallAnswer(), code=refused.code, remark=refused.text)
+
+
+def _recall(broker: Broker, request: Request[RecallMessage]) -> Reply | None:
     header, now_ms = request.header, broker.clock()
     handle = _checked(broker, header, now_ms)
     fields = {

@@ -1,7 +1,13 @@
 """Request-reply: a consumer's answer is pushed to the client that asked, and stored."""
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.sendable import check_size, refusal, topic_for_send
+from sparrowmq.broker.sendable import (
+    UNUSUAL_BITS,
+    check_size,
+    checked_sys_flag,
+    refusal,
+    topic_for_send,
+)
 from sparrowmq.net.errors import NetError
 from sparrowmq.net.reply import Reply, Request
 from sparrowmq.net.routes import Routes
@@ -48,11 +54,14 @@ def _put(broker: Broker, request: Request[SendReply | SendReplyV2]) -> PutMessag
     queues = max(1, topic.write_queue_nums)
     queue_id = header.queue_id if 0 <= header.queue_id < queues else broker.rng.randrange(queues)
     fields = parse_properties(header.properties)
+    sys_flag = header.sys_flag
+    if sys_flag & UNUSUAL_BITS:
+        sys_flag = checked_sys_flag(sys_flag, header.topic)
     put = PutMessage(
         header.topic,
         queue_id,
         header.flag,
-        header.sys_flag,
+        sys_flag,
         header.born_timestamp,
         request.connection.peer_bytes,
         header.reconsume_times,

@@ -1,16 +1,22 @@
 """Moving a group to a time or an offset, whether it is online or not.
 
-operator ── 222 ──▶ broker ── stored at once, commits ignored until a member was told
-                       ├── 220, one-way ──▶ every live member drops its queues and starts anew
+operator ── 222 ──▶ broker ── stored at once, commits ignored until the member has applied it
+                       ├── 220, one-way ──▶ Python members drop their queues and start anew
+                       ├── waiting pulls of the group: answered with PULL_OFFSET_MOVED; others
+                       │   learn it by their next pull
                        └── answer: each queue with the offset that is stored now
+
+Only Python members get 220: Java's and Go's clients suspend the whole consumer for 10 s then, on a
+thread that heartbeats need. Apache's broker has not sent it since 5.0 either.
 """
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import MASTER_ID
+from sparrowmq.broker.handlers.pull import move_parked
 from sparrowmq.net.errors import ConnectionLost, RequestRefused
 from sparrowmq.net.reply import Reply, Request
 from sparrowmq.net.routes import Routes
-from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.codes import Language, ResponseCode
 from sparrowmq.protocol.headers.consumer_calls import InvokeResetOffset, ResetConsumerOffset
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.offsets_body import ResetOffset
@@ -37,14 +43,17 @@ def reset_offset(broker: Broker, request: Request[InvokeResetOffset]) -> Reply:
         for queue_id in targets
     }
     body = ResetOffset(offset_table=stored).to_json()
-    told = _tell_members(broker, header, body)
+    notified = _notify_members(broker, header, body)
+    # After the notice, so that a Python member has left its queues when the answer arrives.
+    for queue_id in targets:
+        move_parked(broker, header.group, header.topic, queue_id)
     broker.log.info(
-        "audit: %s reset group %s in topic %s to %s, %d members told",
+        "audit: %s reset group %s in topic %s to %s, %d members notified",
         request.connection.peer,
         header.group,
         header.topic,
         {queue.queue_id: offset for queue, offset in stored.items()},
-        told,
+        notified,
     )
     return Reply(body=body)
 
@@ -61,6 +70,13 @@ def _checked_topic(broker: Broker, header: InvokeResetOffset) -> TopicConfig:
     if header.group not in broker.groups and not has_progress:
         text = f"group {header.group} does not exist on broker {broker.config.broker_name}"
         raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, text)
+    live = broker.consumers.group(header.group)
+    if live is not None and live.is_broadcasting:
+        text = (
+            f"group {header.group} is BROADCASTING: its members keep their offsets themselves, so"
+            " that there is nothing to reset here"
+        )
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, text)
     return topic
 
 
@@ -99,19 +115,21 @@ def _by_time(broker: Broker, header: InvokeResetOffset, queue_id: int) -> int:
     return offset if header.is_force or stored < 0 else min(offset, stored)
 
 
-def _tell_members(broker: Broker, header: InvokeResetOffset, body: bytes) -> int:
-    """How many live members were told. One that misses it learns it by its next pull."""
+def _notify_members(broker: Broker, header: InvokeResetOffset, body: bytes) -> int:
+    """How many live members were notified. One that misses it learns it by its next pull."""
     group = broker.consumers.group(header.group)
     if group is None:
         return 0
     notice = ResetConsumerOffset(
         topic=header.topic, group=header.group, timestamp=header.timestamp, is_force=True
     )
-    told = 0
-    for connection in tuple(group.members):
+    notified = 0
+    for connection, member in tuple(group.members.items()):
+        if member.language != Language.PYTHON.name:
+            continue
         try:
             connection.send_oneway(notice, body)
         except ConnectionLost:
             continue  # its own end is on the way and will be noticed
-        told += 1
-    return told
+        notified += 1
+    return notified

@@ -5,8 +5,10 @@ import struct
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.handlers.send_special import send_special
 from sparrowmq.broker.sendable import (
+    UNUSUAL_BITS,
     answer_when_safe,
     check_size,
+    checked_sys_flag,
     properties_too_large,
     refusal,
     too_large,
@@ -58,11 +60,14 @@ def send_message(broker: Broker, request: Request[AnySend]) -> Reply | None:
         uniq_key = broker.unique_ids.next()
         text += f"{UNIQUE_KEY}\x01{uniq_key}\x02"
     body, properties = request.body, text.encode() + broker.cluster_property
+    sys_flag = header.sys_flag
+    if sys_flag & UNUSUAL_BITS:
+        sys_flag = checked_sys_flag(sys_flag, header.topic, may_be_half="TRAN_MSG" in text)
     put = PutMessage(
         header.topic,
         queue_id,
         header.flag,
-        header.sys_flag,
+        sys_flag,
         header.born_timestamp,
         request.connection.peer_bytes,
         header.reconsume_times,
@@ -150,10 +155,13 @@ def _unpack(broker: Broker, request: Request[AnySend], queue_id: int) -> PutBatc
     if most > broker.config.max_properties_bytes:
         raise properties_too_large(broker, most)
     messages = BatchedPuts(flags, bodies, properties, *indexed_columns(properties))
+    sys_flag = header.sys_flag
+    if sys_flag & UNUSUAL_BITS:
+        sys_flag = checked_sys_flag(sys_flag, header.topic)
     return PutBatch(
         header.topic,
         queue_id,
-        header.sys_flag,
+        sys_flag,
         header.born_timestamp,
         request.connection.peer_bytes,
         header.reconsume_times,

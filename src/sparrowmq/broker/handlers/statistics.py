@@ -82,13 +82,15 @@ def _progress(
     broker: Broker, group: str, topic: str, queues: int
 ) -> dict[MessageQueue, OffsetPair]:
     table = {}
+    # What a member had in flight ended with it
+    pulled = broker.offsets.pulled if broker.consumers.group(group) is not None else {}
     for queue_id in range(queues):
         offset = max(0, broker.offsets.get(group, topic, queue_id))
         last_ms = stored_at(broker.store, topic, queue_id, offset - 1) if offset else 0
         table[_queue(broker, topic, queue_id)] = OffsetPair(
             broker_offset=broker.store.max_offset(topic, queue_id),
             consumer_offset=offset,
-            pull_offset=offset,
+            pull_offset=max(offset, pulled.get((group, topic, queue_id), 0)),
             last_timestamp=max(0, last_ms),
         )
     return table

@@ -88,6 +88,11 @@ class MemberSettings:
             )
 
     @property
+    def begins_at_the_end(self) -> bool:
+        """Whether a group whose progress is on brokers begins new queues with the next message."""
+        return self.from_where is ConsumeFromWhere.LAST_OFFSET and not self.is_broadcasting
+
+    @property
     def is_broadcasting(self) -> bool:
         """Whether each member gets everything."""
         return self.model is MessageModel.BROADCASTING

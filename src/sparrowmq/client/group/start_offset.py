@@ -1,6 +1,12 @@
 """Where a newly assigned queue starts."""
 
-from sparrowmq.client.broker_calls import UNKNOWN_EPOCH, Position, max_offset, offset_at
+from sparrowmq.client.broker_calls import (
+    UNKNOWN_EPOCH,
+    Position,
+    committed_offset,
+    max_offset,
+    offset_at,
+)
 from sparrowmq.client.client import Client
 from sparrowmq.client.group.member_settings import MemberSettings
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere
@@ -25,7 +31,13 @@ async def start_at(
     at_ms = settings.from_timestamp_ms
     default_ms = now_ms - HALF_HOUR_MS
     since_ms = default_ms if at_ms is None else at_ms
-    return await start_offset(client, queue, stored, settings.from_where, since_ms)
+    start = await start_offset(client, queue, stored, settings.from_where, since_ms)
+    if stored is None and start.offset > 0 and settings.begins_at_the_end:
+        # Apache's brokers report nothing stored while a queue is empty. If its first message came
+        # before we asked for the end, they answer 0 now.
+        again = await committed_offset(client, settings.group, queue, young_is_0=True)
+        return start if again is None else again
+    return start
 
 
 async def start_offset(

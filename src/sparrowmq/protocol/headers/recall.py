@@ -4,8 +4,12 @@ from base64 import urlsafe_b64decode
 from binascii import b2a_base64
 from typing import ClassVar, NamedTuple, Self
 
+import msgspec
+
 from sparrowmq.protocol.codes import RequestCode
 from sparrowmq.protocol.header import RequestHeader, ResponseHeader
+from sparrowmq.protocol.properties import MSG_REGION
+from sparrowmq.protocol.trace import DEFAULT_REGION
 
 _VERSION = "v1"
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
@@ -31,7 +35,13 @@ class RecallableSent(ResponseHeader, frozen=True, kw_only=True):
     recall_handle: str
 
 
-class MessageRecalled(ResponseHeader, frozen=True, kw_only=True):
+class RecallAnswer(ResponseHeader, frozen=True, kw_only=True):
+    """In every answer, also of refusals: Java's client traces recalls only if it has the region."""
+
+    region: str = msgspec.field(name=MSG_REGION, default=DEFAULT_REGION)
+
+
+class MessageRecalled(RecallAnswer, frozen=True, kw_only=True):
     """The unique id of the message that will not be delivered."""
 
     msg_id: str
