@@ -6,7 +6,7 @@ import os
 import random
 from collections.abc import Callable
 
-from sparrowmq.client.backoff import Backoff
+from sparrowmq.backoff import Backoff
 from sparrowmq.client.beats import BeatPlace, Beats, OwnThread
 from sparrowmq.client.client_id import make_client_id
 from sparrowmq.client.client_members import Members

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 
+from sparrowmq.backoff import Backoff
 from sparrowmq.client.broker_calls import group_members, queue_owners
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import ClientError, StrategyFailed
@@ -31,6 +32,8 @@ AT_ONCE_S = 0.02
 """Queues that become free together, or may be given up together, do so within this time."""
 SILENT_S = 120.0
 """A queue that should be pulled and was not for this long is taken anew."""
+_PAUSES = Backoff(first_s=MISSED_S, longest_s=INTERVAL_S)
+"""For a topic that does not exist, or whose rounds fail in a way that nobody expected."""
 NO_TOPIC = (
     "topic {topic} does not exist and is waited for;"
     " send to it, or create it with: sparrowmq topic create {topic}"
@@ -133,7 +136,7 @@ class Rebalancing:
             # a topic that nobody makes is asked for less and less often.
             self._missing[topic] += 1
             self._tell(topic, NO_TOPIC.format(topic=topic))
-            return MISSED_S * 2.0 ** (self._missing[topic] - 1)
+            return _PAUSES.wait_s(self._missing[topic])
         self._missing.pop(topic, None)
         queues = sorted(subscribe_queues(topic, route))
         self._is_settling = False
