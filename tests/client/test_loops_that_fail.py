@@ -188,6 +188,10 @@ def test_a_client_that_died_is_reported_at_once_with_its_groups_and_the_cause(
         assert raised.value.__cause__ is cause
         with pytest.raises(NotStarted):
             consumer.assignment()
+        sim.run(consumer.stop(), on=sim.host("member"))
+        with pytest.raises(ExceptionGroup) as group:
+            sim.run(consumer.client.stop(), on=sim.host("member"))
+        assert group.value.exceptions == (cause,)
 
 
 def test_a_producer_of_a_client_that_died_says_so(caplog: pytest.LogCaptureFixture) -> None:
@@ -224,7 +228,9 @@ def test_a_run_raises_what_ended_its_consumer() -> None:
             sim.wait(waiting)
 
 
-def test_tasks_that_somebody_cancelled_are_reported_too(caplog: pytest.LogCaptureFixture) -> None:
+def test_tasks_that_somebody_cancelled_are_reported_too_and_the_stop_is_clean(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """Some programs cancel everything on the loop to end themselves, and some go on afterwards."""
 
     async def cancel_all() -> None:
@@ -238,6 +244,8 @@ def test_tasks_that_somebody_cancelled_are_reported_too(caplog: pytest.LogCaptur
         sim.run(cancel_all(), on=sim.host("member"))
         sim.advance(0.1)
         assert isinstance(consumer.failure, asyncio.CancelledError)
+        sim.run(consumer.stop(), on=sim.host("member"))
+        sim.run(consumer.client.stop(), on=sim.host("member"))
     assert f"has ended without stop(), and with it groups {GROUP}" in caplog.text
 
 

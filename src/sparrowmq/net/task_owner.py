@@ -84,9 +84,18 @@ class TaskOwner:
         self._stopping.set()
         root, self._root = self._root, None
         try:
-            await root
-        except* _Stopped:
-            pass
+            await _ended_by_us(root)
+        except asyncio.CancelledError:
+            if is_asked_to_end():
+                raise
+            # Somebody else had cancelled the tasks before: they have ended, as they should
+
+
+async def _ended_by_us(root: asyncio.Task[None]) -> None:
+    try:
+        await root
+    except* _Stopped:
+        pass
 
 
 def is_asked_to_end() -> bool:
