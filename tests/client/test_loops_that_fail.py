@@ -1,6 +1,7 @@
 """Background loops of a client that fail in ways nobody expected: they are reported, and go on."""
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -8,8 +9,10 @@ from typing import Any
 import pytest
 
 from sparrowmq import LitePullConsumer, NotStarted, Producer
+from sparrowmq.backoff import Backoff
 from sparrowmq.client.consuming import pulling
 from sparrowmq.client.consuming.giving_back import GivingBack
+from sparrowmq.client.failures import keep_running
 from sparrowmq.client.group import rebalancing
 from sparrowmq.client.group.consume_rates import ConsumeRates
 from sparrowmq.client.group.leases import Leases
@@ -24,6 +27,7 @@ from sparrowmq.protocol.message import Message, MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.route import TopicRoute
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
+from sparrowmq.testing.simulation import Simulation
 from tests.client.members import GROUP, TOPIC, Member, create_topic, send, stored_offset
 
 PLANTED = "planted: nobody expected this"
@@ -268,3 +272,40 @@ def test_beats_that_fail_begin_again(
         send(sim, b"0")
         sim.advance(5)
         assert member.got == [b"0"]
+
+
+# ---- the pauses
+
+
+def test_a_loop_that_keeps_failing_begins_again_after_growing_pauses_and_a_good_one_at_once() -> (
+    None
+):
+    began_s: list[float] = []
+
+    async def loop() -> None:
+        began_s.append(sim.now_s)
+        if len(began_s) == 8:
+            await asyncio.sleep(100)
+        if len(began_s) < 10:
+            raise RuntimeError(PLANTED)
+
+    with Simulation(1) as sim:
+        log = logging.getLogger("test")
+        sim.run(keep_running(loop, "it", log=log, backoff=Backoff()), on=sim.host("here"))
+    pauses_s = [after - before for before, after in itertools.pairwise(began_s)]
+    assert pauses_s == [1, 2, 4, 8, 16, 30, 30, 101, 2]
+
+
+def test_a_loop_is_closed_without_another_beginning() -> None:
+    """As tasks are whose event loop is gone."""
+
+    async def wait() -> None:
+        await asyncio.Event().wait()
+
+    async def work() -> None:
+        log = logging.getLogger("test")
+        kept = keep_running(wait, "it", log=log, backoff=Backoff())
+        kept.send(None)
+        kept.close()
+
+    asyncio.run(work())
