@@ -159,9 +159,9 @@ class Membership:
         await self.assignment.give_up_all(within_s, overdue)
 
     async def until_left(self) -> None:
-        """Return when `leave` was called, or raise what ended the loops."""
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.gather(*self._loops)
+        """Return when its loops have ended: `leave` was called, or the client is ending."""
+        if self._loops:  # not gathered: a caller that is cancelled must not take them with it
+            await asyncio.wait(self._loops)
 
     def wake(self) -> None:
         """Rebalance soon."""
