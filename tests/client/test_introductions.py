@@ -4,6 +4,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+from sparrowmq.client.failures import Loop
 from sparrowmq.client.sending.introductions import Introductions
 from sparrowmq.protocol.message import MessageQueue
 
@@ -14,10 +15,13 @@ class HalfReached:
     """The part of a client that matters here; broker-b is away the first time."""
 
     def __init__(self, tasks: asyncio.TaskGroup) -> None:
-        self.tasks = tasks
+        self._tasks = tasks
         self.told: list[list[str]] = []
         self.route_table = SimpleNamespace(master=lambda name: f"{name}:10911")
         self.heartbeats = SimpleNamespace(send_to=self._send_to)
+
+    def keep(self, work: Loop, name: str) -> asyncio.Task[None]:
+        return self._tasks.create_task(work(), name=name)
 
     def when_peer_closes(self, listener: Any) -> None:
         assert not self.told, "one listener is enough"

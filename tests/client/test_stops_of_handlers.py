@@ -11,7 +11,7 @@ from sparrowmq.client.consuming.push_consumer import PushConsumer
 from sparrowmq.client.group.consumer_calls import routes
 from sparrowmq.net.workers import InlineWorkers, WorkersClosed
 from sparrowmq.testing.sim_cluster import SimCluster
-from tests.client.members import GROUP, Member, create_topic, send, stored_offset
+from tests.client.members import GROUP, TOPIC, Member, create_topic, send, stored_offset
 from tests.client.simulated_push import push_consumer
 
 
@@ -104,4 +104,34 @@ def test_a_message_that_comes_while_the_interpreter_ends_has_not_failed(
         send(sim, b"x")
         sim.run(work(), on=sim.host("member"))
         assert stored_offset(sim) == 0
-        assert "handler failed" not in caplog.text
+        assert " failed for " not in caplog.text
+
+
+def test_a_run_that_is_cancelled_ends_at_once_and_leaves_a_whole_consumer_to_be_stopped() -> None:
+    got: list[bytes] = []
+
+    async def handle(messages: Sequence[MessageExt]) -> None:
+        got.extend(message.body for message in messages)
+
+    async def work() -> None:
+        client = sim.client_on("member", routes)
+        await client.start()
+        consumer = push_consumer(client)
+        running = asyncio.ensure_future(consumer.run(handle))
+        await asyncio.sleep(5)
+        running.cancel()
+        begun_s = sim.now_s
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert sim.now_s == begun_s
+        await asyncio.sleep(100)  # its queue's lock is renewed, or it would be lost
+        await sim.client.send(TOPIC, b"x")
+        await asyncio.sleep(1)
+        await consumer.stop()
+        await client.stop()
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        sim.run(work(), on=sim.host("member"))
+        assert got == [b"x"]
+        assert stored_offset(sim) == 1

@@ -60,6 +60,27 @@ def test_a_topic_that_is_lost_again_is_told_again(caplog: pytest.LogCaptureFixtu
     assert len([text for text in told if "does not exist" in text]) == 2
 
 
+def test_a_topic_that_never_comes_costs_the_other_topics_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """However often it was asked for: 2.0 to the power of so many rounds is no number any more."""
+    caplog.set_level("INFO", "sparrowmq.client")
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        member = Member(sim, subscriptions={TOPIC: "*", "returns": "*"})
+        for _ in range(2500):
+            member.consumer.resume()  # each asks for a round
+            sim.advance(1.1)
+        send(sim, b"0")
+        sim.advance(1)
+        assert member.got == [b"0"]
+        assert caplog.text.count("topic returns does not exist") >= 2500
+        create_topic(sim, topic="returns")
+        sim.advance(25)
+        assert {queue.topic for queue in member.consumer.assignment()} >= {TOPIC, "returns"}
+        member.leave()
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_a_broker_that_joins_a_topic_takes_no_queue_from_anybody(seed: int) -> None:
     with SimCluster(seed=seed, brokers=2).run() as sim:

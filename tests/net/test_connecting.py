@@ -37,6 +37,18 @@ def test_a_refused_connection_fails_at_once_for_everybody_who_waits() -> None:
         assert w.sim.now_s < 1
 
 
+@pytest.mark.parametrize("host", ["a..b", f"{'x' * 64}.example"])
+def test_a_name_that_no_resolver_takes_is_a_lost_connection(host: str) -> None:
+    """A broker may be set to advertise one: that must not end its clients."""
+
+    async def work() -> NetError:
+        async with asyncio.TaskGroup() as tasks:
+            peers = Peers(tasks, log=logging.getLogger("test"))
+            return await failure(peers.call(f"{host}:10911", Echo(text="a")))
+
+    assert isinstance(asyncio.run(work()), ConnectionLost)
+
+
 def test_an_unreachable_host_fails_after_the_connect_timeout() -> None:
     with world() as w:
         w.sim.paths.partition([w.host], [w.sim.host("client")])

@@ -14,7 +14,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
 
+from sparrowmq.backoff import Backoff
 from sparrowmq.client.background_loop import LoopOfProcess
+from sparrowmq.client.failures import keep_running
 from sparrowmq.client.sessions import Session, Sessions
 from sparrowmq.clock import monotonic_clock
 from sparrowmq.net.errors import NetError
@@ -98,7 +100,7 @@ class Beats:
     def start(self, own: Peers, tasks: asyncio.TaskGroup) -> None:
         """The client has what beats need; sessions may come."""
         self._home = asyncio.get_running_loop()
-        self._begin = partial(self._place.start, own, tasks, self._run)
+        self._begin = partial(self._place.start, own, tasks, self._keep)
 
     def stop(self) -> None:
         """Send no more."""
@@ -113,6 +115,9 @@ class Beats:
         elif self._there is not None:
             with suppress(RuntimeError):  # that loop has ended
                 self._there.call_soon_threadsafe(self._news.set)
+
+    async def _keep(self, peers: Peers) -> None:
+        await keep_running(partial(self._run, peers), "beats", log=log, backoff=Backoff())
 
     async def _run(self, peers: Peers) -> None:
         self._news = asyncio.Event()

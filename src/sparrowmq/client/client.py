@@ -6,12 +6,13 @@ import os
 import random
 from collections.abc import Callable
 
-from sparrowmq.client.backoff import Backoff
+from sparrowmq.backoff import Backoff
 from sparrowmq.client.beats import BeatPlace, Beats, OwnThread
 from sparrowmq.client.client_id import make_client_id
 from sparrowmq.client.client_members import Members
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.errors import NotStarted
+from sparrowmq.client.failures import Loop, keep_running
 from sparrowmq.client.heartbeats import Heartbeats
 from sparrowmq.client.members_here import MEMBERS_OF_PROCESS, MembersHere
 from sparrowmq.client.name_servers import NameServers
@@ -24,6 +25,10 @@ from sparrowmq.net.peers import Peers
 from sparrowmq.net.routes import Routes
 from sparrowmq.net.task_owner import TaskOwner
 from sparrowmq.protocol.ids import UniqueIds
+
+_ANOTHER_LOOP = (
+    "started on another event loop: start one in each asyncio.run, or use sparrowmq.blocking"
+)
 
 
 class Client:
@@ -61,8 +66,12 @@ class Client:
         self.name_servers: NameServers
         self.route_table: RouteTable
         self.heartbeats: Heartbeats
-        self._owner = TaskOwner()
+        self.failure: BaseException | None = None
+        """What ended its tasks without `stop`: then its members do nothing any more."""
+        self._owner = TaskOwner(self._died)
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._home: asyncio.AbstractEventLoop | None = None
+        """The loop while calls are possible there: one comparison for each of them."""
         self._routes: Routes[Client] = routes if routes is not None else _all_routes()
         self.members_here = MEMBERS_OF_PROCESS if members_here is None else members_here
         place = beats_from if beats_from is not None else OwnThread()
@@ -80,6 +89,20 @@ class Client:
         """Whether it was started and not stopped."""
         return self._owner.is_running
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether its tasks are cancelled now, by `stop` or because one of them failed."""
+        return self._owner.is_ending
+
+    def keep(
+        self, loop: Loop, name: str, *, may_end: Callable[[], bool] = lambda: True
+    ) -> asyncio.Task[None]:
+        """Run a loop in the background that nothing but its cancellation ends: what it raises is
+        logged, and it begins again."""
+        backoff = Backoff(rng=self.rng)
+        kept = keep_running(loop, name, log=self.log, backoff=backoff, may_end=may_end)
+        return self.tasks.create_task(kept, name=name)
+
     async def start(self) -> None:
         """Make connections possible and begin to poll routes and send heartbeats.
 
@@ -89,7 +112,7 @@ class Client:
         if self._owner.is_over:
             raise NotStarted("what was stopped cannot be started again: make another one")
         ip = self.config.client_ip or await find_own_address(self.config.name_servers[0])
-        self._home = asyncio.get_running_loop()
+        self._loop = self._home = asyncio.get_running_loop()
         await self._owner.start()
         self._reach_servers()
         self._take_names(ip)
@@ -140,8 +163,27 @@ class Client:
             backoff=Backoff(longest_s=self.config.route_poll_s, rng=self.rng),
             log=self.log,
         )
-        self.tasks.create_task(polls.run(), name="route poll")
-        self.tasks.create_task(self.heartbeats.run(), name="heartbeats")
+        self.keep(polls.run, "route poll")
+        self.keep(self.heartbeats.run, "heartbeats")
+
+    def _died(self, error: BaseException) -> None:
+        """Nobody may be waiting for its tasks: without this line nobody would hear of their end."""
+        self.failure = error
+        self._home = None
+        members = [*self.producers, *self.consumers]
+        is_failure = isinstance(error, Exception)
+        self.log.log(
+            logging.ERROR if is_failure else logging.WARNING,
+            "client %s has ended without stop(), and with it groups %s: %r",
+            self.client_id,
+            ", ".join(members) or "(none)",
+            error,
+            exc_info=error if is_failure else None,
+        )
+
+    async def ended(self) -> None:
+        """Return when its tasks have ended, whoever ended them."""
+        await self._owner.ended()
 
     async def stop(self) -> None:
         """End connections and tasks. Members leave before. Does nothing when not started."""
@@ -154,13 +196,19 @@ class Client:
             await self._owner.stop()
 
     def check_loop(self) -> None:
-        """Raises NotStarted on another loop than the one it was started on: connections belong to
-        theirs, and calls would fail in ways that explain nothing."""
+        """Raises NotStarted on another loop than the one it was started on, since connections
+        belong to theirs and calls would fail in ways that explain nothing; and when it has died."""
         if self._home is not asyncio.get_running_loop():
-            raise NotStarted(
-                "started on another event loop: start one in each asyncio.run, or use"
-                " sparrowmq.blocking"
-            )
+            self.check_alive()
+            raise NotStarted(_ANOTHER_LOOP)
+
+    def check_alive(self) -> None:
+        """Raises NotStarted when something ended it without `stop`, with what that was."""
+        if self.failure is None:
+            return
+        text = f"the client has ended without stop(): {self.failure!r}; make another one"
+        is_end_of_loop = self._loop is not None and self._loop.is_closed()
+        raise NotStarted(_ANOTHER_LOOP if is_end_of_loop else text) from self.failure
 
     async def make_ready(self, *, is_own: bool) -> None:
         """For a member that starts: run, if this client is the member's own. Raises NotStarted

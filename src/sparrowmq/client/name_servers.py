@@ -8,6 +8,7 @@ from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import NetError
 from sparrowmq.net.peers import Peers
 from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.errors import ProtocolError
 from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.protocol.headers.nameserver import GetTopicRoute
 from sparrowmq.protocol.route import TopicRoute
@@ -64,7 +65,8 @@ class NameServers:
     async def route(self, topic: str) -> TopicRoute | None:
         """The route of a topic, None when the name server says that there is none.
 
-        Raises NoRoute when no name server answers, BrokerRefused for any other answer.
+        Raises NoRoute when no name server answers, or one with what is no route, and BrokerRefused
+        for any other answer.
         """
         header = GetTopicRoute(topic=topic, accept_standard_json_only=True)
         try:
@@ -81,4 +83,7 @@ class NameServers:
         if response.code != ResponseCode.SUCCESS:
             address = self._addresses[self._current]
             raise BrokerRefused(address, response.code, response.remark)
-        return TopicRoute.from_json(response.body)
+        try:
+            return TopicRoute.from_json(response.body)
+        except ProtocolError as error:
+            raise NoRoute(topic, f"a name server gave what is no route: {error}") from error

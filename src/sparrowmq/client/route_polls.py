@@ -3,7 +3,7 @@
 import asyncio
 import logging
 
-from sparrowmq.client.backoff import Backoff
+from sparrowmq.backoff import Backoff
 from sparrowmq.client.client_members import Members
 from sparrowmq.client.errors import ClientError, NoRoute
 from sparrowmq.client.route_table import RouteTable

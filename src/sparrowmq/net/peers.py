@@ -123,7 +123,7 @@ class Peers:
                 _, connection = await loop.create_connection(
                     lambda: Connection(self._endpoint), host, port
                 )
-        except (OSError, TimeoutError) as error:
+        except (OSError, TimeoutError, ValueError) as error:  # the last: no name for a host
             reason = str(error) or f"not connected within {self._connect_timeout_s:g} s"
             # Returned, not raised: an exception would end the task group that owns this attempt.
             return ConnectionLost(address, reason)  # type: ignore[return-value]

@@ -5,12 +5,15 @@ they like, so one root task owns the group in between.
 """
 
 import asyncio
+from collections.abc import Callable
 
 
 class TaskOwner:
     """Owns the tasks of one started thing. `stop` cancels what still runs and waits for it."""
 
-    def __init__(self) -> None:
+    def __init__(self, died: Callable[[BaseException], None] = lambda error: None) -> None:
+        """`died` is called at once when the tasks end without `stop`, with what ended them."""
+        self._died = died
         self._root: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
@@ -31,12 +34,20 @@ class TaskOwner:
         """Whether it was stopped, which is for good."""
         return self._stopping.is_set()
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether its tasks are cancelled, or will be in a moment: by `stop`, by the failure of one
+        of them, or together with everything else that runs on the loop."""
+        root = self._root
+        return root is None or self.is_over or root.done() or root.cancelling() > 0
+
     async def start(self) -> None:
         """Open the group."""
         ready = asyncio.Event()
         # The one task without a group: it is the group.
         root = self._own(ready)
         self._root = asyncio.create_task(root, name="task owner")  # noqa: TID251  # see above
+        self._root.add_done_callback(self._look)
         try:
             await ready.wait()
         except BaseException:
@@ -52,6 +63,20 @@ class TaskOwner:
             # Children see a cancellation, the group ends, and `stop` returns.
             raise _Stopped
 
+    def _look(self, root: asyncio.Task[None]) -> None:
+        if self.is_over:
+            return
+        error = asyncio.CancelledError() if root.cancelled() else root.exception()
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        assert error is not None, "nothing but stop() ends it well"
+        self._died(error)
+
+    async def ended(self) -> None:
+        """Return when the tasks have ended, whoever ended them."""
+        if self._root is not None:
+            await asyncio.wait((self._root,))
+
     async def stop(self) -> None:
         """Cancel and await every task. Raises the first failure of a task, if one failed."""
         if self._root is None:
@@ -59,9 +84,18 @@ class TaskOwner:
         self._stopping.set()
         root, self._root = self._root, None
         try:
-            await root
-        except* _Stopped:
-            pass
+            await _ended_by_us(root)
+        except asyncio.CancelledError:
+            if is_asked_to_end():
+                raise
+            # Somebody else had cancelled the tasks before: they have ended, as they should
+
+
+async def _ended_by_us(root: asyncio.Task[None]) -> None:
+    try:
+        await root
+    except* _Stopped:
+        pass
 
 
 def is_asked_to_end() -> bool:

@@ -67,8 +67,8 @@ class InlineWorkers:
     """Runs everything at once in the caller: deterministic, for simulation."""
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The function's result; its exceptions are raised here."""
-        return function(*args, **kwargs)
+        """The function's result; its exceptions are raised here, as those of a thread are."""
+        return contained(partial(function, *args, **kwargs))
 
     def close(self) -> None:
         """Nothing to end."""

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from sparrowmq.backoff import Backoff
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.spark.errors import BrokerAway, Refused, RocketMQError, Unreachable
 
@@ -15,8 +16,7 @@ T = TypeVar("T")
 _BUSY = frozenset(
     {ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL}
 )
-_FIRST_PAUSE_S = 0.05
-_LONGEST_PAUSE_S = 1.0
+_PAUSES = Backoff(first_s=0.05, longest_s=1.0)
 
 
 class Patience:
@@ -40,11 +40,13 @@ class Patience:
         once.
         """
         started = self._now()
-        pause_s = _FIRST_PAUSE_S
+        failures = 0
         while True:
             try:
                 return attempt()
             except RocketMQError as error:
+                failures += 1
+                pause_s = _PAUSES.wait_s(failures)
                 waited_s = self._now() - started
                 if not _may_pass(error):
                     raise
@@ -55,7 +57,6 @@ class Patience:
                         " query again when the server is back"
                     ) from error
             self._pause(pause_s)
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
 
 def _may_pass(error: RocketMQError) -> bool:

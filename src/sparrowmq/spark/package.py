@@ -18,7 +18,15 @@ from sparrowmq.spark.java_home import cache_directory
 
 SOURCES = ("pyspark_rocketmq", "pyspark_rocketmq_log")
 """What Spark finds sources by."""
-CARRIED = ("__init__.py", "clock.py", "protocol", "spark", "store/__init__.py", "store/layout.py")
+CARRIED = (
+    "__init__.py",
+    "backoff.py",
+    "clock.py",
+    "protocol",
+    "spark",
+    "store/__init__.py",
+    "store/layout.py",
+)
 """Of `sparrowmq`: all that runs on executors, and what that imports."""
 
 _OLDEST_DATE = (1980, 1, 1, 0, 0, 0)

@@ -34,6 +34,11 @@ class _Reading(Facade[G]):
     offset_range = awaited(GroupConsumer.offset_range)
     offset_at = awaited(GroupConsumer.offset_at)
 
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended this consumer without `stop`, reported in the log too; None while it lives."""
+        return None if self._inner is None else self._inner.failure
+
 
 class PushConsumer(_Reading[AsyncPushConsumer]):
     """A blocking `sparrowmq.PushConsumer`; takes the same settings. Handlers run in threads."""

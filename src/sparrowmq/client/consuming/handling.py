@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from sparrowmq.client.checks import check_number, check_whole
+from sparrowmq.client.failures import ends_caller
 from sparrowmq.client.group.consume_rates import ConsumeRates
 from sparrowmq.client.subscriptions import Subscriptions
 from sparrowmq.net.task_owner import is_asked_to_end
@@ -38,6 +39,11 @@ def check_handler(handler: object) -> None:
 class RetryLater(Exception):
     """Raised by a handler that chooses how: what is done, and when the rest comes again."""
 
+    # Here too, for a subclass that forgets to call this one's constructor
+    done = 0
+    delay_level = 0
+    suspend_s: float | None = None
+
     def __init__(
         self,
         reason: str = "",
@@ -66,20 +72,23 @@ class Result(NamedTuple):
     failed: list[MessageExt]
     delay_level: int = 0
     suspend_s: float | None = None
-    error: Exception | None = None
+    error: BaseException | None = None
 
 
 class Handling:
-    """One handler with what it needs. Nothing a user's function raises gets out of here."""
+    """One handler with what it needs. What a user's function raises gets out of here only where it
+    ends the worker (`ends_caller`)."""
 
     def __init__(
         self,
+        group: str,
         handler: Handler,
         workers: Workers,
         subscriptions: Subscriptions,
         rates: ConsumeRates,
         log: logging.Logger,
     ) -> None:
+        self._group = group
         self._handler = handler
         self._is_async = inspect.iscoroutinefunction(handler)
         self._workers = workers
@@ -102,14 +111,8 @@ class Handling:
         )
 
     async def handle(self, messages: list[MessageExt]) -> Result:
-        """Hand a batch over. Cancelled where the interpreter ends: nobody has seen the batch then,
-        so it has not failed, and stays for the next owner of its queue."""
-        try:
-            return await self._hand_over(messages)
-        except WorkersClosed:
-            raise asyncio.CancelledError from None
-
-    async def _hand_over(self, messages: list[MessageExt]) -> Result:
+        """Hand a batch over. Raises WorkersClosed where the interpreter ends: nobody has seen the
+        batch then, so it has not failed, and stays for the next owner of its queue."""
         topic = messages[0].topic
         started_s = self._rates.now_s()
         chosen, unclear = messages, list[MessageExt]()
@@ -130,8 +133,8 @@ class Handling:
             try:
                 if accepts is None or accepts(message):
                     chosen.append(message)
-            except Exception as error:  # the user's code
-                self._log.warning("filter failed for %s: %s", message.msg_id, error, exc_info=error)
+            except BaseException as error:  # in a thread: it is nobody's end
+                self._report("filter", [message], error)
                 unclear.append(message)
         return chosen, unclear
 
@@ -143,27 +146,29 @@ class Handling:
                 answer = await self._workers.run(self._handler, messages)
             if inspect.isawaitable(answer):
                 await answer
-        except asyncio.CancelledError as error:
-            if is_asked_to_end():
-                raise
-            # Something the handler awaited was cancelled, not this consumer
-            return self._failure(messages, RuntimeError(f"the handler was cancelled: {error}"))
         except RetryLater as later:
             return Result(messages[later.done :], later.delay_level, later.suspend_s, later)
         except WorkersClosed:
             raise
-        except Exception as error:  # the user's code
-            return self._failure(messages, error)
+        except BaseException as error:
+            if ends_caller(error):
+                raise
+            self._report("handler", messages, error)
+            if is_asked_to_end():  # who answers that with another error has to end all the same
+                raise asyncio.CancelledError from error
+            return Result(messages, error=error)
         return Result([])
 
-    def _failure(self, messages: list[MessageExt], error: Exception) -> Result:
+    def _report(self, what: str, messages: list[MessageExt], error: BaseException) -> None:
         first = messages[0]
-        self._log.warning(
-            "handler failed for %d messages of %s from offset %d: %s",
+        self._log.error(
+            "%s of group %s failed for %d messages of %s from offset %d, id %s: %r",
+            what,
+            self._group,
             len(messages),
             first.queue,
             first.queue_offset,
+            first.msg_id,
             error,
             exc_info=error,
         )
-        return Result(messages, error=error)

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from sparrowmq.client.consuming.giving_back import DEAD_LETTER, GivingBack
 from sparrowmq.client.consuming.handling import Handling, Result
 from sparrowmq.client.group.held_queue import HeldQueue
+from sparrowmq.net.workers import WorkersClosed
 from sparrowmq.protocol.message_ext import MessageExt
 
 UNLOCKED_S = 1.0
@@ -60,18 +61,27 @@ class OrderlyConsuming:
         return True
 
     async def work(self) -> None:
-        """One worker, for ever: a batch of a queue, then the next queue."""
-        loop = asyncio.get_running_loop()
+        """One worker, until the interpreter ends: a batch of a queue, then the next queue."""
         while True:
             held = await self._ready.get()
-            pause_s = await self._turn(held)
-            held.handlers_done()
-            if not held.may_begin or not len(held.process_queue):
-                self._busy.discard(held)
-            elif pause_s:
-                loop.call_later(pause_s, self._ready.put_nowait, held)
-            else:
-                self._ready.put_nowait(held)
+            try:
+                pause_s = await self._turn(held)
+            except WorkersClosed:
+                return
+            except (Exception, asyncio.CancelledError):
+                self._go_on(held, SUSPEND_S)  # or the queue would wait for this worker for ever
+                raise
+            self._go_on(held, pause_s)
+
+    def _go_on(self, held: HeldQueue, pause_s: float) -> None:
+        """A queue's turn is over: the next one comes after a pause, if it has anything."""
+        held.handlers_done()
+        if not held.may_begin or not len(held.process_queue):
+            self._busy.discard(held)
+        elif pause_s:
+            asyncio.get_running_loop().call_later(pause_s, self._ready.put_nowait, held)
+        else:
+            self._ready.put_nowait(held)
 
     async def _turn(self, held: HeldQueue) -> float:
         """One batch; how long the queue has to wait then."""
@@ -83,12 +93,21 @@ class OrderlyConsuming:
         async with held.consume_lock:
             if not held.may_begin:
                 return 0.0
-            result = await self._handling.handle(messages)
+            result = await self._handle(held, messages)
             held.last_consume_s = asyncio.get_running_loop().time()
             if held.is_dropped:
                 return 0.0  # lost meanwhile: the result counts no more
             # Before it is released: its next owner would begin with what is being settled.
             return await self._settle(held, messages, result)
+
+    async def _handle(self, held: HeldQueue, messages: list[MessageExt]) -> Result:
+        try:
+            return await self._handling.handle(messages)
+        except asyncio.CancelledError:
+            # Counted, should nobody but the handler itself have cancelled this worker
+            for message in messages:
+                held.process_queue.replace(message.failed_again())
+            raise
 
     async def _settle(self, held: HeldQueue, messages: list[MessageExt], result: Result) -> float:
         bad = {message.queue_offset for message in result.failed}

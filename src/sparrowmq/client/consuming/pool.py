@@ -8,6 +8,7 @@ from sparrowmq.client.consuming.giving_back import GivingBack
 from sparrowmq.client.consuming.handling import Handling
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.process_queue import work_items
+from sparrowmq.net.workers import WorkersClosed
 from sparrowmq.protocol.message_ext import MessageExt
 
 HAND_AGAIN_S = 5.0
@@ -53,7 +54,8 @@ class Consuming:
             self._work.put_nowait((held, item))
 
     async def work(self) -> None:
-        """One worker, for ever. What is left of a queue that leaves stays for its next owner."""
+        """One worker, until the interpreter ends. What is left of a queue that leaves stays for its
+        next owner."""
         loop = asyncio.get_running_loop()
         now_s = loop.time
         while True:
@@ -67,6 +69,11 @@ class Consuming:
             held.process_queue.started(messages, now_s())
             try:
                 await self._consume(held, messages)
+            except WorkersClosed:
+                return
+            except (Exception, asyncio.CancelledError):
+                self._hand_unsettled(held, messages)
+                raise
             finally:
                 held.work_ends(now_s())
 
@@ -111,6 +118,12 @@ class Consuming:
             return [message for message in messages if not await give_back(message, level)]
         finally:
             self._going_back.difference_update(places)
+
+    def _hand_unsettled(self, held: HeldQueue, messages: list[MessageExt]) -> None:
+        """Their worker ends: without this they would rest until the consume timeout."""
+        left = [message for message in messages if self._is_ours(held, message)]
+        if left and held.may_begin:
+            self._hand_later(held, left)
 
     def _hand_later(self, held: HeldQueue, messages: list[MessageExt]) -> None:
         """They stay in work with one more failure counted, so that progress does not pass them."""

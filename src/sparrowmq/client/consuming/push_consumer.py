@@ -1,9 +1,9 @@
 """The push consumer: pulls for its group's share of the queues and hands messages to a handler."""
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, Unpack
+from typing import Unpack
 
 from sparrowmq.client.checks import check_kind, check_number, check_time, check_whole
 from sparrowmq.client.consuming.flow_control import FlowLimits, reason_to_wait, shared_out
@@ -99,6 +99,7 @@ class PushConsumer(GroupConsumer):
         self._own_threads: HandlerThreads | None = None
         self._is_paused = False
         self._workers: list[asyncio.Task[None]] = []
+        self._are_workers_ended = False
         self.handling: Handling
         self._consuming: Consuming | OrderlyConsuming
 
@@ -122,7 +123,8 @@ class PushConsumer(GroupConsumer):
         """Return when `stop` has stopped it; raises what ended the consumer otherwise."""
         await self.member.until_left()
         if self._is_started:
-            raise asyncio.CancelledError
+            await self.client.ended()
+            raise self.failure or asyncio.CancelledError
         await self._stopping.until_over()
 
     async def start(self, handler: Handler) -> None:
@@ -133,12 +135,13 @@ class PushConsumer(GroupConsumer):
         with self._starting:
             await self._open()
             await self._join(partial(self._make_parts, handler))
-            loops: list[Coroutine[Any, Any, None]] = [
-                self._consuming.work() for _ in range(self.worker_count)
-            ]
+            loops = [self._consuming.work] * self.worker_count
             if isinstance(self._consuming, Consuming):
-                loops.append(self._consuming.watch())
-            self._workers = [self.client.tasks.create_task(loop) for loop in loops]
+                loops.append(self._consuming.watch)
+            name = f"a worker of group {self.group}"
+            self._workers = [
+                self.client.keep(loop, name, may_end=self._may_workers_end) for loop in loops
+            ]
 
     def _make_parts(self, handler: Handler) -> Membership:
         client, log = self.client, self.client.log
@@ -146,7 +149,7 @@ class PushConsumer(GroupConsumer):
         if threads is None:
             name = f"consume-{self.group}"
             threads = self._own_threads = HandlerThreads(self.worker_count, name)
-        self.handling = Handling(handler, threads, self.subscriptions, self.rates, log)
+        self.handling = Handling(self.group, handler, threads, self.subscriptions, self.rates, log)
         self._pulls = PullLoop(
             client,
             self.group,
@@ -207,7 +210,12 @@ class PushConsumer(GroupConsumer):
             )
         self._end_workers()
 
+    def _may_workers_end(self) -> bool:
+        """Whether somebody else than a handler can have cancelled them."""
+        return self._are_workers_ended or self.client.is_ending
+
     def _end_workers(self) -> None:
+        self._are_workers_ended = True
         for task in self._workers:
             task.cancel()
 

@@ -14,14 +14,15 @@ async with ScheduledPull("archive", {"orders": archive}):
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Unpack
 
-from sparrowmq.client.checks import check_function, check_number, check_whole
+from sparrowmq.client.checks import MAX_INT, check_function, check_number, check_whole
 from sparrowmq.client.consuming.pull_consumer import PullConsumer
+from sparrowmq.client.failures import ends_caller
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.member_settings import GroupSettings
 from sparrowmq.client.open_block import OpenBlock
-from sparrowmq.net.task_owner import is_asked_to_end
 from sparrowmq.protocol.message import MessageQueue
 
 DELAY_S = 0.2
@@ -101,8 +102,8 @@ class ScheduledPull(OpenBlock):
         for gone in set(self._tasks) - held:
             self._tasks.pop(gone).cancel()
         for new in sorted(held - set(self._tasks), key=lambda one: one.queue):
-            tasks = self.consumer.client.tasks
-            self._tasks[new] = tasks.create_task(self._repeat(new), name=f"turns {new.queue}")
+            turns, name = partial(self._repeat, new), f"turns {new.queue}"
+            self._tasks[new] = self.consumer.client.keep(turns, name)
         if self._listener is not None:
             self._listener(topic, queues, mine)
 
@@ -122,12 +123,15 @@ class ScheduledPull(OpenBlock):
         held.work_begins()
         try:
             await self._callbacks[held.queue.topic](held.queue, turn)
-        except (Exception, asyncio.CancelledError) as error:  # the user's code
-            if isinstance(error, asyncio.CancelledError) and is_asked_to_end():
+            delay_s = max(0.0, turn.next_delay_s)
+            check_number("turn.next_delay_s", delay_s, 0, MAX_INT)
+        except BaseException as error:
+            if ends_caller(error):
                 raise
-            log = self.consumer.client.log
-            log.warning("callback failed for %s: %s", held.queue, error, exc_info=error)
+            group, log = self.consumer.group, self.consumer.client.log
+            text = "callback of group %s failed for %s: %r"
+            log.error(text, group, held.queue, error, exc_info=error)
             return FAILED_S
         finally:
             held.work_ends(asyncio.get_running_loop().time())
-        return max(0.0, turn.next_delay_s)
+        return delay_s

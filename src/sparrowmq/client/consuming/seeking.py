@@ -1,5 +1,6 @@
 """Going elsewhere in the queues a consumer reads: the half of lite pull that moves."""
 
+from functools import partial
 from typing import Any
 
 from sparrowmq.client.broker_calls import max_offset, min_offset
@@ -38,8 +39,7 @@ class Seeking(GroupConsumer):
         if held.task is not None:
             held.task.cancel()
         if held.may_begin:
-            tasks = self.client.tasks
-            held.task = tasks.create_task(self._pulls.run(held), name=f"pull {queue}")
+            held.task = self.client.keep(partial(self._pulls.run, held), f"pull {queue}")
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
         """Poll goes on at the oldest message."""

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from sparrowmq.client.broker_calls import Position
@@ -300,8 +301,7 @@ class Assignment:
         self.held[queue] = held
         self._step(3, queue, f"starts at {start.offset}")
         if self._begin is not None:
-            tasks = self._client.tasks
-            held.task = tasks.create_task(self._begin(held), name=f"pull {queue}")
+            held.task = self._client.keep(partial(self._begin, held), f"pull {queue}")
             self._step(3, queue, "its pull loop begins")
         return True
 

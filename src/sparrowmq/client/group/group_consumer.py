@@ -96,6 +96,11 @@ class GroupConsumer(OpenBlock):
             if self._owns_client:
                 await self.client.stop()
 
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended this consumer without `stop`, reported in the log too; None while it lives."""
+        return self.client.failure
+
     # ---- what the client asks
 
     @property
@@ -179,6 +184,7 @@ class GroupConsumer(OpenBlock):
     def _running(self) -> Membership:
         if not self._is_started:
             raise NotStarted("the consumer is not running: use `async with`, or start() it")
+        self.client.check_alive()
         return self.member
 
     def _running_here(self) -> Membership:

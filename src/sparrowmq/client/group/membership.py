@@ -13,6 +13,7 @@ from typing import Any
 
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import ClientError, QueueLost
+from sparrowmq.client.failures import ends_caller
 from sparrowmq.client.group.assignment import Assignment
 from sparrowmq.client.group.by_hand import ByHand
 from sparrowmq.client.group.held_queue import HeldQueue
@@ -127,10 +128,11 @@ class Membership:
                 await client.route_table.refresh(topic)
         await client.heartbeats.send_everywhere()
         client.route_table.changed.append(self._route_changed)
-        loops = [self.rebalancing.run(), self._persist_offsets()]
+        loops = {"rebalance": self.rebalancing.run, "progress": self._persist_offsets}
         if self._ownership is not None:
-            loops.append(self._ownership.keep())
-        self._loops = [client.tasks.create_task(loop) for loop in loops]
+            loops["ownership"] = self._ownership.keep
+        group = settings.group
+        self._loops = [client.keep(run, f"{what} of group {group}") for what, run in loops.items()]
 
     async def leave(self, within_s: float, overdue: Callable[[], None] = lambda: None) -> None:
         """Let handlers finish within a time (`overdue` ends the others), persist, unlock,
@@ -157,9 +159,9 @@ class Membership:
         await self.assignment.give_up_all(within_s, overdue)
 
     async def until_left(self) -> None:
-        """Return when `leave` was called, or raise what ended the loops."""
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.gather(*self._loops)
+        """Return when its loops have ended: `leave` was called, or the client is ending."""
+        if self._loops:  # not gathered: a caller that is cancelled must not take them with it
+            await asyncio.wait(self._loops)
 
     def wake(self) -> None:
         """Rebalance soon."""
@@ -266,8 +268,12 @@ class Membership:
         mine = sorted(queue for queue in self.held if queue.topic == topic)
         try:
             listener(topic, queues, mine)
-        except Exception as error:  # the user's code
-            self.client.log.warning("queue listener failed for %s", topic, exc_info=error)
+        except BaseException as error:
+            if ends_caller(error):
+                raise
+            group, log = self.settings.group, self.client.log
+            text = "queue listener of group %s failed for %s: %r"
+            log.error(text, group, topic, error, exc_info=error)
         self._step(topic, "listener told")
 
     def _step(self, topic: str, text: str) -> None:

@@ -10,9 +10,11 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 
+from sparrowmq.backoff import Backoff
 from sparrowmq.client.broker_calls import group_members, queue_owners
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import ClientError, StrategyFailed
+from sparrowmq.client.failures import ends_caller
 from sparrowmq.client.group.assignment import MISSED_S, Assignment
 from sparrowmq.client.group.by_hand import ByHand
 from sparrowmq.client.group.outcome import NEVER
@@ -31,6 +33,8 @@ AT_ONCE_S = 0.02
 """Queues that become free together, or may be given up together, do so within this time."""
 SILENT_S = 120.0
 """A queue that should be pulled and was not for this long is taken anew."""
+_PAUSES = Backoff(first_s=MISSED_S, longest_s=INTERVAL_S)
+"""For a topic that does not exist, or whose rounds fail in a way that nobody expected."""
 NO_TOPIC = (
     "topic {topic} does not exist and is waited for;"
     " send to it, or create it with: sparrowmq topic create {topic}"
@@ -68,6 +72,7 @@ class Rebalancing:
         self._is_changed = False
         self._idle_reason: str | None = None
         self._missing: Counter[str] = Counter()
+        self._failed: Counter[str] = Counter()
         self._told: set[str] = set()
         """Topics that do not work and were complained about."""
         self._is_settling = False
@@ -113,12 +118,18 @@ class Rebalancing:
         for topic in sorted(topics):
             try:
                 again_s = min(again_s, await self._balance(topic))
+                self._failed.pop(topic, None)
                 if topic not in self._missing:
                     self._told.discard(topic)
             except (ClientError, NetError, ProtocolError) as error:
                 self._step(topic, "nothing changes: %s", error)
                 self._tell(topic, str(error))
                 again_s = min(again_s, MISSED_S)
+            except Exception as error:
+                self._failed[topic] += 1
+                again_s = min(again_s, _PAUSES.wait_s(self._failed[topic]))
+                text = "rebalance of %s for group %s failed"
+                self._log.error(text, topic, self._group, exc_info=error)
         strange = {queue for queue in self._assignment.held if queue.topic not in topics}
         if strange:
             outcome = await self._assignment.give_up(strange, "its topic is no longer subscribed")
@@ -133,7 +144,7 @@ class Rebalancing:
             # a topic that nobody makes is asked for less and less often.
             self._missing[topic] += 1
             self._tell(topic, NO_TOPIC.format(topic=topic))
-            return MISSED_S * 2.0 ** (self._missing[topic] - 1)
+            return _PAUSES.wait_s(self._missing[topic])
         self._missing.pop(topic, None)
         queues = sorted(subscribe_queues(topic, route))
         self._is_settling = False
@@ -164,11 +175,14 @@ class Rebalancing:
         members = sorted(await group_members(self._client, topic, self._group))
         owners = await self._owners(topic, queues)
         try:
-            assigned = self._share(queues, members, owners)
+            assigned = set(self._share(queues, members, owners))
             why_idle = self._strategy.why_idle(self._group, members)
-        except Exception as error:  # a strategy may be the user's own
-            raise StrategyFailed(self._strategy.name, str(error)) from error
-        strange = set(assigned) - set(queues)
+        except BaseException as error:  # a strategy may be the user's own
+            if ends_caller(error):
+                raise
+            reason = str(error) or type(error).__name__
+            raise StrategyFailed(self._strategy.name, reason) from error
+        strange = assigned - set(queues)
         if strange:
             text = f"it gave queues that topic {topic} does not have: {min(strange)}"
             raise StrategyFailed(self._strategy.name, text)
@@ -176,7 +190,7 @@ class Rebalancing:
         self._step(
             topic, "%d queues, %d members: %d for us", len(queues), len(members), len(assigned)
         )
-        return set(assigned)
+        return assigned
 
     async def _owners(
         self, topic: str, queues: list[MessageQueue]

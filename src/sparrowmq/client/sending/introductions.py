@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 from sparrowmq.client.client import Client
 from sparrowmq.protocol.message import MessageQueue
@@ -28,7 +29,7 @@ class Introductions:
         strangers = {address for address in masters if address is not None} - self._told
         if strangers:
             self._told |= strangers
-            self._client.tasks.create_task(self._tell(strangers))
+            self._client.keep(partial(self._tell, strangers), "introduction")
             # Beside the send, for a broker that is not there must not cost its time. Two turns of
             # the loop, one for the task and one for its calls, put it first on the connection.
             for _ in range(2):

@@ -74,7 +74,7 @@ class TraceLog:
 
     async def start(self) -> None:
         """Begin to send what is collected."""
-        self._task = self._client.tasks.create_task(self._run(), name="message trace")
+        self._task = self._client.keep(self._run, "message trace")
 
     async def stop(self) -> None:
         """Send what is left, if it does not take long."""

@@ -13,6 +13,7 @@ import msgspec
 
 from sparrowmq.client.checks import check_function, check_kind
 from sparrowmq.client.errors import NotStarted
+from sparrowmq.client.failures import ends_caller
 from sparrowmq.client.handler_threads import HandlerThreads
 from sparrowmq.client.send_result import SendResult
 from sparrowmq.client.sending.producer import Producer
@@ -25,7 +26,6 @@ from sparrowmq.client.sending.transaction import (
     settled,
 )
 from sparrowmq.net.errors import NetError
-from sparrowmq.net.task_owner import is_asked_to_end
 from sparrowmq.net.workers import Workers
 from sparrowmq.protocol import properties as names
 from sparrowmq.protocol.headers.transactions import CheckTransactionState, EndTransaction
@@ -148,11 +148,12 @@ class TransactionalProducer(Producer):
             if self._threads is None:
                 raise NotStarted("the producer was stopped before the listener was asked")
             return await settled(await self._threads.run(function, subject))
-        except (Exception, asyncio.CancelledError) as error:
-            if isinstance(error, asyncio.CancelledError) and is_asked_to_end():
+        except BaseException as error:
+            if ends_caller(error):
                 raise
             # Whether the local transaction happened is open: the broker will ask
-            self.client.log.warning("%s of %s failed: %s", what, msg_id, error, exc_info=error)
+            text = "%s of group %s failed for transaction %s: %r"
+            self.client.log.error(text, what, self.group, msg_id, error, exc_info=error)
             return TransactionState.UNKNOWN
 
     async def _end(self, message: Message, sent: SendResult, state: TransactionState) -> None:
