@@ -9,6 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+from sparrowmq.testing.loop_watchdog import LIMIT_MS
+
 _READY = re.compile(rb"ready: broker \S+ 127\.0\.0\.1:(\d+)")
 _ROOT = Path(__file__).parents[2]
 
@@ -22,10 +24,17 @@ class BrokerProcess:
         *options: str,
         module: str = "sparrowmq",
         prefix: tuple[str, ...] = (),
+        stalls: Path | None = None,
+        stall_ms: float = LIMIT_MS,
     ) -> None:
+        """`stalls` is a file for callbacks that hold the loop so long, as JSON lines."""
         began = time.monotonic()
         self.log = data.parent / f"{data.name}.log"
-        command = [*prefix, sys.executable, "-m", module, "broker", "--port", "0"]
+        program = [module]
+        if stalls is not None:
+            watchdog = "sparrowmq.testing.loop_watchdog"
+            program = [watchdog, "--stalls", str(stalls), "--limit-ms", str(stall_ms)]
+        command = [*prefix, sys.executable, "-m", *program, "broker", "--port", "0"]
         # Nobody listens there: these brokers stand alone, and nobody waits for a name server.
         alone = ["--data", str(data), "--name-servers", "127.0.0.1:1", "--ha-port", "0"]
         with self.log.open("ab") as errors:

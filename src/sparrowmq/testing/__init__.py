@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sparrowmq.testing.cluster_thread import Cluster, cluster
     from sparrowmq.testing.local_cluster import AsyncCluster, async_cluster
+    from sparrowmq.testing.loop_watchdog import LoopStalled, LoopWatchdog
     from sparrowmq.testing.paths import Conditions
     from sparrowmq.testing.sim_cluster import SimCluster
     from sparrowmq.testing.simulation import Simulation
@@ -17,6 +18,8 @@ _HOMES = {
     "AsyncCluster": "local_cluster",
     "Cluster": "cluster_thread",
     "Conditions": "paths",
+    "LoopStalled": "loop_watchdog",
+    "LoopWatchdog": "loop_watchdog",
     "SimCluster": "sim_cluster",
     "Simulation": "simulation",
     "async_cluster": "local_cluster",
@@ -27,6 +30,8 @@ __all__ = [
     "AsyncCluster",
     "Cluster",
     "Conditions",
+    "LoopStalled",
+    "LoopWatchdog",
     "SimCluster",
     "Simulation",
     "async_cluster",

@@ -1,0 +1,277 @@
+"""Finds callbacks that hold an event loop, with the stack of what they did.
+
+    with LoopWatchdog():            # inside a coroutine: watches the running loop
+        await something()           # LoopStalled at the end of the block if a callback took 50 ms
+
+    python -m sparrowmq.testing.loop_watchdog --stalls FILE broker --port 0 ...
+
+The second form runs any command of `sparrowmq` and appends every stall to FILE, one JSON object
+per line (the fields of `Stall`). Both watch asyncio's own loop: uvloop calls back from C, where a
+callback's beginning and end cannot be seen, so the second form switches uvloop off.
+
+What counts is one callback, not one turn of the loop: a hundred requests that are ready at the
+same time are load, one request that takes 50 ms is a stall. While a callback is late, a thread
+samples the stack of the loop's thread.
+
+A loaded machine makes callbacks late as well. Linux accounts for each thread how long it was ready
+to run without a processor (/proc/self/task/TID/schedstat); that time is subtracted. What is left is
+ours: computing, blocking system calls such as fsync, waiting for a lock or for the interpreter that
+another thread of ours holds. A process that was stopped (SIGSTOP) is not late either: SIGCONT
+discards the callback it interrupted, in the second form. Time that a hypervisor takes from the
+whole machine cannot be told from computing; without Linux all time is ours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FrameType, TracebackType
+from typing import Self
+
+import msgspec
+
+LIMIT_MS = 50.0
+_SAMPLES_PER_LIMIT = 5
+
+Schedule = Callable[[], tuple[int, int]]
+"""Nanoseconds that the calling thread has computed, and has waited for a processor."""
+_Place = tuple[CodeType, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """One callback that held the loop too long."""
+
+    began_ms: float
+    """Since the watchdog was started."""
+    wall_ms: float
+    cpu_ms: float
+    """Computed by the loop's thread."""
+    unscheduled_ms: float
+    """Ready to run, but the machine gave the processor to others: not our fault."""
+    callback: str
+    stack: tuple[str, ...]
+    """Where it was seen most often, outermost call first."""
+
+    @property
+    def own_ms(self) -> float:
+        """What the callback is responsible for."""
+        return self.wall_ms - self.unscheduled_ms
+
+    def __str__(self) -> str:
+        times = f"{self.own_ms:.0f} ms ({self.cpu_ms:.0f} ms computing)"
+        return "\n  ".join((f"{self.callback} held the loop for {times} in", *self.stack))
+
+
+class LoopStalled(AssertionError):
+    """A callback held the loop too long; `stalls` says which."""
+
+    def __init__(self, stalls: tuple[Stall, ...], limit_ms: float) -> None:
+        found = "\n".join(str(stall) for stall in stalls)
+        super().__init__(f"{len(stalls)} callbacks took more than {limit_ms:g} ms\n{found}")
+        self.stalls = stalls
+
+
+class LoopWatchdog:
+    """Watches one loop inside of a `with` block, and fails at its end unless `report` is given.
+
+    `loop` is the running one unless given, `report` is called in the loop's thread for each stall.
+    """
+
+    def __init__(
+        self,
+        limit_ms: float = LIMIT_MS,
+        *,
+        loop: asyncio.AbstractEventLoop | None = None,
+        report: Callable[[Stall], None] | None = None,
+        schedule: Schedule | None = None,
+    ) -> None:
+        self.stalls: list[Stall] = []
+        self.longest_ms = 0.0
+        """The longest callback, in wall-clock time."""
+        self._limit_ms = limit_ms
+        self._loop = loop
+        self._report = report
+        self._schedule = schedule
+        self._born_s = 0.0
+        self._current: _Callback | None = None
+        self._stopping = threading.Event()
+        self._sampler = threading.Thread(target=self._sample, name="loop watchdog", daemon=True)
+        self._run_handle = asyncio.Handle._run
+
+    def __enter__(self) -> Self:
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        self.start()
+        if asyncio.events._get_running_loop() is self._loop:
+            self._begin("the callback that opened the block")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._current is not None and self._current.thread == threading.get_ident():
+            self._end()  # the block ends in the middle of it
+        self.stop()
+        if self.stalls and self._report is None and error is None:
+            raise LoopStalled(tuple(self.stalls), self._limit_ms)
+
+    def start(self) -> None:
+        """Watch from now on; without a loop, every loop of this process."""
+        self._born_s = time.perf_counter()
+        run = self._run_handle
+
+        def watched(handle: asyncio.Handle) -> None:
+            if self._loop is not None and handle._loop is not self._loop:  # type: ignore[attr-defined]
+                run(handle)
+                return
+            self._begin(handle)
+            try:
+                run(handle)
+            finally:
+                if self._current is not None:
+                    self._end()
+
+        setattr(asyncio.Handle, "_run", watched)  # noqa: B010 - mypy forbids assigning
+        self._sampler.start()
+
+    def stop(self) -> None:
+        """Watch no longer."""
+        setattr(asyncio.Handle, "_run", self._run_handle)  # noqa: B010 - mypy forbids assigning
+        self._stopping.set()
+        self._sampler.join()
+
+    def forgive(self) -> None:
+        """Discard the callback that is running: the process was stopped in it."""
+        self._current = None
+
+    def _begin(self, callback: asyncio.Handle | str) -> None:
+        schedule = self._schedule
+        if schedule is None:
+            schedule = self._schedule = ThreadSchedule()
+        self._current = _Callback(callback, threading.get_ident(), schedule())
+
+    def _end(self) -> None:
+        ended, self._current = self._current, None
+        assert ended is not None and self._schedule is not None
+        wall_ms = (time.perf_counter() - ended.began_s) * 1000
+        self.longest_ms = max(self.longest_ms, wall_ms)
+        if wall_ms < self._limit_ms:
+            return
+        cpu_ns, unscheduled_ns = self._schedule()
+        stall = Stall(
+            began_ms=(ended.began_s - self._born_s) * 1000,
+            wall_ms=wall_ms,
+            cpu_ms=(cpu_ns - ended.schedule[0]) / 1e6,
+            unscheduled_ms=(unscheduled_ns - ended.schedule[1]) / 1e6,
+            callback=str(ended.callback),
+            stack=ended.usual_stack(),
+        )
+        if stall.own_ms >= self._limit_ms:
+            self.stalls.append(stall)
+            if self._report is not None:
+                self._report(stall)
+
+    def _sample(self) -> None:
+        """Look what the loop's thread does, in a thread of its own.
+
+        One that holds the interpreter in C code is seen just after it: on the same line.
+        """
+        pause_s = self._limit_ms / 1000 / _SAMPLES_PER_LIMIT
+        while not self._stopping.wait(pause_s):
+            current = self._current
+            if current is not None and time.perf_counter() - current.began_s > pause_s:
+                frame = sys._current_frames().get(current.thread)
+                if frame is not None and self._current is current:
+                    current.seen[_places(frame)] += 1
+
+
+class _Callback:
+    """One that is running."""
+
+    __slots__ = ("began_s", "callback", "schedule", "seen", "thread")
+
+    def __init__(
+        self, callback: asyncio.Handle | str, thread: int, schedule: tuple[int, int]
+    ) -> None:
+        self.callback = callback
+        self.thread = thread
+        self.schedule = schedule
+        self.seen: Counter[tuple[_Place, ...]] = Counter()
+        self.began_s = time.perf_counter()
+
+    def usual_stack(self) -> tuple[str, ...]:
+        if not self.seen:
+            return ("a place that was not seen",)
+        (places, _), *_ = self.seen.most_common(1)
+        return tuple(f"{code.co_filename}:{line} {code.co_qualname}" for code, line in places)
+
+
+def _places(frame: FrameType | None) -> tuple[_Place, ...]:
+    found: list[_Place] = []
+    while frame is not None and frame.f_code.co_filename != __file__:
+        found.append((frame.f_code, frame.f_lineno))
+        frame = frame.f_back
+    return tuple(reversed(found))
+
+
+class ThreadSchedule:
+    """The account of the thread that made it, as Linux keeps it."""
+
+    def __init__(self) -> None:
+        self._number = -1
+        with suppress(OSError):
+            path = f"/proc/self/task/{threading.get_native_id()}/schedstat"
+            self._number = os.open(path, os.O_RDONLY)
+
+    def __call__(self) -> tuple[int, int]:
+        """In that thread, or what it computed is another's."""
+        if self._number < 0:
+            return time.thread_time_ns(), 0
+        _, unscheduled, _ = os.pread(self._number, 64, 0).split()
+        # Its first number is as old as the last tick; this one is not.
+        return time.thread_time_ns(), int(unscheduled)
+
+    def __del__(self) -> None:
+        if self._number >= 0:
+            os.close(self._number)
+
+
+def main(arguments: list[str]) -> None:
+    """Run a command of `sparrowmq` under a watchdog."""
+    parser = argparse.ArgumentParser(prog="python -m sparrowmq.testing.loop_watchdog")
+    parser.add_argument("--stalls", type=Path, required=True, help="file to append stalls to")
+    parser.add_argument("--limit-ms", type=float, default=LIMIT_MS)
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    chosen = parser.parse_args(arguments)
+
+    def write(stall: Stall) -> None:
+        with chosen.stalls.open("ab") as file:
+            file.write(msgspec.json.encode(stall) + b"\n")
+
+    watchdog = LoopWatchdog(chosen.limit_ms, report=write)
+    with suppress(AttributeError):  # not everywhere
+        signal.signal(signal.SIGCONT, lambda number, frame: watchdog.forgive())
+    sys.modules["uvloop"] = None  # type: ignore[assignment]  # importing it fails from now on
+    watchdog.start()
+    from sparrowmq.cli.main import main as run
+
+    sys.argv = ["sparrowmq", *chosen.command]
+    run()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
