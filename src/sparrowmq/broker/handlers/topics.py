@@ -1,5 +1,7 @@
 """Creating, changing, deleting and listing topics."""
 
+from collections.abc import Awaitable
+
 import msgspec
 
 from sparrowmq.broker.broker import Broker
@@ -33,8 +35,8 @@ class TopicConfigList(Body, frozen=True, kw_only=True):
 
 
 @routes.on(CreateTopic)
-def create_topic(broker: Broker, request: Request[CreateTopic]) -> Reply:
-    """Create or change one topic; name servers are told at once."""
+def create_topic(broker: Broker, request: Request[CreateTopic]) -> Awaitable[Reply]:
+    """Create or change one topic; name servers are notified at once."""
     header = request.header
     known = broker.topics.get(header.topic)
     config = TopicConfig(
@@ -47,23 +49,21 @@ def create_topic(broker: Broker, request: Request[CreateTopic]) -> Reply:
         order=header.order,
         attributes=changed_attributes(known.attributes if known else {}, header.attributes or ""),
     )
-    _put(broker, (config,), request.connection.peer)
-    return Reply()
+    return _put(broker, (config,), request.connection.peer)
 
 
 @routes.on(CreateTopics)
-def create_topics(broker: Broker, request: Request[CreateTopics]) -> Reply:
+def create_topics(broker: Broker, request: Request[CreateTopics]) -> Awaitable[Reply]:
     """Create or change several topics: all or none."""
     try:
         wanted = TopicConfigList.from_json(request.body)
     except BodyError as error:
         text = f"the list of topics cannot be read: {error}"
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, text) from error
-    _put(broker, wanted.topic_config_list, request.connection.peer)
-    return Reply()
+    return _put(broker, wanted.topic_config_list, request.connection.peer)
 
 
-def _put(broker: Broker, configs: tuple[TopicConfig, ...], who: str) -> None:
+def _put(broker: Broker, configs: tuple[TopicConfig, ...], who: str) -> Awaitable[Reply]:
     for config in configs:
         _check(broker, config)
     _check_room(broker, {config.topic_name for config in configs})
@@ -72,6 +72,7 @@ def _put(broker: Broker, configs: tuple[TopicConfig, ...], who: str) -> None:
         broker.topics.put(*new)
     for config in new:
         broker.log.info("audit: %s set topic %s", who, msgspec.json.encode(config).decode())
+    return broker.saving.reply_when_saved(broker.topics, Reply())
 
 
 def _check(broker: Broker, config: TopicConfig) -> None:
@@ -117,7 +118,7 @@ def changed_attributes(current: dict[str, str], changes: str) -> dict[str, str]:
 
 
 @routes.on(DeleteTopic)
-def delete_topic(broker: Broker, request: Request[DeleteTopic]) -> Reply:
+def delete_topic(broker: Broker, request: Request[DeleteTopic]) -> Awaitable[Reply]:
     """Forget a topic, its queues and all progress in it. Deleting what is not there is fine."""
     topic = request.header.topic
     fault = topic_fault(topic)
@@ -129,7 +130,7 @@ def delete_topic(broker: Broker, request: Request[DeleteTopic]) -> Reply:
         broker.log.info("audit: %s deleted topic %s", request.connection.peer, topic)
     broker.offsets.remove_topic(topic)
     broker.store.delete_topic(topic)
-    return Reply()
+    return broker.saving.reply_when_saved(broker.topics, Reply())
 
 
 @routes.on(GetTopicConfig)
@@ -143,7 +144,7 @@ def get_topic_config(broker: Broker, request: Request[GetTopicConfig]) -> Reply:
 
 
 @routes.on(GetAllTopicConfig)
-def get_all_topic_config(broker: Broker, request: Request[GetAllTopicConfig]) -> Reply:
+async def get_all_topic_config(broker: Broker, request: Request[GetAllTopicConfig]) -> Reply:
     """All topics' configurations, or a part of them in the order of their names."""
     header = request.header
     table = broker.topics.table()
@@ -152,7 +153,8 @@ def get_all_topic_config(broker: Broker, request: Request[GetAllTopicConfig]) ->
     last = first + header.max_topic_num if header.max_topic_num else len(names)
     part = {name: table.topic_config_table[name] for name in names[first:last]}
     body = RegisteredTopics(topic_config_table=part, data_version=table.data_version)
-    return Reply(AllTopicConfig(total_topic_num=len(names)), body.to_json())
+    answer = await broker.workers.run(body.to_json)
+    return Reply(AllTopicConfig(total_topic_num=len(names)), answer)
 
 
 @routes.on(GetSystemTopicsOfBroker)
