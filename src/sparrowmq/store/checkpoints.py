@@ -157,7 +157,7 @@ class Checkpoints:
             return set()
         self._dispatch.index.end_sync()
         dropped = self._dispatch.dropped
-        # A topic dropped exactly at this offset may have been dropped after its state was collected.
+        # A topic dropped exactly at this offset may have been dropped after its state was taken.
         # If it was made again, all of its messages lie from there on, where recovery reads them.
         self._states = [
             state

@@ -5,10 +5,14 @@ from collections.abc import Awaitable
 import msgspec
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.handlers.topics import changed_attributes
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.reply import Reply, Request
 from sparrowmq.net.routes import Routes
+from sparrowmq.protocol.attributes import (
+    GROUP_ATTRIBUTES,
+    AttributeRefused,
+    changed_attributes,
+)
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.group_config import SubscriptionGroupConfig, SubscriptionGroupList
@@ -58,19 +62,24 @@ def _put(
     for config in configs:
         _check(config)
     _check_room(broker, {config.group_name for config in configs})
-    broker.groups.put(*(_with_attributes(broker, config) for config in configs))
-    for config in configs:
-        broker.log.info("audit: %s set group %s", who, msgspec.json.encode(config).decode())
+    wanted = [_with_attributes(broker, config) for config in configs]
+    broker.groups.put(*wanted)
+    # One line for all of them: thousands would take longer than creating the groups.
+    broker.log.info("audit: %s set groups %s", who, msgspec.json.encode(wanted).decode())
     return broker.saving.reply_when_saved(broker.groups, Reply())
 
 
 def _with_attributes(broker: Broker, config: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
     """Attributes come as changes, `{"+name": "value"}`, unlike everything else."""
     known = broker.groups.get(config.group_name)
-    changes = ",".join(
-        f"{name}={value}" if name[:1] == "+" else name for name, value in config.attributes.items()
-    )
-    attributes = changed_attributes(known.attributes if known else {}, changes)
+    current = None if known is None else known.attributes
+    if not config.attributes and not current:
+        return config
+    try:
+        attributes = changed_attributes(GROUP_ATTRIBUTES, current, config.attributes)
+    except AttributeRefused as error:
+        text = f"group {config.group_name}: {error}"
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, text) from error
     return msgspec.structs.replace(config, attributes=attributes)
 
 

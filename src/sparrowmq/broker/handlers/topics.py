@@ -8,6 +8,12 @@ from sparrowmq.broker.broker import Broker
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.reply import Reply, Request
 from sparrowmq.net.routes import Routes
+from sparrowmq.protocol.attributes import (
+    TOPIC_ATTRIBUTES,
+    AttributeRefused,
+    changed_attributes,
+    parse_changes,
+)
 from sparrowmq.protocol.body import Body
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import BodyError
@@ -38,7 +44,6 @@ class TopicConfigList(Body, frozen=True, kw_only=True):
 def create_topic(broker: Broker, request: Request[CreateTopic]) -> Awaitable[Reply]:
     """Create or change one topic; name servers are notified at once."""
     header = request.header
-    known = broker.topics.get(header.topic)
     config = TopicConfig(
         topic_name=header.topic,
         read_queue_nums=header.read_queue_nums,
@@ -47,9 +52,16 @@ def create_topic(broker: Broker, request: Request[CreateTopic]) -> Awaitable[Rep
         topic_filter_type=TopicFilterType(header.topic_filter_type),
         topic_sys_flag=header.topic_sys_flag or 0,
         order=header.order,
-        attributes=changed_attributes(known.attributes if known else {}, header.attributes or ""),
+        attributes=_header_changes(header.attributes or ""),
     )
     return _put(broker, (config,), request.connection.peer)
+
+
+def _header_changes(text: str) -> dict[str, str]:
+    try:
+        return parse_changes(text)
+    except AttributeRefused as error:
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, str(error)) from error
 
 
 @routes.on(CreateTopics)
@@ -67,11 +79,12 @@ def _put(broker: Broker, configs: tuple[TopicConfig, ...], who: str) -> Awaitabl
     for config in configs:
         _check(broker, config)
     _check_room(broker, {config.topic_name for config in configs})
-    new = [config for config in configs if broker.topics.get(config.topic_name) != config]
+    wanted = [_with_attributes(broker, config) for config in configs]
+    new = [config for config in wanted if broker.topics.get(config.topic_name) != config]
     if new:
         broker.topics.put(*new)
-    for config in new:
-        broker.log.info("audit: %s set topic %s", who, msgspec.json.encode(config).decode())
+        # One line for all of them: thousands would take longer than creating the topics.
+        broker.log.info("audit: %s set topics %s", who, msgspec.json.encode(new).decode())
     return broker.saving.reply_when_saved(broker.topics, Reply())
 
 
@@ -89,6 +102,20 @@ def _check(broker: Broker, config: TopicConfig) -> None:
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
 
 
+def _with_attributes(broker: Broker, config: TopicConfig) -> TopicConfig:
+    """Attributes come as changes, `{"+name": "value"}`, unlike everything else."""
+    known = broker.topics.get(config.topic_name)
+    current = None if known is None else known.attributes
+    if not config.attributes and not current:
+        return config
+    try:
+        attributes = changed_attributes(TOPIC_ATTRIBUTES, current, config.attributes)
+    except AttributeRefused as error:
+        text = f"topic {config.topic_name}: {error}"
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, text) from error
+    return msgspec.structs.replace(config, attributes=attributes)
+
+
 def _check_room(broker: Broker, names: set[str]) -> None:
     new = {name for name in names if name not in broker.topics}
     count, most = len(broker.topics) + len(new), broker.config.max_topics
@@ -100,21 +127,6 @@ def _check_room(broker: Broker, names: set[str]) -> None:
 def _belongs_to_the_broker(broker: Broker, topic: str) -> bool:
     own = (broker.config.cluster_name, broker.config.broker_name)
     return topic in own or is_system_topic(topic)
-
-
-def changed_attributes(current: dict[str, str], changes: str) -> dict[str, str]:
-    """Apply `+name=value,-name` to a topic's or group's attributes. Raises RequestRefused."""
-    result = dict(current)
-    for change in filter(None, (part.strip() for part in changes.split(","))):
-        name, _, value = change[1:].partition("=")
-        if change[0] == "+" and name and value:
-            result[name] = value
-        elif change[0] == "-" and name:
-            result.pop(name, None)
-        else:
-            text = f"attribute change {change!r}, allowed are +name=value and -name"
-            raise RequestRefused(ResponseCode.INVALID_PARAMETER, text)
-    return result
 
 
 @routes.on(DeleteTopic)
