@@ -94,8 +94,17 @@ class DeliveryWorld:
         self._loop.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run to its end; nothing in here waits for time."""
-        return self._loop.run_until_complete(work)
+        """Run to its end, saving tables meanwhile; nothing in here waits for time."""
+
+        async def with_saves() -> T:
+            running = asyncio.create_task(work)
+            while not running.done():
+                await self.broker.saving.save()
+                await asyncio.sleep(0)
+            await self.broker.saving.save()
+            return await running
+
+        return self._loop.run_until_complete(with_saves())
 
     # ---- life
 
@@ -118,7 +127,7 @@ class DeliveryWorld:
             self.tables = BrokerTables(self.disk, lambda damage: None)
             return server._open(self.tables, cast(Peers, None))
 
-        self.broker = self.run(open_it())
+        self.broker = self._loop.run_until_complete(open_it())
 
     def kill(self) -> None:
         """Like kill -9, and start again."""
@@ -187,7 +196,7 @@ class DeliveryWorld:
             try:
                 handled = routes.handlers[type(header)](self.broker, request)
                 if isinstance(handled, Awaitable):
-                    return await handled
+                    handled = await handled
             except RequestRefused as refused:
                 return Reply(code=refused.code, remark=refused.text)
             if handled is None:

@@ -66,10 +66,35 @@ def test_several_groups_are_created_all_or_none(world: World) -> None:
     assert world.ask(CreateGroup(), b"?").code == ResponseCode.SYSTEM_ERROR
 
 
-def test_attributes_come_as_changes(world: World) -> None:
-    world.group("billing", attributes={"+colour": "red", "+size": "1"})
+@pytest.mark.parametrize("in_bulk", [False, True])
+@pytest.mark.parametrize("change", ["+colour", "colour", "-colour"])
+def test_a_group_has_no_attributes_that_could_be_set(
+    world: World, change: str, in_bulk: bool
+) -> None:
+    group = SubscriptionGroupConfig(group_name="billing", attributes={change: "red"})
+    if in_bulk:
+        body = SubscriptionGroupList(group_config_list=(group,)).to_json()
+        answer = world.ask(CreateGroups(), body)
+    else:
+        answer = world.ask(CreateGroup(), group.to_json())
+    assert answer.code == ResponseCode.INVALID_PARAMETER
+    assert "group billing: attribute 'colour'" in answer.remark or change == "colour"
+    assert "billing" not in world.broker.groups
+
+
+def test_a_group_with_odd_attributes_is_loaded_and_loses_them_when_asked(world: World) -> None:
+    world.group("billing")
+    node = world.sim.brokers["broker-a"]
+    node.stop()
+    path = "config/subscriptionGroup.json"
+    whole = node.disk.files()[path]
+    odd = whole.replace(b'{"attributes":{},', b'{"attributes":{"colour":"red"},')
+    assert odd != whole
+    node.disk.poke(path, odd)
+    node.start()
+    assert config(world).attributes == {"colour": "red"}
     world.group("billing", attributes={"-colour": ""})
-    assert config(world).attributes == {"size": "1"}
+    assert config(world).attributes == {}
 
 
 def test_a_deleted_group_keeps_its_progress_unless_asked_otherwise(world: World) -> None:

@@ -2,6 +2,7 @@
 
 import logging
 
+import msgspec
 import pytest
 
 from sparrowmq.net.calls import Response
@@ -16,7 +17,12 @@ from sparrowmq.protocol.headers.topics import (
     GetTopicConfig,
 )
 from sparrowmq.protocol.route import TopicList
-from sparrowmq.protocol.topic_config import RegisteredTopics, TopicConfig, TopicConfigList
+from sparrowmq.protocol.topic_config import (
+    RegisteredTopics,
+    TopicConfig,
+    TopicConfigList,
+    TopicConfigTable,
+)
 from tests.broker.world import World
 
 
@@ -48,9 +54,60 @@ def test_creating_a_topic_as_it_is_changes_nothing(world: World) -> None:
 
 
 def test_attributes_are_added_and_removed_one_by_one(world: World) -> None:
-    create(world, attributes="+message.type=FIFO,+colour=red")
-    create(world, attributes="-colour")
+    create(world, attributes="+message.type=FIFO,+reserve.time=7")
+    create(world, attributes="-reserve.time")
+    create(world)
     assert config(world).attributes == {"message.type": "FIFO"}
+
+
+def test_topics_created_in_bulk_have_attributes_as_changes_too(world: World) -> None:
+    topic = TopicConfig(topic_name="orders", attributes={"+message.type": "FIFO"})
+    world.done(CreateTopics(), TopicConfigList(topic_config_list=(topic,)).to_json())
+    assert config(world).attributes == {"message.type": "FIFO"}
+
+
+REFUSED_ATTRIBUTES = {
+    "+colour=red": "'colour': is unknown",
+    "+sparrowmq.unheard=1": "'sparrowmq.unheard': is unknown",
+    "+message.type=ODD": "'ODD' is unknown, allowed: UNSPECIFIED, NORMAL, FIFO",
+    "+queue.type=BatchCQ": "'BatchCQ' is not served by this broker, allowed: SimpleCQ",
+    "+queue.type=RocksDBCQ": "'RocksDBCQ' is not served by this broker",
+    "+cleanup.policy=COMPACTION": "'COMPACTION' is not served by this broker, allowed: DELETE",
+    "+reserve.time=-2": "no number from -1",
+    "-message.type": "not set",
+}
+
+
+@pytest.mark.parametrize("in_bulk", [False, True])
+@pytest.mark.parametrize("change", REFUSED_ATTRIBUTES)
+def test_attributes_that_are_unknown_or_not_served_are_refused(
+    world: World, change: str, in_bulk: bool
+) -> None:
+    if in_bulk:
+        name, _, value = change.partition("=")
+        topics = (TopicConfig(topic_name="orders", attributes={name: value}),)
+        answer = world.ask(CreateTopics(), TopicConfigList(topic_config_list=topics).to_json())
+    else:
+        answer = create(world, attributes=change)
+    assert answer.code == ResponseCode.INVALID_PARAMETER
+    assert "topic orders: attribute" in answer.remark
+    assert REFUSED_ATTRIBUTES[change] in answer.remark
+    assert "orders" not in world.broker.topics
+
+
+def test_a_topic_with_odd_attributes_is_loaded_and_can_be_changed(world: World) -> None:
+    create(world)
+    node = world.sim.brokers["broker-a"]
+    node.stop()
+    table = TopicConfigTable.from_json(node.disk.files()["config/topics.json"])
+    odd = {"queue.type": "BatchCQ", "colour": "red"}
+    topics = dict(table.topic_config_table)
+    topics["orders"] = msgspec.structs.replace(topics["orders"], attributes=odd)
+    table = msgspec.structs.replace(table, topic_config_table=topics)
+    node.disk.poke("config/topics.json", table.to_json())
+    node.start()
+    assert create(world, attributes="-colour,+message.type=FIFO").code == ResponseCode.SUCCESS
+    assert config(world).attributes == {"queue.type": "BatchCQ", "message.type": "FIFO"}
 
 
 @pytest.mark.parametrize(
@@ -131,7 +188,7 @@ def test_system_topics_are_listed_without_those_of_users(world: World) -> None:
 
 
 def test_topics_survive_a_crash(world: World) -> None:
-    create(world, attributes="+colour=red")
+    create(world, attributes="+message.type=FIFO")
     world.sim.brokers["broker-a"].restart()
     world.sim.client.disconnect()
-    assert config(world).attributes == {"colour": "red"}
+    assert config(world).attributes == {"message.type": "FIFO"}

@@ -16,10 +16,9 @@ import pytest
 
 from tests.guard import frames
 from tests.guard.counting import ROUNDS, Work, count
-from tests.guard.workload import Wired, wired
+from tests.guard.workload import QUEUES, Wired, wired
 
 REQUESTS = 16
-QUEUES = 8
 OK = 0
 
 

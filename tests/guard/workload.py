@@ -11,6 +11,7 @@ from typing import Any
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.server import BrokerServer, routes
+from sparrowmq.broker.topics import plain_topic
 from sparrowmq.net.connection import Connection
 from sparrowmq.net.endpoint import Endpoint
 from sparrowmq.net.workers import InlineWorkers
@@ -20,6 +21,7 @@ from sparrowmq.store.disk_real import RealDisk
 from sparrowmq.store.syncer import InlineSyncer
 from tests.guard import frames
 
+QUEUES = 8
 _NOW_MS = 1_794_741_940_696
 
 
@@ -89,6 +91,9 @@ async def wired(folder: Path) -> AsyncIterator[Wired]:
         log=log,
     )
     async with server.running(), asyncio.TaskGroup() as tasks:
+        # A topic that a send creates would keep it waiting for the table to be saved.
+        server.broker.topics.put(plain_topic(frames.TOPIC, QUEUES))
+        await server.broker.saving.save()
         endpoint = Endpoint(server.broker, routes, tasks, log=log)
         connection, transport = Connection(endpoint), NoTransport()
         connection.connection_made(transport)

@@ -1,5 +1,6 @@
 """Starts that failed for RocketMQ users after a power cut or a jump of the clock, by number."""
 
+import asyncio
 from contextlib import suppress
 from random import Random
 from typing import Any
@@ -71,6 +72,7 @@ def test_report_9705_a_power_cut_in_the_first_save_after_damage_costs_no_table(c
         disk.cut_at(call)
         with suppress(PowerCut):
             world.broker.topics.put(plain_topic("new", 1))
+            world.run(asyncio.sleep(0))
         for found in (disk.killed(), *(disk.crashed(Random(seed)) for seed in range(8))):
             world.disk = found
             world.start()

@@ -1,10 +1,12 @@
 """Checkpoints bound what a start after a crash has to scan."""
 
+import pytest
+
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.flushing import sync_plan
 from sparrowmq.store.marks import Marks
 from sparrowmq.store.recording_disk import RecordingDisk
-from tests.store.stores import flush, message, numbers, open_store, with_sizes
+from tests.store.stores import Told, flush, message, numbers, open_store, with_sizes
 
 
 def log_files_read_at_start(disk: RecordingDisk, config: StoreConfig) -> set[str]:
@@ -93,3 +95,30 @@ def test_a_checkpoint_of_many_queues_ends_though_somebody_waits_for_every_flush(
         store.finish_flush(plan)
     snapshot = Marks(config, disk).load_snapshot()
     assert snapshot is not None and snapshot.log_offset >= 64 * 1024
+
+
+@pytest.mark.parametrize("is_made_again", [False, True])
+@pytest.mark.parametrize("deleted_at", range(1, 9))
+def test_a_topic_that_is_deleted_during_a_checkpoint_stays_deleted_after_a_crash(
+    deleted_at: int, is_made_again: bool
+) -> None:
+    """At any of its steps, with nothing stored since it began."""
+    disk = RecordingDisk()
+    store = open_store(disk, now_ms=1)
+    for number in range(20):
+        store.append(message(number, "doomed"), number)
+        store.append(message(number, "orders"), number)
+    for step in range(1, 12):
+        if step == deleted_at:
+            store.delete_topic("doomed")
+            if is_made_again:
+                store.append(message(100, "doomed"), 100)
+        if step % 2:
+            store.tick(1_000)
+        else:
+            flush(store, disk)
+    told = Told()
+    again = open_store(disk.killed(), report=told)
+    assert told.damage == []
+    assert numbers(again, "doomed") == ([100] if is_made_again else [])
+    assert numbers(again, "orders") == list(range(20))

@@ -18,6 +18,7 @@ from sparrowmq.broker.queue_locks import QueueLocks
 from sparrowmq.broker.request_modes import RequestModes
 from sparrowmq.broker.sessions import Sessions
 from sparrowmq.broker.statistics import Statistics
+from sparrowmq.broker.table_saving import TableSaving
 from sparrowmq.broker.topic_routes import TopicRoutes
 from sparrowmq.broker.topics import Topics
 from sparrowmq.broker.whole_steps import WholeSteps
@@ -51,6 +52,8 @@ class Broker:
     delivery: Delivery
     locks: QueueLocks
     request_modes: RequestModes
+    saving: TableSaving
+    """Of topics, groups and request modes."""
     statistics: Statistics
     topic_routes: TopicRoutes
     disk: Disk

@@ -37,14 +37,15 @@ async def leave(registration: Registration, server: Server[Broker], tables: Brok
         return
     await registration.unregister()
     await end_pulls(server.endpoint)
-    _save_subscriptions(broker, tables)
+    await _save_subscriptions(broker, tables)
     await server.close()
 
 
-def _save_subscriptions(broker: Broker, tables: BrokerTables) -> None:
+async def _save_subscriptions(broker: Broker, tables: BrokerTables) -> None:
     until_ms = broker.clock() + int(broker.config.client_timeout_s * 1000)
+    table = last_subscriptions(broker.consumers, until_ms)
     try:
-        tables.save_last_subscriptions(last_subscriptions(broker.consumers, until_ms).to_json())
+        await broker.workers.run(tables.save_last_subscriptions, table)
     except (OSError, DiskFull) as error:  # it only makes some clients wait after the next start
         broker.log.warning("subscriptions are not kept: %s", error)
 

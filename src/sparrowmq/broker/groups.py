@@ -1,27 +1,28 @@
 """Which consumer groups exist on this broker and how they are configured."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
+from sparrowmq.broker.table_saving import TableSaving
 from sparrowmq.clock import Clock
 from sparrowmq.protocol.data_version import DataVersion
 from sparrowmq.protocol.group_config import SubscriptionGroupConfig, SubscriptionGroupTable
 from sparrowmq.protocol.names import SYSTEM_GROUPS, group_fault, is_system_group
-
-Save = Callable[[bytes], None]
+from sparrowmq.store.table_file import TableFile
 
 _FORBIDDEN_READ = 1 << 2
 """The bit of forbiddenTable that forbids reading (PermName.INDEX_PERM_READ)."""
 
 
 class Groups:
-    """The table of groups. Every change gets a new version and is saved."""
+    """The table of groups. Every change gets a new version and is saved soon."""
 
     def __init__(
         self,
         table: SubscriptionGroupTable,
         *,
         clock: Clock,
-        save: Save,
+        file: TableFile[SubscriptionGroupTable],
+        saving: TableSaving,
         auto_create: bool,
         max_groups: int,
     ) -> None:
@@ -29,7 +30,8 @@ class Groups:
         self._forbidden = {group: dict(topics) for group, topics in table.forbidden_table.items()}
         self._version = table.data_version
         self._clock = clock
-        self._save = save
+        self.file = file
+        self._saving = saving
         self.auto_create = auto_create
         self.max_groups = max_groups
 
@@ -68,12 +70,12 @@ class Groups:
         """All of it, as it is saved and handed to slaves."""
         return SubscriptionGroupTable(
             subscription_group_table=dict(self._groups),
-            forbidden_table=self._forbidden,
+            forbidden_table={group: dict(topics) for group, topics in self._forbidden.items()},
             data_version=self._version,
         )
 
     def put(self, *groups: SubscriptionGroupConfig) -> None:
-        """Create or replace groups; saved when this returns."""
+        """Create or replace groups."""
         for group in groups:
             self._groups[group.group_name] = group
         self._commit()
@@ -87,7 +89,7 @@ class Groups:
         return True
 
     def set_readable(self, group: str, topic: str, *, readable: bool) -> None:
-        """Let a group read a topic or not; saved when this returns."""
+        """Let a group read a topic or not."""
         row = self._forbidden.setdefault(group, {})
         bits = row.get(topic, 0)
         row[topic] = bits & ~_FORBIDDEN_READ if readable else bits | _FORBIDDEN_READ
@@ -111,4 +113,7 @@ class Groups:
 
     def _commit(self) -> None:
         self._version = self._version.next(self._clock())
-        self._save(self.table().to_json())
+        self._saving.changed(self)
+
+    def was_saved(self, table: SubscriptionGroupTable) -> None:
+        """Nothing depends on that here."""

@@ -9,9 +9,11 @@ The system flag comes from the client. What would make a message unreadable is r
     else                          kept, as by Apache's broker: readers ignore what they do not know
 """
 
+from collections.abc import Callable
+
 from sparrowmq.broker.broker import Broker
 from sparrowmq.net.errors import RequestRefused
-from sparrowmq.net.reply import Reply, Request
+from sparrowmq.net.reply import Handled, Reply, Request
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.compression import CompressionType
 from sparrowmq.protocol.errors import BodyError
@@ -37,7 +39,7 @@ UNUSUAL_BITS = TRANSACTION_PREPARED | INNER_BATCH | COMPRESSION_UNKNOWN
 def topic_for_send(broker: Broker, request: Request[AnySend]) -> TopicConfig:
     """The topic, checked, created when its default topic lets it be; or RequestRefused.
 
-    A topic that passes is remembered in `topics.sendable` until it changes.
+    A saved topic that passes is remembered in `topics.sendable` until it changes.
     """
     header = request.header
     fault = topic_fault(header.topic)
@@ -48,8 +50,27 @@ def topic_for_send(broker: Broker, request: Request[AnySend]) -> TopicConfig:
         text = f"topic {header.topic} belongs to the broker, clients cannot send to it"
         raise RequestRefused(ResponseCode.NO_PERMISSION, text)
     topic = broker.topics.get(header.topic) or _create(broker, header)
-    broker.topics.sendable[header.topic] = topic
+    if broker.topics.is_saved(header.topic):
+        broker.topics.sendable[header.topic] = topic
     return topic
+
+
+def has_to_wait(broker: Broker, request: Request[AnySend]) -> bool:
+    """Whether a message that is acknowledged now could be lost with its new topic in a crash."""
+    return not (request.is_oneway or broker.topics.is_saved(request.header.topic))
+
+
+async def send_when_saved(
+    broker: Broker, request: Request[AnySend], send: Callable[[Broker, Request[AnySend]], Handled]
+) -> Reply | None:
+    """Send when the topic, which is new, would survive a crash."""
+    try:
+        await broker.saving.saved(broker.topics)
+    except (DiskFull, OSError) as error:
+        text = f"not stored, its topic cannot be saved: {error}"
+        raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, text) from error
+    handled = send(broker, request)
+    return handled if handled is None or isinstance(handled, Reply) else await handled
 
 
 def _create(broker: Broker, header: AnySend) -> TopicConfig:

@@ -44,9 +44,10 @@ from sparrowmq.broker.queue_locks import QueueLocks
 from sparrowmq.broker.registration import Registration
 from sparrowmq.broker.request_modes import RequestModes
 from sparrowmq.broker.statistics import Statistics
+from sparrowmq.broker.table_saving import TableSaving
 from sparrowmq.broker.tables import BrokerTables
 from sparrowmq.broker.topic_routes import TopicRoutes
-from sparrowmq.broker.topics import Topics, system_topics
+from sparrowmq.broker.topics import Topics, own_topics, system_topics
 from sparrowmq.broker.whole_steps import Loop, WholeSteps
 from sparrowmq.clock import Clock, cpu_clock
 from sparrowmq.net.connection import Connection
@@ -159,6 +160,7 @@ class BrokerServer:
     ) -> list[Loop]:
         return [
             broker.durability.run,
+            broker.saving.run,
             registration.run,
             partial(housekeeping.tick_store, broker),
             partial(housekeeping.clean_store, broker),
@@ -181,9 +183,15 @@ class BrokerServer:
             self._report,
         )
         is_used = store.max_log_offset > 0
+        steps = WholeSteps()
+        saving = TableSaving(self._workers, steps, self._log)
         topic_table = Topics(
-            tables.load_topics(store_is_used=is_used), clock=clock, save=tables.save_topics
+            tables.load_topics(store_is_used=is_used),
+            clock=clock,
+            file=tables.topics,
+            saving=saving,
         )
+        topic_table.add_missing(own_topics(store.queues()))
         topic_table.add_missing(
             system_topics(
                 cluster_name=config.cluster_name,
@@ -195,7 +203,8 @@ class BrokerServer:
         group_table = Groups(
             tables.load_groups(store_is_used=is_used),
             clock=clock,
-            save=tables.save_groups,
+            file=tables.groups,
+            saving=saving,
             auto_create=config.auto_create_group,
             max_groups=config.max_groups,
         )
@@ -208,7 +217,6 @@ class BrokerServer:
             visible_range=store.visible_range,
             max_waiting=config.max_waiting_pulls,
         )
-        steps = WholeSteps()
         durability = Durability(
             store,
             self._syncer.sync,
@@ -246,7 +254,10 @@ class BrokerServer:
             delivery=Delivery.open(
                 config, self._disk, store, consumer_offsets, clock, self._report
             ),
-            request_modes=RequestModes(tables.load_request_modes(), tables.save_request_modes),
+            request_modes=RequestModes(
+                tables.load_request_modes(), file=tables.modes, saving=saving
+            ),
+            saving=saving,
             statistics=Statistics(
                 clock(), cluster=config.cluster_name, utc_offset_ms=config.store.utc_offset_ms
             ),
@@ -282,6 +293,7 @@ class BrokerServer:
         if not broker.store.has_failed:
             await broker.durability.flush()
             await delivery_loops.close(broker)
+            await broker.saving.save()
             await tables.offsets.save(broker.offsets, self._workers)
         broker.delivery.close()
         tables.offsets.close()

@@ -38,9 +38,8 @@ def _decoder(kind: type[T]) -> Callable[[bytes], T]:
 _OWN_MARK = "sparrowmq"
 
 
-def _encoded(offsets: ConsumerOffsets) -> bytes:
-    rows = dict(offsets.rows())
-    return ConsumerOffsetTable(offset_table=rows, written_by=_OWN_MARK).to_json()
+def _table(offsets: ConsumerOffsets) -> ConsumerOffsetTable:
+    return ConsumerOffsetTable(offset_table=dict(offsets.rows()), written_by=_OWN_MARK)
 
 
 class OffsetsTable:
@@ -62,7 +61,7 @@ class OffsetsTable:
         if table is None or table.written_by != _OWN_MARK:
             self._journal.discard()
             # From here on the journal counts: the table it builds on has to say that it is ours.
-            self._file.save(_encoded(offsets))
+            self._file.save(_table(offsets).to_json())
         for entry in self._journal.replay(self._report):
             for key, queue_id, offset in msgspec.json.decode(entry, type=Changes):
                 offsets.replay(key, queue_id, offset)
@@ -86,17 +85,17 @@ class OffsetsTable:
     async def save(self, offsets: ConsumerOffsets, workers: Workers) -> None:
         """Rewrite the table; the journal starts anew behind it. Raises DiskFull."""
         changes = offsets.take_dirty()
-        table = _encoded(offsets)
+        table = _table(offsets)
         try:
             await workers.run(self._save, changes, table)
         except DiskFull:
             offsets.mark_dirty(changes)
             raise
 
-    def _save(self, changes: Changes, table: bytes) -> None:
+    def _save(self, changes: Changes, table: ConsumerOffsetTable) -> None:
         # The journal first: it must never say less than a saved table.
         self._append(changes)
-        if self._file.save(table):
+        if self._file.save(table.to_json()):
             self._journal.rotate()
 
     def close(self) -> None:
@@ -109,33 +108,25 @@ class BrokerTables:
 
     def __init__(self, disk: Disk, report: Report) -> None:
         self._report = report
-        self._topics = TableFile(disk, "topics.json", _decoder(TopicConfigTable))
-        self._groups = TableFile(disk, "subscriptionGroup.json", _decoder(SubscriptionGroupTable))
-        self._modes = TableFile(disk, "messageRequestMode.json", _decoder(MessageRequestModeTable))
+        self.topics = TableFile(disk, "topics.json", _decoder(TopicConfigTable))
+        self.groups = TableFile(disk, "subscriptionGroup.json", _decoder(SubscriptionGroupTable))
+        self.modes = TableFile(disk, "messageRequestMode.json", _decoder(MessageRequestModeTable))
         self._subscriptions = TableFile(disk, "lastSubscriptions.json", _decoder(LastSubscriptions))
         self.offsets = OffsetsTable(disk, report)
 
     def load_topics(self, *, store_is_used: bool) -> TopicConfigTable:
         """topics.json. Raises TableMissing."""
-        found = self._topics.load(self._report, store_is_used=store_is_used)
+        found = self.topics.load(self._report, store_is_used=store_is_used)
         return found if found is not None else TopicConfigTable()
-
-    def save_topics(self, table: bytes) -> None:
-        """Durable when this returns."""
-        self._topics.save(table)
 
     def load_groups(self, *, store_is_used: bool) -> SubscriptionGroupTable:
         """subscriptionGroup.json. Raises TableMissing."""
-        found = self._groups.load(self._report, store_is_used=store_is_used)
+        found = self.groups.load(self._report, store_is_used=store_is_used)
         return found if found is not None else SubscriptionGroupTable()
-
-    def save_groups(self, table: bytes) -> None:
-        """Durable when this returns."""
-        self._groups.save(table)
 
     def load_request_modes(self) -> MessageRequestModeTable:
         """messageRequestMode.json, which exists once a mode was set."""
-        found = self._modes.load(self._report, store_is_used=True, may_be_missing=True)
+        found = self.modes.load(self._report, store_is_used=True, may_be_missing=True)
         return found if found is not None else MessageRequestModeTable()
 
     def load_last_subscriptions(self) -> LastSubscriptions:
@@ -143,10 +134,6 @@ class BrokerTables:
         found = self._subscriptions.load(self._report, store_is_used=True, may_be_missing=True)
         return found if found is not None else LastSubscriptions()
 
-    def save_last_subscriptions(self, table: bytes) -> None:
-        """Durable when this returns."""
-        self._subscriptions.save(table)
-
-    def save_request_modes(self, table: bytes) -> None:
-        """Durable when this returns."""
-        self._modes.save(table)
+    def save_last_subscriptions(self, table: LastSubscriptions) -> None:
+        """Durable when this returns. Raises DiskFull or OSError."""
+        self._subscriptions.save(table.to_json())

@@ -4,35 +4,40 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
+from sparrowmq.broker.table_saving import TableSaving
 from sparrowmq.clock import Clock
 from sparrowmq.protocol import names
 from sparrowmq.protocol.data_version import DataVersion
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.perm import PERM_INHERIT, PERM_READ_WRITE, is_inherited, is_readable
 from sparrowmq.protocol.topic_config import TopicConfig, TopicConfigTable
+from sparrowmq.store.table_file import TableFile
 
-Save = Callable[[bytes], None]
-"""Writes a table's JSON durably."""
+_OWN_TOPICS = (names.RETRY_PREFIX, names.DLQ_PREFIX, names.TRANS_CHECK_MAX_TIME_TOPIC)
 
 
 class Topics:
-    """The table of topics. Every change gets a new version, is saved, and is told to `changed`."""
+    """The table of topics. A change gets a new version, is saved soon and reported to `changed`."""
 
     def __init__(
         self,
         table: TopicConfigTable,
         *,
         clock: Clock,
-        save: Save,
+        file: TableFile[TopicConfigTable],
+        saving: TableSaving,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._topics = dict(table.topic_config_table)
         self._version = table.data_version
         self._clock = clock
-        self._save = save
+        self.file = file
+        self._saving = saving
+        self._unsaved: dict[str, int] = {}
+        """Topics that a crash could lose, each with the version that its last change made."""
         self.changed = changed
         self.sendable: dict[str, TopicConfig] = {}
-        """Topics that passed all checks of a send once: the hot path's only look-up."""
+        """Saved topics that passed all checks of a send once: the hot path's only look-up."""
 
     def __contains__(self, topic: str) -> bool:
         return topic in self._topics
@@ -57,22 +62,33 @@ class Topics:
         return TopicConfigTable(topic_config_table=dict(self._topics), data_version=self._version)
 
     def put(self, *topics: TopicConfig) -> None:
-        """Create or replace topics; saved when this returns."""
+        """Create or replace topics."""
         for topic in topics:
             self._topics[topic.topic_name] = topic
             self.sendable.pop(topic.topic_name, None)
         self._commit()
+        self._unsaved.update((topic.topic_name, self._version.counter) for topic in topics)
+
+    def is_saved(self, topic: str) -> bool:
+        """Whether the topic would be the same after a crash."""
+        return topic not in self._unsaved
+
+    def was_saved(self, table: TopicConfigTable) -> None:
+        """What `table` returned before is durable."""
+        saved = table.data_version.counter
+        self._unsaved = {name: made for name, made in self._unsaved.items() if made > saved}
 
     def remove(self, topic: str) -> bool:
         """Forget a topic; its messages are the store's business."""
         self.sendable.pop(topic, None)
+        self._unsaved.pop(topic, None)
         if self._topics.pop(topic, None) is None:
             return False
         self._commit()
         return True
 
     def add_missing(self, topics: Iterable[TopicConfig]) -> None:
-        """Create those that do not exist, with one save."""
+        """Create those that do not exist."""
         missing = [topic for topic in topics if topic.topic_name not in self._topics]
         if missing:
             self.put(*missing)
@@ -111,13 +127,25 @@ class Topics:
 
     def _commit(self) -> None:
         self._version = self._version.next(self._clock())
-        self._save(self.table().to_json())
+        self._saving.changed(self)
         self.changed()
 
 
 def plain_topic(topic: str, queues: int, perm: int = PERM_READ_WRITE) -> TopicConfig:
     """A topic with as many read as write queues."""
     return TopicConfig(topic_name=topic, read_queue_nums=queues, write_queue_nums=queues, perm=perm)
+
+
+def own_topics(queues: Iterable[tuple[str, int]]) -> list[TopicConfig]:
+    """Topics that only the broker makes, on its own, as the queues in its store tell.
+
+    What it stores there is not held up until the table is saved: a start makes up for it.
+    """
+    counts: dict[str, int] = {}
+    for topic, queue_id in queues:
+        if topic.startswith(_OWN_TOPICS):
+            counts[topic] = max(counts.get(topic, 0), queue_id + 1)
+    return [plain_topic(topic, count) for topic, count in counts.items()]
 
 
 def system_topics(

@@ -220,15 +220,18 @@ class Connection(asyncio.Protocol):
         text = f"{name} failed inside the server; its log says why"
         return Reply(code=ResponseCode.SYSTEM_ERROR, remark=text)
 
-    def answer_later(self, request: Request[Any], waiting: Awaitable[Reply]) -> None:
-        """Answer when `waiting` has a reply; given up when the peer goes."""
+    def answer_later(self, request: Request[Any], waiting: Awaitable[Reply | None]) -> None:
+        """Answer when `waiting` has a reply, unless it kept the request; given up when the peer
+        goes."""
         task = self.endpoint.spawn(self._finish(request, waiting))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _finish(self, request: Request[Any], waiting: Awaitable[Reply]) -> None:
+    async def _finish(self, request: Request[Any], waiting: Awaitable[Reply | None]) -> None:
         try:
-            self.write_reply(request, await waiting)
+            reply = await waiting
+            if reply is not None:
+                self.write_reply(request, reply)
         except Exception as error:
             self.write_reply(request, self._reply_to_error(error, request))
 

@@ -56,4 +56,4 @@ class Request(msgspec.Struct, Generic[H], eq=False):
         self.connection.write_reply(self, reply)
 
 
-Handled = Reply | Awaitable[Reply] | None
+Handled = Reply | Awaitable[Reply | None] | None

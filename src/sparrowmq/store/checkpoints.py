@@ -157,10 +157,12 @@ class Checkpoints:
             return set()
         self._dispatch.index.end_sync()
         dropped = self._dispatch.dropped
+        # A topic dropped exactly at this offset may have been dropped after its state was taken.
+        # If it was made again, all of its messages lie from there on, where recovery reads them.
         self._states = [
             state
             for state in checkpoint.queues
-            if dropped.get(state.topic, 0) <= checkpoint.log_offset
+            if state.topic not in dropped or dropped[state.topic] < checkpoint.log_offset
         ]
         path = self._marks.save_snapshot(
             checkpoint.log_offset,

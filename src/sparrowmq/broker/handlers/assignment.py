@@ -1,6 +1,6 @@
 """Queues that the broker allocates to members which leave the arithmetic to it (5.x)."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.request_modes import PULL
@@ -78,7 +78,9 @@ def allocate(
 
 
 @routes.on(SetMessageRequestMode)
-def set_message_request_mode(broker: Broker, request: Request[SetMessageRequestMode]) -> Reply:
+def set_message_request_mode(
+    broker: Broker, request: Request[SetMessageRequestMode]
+) -> Awaitable[Reply]:
     """Remember how a group consumes a topic; only pulling can be chosen."""
     try:
         wanted = MessageRequestMode.from_json(request.body)
@@ -94,7 +96,7 @@ def set_message_request_mode(broker: Broker, request: Request[SetMessageRequestM
         wanted.consumer_group,
         wanted.topic,
     )
-    return Reply()
+    return broker.saving.reply_when_saved(broker.request_modes, Reply())
 
 
 def _check(broker: Broker, wanted: MessageRequestMode) -> None:

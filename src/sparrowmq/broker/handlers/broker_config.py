@@ -1,5 +1,7 @@
 """Reading the broker's settings, changing the few that may change, forbidding groups topics."""
 
+from collections.abc import Awaitable
+
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.changeable_config import change_config, config_lines
 from sparrowmq.net.errors import RequestRefused
@@ -28,14 +30,14 @@ def get_broker_config(broker: Broker, request: Request[GetBrokerConfig]) -> Repl
 
 
 @routes.on(UpdateBrokerConfig)
-def update_broker_config(broker: Broker, request: Request[UpdateBrokerConfig]) -> Reply:
+def update_broker_config(broker: Broker, request: Request[UpdateBrokerConfig]) -> Awaitable[Reply]:
     """Change settings until the broker stops: all of them, or none and an answer why."""
     wanted = _properties(request.body)
     change_config(broker, wanted)
     broker.config_version = broker.config_version.next(broker.clock())
     for name, value in wanted.items():
         broker.log.info("audit: %s set %s=%s until the next start", _who(request), name, value)
-    return Reply()
+    return broker.saving.reply_when_saved(broker.topics, Reply())  # TBW102 may have changed
 
 
 def _who(request: Request[UpdateBrokerConfig] | Request[UpdateGroupForbidden]) -> str:
@@ -61,7 +63,9 @@ def _properties(body: bytes) -> dict[str, str]:
 
 
 @routes.on(UpdateGroupForbidden)
-def update_group_forbidden(broker: Broker, request: Request[UpdateGroupForbidden]) -> Reply:
+def update_group_forbidden(
+    broker: Broker, request: Request[UpdateGroupForbidden]
+) -> Awaitable[Reply]:
     """Forbid a group to read a topic or allow it again; tell how it is."""
     header = request.header
     fault = group_fault(header.group) or topic_fault(header.topic)
@@ -78,4 +82,4 @@ def update_group_forbidden(broker: Broker, request: Request[UpdateGroupForbidden
         )
     readable = broker.groups.is_readable(header.group, header.topic)
     answer = GroupForbidden(group=header.group, topic=header.topic, readable=readable)
-    return Reply(body=answer.to_json())
+    return broker.saving.reply_when_saved(broker.groups, Reply(body=answer.to_json()))

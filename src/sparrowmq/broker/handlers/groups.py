@@ -1,12 +1,18 @@
 """Creating, changing, deleting and listing consumer groups."""
 
+from collections.abc import Awaitable
+
 import msgspec
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.handlers.topics import changed_attributes
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.reply import Reply, Request
 from sparrowmq.net.routes import Routes
+from sparrowmq.protocol.attributes import (
+    GROUP_ATTRIBUTES,
+    AttributeRefused,
+    changed_attributes,
+)
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.group_config import SubscriptionGroupConfig, SubscriptionGroupList
@@ -26,25 +32,23 @@ _MOST_RETRIES = 1_000
 
 
 @routes.on(CreateGroup)
-def create_group(broker: Broker, request: Request[CreateGroup]) -> Reply:
+def create_group(broker: Broker, request: Request[CreateGroup]) -> Awaitable[Reply]:
     """Create or change one group."""
     try:
         wanted = SubscriptionGroupConfig.from_json(request.body)
     except BodyError as error:
         raise _unreadable(error) from error
-    _put(broker, (wanted,), request.connection.peer)
-    return Reply()
+    return _put(broker, (wanted,), request.connection.peer)
 
 
 @routes.on(CreateGroups)
-def create_groups(broker: Broker, request: Request[CreateGroups]) -> Reply:
+def create_groups(broker: Broker, request: Request[CreateGroups]) -> Awaitable[Reply]:
     """Create or change several groups: all or none."""
     try:
         wanted = SubscriptionGroupList.from_json(request.body)
     except BodyError as error:
         raise _unreadable(error) from error
-    _put(broker, wanted.group_config_list, request.connection.peer)
-    return Reply()
+    return _put(broker, wanted.group_config_list, request.connection.peer)
 
 
 def _unreadable(error: BodyError) -> RequestRefused:
@@ -52,22 +56,30 @@ def _unreadable(error: BodyError) -> RequestRefused:
     return RequestRefused(ResponseCode.SYSTEM_ERROR, text)
 
 
-def _put(broker: Broker, configs: tuple[SubscriptionGroupConfig, ...], who: str) -> None:
+def _put(
+    broker: Broker, configs: tuple[SubscriptionGroupConfig, ...], who: str
+) -> Awaitable[Reply]:
     for config in configs:
         _check(config)
     _check_room(broker, {config.group_name for config in configs})
-    broker.groups.put(*(_with_attributes(broker, config) for config in configs))
-    for config in configs:
-        broker.log.info("audit: %s set group %s", who, msgspec.json.encode(config).decode())
+    wanted = [_with_attributes(broker, config) for config in configs]
+    broker.groups.put(*wanted)
+    # One line for all of them: thousands would take longer than creating the groups.
+    broker.log.info("audit: %s set groups %s", who, msgspec.json.encode(wanted).decode())
+    return broker.saving.reply_when_saved(broker.groups, Reply())
 
 
 def _with_attributes(broker: Broker, config: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
     """Attributes come as changes, `{"+name": "value"}`, unlike everything else."""
     known = broker.groups.get(config.group_name)
-    changes = ",".join(
-        f"{name}={value}" if name[:1] == "+" else name for name, value in config.attributes.items()
-    )
-    attributes = changed_attributes(known.attributes if known else {}, changes)
+    current = None if known is None else known.attributes
+    if not config.attributes and not current:
+        return config
+    try:
+        attributes = changed_attributes(GROUP_ATTRIBUTES, current, config.attributes)
+    except AttributeRefused as error:
+        text = f"group {config.group_name}: {error}"
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, text) from error
     return msgspec.structs.replace(config, attributes=attributes)
 
 
@@ -90,7 +102,7 @@ def _check_room(broker: Broker, names: set[str]) -> None:
 
 
 @routes.on(DeleteGroup)
-def delete_group(broker: Broker, request: Request[DeleteGroup]) -> Reply:
+def delete_group(broker: Broker, request: Request[DeleteGroup]) -> Awaitable[Reply]:
     """Forget a group and, if asked, its progress."""
     header = request.header
     if broker.groups.remove(header.group_name):
@@ -98,7 +110,7 @@ def delete_group(broker: Broker, request: Request[DeleteGroup]) -> Reply:
     broker.offsets.forget_pulled(header.group_name)
     if header.clean_offset:
         broker.offsets.remove_group(header.group_name)
-    return Reply()
+    return broker.saving.reply_when_saved(broker.groups, Reply())
 
 
 @routes.on(GetGroupConfig)
@@ -112,6 +124,6 @@ def get_group_config(broker: Broker, request: Request[GetGroupConfig]) -> Reply:
 
 
 @routes.on(GetAllGroupConfig)
-def get_all_group_config(broker: Broker, request: Request[GetAllGroupConfig]) -> Reply:
+async def get_all_group_config(broker: Broker, request: Request[GetAllGroupConfig]) -> Reply:
     """All groups' configurations."""
-    return Reply(body=broker.groups.table().to_json())
+    return Reply(body=await broker.workers.run(broker.groups.table().to_json))

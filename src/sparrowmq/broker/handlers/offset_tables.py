@@ -27,9 +27,12 @@ _TIMER_CHECKPOINT = struct.Struct(">7q")
 
 
 @routes.on(GetAllConsumerOffsets)
-def get_all_consumer_offsets(broker: Broker, request: Request[GetAllConsumerOffsets]) -> Reply:
+async def get_all_consumer_offsets(
+    broker: Broker, request: Request[GetAllConsumerOffsets]
+) -> Reply:
     """Every group's progress, as consumerOffset.json has it."""
-    return Reply(body=ConsumerOffsetTable(offset_table=dict(broker.offsets.rows())).to_json())
+    table = ConsumerOffsetTable(offset_table=dict(broker.offsets.rows()))
+    return Reply(body=await broker.workers.run(table.to_json))
 
 
 @routes.on(GetAllDelayOffsets)

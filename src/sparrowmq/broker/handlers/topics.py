@@ -1,11 +1,19 @@
 """Creating, changing, deleting and listing topics."""
 
+from collections.abc import Awaitable
+
 import msgspec
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.reply import Reply, Request
 from sparrowmq.net.routes import Routes
+from sparrowmq.protocol.attributes import (
+    TOPIC_ATTRIBUTES,
+    AttributeRefused,
+    changed_attributes,
+    parse_changes,
+)
 from sparrowmq.protocol.body import Body
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import BodyError
@@ -33,10 +41,9 @@ class TopicConfigList(Body, frozen=True, kw_only=True):
 
 
 @routes.on(CreateTopic)
-def create_topic(broker: Broker, request: Request[CreateTopic]) -> Reply:
-    """Create or change one topic; name servers are told at once."""
+def create_topic(broker: Broker, request: Request[CreateTopic]) -> Awaitable[Reply]:
+    """Create or change one topic; name servers are notified at once."""
     header = request.header
-    known = broker.topics.get(header.topic)
     config = TopicConfig(
         topic_name=header.topic,
         read_queue_nums=header.read_queue_nums,
@@ -45,33 +52,40 @@ def create_topic(broker: Broker, request: Request[CreateTopic]) -> Reply:
         topic_filter_type=TopicFilterType(header.topic_filter_type),
         topic_sys_flag=header.topic_sys_flag or 0,
         order=header.order,
-        attributes=changed_attributes(known.attributes if known else {}, header.attributes or ""),
+        attributes=_header_changes(header.attributes or ""),
     )
-    _put(broker, (config,), request.connection.peer)
-    return Reply()
+    return _put(broker, (config,), request.connection.peer)
+
+
+def _header_changes(text: str) -> dict[str, str]:
+    try:
+        return parse_changes(text)
+    except AttributeRefused as error:
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, str(error)) from error
 
 
 @routes.on(CreateTopics)
-def create_topics(broker: Broker, request: Request[CreateTopics]) -> Reply:
+def create_topics(broker: Broker, request: Request[CreateTopics]) -> Awaitable[Reply]:
     """Create or change several topics: all or none."""
     try:
         wanted = TopicConfigList.from_json(request.body)
     except BodyError as error:
         text = f"the list of topics cannot be read: {error}"
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, text) from error
-    _put(broker, wanted.topic_config_list, request.connection.peer)
-    return Reply()
+    return _put(broker, wanted.topic_config_list, request.connection.peer)
 
 
-def _put(broker: Broker, configs: tuple[TopicConfig, ...], who: str) -> None:
+def _put(broker: Broker, configs: tuple[TopicConfig, ...], who: str) -> Awaitable[Reply]:
     for config in configs:
         _check(broker, config)
     _check_room(broker, {config.topic_name for config in configs})
-    new = [config for config in configs if broker.topics.get(config.topic_name) != config]
+    wanted = [_with_attributes(broker, config) for config in configs]
+    new = [config for config in wanted if broker.topics.get(config.topic_name) != config]
     if new:
         broker.topics.put(*new)
-    for config in new:
-        broker.log.info("audit: %s set topic %s", who, msgspec.json.encode(config).decode())
+        # One line for all of them: thousands would take longer than creating the topics.
+        broker.log.info("audit: %s set topics %s", who, msgspec.json.encode(new).decode())
+    return broker.saving.reply_when_saved(broker.topics, Reply())
 
 
 def _check(broker: Broker, config: TopicConfig) -> None:
@@ -88,6 +102,20 @@ def _check(broker: Broker, config: TopicConfig) -> None:
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
 
 
+def _with_attributes(broker: Broker, config: TopicConfig) -> TopicConfig:
+    """Attributes come as changes, `{"+name": "value"}`, unlike everything else."""
+    known = broker.topics.get(config.topic_name)
+    current = None if known is None else known.attributes
+    if not config.attributes and not current:
+        return config
+    try:
+        attributes = changed_attributes(TOPIC_ATTRIBUTES, current, config.attributes)
+    except AttributeRefused as error:
+        text = f"topic {config.topic_name}: {error}"
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, text) from error
+    return msgspec.structs.replace(config, attributes=attributes)
+
+
 def _check_room(broker: Broker, names: set[str]) -> None:
     new = {name for name in names if name not in broker.topics}
     count, most = len(broker.topics) + len(new), broker.config.max_topics
@@ -101,23 +129,8 @@ def _belongs_to_the_broker(broker: Broker, topic: str) -> bool:
     return topic in own or is_system_topic(topic)
 
 
-def changed_attributes(current: dict[str, str], changes: str) -> dict[str, str]:
-    """Apply `+name=value,-name` to a topic's or group's attributes. Raises RequestRefused."""
-    result = dict(current)
-    for change in filter(None, (part.strip() for part in changes.split(","))):
-        name, _, value = change[1:].partition("=")
-        if change[0] == "+" and name and value:
-            result[name] = value
-        elif change[0] == "-" and name:
-            result.pop(name, None)
-        else:
-            text = f"attribute change {change!r}, allowed are +name=value and -name"
-            raise RequestRefused(ResponseCode.INVALID_PARAMETER, text)
-    return result
-
-
 @routes.on(DeleteTopic)
-def delete_topic(broker: Broker, request: Request[DeleteTopic]) -> Reply:
+def delete_topic(broker: Broker, request: Request[DeleteTopic]) -> Awaitable[Reply]:
     """Forget a topic, its queues and all progress in it. Deleting what is not there is fine."""
     topic = request.header.topic
     fault = topic_fault(topic)
@@ -130,7 +143,7 @@ def delete_topic(broker: Broker, request: Request[DeleteTopic]) -> Reply:
     broker.offsets.remove_topic(topic)
     broker.store.delete_topic(topic, broker.clock())
     broker.arrivals.end_topic(topic)
-    return Reply()
+    return broker.saving.reply_when_saved(broker.topics, Reply())
 
 
 @routes.on(GetTopicConfig)
@@ -144,7 +157,7 @@ def get_topic_config(broker: Broker, request: Request[GetTopicConfig]) -> Reply:
 
 
 @routes.on(GetAllTopicConfig)
-def get_all_topic_config(broker: Broker, request: Request[GetAllTopicConfig]) -> Reply:
+async def get_all_topic_config(broker: Broker, request: Request[GetAllTopicConfig]) -> Reply:
     """All topics' configurations, or a part of them in the order of their names."""
     header = request.header
     table = broker.topics.table()
@@ -153,7 +166,8 @@ def get_all_topic_config(broker: Broker, request: Request[GetAllTopicConfig]) ->
     last = first + header.max_topic_num if header.max_topic_num else len(names)
     part = {name: table.topic_config_table[name] for name in names[first:last]}
     body = RegisteredTopics(topic_config_table=part, data_version=table.data_version)
-    return Reply(AllTopicConfig(total_topic_num=len(names)), body.to_json())
+    answer = await broker.workers.run(body.to_json)
+    return Reply(AllTopicConfig(total_topic_num=len(names)), answer)
 
 
 @routes.on(GetSystemTopicsOfBroker)

@@ -1,0 +1,137 @@
+"""Attributes of topics and groups: which exist, and how operators change them.
+
+A change is `+name=value` or `-name`. Headers separate several by commas; in bodies they are the
+members of an object, `{"+name": "value", "-other": ""}`. The rules are those of Apache's
+AttributeUtil:
+
+* only known attributes are set, to values that they allow;
+* a new topic or group can only be given attributes; removing one that is not set is an error;
+* some can be set at creation only.
+
+Names that begin with `sparrowmq.` are ours. A feature that needs one adds it to a table below;
+Apache's broker keeps such an attribute when it finds it in a file, and ignores it.
+
+Tables are checked where operators change them, not where they are loaded or copied: what an older
+version or another broker has stored stays as it is.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+OWN_PREFIX = "sparrowmq."
+_LONGEST_SHOWN = 80
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """A choice."""
+
+    values: tuple[str, ...]
+    unserved: tuple[str, ...] = ()
+    """Values that Apache's broker knows and this one cannot honour."""
+    is_changeable: bool = True
+
+    def fault(self, value: str) -> str | None:
+        """Why the value is refused."""
+        if value in self.values:
+            return None
+        reason = "is not served by this broker" if value in self.unserved else "is unknown"
+        return f"{_shown(value)} {reason}, allowed: {', '.join(self.values)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A whole number."""
+
+    least: int
+    most: int
+    is_changeable: bool = True
+
+    def fault(self, value: str) -> str | None:
+        """Why the value is refused."""
+        digits = value.removeprefix("-")
+        if digits.isdecimal() and digits.isascii() and self.least <= int(value) <= self.most:
+            return None
+        return f"{_shown(value)} is no number from {self.least} to {self.most}"
+
+
+Attribute: TypeAlias = OneOf | Number
+
+# As Apache's TopicAttributes names them.
+TOPIC_ATTRIBUTES: Mapping[str, Attribute] = {
+    # A batch queue has units of another size: Apache's broker would refuse the store.
+    "queue.type": OneOf(("SimpleCQ",), unserved=("BatchCQ", "RocksDBCQ"), is_changeable=False),
+    "cleanup.policy": OneOf(("DELETE",), unserved=("COMPACTION",), is_changeable=False),
+    "message.type": OneOf(("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED")),
+    "reserve.time": Number(-1, 2**63 - 1),
+}
+# Apache's SubscriptionGroupAttributes has none.
+GROUP_ATTRIBUTES: Mapping[str, Attribute] = {}
+
+
+class AttributeRefused(ValueError):
+    """A change that is not allowed; the text says what is."""
+
+
+def parse_changes(text: str) -> dict[str, str]:
+    """The changes of a header by their signed names. Raises AttributeRefused."""
+    changes: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, value = part.partition("=")
+        if bool(equals) != name.startswith("+"):
+            raise AttributeRefused(f"attribute change {_shown(part)}, allowed: +name=value, -name")
+        if name in changes:
+            raise AttributeRefused(f"attribute {_shown(name[1:])}: is changed twice")
+        changes[name] = value
+    return changes
+
+
+def changed_attributes(
+    known: Mapping[str, Attribute],
+    current: Mapping[str, str] | None,
+    changes: Mapping[str, str],
+) -> dict[str, str]:
+    """Attributes after changes by signed names; `current` is None for what is being created.
+
+    Raises AttributeRefused.
+    """
+    result = dict(current or {})
+    seen = set()
+    for signed, value in changes.items():
+        sign, name = signed[:1], signed[1:]
+        fault = _fault(known, current, sign, name, value)
+        if name in seen:
+            fault = "is changed twice"
+        if fault is not None:
+            raise AttributeRefused(f"attribute {_shown(name or signed)}: {fault}")
+        seen.add(name)
+        if sign == "+":
+            result[name] = value
+        else:
+            del result[name]
+    return result
+
+
+def _fault(
+    known: Mapping[str, Attribute],
+    current: Mapping[str, str] | None,
+    sign: str,
+    name: str,
+    value: str,
+) -> str | None:
+    if sign not in ("+", "-") or not name:
+        return "a change begins with + or -: +name=value, -name"
+    attribute = known.get(name)
+    if sign == "-" and name not in (current or {}):
+        return "cannot be removed, it is not set"
+    if attribute is None:
+        # One that was stored before it was checked can still be removed.
+        return None if sign == "-" else f"is unknown, allowed: {', '.join(known) or 'none'}"
+    if current is not None and not attribute.is_changeable:
+        return "can only be set when the topic is created"
+    return attribute.fault(value) if sign == "+" else None
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…")

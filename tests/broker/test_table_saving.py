@@ -1,0 +1,266 @@
+"""Tables of topics and groups: saved together, beside the loop, before anybody is told "done"."""
+
+import asyncio
+import errno
+from collections import Counter
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+import pytest
+
+from sparrowmq.broker.config import Flush
+from sparrowmq.broker.topics import plain_topic
+from sparrowmq.net.calls import Response
+from sparrowmq.net.workers import InlineWorkers
+from sparrowmq.protocol.broker_stats import MessageRequestMode
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.group_config import SubscriptionGroupConfig, SubscriptionGroupList
+from sparrowmq.protocol.header import RequestHeader
+from sparrowmq.protocol.headers.admin import UpdateGroupForbidden
+from sparrowmq.protocol.headers.assignment import SetMessageRequestMode
+from sparrowmq.protocol.headers.groups import CreateGroup, CreateGroups, DeleteGroup
+from sparrowmq.protocol.headers.topics import CreateTopic, CreateTopics, DeleteTopic
+from sparrowmq.protocol.topic_config import TopicConfig, TopicConfigList
+from sparrowmq.testing.sim_cluster import SimCluster
+from sparrowmq.testing.sim_nodes import BrokerNode
+from tests.broker.world import World, subscribes, world_with
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+TABLES = ("topics.json", "subscriptionGroup.json", "messageRequestMode.json")
+
+
+class SavedTables:
+    """Counts how often each table is replaced on a broker's disk from now on."""
+
+    def __init__(self, world: World) -> None:
+        self.count: Counter[str] = Counter()
+        world.sim.advance(1)  # its own topics and groups are saved by then
+        node(world).disk.on_call = self._called
+
+    def _called(self, operation: str, path: str) -> None:
+        name = path.removeprefix("config/")
+        if operation == "replace" and name in TABLES:
+            self.count[name] += 1
+
+
+def node(world: World) -> BrokerNode:
+    return world.sim.brokers["broker-a"]
+
+
+def create(topic: str) -> CreateTopic:
+    return CreateTopic(topic=topic, read_queue_nums=1, write_queue_nums=1, perm=6)
+
+
+@pytest.mark.parametrize("groups", [300, 1_000])
+def test_a_heartbeat_that_names_many_new_groups_saves_each_table_once(
+    world: World, groups: int
+) -> None:
+    member = world.client("a")
+    saved = SavedTables(world)
+    member.beat(*(subscribes(f"group-{number}") for number in range(groups)))
+    world.sim.advance(1)
+    assert len(world.broker.groups) > groups
+    assert saved.count == {"topics.json": 1, "subscriptionGroup.json": 1}
+    node(world).lose_power()
+    node(world).start()
+    assert f"%RETRY%group-{groups - 1}" in world.broker.topics
+    assert f"group-{groups - 1}" in world.broker.groups
+
+
+@pytest.mark.parametrize("ask", [create, lambda name: CreateGroup()])
+def test_requests_that_come_together_share_a_save(
+    world: World, ask: Callable[[str], RequestHeader]
+) -> None:
+    member = world.client("a")
+    saved = SavedTables(world)
+    thread = held_saves(world)
+    calls = [
+        member.asking(ask(f"name-{n}"), SubscriptionGroupConfig(group_name=f"name-{n}").to_json())
+        for n in range(1_000)
+    ]
+    world.sim.advance(1)
+    thread.let_go()
+    answers = [world.sim.wait(call) for call in calls]
+    assert {answer.code for answer in answers} == {ResponseCode.SUCCESS}
+    assert list(saved.count.values()) == [2], "that of the first request, and of all others"
+
+
+def test_topics_that_are_created_in_bulk_are_saved_once(world: World) -> None:
+    saved = SavedTables(world)
+    topics = tuple(TopicConfig(topic_name=f"topic-{number}") for number in range(1_000))
+    world.done(CreateTopics(), TopicConfigList(topic_config_list=topics).to_json())
+    groups = tuple(SubscriptionGroupConfig(group_name=f"group-{number}") for number in range(1_000))
+    world.done(CreateGroups(), SubscriptionGroupList(group_config_list=groups).to_json())
+    assert saved.count == {"topics.json": 1, "subscriptionGroup.json": 1}
+
+
+CHANGES: dict[str, tuple[RequestHeader, bytes]] = {
+    "create topic": (create("new"), b""),
+    "create topics": (
+        CreateTopics(),
+        TopicConfigList(topic_config_list=(TopicConfig(topic_name="new"),)).to_json(),
+    ),
+    "delete topic": (DeleteTopic(topic="old"), b""),
+    "create group": (CreateGroup(), SubscriptionGroupConfig(group_name="new").to_json()),
+    "create groups": (
+        CreateGroups(),
+        SubscriptionGroupList(
+            group_config_list=(SubscriptionGroupConfig(group_name="new"),)
+        ).to_json(),
+    ),
+    "delete group": (DeleteGroup(group_name="old"), b""),
+    "forbid": (UpdateGroupForbidden(group="old", topic="old", readable=False), b""),
+    "request mode": (
+        SetMessageRequestMode(),
+        MessageRequestMode(topic="old", consumer_group="old", mode="PULL").to_json(),
+    ),
+}
+
+
+class HeldThread(InlineWorkers):
+    """Runs nothing until it is let go; then everything, whoever is cancelled meanwhile."""
+
+    def __init__(self) -> None:
+        self._let_go = asyncio.Event()
+        self.begun = 0
+
+    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        self.begun += 1
+        await asyncio.shield(self._let_go.wait())
+        return function(*args, **kwargs)
+
+    def let_go(self) -> None:
+        self._let_go.set()
+
+
+def held_saves(world: World) -> HeldThread:
+    """From now on saves of this broker stand still."""
+    thread = HeldThread()
+    world.broker.saving.workers = thread
+    return thread
+
+
+def tables(world: World) -> tuple[bytes, bytes, bytes]:
+    broker = world.broker
+    return (
+        broker.topics.table().to_json(),
+        broker.groups.table().to_json(),
+        broker.request_modes.table().to_json(),
+    )
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_is_answered_when_it_would_survive_a_power_cut(world: World, change: str) -> None:
+    world.topic("old")
+    world.group("old")
+    thread = held_saves(world)
+    header, body = CHANGES[change]
+    answer = world.client("operator").asking(header, body)
+    world.sim.until(lambda: bool(thread.begun))
+    world.sim.advance(1)
+    assert not answer.done()
+    thread.let_go()
+    assert world.sim.wait(answer).code == ResponseCode.SUCCESS
+    expected = tables(world)
+    node(world).lose_power()
+    node(world).start()
+    assert tables(world) == expected
+
+
+@pytest.mark.parametrize("flush", Flush)
+def test_the_first_send_to_a_topic_is_answered_when_the_topic_is_saved(flush: Flush) -> None:
+    with world_with(flush=flush) as world:
+        world.topic("known", 1)
+        world.send("known", b"before")
+        thread = held_saves(world)
+        client = world.sim.client
+        first, second = client.send("new", b"first"), client.send("new", b"second")
+        world.sim.until(lambda: bool(thread.begun))
+        world.send("known", b"others do not wait")
+        world.sim.advance(0.1)
+        assert not first.done() and not second.done()
+        thread.let_go()
+        world.sim.wait(first)
+        world.sim.wait(second)
+        node(world).lose_power() if flush is Flush.SYNC else node(world).kill()
+        node(world).start()
+        assert "new" in world.broker.topics
+        assert world.broker.store.max_offset("new", 0) == 2
+
+
+def test_topics_of_failed_messages_come_back_although_they_were_not_saved(world: World) -> None:
+    world.topic("orders", 1)
+    world.group("billing", retry_queue_nums=2)
+    thread = held_saves(world)
+    for topic in ("%RETRY%billing", "%DLQ%billing"):
+        world.broker.topics.set_read_write(topic, 1)
+        world.broker.topics.sendable[topic] = plain_topic(topic, 1)
+        world.send(topic, b"failed")
+    world.sim.until(lambda: bool(thread.begun))
+    node(world).kill()
+    node(world).start()
+    for topic in ("%RETRY%billing", "%DLQ%billing"):
+        assert topic in world.broker.topics
+        assert world.broker.store.max_offset(topic, 0) == 1
+
+
+def test_a_save_that_finds_no_space_is_answered_and_made_up_for(world: World) -> None:
+    disk = node(world).disk
+    disk.fail("create", errno.ENOSPC, path_prefix="config/topics.json")
+    answer = world.ask(create("new"))
+    assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert "no space" in answer.remark
+    assert world.ask(create("newer")).code == ResponseCode.SERVICE_NOT_AVAILABLE
+    world.done(CreateGroup(), SubscriptionGroupConfig(group_name="other").to_json())
+    disk.heal()
+    world.sim.advance(2)
+    node(world).lose_power()
+    node(world).start()
+    assert "new" in world.broker.topics and "newer" in world.broker.topics
+    assert "other" in world.broker.groups
+
+
+def test_a_disk_that_fails_under_a_save_stops_the_broker(world: World) -> None:
+    node(world).disk.fail("create", errno.EIO, path_prefix="config/topics.json")
+    answer = world.ask(create("new"))
+    assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    task = node(world)._task
+    assert task is not None
+    with pytest.raises(ExceptionGroup) as caught:
+        world.sim.wait(task)
+    assert caught.group_contains(OSError, match="Input/output")
+
+
+def test_a_stop_waits_for_a_running_save_and_saves_what_changed_meanwhile(world: World) -> None:
+    thread = held_saves(world)
+    world.broker.topics.put(plain_topic("first", 1))
+    world.sim.until(lambda: bool(thread.begun))
+    world.broker.topics.put(plain_topic("second", 1))
+    broker_node = node(world)
+    broker_node._stopping.set()
+    world.sim.advance(5)
+    assert broker_node.is_running, "its save is still under way"
+    thread.let_go()
+    broker_node.stop()
+    broker_node.start()
+    assert "first" in world.broker.topics and "second" in world.broker.topics
+
+
+def test_an_older_table_never_replaces_a_newer_one() -> None:
+    with SimCluster(seed=1).run() as sim:
+        world = World(sim)
+        member = world.client("a")
+        thread = held_saves(world)
+        answers: list[asyncio.Task[Response]] = []
+        for number in range(20):
+            answers.append(member.asking(create(f"topic-{number}")))
+            sim.advance(0.01)
+        assert thread.begun == 1, "saves of a table do not overlap"
+        thread.let_go()
+        for answer in answers:
+            sim.wait(answer)
+        node(world).lose_power()
+        node(world).start()
+        assert all(f"topic-{number}" in world.broker.topics for number in range(20))
