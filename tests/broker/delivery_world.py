@@ -72,6 +72,7 @@ class DeliveryWorld:
 
     def __init__(self, *, store: StoreConfig | None = None, **settings: Any) -> None:
         self.now_ms = EPOCH_MS
+        self._set_ms = 0
         self.disk = RecordingDisk()
         self.peer = Peer()
         self.config = BrokerConfig(
@@ -106,6 +107,7 @@ class DeliveryWorld:
             self.config,
             disk=self.disk,
             clock=lambda: self.now_ms,
+            monotonic=lambda: self.elapsed_ms,
             rng=random.Random(self.starts),
             workers=InlineWorkers(),
             syncer=InlineSyncer(self.disk),
@@ -155,6 +157,16 @@ class DeliveryWorld:
         self.run(self.tables.offsets.journal(self.broker.offsets, InlineWorkers()))
 
     # ---- time
+
+    @property
+    def elapsed_ms(self) -> int:
+        """What the clock would show if nobody had set it."""
+        return self.now_ms - self._set_ms
+
+    def set_clock(self, by_ms: int) -> None:
+        """Set the clock forward, or back; no time passes by that."""
+        self.now_ms += by_ms
+        self._set_ms += by_ms
 
     def deliver(self) -> int | None:
         """Do what is due now; when the next is."""

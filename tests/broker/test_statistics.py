@@ -33,7 +33,8 @@ def commit(world: World, at: int, group: str = "billing", topic: str = "orders")
 
 
 def look(statistics: Statistics, now_ms: int, put: int, got: int = 0) -> None:
-    statistics.sample(now_ms, [("orders", {0: put})], [("orders@billing", {0: got})])
+    rows = [("orders", {0: put})], [("orders@billing", {0: got})]
+    statistics.sample(now_ms, *rows, today_ms=now_ms)
 
 
 def sums(data: BrokerStatsData | None) -> tuple[int, int, int]:
@@ -43,7 +44,7 @@ def sums(data: BrokerStatsData | None) -> tuple[int, int, int]:
 
 def counted(now_ms: int = START) -> Statistics:
     """A broker that starts with 1,000 messages, 900 of which are consumed."""
-    statistics = Statistics(now_ms, cluster="c")
+    statistics = Statistics(now_ms, cluster="c", today_ms=now_ms)
     look(statistics, now_ms, 1_000, 900)
     return statistics
 

@@ -55,7 +55,7 @@ async def forget_silent_clients(broker: Broker) -> None:
     """Close connections of clients without a heartbeat for two minutes."""
     while True:
         await asyncio.sleep(_CLIENTS_S)
-        before_ms = broker.clock() - int(broker.config.client_timeout_s * 1000)
+        before_ms = broker.monotonic() - int(broker.config.client_timeout_s * 1000)
         silent = broker.consumers.silent_since(before_ms) + broker.producers.silent_since(before_ms)
         for member in silent:
             broker.log.info("closing %s: no heartbeat in time", member.client_id)

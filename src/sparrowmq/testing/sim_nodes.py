@@ -102,7 +102,7 @@ class NameServerNode(Node[NameServer]):
         return f"{self.host.ip}:{self.config.listen_port}"
 
     def _make(self) -> NameServer:
-        return NameServer(self.config, clock=self._sim.clock)
+        return NameServer(self.config, clock=self._sim.monotonic)
 
 
 class BrokerNode(Node[BrokerServer]):
@@ -129,6 +129,7 @@ class BrokerNode(Node[BrokerServer]):
             self.config,
             disk=self.disk,
             clock=self._sim.clock,
+            monotonic=self._sim.monotonic,
             rng=self._sim.rng(f"{self.name} {self.starts}"),
             workers=InlineWorkers(),
             syncer=InlineSyncer(self.disk),

@@ -38,7 +38,7 @@ def heartbeat(broker: Broker, request: Request[Heartbeat]) -> Reply:
     if session is not None and not request.body:
         return _beat(broker, session)
     data = _heartbeat_data(request)
-    now = broker.clock()
+    now = broker.monotonic()
 
     def member() -> Member:
         connection = request.connection
