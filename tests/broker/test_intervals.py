@@ -3,9 +3,9 @@
 import pytest
 
 from sparrowmq.protocol.broker_stats import BrokerStatsData
+from sparrowmq.protocol.connections import ProducerTable
 from sparrowmq.protocol.headers.connections import GetAllProducers
 from sparrowmq.protocol.headers.statistics import ViewBrokerStats
-from sparrowmq.protocol.connections import ProducerTable
 from tests.broker.test_clients_that_go import client_ids
 from tests.broker.test_hand_over import JAVA_SUSPENDS_S, answer, owner_and_java, waiting_pull
 from tests.broker.test_queue_locks import FIRST, lock
@@ -93,9 +93,7 @@ def test_a_producer_was_seen_when_it_was_by_the_present_clock(world: World, step
 
 
 @both_ways
-def test_subscriptions_of_the_last_run_are_kept_for_two_minutes(
-    world: World, step_ms: int
-) -> None:
+def test_subscriptions_of_the_last_run_are_kept_for_two_minutes(world: World, step_ms: int) -> None:
     world.topic("orders", 1)
     world.client("member").beat(subscribes("billing"))
     (node,) = world.sim.brokers.values()

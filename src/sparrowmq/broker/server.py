@@ -236,7 +236,13 @@ class BrokerServer:
             durability=durability,
             steps=steps,
             delivery=Delivery.open(
-                config, self._disk, store, consumer_offsets, clock, self._report
+                config,
+                self._disk,
+                store,
+                consumer_offsets,
+                clock,
+                self._monotonic,
+                self._report,
             ),
             request_modes=RequestModes(tables.load_request_modes(), tables.save_request_modes),
             statistics=Statistics(

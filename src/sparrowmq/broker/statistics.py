@@ -129,9 +129,7 @@ class Statistics:
         self.mornings: tuple[Sample, Sample] = ((0, 0), (0, 0))
         """Put and got in all, by yesterday's first and today's first look."""
 
-    def sample(
-        self, now_ms: int, queues: Offsets, groups: Offsets, *, today_ms: int = 0
-    ) -> None:
+    def sample(self, now_ms: int, queues: Offsets, groups: Offsets, *, today_ms: int = 0) -> None:
         """Look at the ends of all queues by topic and at all offsets by `topic@group`.
 
         The first look only notes where things stand. What a group consumed before the first look at

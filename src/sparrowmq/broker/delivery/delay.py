@@ -45,10 +45,10 @@ async def _deliver_level(broker: Broker, level: int) -> int | None:
         offset, end = levels.clamp(level, store)
         if offset == end:
             return None
-        now_ms = broker.clock()
+        now_ms = broker.delivery.clock.now_ms()
         due = 0
-        for _, _, unit_ms in store.units(SCHEDULE_TOPIC, queue_id, offset, _BATCH):
-            due_ms = levels.due_ms(level, offset + due, unit_ms, now_ms)
+        for log_offset, _, unit_ms in store.units(SCHEDULE_TOPIC, queue_id, offset, _BATCH):
+            due_ms = levels.due_ms(log_offset, unit_ms)
             if due_ms > now_ms:
                 break
             due += 1

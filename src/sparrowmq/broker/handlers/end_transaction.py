@@ -39,7 +39,7 @@ def end_transaction(broker: Broker, request: Request[EndTransaction]) -> Reply |
         _refuse_late(broker, record, fields, half.checks)
     try:
         if kind == TRANSACTION_COMMIT:
-            transactions.commit(broker, half, record, fields, broker.clock())
+            transactions.commit(broker, half, record, fields, broker.delivery.clock.now_ms())
         else:
             transactions.end(broker, half)
     except (DiskFull, StoreStopped) as error:

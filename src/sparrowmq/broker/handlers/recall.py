@@ -29,7 +29,7 @@ _TAG = "_RECALL_TAG_"
 @routes.on(RecallMessage)
 def recall_message(broker: Broker, request: Request[RecallMessage]) -> Reply | None:
     """Store the word that a message is taken back; it is safe when this is answered."""
-    header, now_ms = request.header, broker.clock()
+    header, now_ms = request.header, broker.delivery.clock.now_ms()
     handle = _checked(broker, header, now_ms)
     fields = {
         TAGS: _TAG,
