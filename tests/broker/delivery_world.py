@@ -174,7 +174,8 @@ class DeliveryWorld:
         async def all_rounds() -> int | None:
             due_ms = [await delay.deliver_round(self.broker)]
             due_ms.append(await timer.deliver_round(self.broker))
-            due_ms.append(await transactions_check.check_round(self.broker))
+            question_ms = await transactions_check.check_round(self.broker)
+            due_ms.append(None if question_ms is None else question_ms + self._set_ms)
             return min((one for one in due_ms if one is not None), default=None)
 
         return self.run(all_rounds())

@@ -27,6 +27,7 @@ from sparrowmq.protocol.body import Body
 from sparrowmq.protocol.delay import schedule_queue_id
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.names import SCHEDULE_TOPIC
+from sparrowmq.protocol.record import Record
 from sparrowmq.store.disk import Disk
 from sparrowmq.store.errors import DiskFull
 from sparrowmq.store.store import Store
@@ -145,6 +146,10 @@ class ClockSteps:
         if not self._offsets:
             return 0
         return self._sums[bisect_right(self._offsets, log_offset)]
+
+    def age_ms(self, record: Record) -> int:
+        """How long ago a record was stored."""
+        return self.now_ms() - record.store_timestamp - self.since(record.log_offset)
 
     def _add(self, by_ms: int) -> None:
         low = self._store.min_log_offset

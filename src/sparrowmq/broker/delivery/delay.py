@@ -26,7 +26,8 @@ _BATCH_BYTES = 1024 * 1024
 
 async def deliver_delayed(broker: Broker) -> None:
     """Deliver for ever."""
-    await repeat(broker, broker.delivery.levels.alarm, deliver_round, "delayed messages wait")
+    alarm = broker.delivery.levels.alarm
+    await repeat(broker, alarm, deliver_round, "delayed messages wait", broker.clock)
 
 
 async def deliver_round(broker: Broker) -> int | None:

@@ -47,6 +47,8 @@ class Delivery:
             halves=recover_halves(
                 store,
                 offsets,
+                steps,
+                monotonic,
                 timeout_ms=int(config.transaction_timeout_s * 1000),
                 interval_ms=int(config.transaction_check_interval_s * 1000),
             ),

@@ -40,7 +40,8 @@ _TIMES_BYTES = 80
 async def deliver_timers(broker: Broker) -> None:
     """Deliver for ever."""
     alarm = broker.delivery.timers.alarm
-    await repeat(broker, alarm, _deliver_and_spill, "messages with a delivery time wait")
+    trouble = "messages with a delivery time wait"
+    await repeat(broker, alarm, _deliver_and_spill, trouble, broker.clock)
 
 
 async def _deliver_and_spill(broker: Broker) -> int | None:

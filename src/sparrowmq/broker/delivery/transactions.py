@@ -117,7 +117,7 @@ def end(broker: Broker, half: Half) -> None:
         write_operations(broker)
     except DiskFull as error:
         broker.log.warning("operations of transactions are written later: %s", error)
-        broker.delivery.halves.alarm.due_at(broker.clock())
+        broker.delivery.halves.alarm.due_at(broker.monotonic())
 
 
 def write_operations(broker: Broker) -> None:
