@@ -10,6 +10,7 @@ from sparrowmq.broker.delivery.clock_steps import ClockSteps
 from sparrowmq.broker.topics import plain_topic
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.delay import RETRY_DELAYS_MS
+from sparrowmq.protocol.headers.admin import DeleteExpiredLog
 from sparrowmq.protocol.headers.recall import RecallableSent, RecallMessage
 from sparrowmq.store.messages import PutMessage
 from tests.broker.delivery_world import EPOCH_MS, DeliveryWorld, bodies, orders_world
@@ -296,3 +297,21 @@ def test_a_step_is_reported_once(world: DeliveryWorld, caplog: pytest.LogCapture
         world.send("orders", DELAY="3")
         world.kill()
     assert caplog.text.count("the clock was set back by 3600000 ms") == 1
+
+
+@pytest.mark.parametrize(
+    ("days", "step_days", "is_kept"), [(1, 30, True), (1, -30, True), (4, -30, False)]
+)
+def test_messages_are_kept_for_three_days_that_pass(
+    world: DeliveryWorld, days: int, step_days: int, is_kept: bool
+) -> None:
+    """A clock that is set forward would take what still waits; one set back would keep it all."""
+    world.post("orders", b"waits", {"TIMER_DELAY_SEC": str(3 * 24 * 3600)})
+    world.broker.topics.put(plain_topic("other", 1))
+    for _ in range(3):
+        world.send("other", bytes(1_000_000))
+    world.flush()
+    world.set_clock(step_days * 24 * HOUR)
+    world.now_ms += days * 24 * HOUR
+    world.call(DeleteExpiredLog())
+    assert (world.broker.store.min_log_offset == 0) == is_kept

@@ -32,7 +32,16 @@ async def clean_store(broker: Broker) -> None:
     """Delete expired log files, watch the disk."""
     while True:
         await asyncio.sleep(_CLEAN_S)
-        broker.store.clean(broker.clock())
+        clean(broker)
+
+
+def clean(broker: Broker, *, any_hour: bool = False) -> list[int]:
+    """Delete log files whose messages were kept for long enough; what was deleted.
+
+    With `any_hour` they need not wait for the deletion hour.
+    """
+    clock = broker.delivery.clock
+    return broker.store.clean(clock.now_ms(), any_hour=any_hour, set_forward=clock.since)
 
 
 async def save_offsets(broker: Broker, table: OffsetsTable) -> None:
