@@ -5,6 +5,7 @@ Everything else is handed a `Clock`, so that tests and simulations decide what t
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeAlias
 
 Clock: TypeAlias = Callable[[], int]
@@ -23,6 +24,18 @@ _ELAPSED = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 def monotonic_clock() -> int:
     """Milliseconds since an arbitrary moment; never set, so it measures intervals."""
     return time.clock_gettime_ns(_ELAPSED) // 1_000_000
+
+
+def boot_id() -> str:
+    """The same as long as `monotonic_clock` goes on, also in other processes; empty if not known.
+
+    It begins anew when the machine does, and is another one in a container with its own time.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {Path('/proc/self/ns/time').readlink()}"
+    except OSError:
+        return ""
 
 
 def cpu_clock() -> int:

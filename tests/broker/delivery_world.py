@@ -80,7 +80,7 @@ class DeliveryWorld:
         )
         self._loop = asyncio.new_event_loop()
         self.broker: Broker
-        self.starts = 0
+        self.starts = self.boots = 0
         self.start()
 
     def __enter__(self) -> Self:
@@ -108,6 +108,7 @@ class DeliveryWorld:
             disk=self.disk,
             clock=lambda: self.now_ms,
             monotonic=lambda: self.elapsed_ms,
+            boot=f"boot {self.boots}",
             rng=random.Random(self.starts),
             workers=InlineWorkers(),
             syncer=InlineSyncer(self.disk),
@@ -130,6 +131,7 @@ class DeliveryWorld:
     def lose_power(self, rng: random.Random) -> None:
         """Like a power cut, and start again."""
         self.disk = self.disk.crashed(rng)
+        self.boots += 1
         self.start()
 
     def stop(self) -> None:

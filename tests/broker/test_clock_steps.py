@@ -149,12 +149,31 @@ def test_a_time_is_a_time_of_the_clock(world: DeliveryWorld, step_ms: int, how: 
     assert found[b"body"].clock_ms == max(asked_ms, set_ms)
 
 
+@pytest.mark.parametrize("how", ("killed", "stopped"))
+@pytest.mark.parametrize("step_ms", STEPS_MS)
+def test_a_step_while_the_broker_is_down_is_noticed_at_its_start(
+    world: DeliveryWorld, step_ms: int, how: str
+) -> None:
+    """Killed in the moment in which the clock was set, or stopped before."""
+    sent = {}
+    for number in range(4):
+        sent[b"%d" % number] = world.elapsed_ms
+        world.send("orders", b"%d" % number, DELAY="3")
+        world.now_ms += SECOND
+    world.set_clock(step_ms)
+    world.now_ms += SECOND
+    restart(world, how)
+    found = deliveries(world, world.elapsed_ms + 60 * SECOND)
+    took_ms = {body: found[body].elapsed_ms - at_ms for body, at_ms in sent.items()}
+    assert took_ms == dict.fromkeys(sent, DELAY_MS)
+
+
 @pytest.mark.parametrize("properties", DELAYS.values(), ids=DELAYS)
 @pytest.mark.parametrize("step_ms", STEPS_MS)
-def test_a_step_while_the_broker_is_down_prolongs_no_delay_by_more_than_the_step(
+def test_a_step_while_the_machine_is_off_prolongs_no_delay_by_more_than_the_step(
     world: DeliveryWorld, step_ms: int, properties: dict[str, str]
 ) -> None:
-    """Nobody can tell a clock set forward from a long time without a broker: it is believed."""
+    """Nobody can tell a clock set forward from a long time without power: it is believed."""
     sent = {}
     for number in range(4):
         sent[b"%d" % number] = now(world)
@@ -163,6 +182,7 @@ def test_a_step_while_the_broker_is_down_prolongs_no_delay_by_more_than_the_step
     world.stop()
     world.now_ms += SECOND
     world.set_clock(step_ms)
+    world.boots += 1
     world.start()
     found = deliveries(world, world.elapsed_ms + max(0, -step_ms) + 60 * SECOND, 5 * SECOND)
     for body, at in sent.items():
@@ -171,7 +191,7 @@ def test_a_step_while_the_broker_is_down_prolongs_no_delay_by_more_than_the_step
         assert took_ms <= DELAY_MS + max(0, -step_ms), body
 
 
-def test_levels_wait_no_longer_than_the_broker_was_down_when_the_clock_is_years_back(
+def test_levels_wait_no_longer_than_the_machine_was_off_when_the_clock_is_years_back(
     world: DeliveryWorld,
 ) -> None:
     for number in range(4):
@@ -181,6 +201,7 @@ def test_levels_wait_no_longer_than_the_broker_was_down_when_the_clock_is_years_
     world.stop()
     world.now_ms += 7 * SECOND
     world.set_clock(-3 * 365 * 24 * HOUR)
+    world.boots += 1
     world.start()
     world.kill()
     found = deliveries(world, world.elapsed_ms + 60 * SECOND)
@@ -284,7 +305,7 @@ def test_a_broker_that_is_held_up_between_two_looks_sees_no_step(world: Delivery
     clock, monotonic = (lambda: EPOCH_MS + next(passed)), (lambda: next(passed))
     said: list[object] = []
     store = world.broker.store
-    steps = ClockSteps.open(world.disk, store, clock, monotonic, said.append)
+    steps = ClockSteps.open(world.disk, store, clock, monotonic, "", said.append)
     assert steps.now_ms() == EPOCH_MS + 9_000
     assert steps.since(0) == 0
     assert said == []
@@ -315,3 +336,15 @@ def test_messages_are_kept_for_three_days_that_pass(
     world.now_ms += days * 24 * HOUR
     world.call(DeleteExpiredLog())
     assert (world.broker.store.min_log_offset == 0) == is_kept
+
+
+def test_a_damaged_table_of_steps_does_not_stop_a_start(world: DeliveryWorld) -> None:
+    world.set_clock(-HOUR)
+    world.send("orders", DELAY="3")
+    for path in ("config/clockSteps.json", "config/clockSteps.json.bak"):
+        if path in world.disk.files():
+            world.disk.poke(path, bytes(20))
+    world.kill()
+    world.pass_time(10)
+    world.deliver()
+    assert bodies(world) == [b"body"]

@@ -61,13 +61,14 @@ def test_questions_after_a_step_come_when_they_are_due(world: DeliveryWorld, ste
 
 
 @pytest.mark.parametrize("step_ms", STEPS_MS)
-def test_a_step_while_the_broker_is_down_puts_no_question_off_for_longer_than_its_time(
+def test_a_step_while_the_machine_is_off_puts_no_question_off_for_longer_than_its_time(
     world: DeliveryWorld, step_ms: int
 ) -> None:
     half(world)
     world.now_ms += 2 * SECOND
     world.stop()
     world.set_clock(step_ms)
+    world.boots += 1
     world.start()
     started_ms = world.elapsed_ms
     (asked_ms,) = questions(world, producer(world), started_ms + FIRST_MS)

@@ -85,6 +85,7 @@ class BrokerServer:
         pid: int,
         log: logging.Logger,
         monotonic: Clock = monotonic_clock,
+        boot: str = "",
         cpu: Clock = cpu_clock,
     ) -> None:
         self.config = config
@@ -93,6 +94,7 @@ class BrokerServer:
         self._disk = disk
         self._clock = clock
         self._monotonic = monotonic
+        self._boot = boot
         self._rng = rng
         self._workers = workers
         self._syncer = syncer
@@ -242,6 +244,7 @@ class BrokerServer:
                 consumer_offsets,
                 clock,
                 self._monotonic,
+                self._boot,
                 self._report,
             ),
             request_modes=RequestModes(tables.load_request_modes(), tables.save_request_modes),

@@ -112,6 +112,7 @@ class BrokerNode(Node[BrokerServer]):
         super().__init__(sim, config.broker_name)
         self.config = config
         self.disk = RecordingDisk()
+        self._boots = 0
         self.cpu_ms = 0
         """Processor time it has used. Nothing takes any in virtual time, save `work`."""
 
@@ -130,6 +131,7 @@ class BrokerNode(Node[BrokerServer]):
             disk=self.disk,
             clock=self._sim.clock,
             monotonic=self._sim.monotonic,
+            boot=f"boot {self._boots}",
             rng=self._sim.rng(f"{self.name} {self.starts}"),
             workers=InlineWorkers(),
             syncer=InlineSyncer(self.disk),
@@ -152,6 +154,7 @@ class BrokerNode(Node[BrokerServer]):
     def lose_power(self) -> None:
         """The machine goes off, without a goodbye and with what its disk had not synced."""
         self.host.power_off()
+        self._boots += 1
         self._task = None
         self.disk = self.disk.crashed(self._sim.rng(f"{self.name} power cut {self.starts}"))
 

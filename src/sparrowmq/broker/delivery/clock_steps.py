@@ -11,8 +11,10 @@ What waits in the store says by the clock when it is due. A delay is a length of
 somebody who sets the clock changes no length: a message is due when its stored time plus what the
 clock was set forward since then is over. The monotonic clock tells a step from time that passed.
 
-A step is saved (`config/clockSteps.json`) before anything is stored by the new time, so it counts
-after a restart as well. Steps whose messages have all left the log are forgotten.
+A step is saved (`config/clockSteps.json`) before anything that waits is stored by the new time, so
+it counts after a restart as well. Steps whose messages have all left the log are forgotten. One
+that happens between two runs of the broker is noticed at the start: the monotonic clock goes on
+until the machine is switched off.
 """
 
 from bisect import bisect_right
@@ -31,7 +33,7 @@ from sparrowmq.protocol.record import Record
 from sparrowmq.store.disk import Disk
 from sparrowmq.store.errors import DiskFull
 from sparrowmq.store.store import Store
-from sparrowmq.store.table_file import TableFile
+from sparrowmq.store.table_file import TableFile, TableMissing
 
 _NOTICED_MS = 10
 """Linux slews both clocks alike, so that any difference is a step; this much may be rounding, or
@@ -50,6 +52,9 @@ class ClockStep(Body, frozen=True, kw_only=True):
 
 class _Table(Body, frozen=True, kw_only=True):
     steps: tuple[ClockStep, ...] = ()
+    boot: str = ""
+    """What the monotonic clock counted from, and how far the other one was ahead of it."""
+    ahead_ms: int = 0
 
 
 def _decode(data: bytes) -> _Table:
@@ -69,9 +74,11 @@ class ClockSteps:
         steps: tuple[ClockStep, ...],
         clock: Clock,
         monotonic: Clock,
+        boot: str,
         report: Callable[[object], None],
     ) -> None:
         self._store = store
+        self._boot = boot
         self._file = file
         self._clock = clock
         self._monotonic = monotonic
@@ -87,28 +94,40 @@ class ClockSteps:
         store: Store,
         clock: Clock,
         monotonic: Clock,
+        boot: str,
         report: Callable[[object], None],
     ) -> "ClockSteps":
-        """With what was noticed before the last stop. Raises TableMissing when it is damaged."""
+        """With what was noticed before the last stop, and what can be of the time since then.
+
+        `boot` names what `monotonic` counts from, empty if not known. Raises DiskFull, OSError.
+        """
         file = TableFile(disk, "clockSteps.json", _decode)
-        table = file.load(report, store_is_used=True, may_be_missing=True)
-        known = table.steps if table is not None else ()
+        try:
+            table = file.load(report, store_is_used=True, may_be_missing=True) or _Table()
+        except TableMissing:
+            report(f"{file.path} is damaged: delays that wait go by the clock alone")
+            table = _Table()
         # A power cut may have taken the end of the log: what comes next is stored after the step.
         end = store.max_log_offset
-        kept = tuple(replace(step, log_offset=min(step.log_offset, end)) for step in known)
-        steps = ClockSteps(store, file, kept, clock, monotonic, report)
-        back_ms = steps._set_back_while_down()
-        if back_ms > 0:
-            steps._add(-back_ms)
-        elif kept != known:
+        kept = tuple(replace(step, log_offset=min(step.log_offset, end)) for step in table.steps)
+        steps = ClockSteps(store, file, kept, clock, monotonic, boot, report)
+        if boot and boot == table.boot:
+            by_ms = steps._ahead_ms - table.ahead_ms
+        else:
+            by_ms = steps._set_back_meanwhile()
+        if abs(by_ms) >= _NOTICED_MS:
+            steps._add(by_ms)
+        else:
             steps._save()
         return steps
 
-    def _set_back_while_down(self) -> int:
-        """By how much, at least: a message of a level must not have been stored in the future.
+    def _set_back_meanwhile(self) -> int:
+        """By how much, at least, while the machine was off: a message of a level must not have been
+        stored in the future.
 
-        The time that passed before the start is not known. So the delays that wait are prolonged
-        by it, which is less than by the step.
+        The time that passed is not known. So the delays that wait are prolonged by it, which is
+        less than by the step. A clock that was set forward looks like a machine that was off for
+        longer, and is believed.
         """
         store, latest_ms = self._store, 0
         for level in range(1, len(store.config.delay_levels_ms) + 1):
@@ -119,7 +138,7 @@ class ClockSteps:
                 if record is not None:
                     stored_ms = record.store_timestamp + self.since(log_offset)
                     latest_ms = max(latest_ms, stored_ms)
-        return latest_ms - self._clock()
+        return min(0, self._clock() - latest_ms)
 
     def now_ms(self) -> int:
         """What the clock shows, having noticed whether it was set."""
@@ -170,6 +189,7 @@ class ClockSteps:
     def _save(self) -> None:
         """On the loop, because nothing may be stored before: a step is rare."""
         try:
-            self._file.save(_Table(steps=self._steps).to_json())
+            table = _Table(steps=self._steps, boot=self._boot, ahead_ms=self._ahead_ms)
+            self._file.save(table.to_json())
         except (DiskFull, OSError) as error:
             self._report(f"steps of the clock are not saved and count until a restart: {error}")

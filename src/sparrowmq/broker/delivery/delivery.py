@@ -36,10 +36,11 @@ class Delivery:
         offsets: ConsumerOffsets,
         clock: Clock,
         monotonic: Clock,
+        boot: str,
         report: Callable[[object], None],
     ) -> "Delivery":
-        """As it was left. Raises TableMissing."""
-        steps = ClockSteps.open(disk, store, clock, monotonic, report)
+        """As it was left. `boot` names what `monotonic` counts from. Raises TableMissing."""
+        steps = ClockSteps.open(disk, store, clock, monotonic, boot, report)
         return Delivery(
             clock=steps,
             levels=DelayLevels.open(disk, store, steps, clock, report),
