@@ -5,6 +5,7 @@ Everything else is handed a `Clock`, so that tests and simulations decide what t
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeAlias
 
 Clock: TypeAlias = Callable[[], int]
@@ -16,9 +17,25 @@ def system_clock() -> int:
     return time.time_ns() // 1_000_000
 
 
+_ELAPSED = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Linux's monotonic clock stands still while a machine sleeps; this one does not."""
+
+
 def monotonic_clock() -> int:
-    """Milliseconds since an arbitrary moment; never goes back, so it measures intervals."""
-    return time.monotonic_ns() // 1_000_000
+    """Milliseconds since an arbitrary moment; never set, so it measures intervals."""
+    return time.clock_gettime_ns(_ELAPSED) // 1_000_000
+
+
+def boot_id() -> str:
+    """The same as long as `monotonic_clock` goes on, also in other processes; empty if not known.
+
+    It begins anew when the machine does, and is another one in a container with its own time.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {Path('/proc/self/ns/time').readlink()}"
+    except OSError:
+        return ""
 
 
 def cpu_clock() -> int:

@@ -72,6 +72,7 @@ class DeliveryWorld:
 
     def __init__(self, *, store: StoreConfig | None = None, **settings: Any) -> None:
         self.now_ms = EPOCH_MS
+        self._set_ms = 0
         self.disk = RecordingDisk()
         self.peer = Peer()
         self.config = BrokerConfig(
@@ -79,7 +80,7 @@ class DeliveryWorld:
         )
         self._loop = asyncio.new_event_loop()
         self.broker: Broker
-        self.starts = 0
+        self.starts = self.boots = 0
         self.start()
 
     def __enter__(self) -> Self:
@@ -115,6 +116,8 @@ class DeliveryWorld:
             self.config,
             disk=self.disk,
             clock=lambda: self.now_ms,
+            monotonic=lambda: self.elapsed_ms,
+            boot=f"boot {self.boots}",
             rng=random.Random(self.starts),
             workers=InlineWorkers(),
             syncer=InlineSyncer(self.disk),
@@ -137,6 +140,7 @@ class DeliveryWorld:
     def lose_power(self, rng: random.Random) -> None:
         """Like a power cut, and start again."""
         self.disk = self.disk.crashed(rng)
+        self.boots += 1
         self.start()
 
     def stop(self) -> None:
@@ -165,13 +169,24 @@ class DeliveryWorld:
 
     # ---- time
 
+    @property
+    def elapsed_ms(self) -> int:
+        """What the clock would show if nobody had set it."""
+        return self.now_ms - self._set_ms
+
+    def set_clock(self, by_ms: int) -> None:
+        """Set the clock forward, or back; no time passes by that."""
+        self.now_ms += by_ms
+        self._set_ms += by_ms
+
     def deliver(self) -> int | None:
         """Do what is due now; when the next is."""
 
         async def all_rounds() -> int | None:
             due_ms = [await delay.deliver_round(self.broker)]
             due_ms.append(await timer.deliver_round(self.broker))
-            due_ms.append(await transactions_check.check_round(self.broker))
+            question_ms = await transactions_check.check_round(self.broker)
+            due_ms.append(None if question_ms is None else question_ms + self._set_ms)
             return min((one for one in due_ms if one is not None), default=None)
 
         return self.run(all_rounds())

@@ -125,18 +125,6 @@ def test_delivery_stops_at_the_first_message_that_is_not_due(world: DeliveryWorl
     assert len(bodies(world)) == 70
 
 
-def test_a_clock_that_is_set_back_prolongs_nobodys_delay(world: DeliveryWorld) -> None:
-    world.send("orders", DELAY="3")
-    world.now_ms -= 3_600_000
-    due_ms = world.deliver()
-    assert due_ms == world.now_ms + 10_000
-    world.now_ms += 5_000
-    assert world.deliver() == due_ms
-    world.now_ms = due_ms
-    world.deliver()
-    assert bodies(world) == [b"body"]
-
-
 def test_a_full_disk_delays_and_loses_nothing(world: DeliveryWorld) -> None:
     world.send("orders", DELAY="1")
     world.now_ms += 1_000

@@ -157,3 +157,31 @@ def test_a_customised_policy_begins_with_its_third_delay(world: DeliveryWorld) -
     world.broker.groups.put(group)
     retried = fail_until_dead(world, first_message(world))
     assert [message.properties["DELAY"] for message in retried[:3]] == ["5", "6", "6"]
+
+
+@pytest.mark.parametrize("step_ms", [0, 3_600_000], ids=["running on", "set forward"])
+@pytest.mark.parametrize("asked", ["TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"])
+def test_a_policy_decides_what_a_message_waits_that_was_sent_with_a_delay_of_its_own(
+    world: DeliveryWorld, asked: str, step_ms: int
+) -> None:
+    policy = GroupRetryPolicy(
+        type=RetryPolicyType.CUSTOMIZED,
+        customized_retry_policy=CustomizedRetryPolicy(next=(7_000, 7_000, 7_000)),
+    )
+    world.broker.groups.put(
+        SubscriptionGroupConfig(group_name="billing", group_retry_policy=policy)
+    )
+    due_ms = {"TIMER_DELAY_SEC": 40, "TIMER_DELAY_MS": 40_000}.get(asked, world.now_ms + 40_000)
+    world.post("orders", b"body", {asked: str(due_ms)})
+    world.pass_time(40)
+    world.deliver()
+    (message,) = world.messages("orders")
+    assert world.give_back(message, "billing").code == ResponseCode.SUCCESS
+    world.now_ms += 1_000
+    world.set_clock(step_ms)
+    world.pass_time(5.999)
+    world.deliver()
+    assert world.messages(RETRY) == []
+    world.pass_time(0.001)
+    world.deliver()
+    assert len(world.messages(RETRY)) == 1

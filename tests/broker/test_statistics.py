@@ -104,7 +104,8 @@ def test_what_was_pulled_is_forgotten_with_its_group_or_topic(
 
 
 def look(statistics: Statistics, now_ms: int, put: int, got: int = 0) -> None:
-    statistics.sample(now_ms, [("orders", {0: put})], [("orders@billing", {0: got})])
+    rows = [("orders", {0: put})], [("orders@billing", {0: got})]
+    statistics.sample(now_ms, *rows, today_ms=now_ms)
 
 
 def sums(data: BrokerStatsData | None) -> tuple[int, int, int]:
@@ -114,7 +115,7 @@ def sums(data: BrokerStatsData | None) -> tuple[int, int, int]:
 
 def counted(now_ms: int = START) -> Statistics:
     """A broker that starts with 1,000 messages, 900 of which are consumed."""
-    statistics = Statistics(now_ms, cluster="c")
+    statistics = Statistics(now_ms, cluster="c", today_ms=now_ms)
     look(statistics, now_ms, 1_000, 900)
     return statistics
 

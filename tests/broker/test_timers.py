@@ -124,8 +124,7 @@ def test_retries_of_an_exponential_policy_come_to_the_millisecond(world: Deliver
         world.pass_time(100)
         message = world.messages("%RETRY%billing")[-1]
         waits.append(message.store_timestamp - began_ms)
-        times = message.properties
-        told.append(int(times["TIMER_DELIVER_MS"]) - int(times["TIMER_ENQUEUE_MS"]))
+        told.append(int(message.properties["TIMER_DELAY_MS"]))
     assert waits == [7_000, 21_000, 63_000]
     assert told == waits  # a consumer can tell how long it had to wait, however late it is
 

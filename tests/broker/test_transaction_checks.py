@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from sparrowmq.net.errors import ConnectionLost
@@ -134,18 +135,76 @@ def test_a_damaged_half_message_stops_nobody(world: DeliveryWorld) -> None:
     assert len(world.broker.delivery.halves) == 1
 
 
-def test_a_transaction_older_than_messages_are_kept_is_set_aside_unasked(
+def kept_aside(world: DeliveryWorld) -> list[bytes]:
+    return [kept.body for kept in world.messages(TRANS_CHECK_MAX_TIME_TOPIC)]
+
+
+def test_a_transaction_is_set_aside_when_nobody_came_for_as_long_as_messages_are_kept(
     world: DeliveryWorld,
 ) -> None:
     half(world)
     world.now_ms += 72 * 3_600_000
     world.deliver()
-    assert world.messages(TRANS_CHECK_MAX_TIME_TOPIC) == []
-    peer = producer(world)
+    assert kept_aside(world) == []
     world.pass_time(4)
-    assert peer.calls == []
-    assert [kept.body for kept in world.messages(TRANS_CHECK_MAX_TIME_TOPIC)] == [b"an order"]
+    assert kept_aside(world) == [b"an order"]
     assert len(world.broker.delivery.halves) == 0
+
+
+def test_an_old_transaction_is_asked_about_when_its_producer_is_there(
+    world: DeliveryWorld,
+) -> None:
+    half(world)
+    world.now_ms += 80 * 3_600_000
+    peer = producer(world)
+    world.deliver()
+    answer(world, peer, TRANSACTION_COMMIT)
+    assert kept_aside(world) == []
+    assert bodies(world) == [b"an order"]
+
+
+@pytest.mark.parametrize("down_s", [0, 60, 7 * 24 * 3600])
+@pytest.mark.parametrize("beat_s", [1, 31, 119])
+def test_a_broker_that_was_down_waits_for_the_producers_before_it_gives_up_a_transaction(
+    world: DeliveryWorld, down_s: int, beat_s: int
+) -> None:
+    """They are not known before their next heartbeat, which may take half a minute and more."""
+    half(world)
+    world.stop()
+    world.now_ms += down_s * 1000
+    world.start()
+    world.pass_time(beat_s)
+    peer = producer(world)
+    world.pass_time(10)
+    assert kept_aside(world) == []
+    assert len(peer.calls) == 1
+    answer(world, peer, TRANSACTION_COMMIT)
+    assert bodies(world) == [b"an order"]
+
+
+def test_a_transaction_from_before_a_long_pause_is_set_aside_when_its_producers_do_not_come(
+    world: DeliveryWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    half(world)
+    world.stop()
+    world.now_ms += 7 * 24 * 3_600_000
+    world.start()
+    world.pass_time(130)
+    assert kept_aside(world) == [b"an order"]
+    assert "no producer of group orders-svc came" in caplog.text
+
+
+def test_a_client_whose_clock_is_a_month_behind_is_asked_like_any_other(
+    world: DeliveryWorld,
+) -> None:
+    peer = producer(world)
+    header = world.send_header("orders", 1, {"TRAN_MSG": "true", "PGROUP": GROUP})
+    born_ms = world.now_ms - 30 * 24 * 3_600_000
+    reply = world.call(msgspec.structs.replace(header, born_timestamp=born_ms), b"an order")
+    assert reply.code == ResponseCode.SUCCESS
+    world.pass_time(7)
+    assert len(peer.calls) == 1
+    assert kept_aside(world) == []
 
 
 def test_a_producer_whose_connection_just_ended_is_passed_over(

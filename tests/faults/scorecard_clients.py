@@ -74,12 +74,11 @@ def delivery_kills(seed: int, small: bool) -> Scored:
     scored = Scored(10, "deliveries over broker kills")
     promises = deliveries_over_kills(seed, 3 if small else 200)
     scored.failures = [f"seed {seed}, {problem}" for problem in promises.problems()]
-    simulated = 0
-    for number in range(seed, seed + (1 if small else 25)):
-        said, delivered = run_with_kills(number, kills=8)
-        simulated += len(said.kills_ms)
+    seeds, kills = range(seed, seed + (1 if small else 25)), 8
+    for number in seeds:
+        said, delivered = run_with_kills(number, kills=kills)
         scored.failures += [
             f"simulated, seed {number}, {one}" for one in faults_of(said, delivered)
         ]
-    scored.counts = f"{promises}; {simulated} simulated kills"
+    scored.counts = f"{promises}; {len(seeds) * kills} simulated kills"
     return scored

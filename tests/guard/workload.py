@@ -84,6 +84,7 @@ async def wired(folder: Path) -> AsyncIterator[Wired]:
         BrokerConfig(data_dir=folder, port=0, busy_lag_s=3600.0),
         disk=disk,
         clock=lambda: _NOW_MS,
+        monotonic=lambda: _NOW_MS,
         rng=random.Random(1),
         workers=InlineWorkers(),
         syncer=InlineSyncer(disk),

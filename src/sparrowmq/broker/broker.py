@@ -39,6 +39,9 @@ class Broker:
 
     config: BrokerConfig
     clock: Clock
+    """What time it is, for everything that is stamped, and for nothing that is measured."""
+    monotonic: Clock
+    """Measures how long something takes or lasts, whatever the clock is set to meanwhile."""
     rng: random.Random
     log: logging.Logger
     workers: Workers
@@ -73,7 +76,8 @@ class Broker:
     steps: WholeSteps = field(default_factory=WholeSteps)
     """Saves and flushes that are under way."""
     changing: dict[str, int] = field(default_factory=dict)
-    """Groups whose members were told lately that somebody came or went, and when."""
+    """Groups whose members were told lately that somebody came or went, and when
+    (monotonic)."""
     config_version: DataVersion = field(default_factory=DataVersion)
     """Counts the changes operators made to `config` since the start."""
     busy_reason: str = ""
@@ -97,7 +101,7 @@ class Broker:
     def notify_members(self, group: ConsumerGroup) -> None:
         """Tell the members of a clustering group to rebalance now, where this is switched on."""
         if self._may_notify(group):
-            self.changing[group.name] = self.clock()
+            self.changing[group.name] = self.monotonic()
             _notify(group.members, NotifyConsumerIdsChanged(consumer_group=group.name))
 
     def notify_member(self, group_name: str, connection: Connection) -> None:

@@ -134,14 +134,15 @@ class Consumers:
         return self._groups.get(name)
 
     def remember(self, groups: dict[str, ConsumerGroup], until_ms: int) -> None:
-        """Groups that lived when the broker stopped; their members may come back until then."""
+        """Groups that lived when the broker stopped; their members may come back until then
+        (monotonic)."""
         self._last = groups
         self._last_until_ms = until_ms
 
-    def group_or_last(self, name: str, clock: Clock) -> ConsumerGroup | None:
+    def group_or_last(self, name: str, monotonic: Clock) -> ConsumerGroup | None:
         """The live group, or what it was when the broker stopped a moment ago."""
         live = self._groups.get(name)
-        if live is None and self._last and clock() < self._last_until_ms:
+        if live is None and self._last and monotonic() < self._last_until_ms:
             live = self._last.get(name)
         return live
 

@@ -27,7 +27,7 @@ def hand_over_s(broker: Broker, header: PullMessage, connection: Connection) -> 
     """How long a pull has to wait for the owner of its queue, at most. Asked only for groups in
     `broker.changing`."""
     group = header.consumer_group
-    left_s = LONGEST_S - (broker.clock() - broker.changing[group]) / 1000
+    left_s = LONGEST_S - (broker.monotonic() - broker.changing[group]) / 1000
     if left_s <= 0:
         del broker.changing[group]
         return 0.0

@@ -22,7 +22,8 @@ async def tick_store(broker: Broker) -> None:
     while True:
         await asyncio.sleep(_TICK_S)
         try:
-            broker.store.tick(broker.clock())
+            # Also when nothing waits: the sooner a step of the clock is noticed, the better.
+            broker.store.tick(broker.delivery.clock.now_ms())
         except DiskFull as error:
             broker.log.warning("%s; trying again", error)
             await asyncio.sleep(1.0)
@@ -33,9 +34,18 @@ async def clean_store(broker: Broker) -> None:
     while True:
         await asyncio.sleep(_CLEAN_S)
         try:
-            broker.store.clean(broker.clock())
+            clean(broker)
         except DiskFull as error:
             broker.log.warning("expired messages are not deleted: %s", error)
+
+
+def clean(broker: Broker, *, any_hour: bool = False) -> list[int]:
+    """Delete log files whose messages were kept for long enough; what was deleted.
+
+    With `any_hour` they need not wait for the deletion hour.
+    """
+    clock = broker.delivery.clock
+    return broker.store.clean(clock.now_ms(), any_hour=any_hour, set_forward=clock.since)
 
 
 async def save_offsets(broker: Broker, table: OffsetsTable) -> None:
@@ -58,7 +68,7 @@ async def forget_silent_clients(broker: Broker) -> None:
     """Close connections of clients without a heartbeat for two minutes."""
     while True:
         await asyncio.sleep(_CLIENTS_S)
-        before_ms = broker.clock() - int(broker.config.client_timeout_s * 1000)
+        before_ms = broker.monotonic() - int(broker.config.client_timeout_s * 1000)
         silent = broker.consumers.silent_since(before_ms) + broker.producers.silent_since(before_ms)
         for member in silent:
             broker.log.info("closing %s: no heartbeat in time", member.client_id)

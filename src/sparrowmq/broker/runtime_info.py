@@ -15,10 +15,11 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 def runtime_info(broker: Broker) -> dict[str, str]:
     """Names and values. There are no thread pools here, so what waits is told in their place."""
-    now_ms = broker.clock()
+    now_ms = broker.monotonic()
+    running_ms = now_ms - broker.statistics.started_ms
     values: dict[str, object] = {
-        "bootTimestamp": broker.statistics.started_ms,
-        "runtime": _duration(now_ms - broker.statistics.started_ms),
+        "bootTimestamp": broker.clock() - running_ms,
+        "runtime": _duration(running_ms),
         "brokerActive": _yes(broker.config.broker_id == 0),
         "brokerVersionDesc": VERSION_TEXT,
         "brokerVersion": "SparrowMQ",
@@ -100,7 +101,7 @@ def _timers(broker: Broker, now_ms: int) -> dict[str, object]:
     """How many timers wait and how late the first is; `mqadmin clusterList` prints these."""
     timers, statistics = broker.delivery.timers, broker.statistics
     next_ms = timers.next_due_ms
-    late_ms = 0 if next_ms is None else max(0, now_ms - next_ms)
+    late_ms = 0 if next_ms is None else max(0, broker.clock() - next_ms)
     return {
         "timerReadBehind": late_ms // 1000,
         "timerOffsetBehind": 0,  # there is no second queue before the timers

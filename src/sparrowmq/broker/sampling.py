@@ -14,7 +14,7 @@ DELIVERED_TIMERS = f"{TIMER_TOPIC}@delivered"
 def refresh(broker: Broker) -> None:
     """Bring the statistics up to date for somebody who asks, at most once a second: with thousands
     of queues a look takes milliseconds, and a tool may ask for every topic in turn."""
-    if broker.clock() - broker.statistics.sampled_ms >= _FRESH_MS:
+    if broker.monotonic() - broker.statistics.sampled_ms >= _FRESH_MS:
         sample(broker)
 
 
@@ -25,7 +25,12 @@ def sample(broker: Broker) -> None:
         ends.setdefault(topic, {})[queue_id] = broker.store.max_offset(topic, queue_id)
     delivered = broker.store.max_offset(TIMER_TOPIC, 0) - len(broker.delivery.timers)
     timers = (DELIVERED_TIMERS, {0: delivered})
-    broker.statistics.sample(broker.clock(), ends.items(), [*broker.offsets.rows(), timers])
+    broker.statistics.sample(
+        broker.monotonic(),
+        ends.items(),
+        [*broker.offsets.rows(), timers],
+        today_ms=broker.clock(),
+    )
 
 
 async def keep_sampling(broker: Broker) -> None:

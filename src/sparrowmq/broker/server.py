@@ -49,7 +49,7 @@ from sparrowmq.broker.tables import BrokerTables
 from sparrowmq.broker.topic_routes import TopicRoutes
 from sparrowmq.broker.topics import Topics, own_topics, system_topics
 from sparrowmq.broker.whole_steps import Loop, WholeSteps
-from sparrowmq.clock import Clock, cpu_clock
+from sparrowmq.clock import Clock, cpu_clock, monotonic_clock
 from sparrowmq.net.connection import Connection
 from sparrowmq.net.peers import Peers
 from sparrowmq.net.routes import Routes
@@ -86,6 +86,8 @@ class BrokerServer:
         syncer: Syncer,
         pid: int,
         log: logging.Logger,
+        monotonic: Clock = monotonic_clock,
+        boot: str = "",
         cpu: Clock = cpu_clock,
     ) -> None:
         self.config = config
@@ -93,6 +95,8 @@ class BrokerServer:
         self.broker: Broker
         self._disk = disk
         self._clock = clock
+        self._monotonic = monotonic
+        self._boot = boot
         self._rng = rng
         self._workers = workers
         self._syncer = syncer
@@ -240,6 +244,7 @@ class BrokerServer:
         broker = Broker(
             config=config,
             clock=clock,
+            monotonic=self._monotonic,
             rng=self._rng,
             log=self._log,
             workers=self._workers,
@@ -252,25 +257,35 @@ class BrokerServer:
             positions=Positions(store.epochs),
             steps=steps,
             delivery=Delivery.open(
-                config, self._disk, store, consumer_offsets, clock, self._report
+                config,
+                self._disk,
+                store,
+                consumer_offsets,
+                clock,
+                self._monotonic,
+                self._boot,
+                self._report,
             ),
             request_modes=RequestModes(
                 tables.load_request_modes(), file=tables.modes, saving=saving
             ),
             saving=saving,
             statistics=Statistics(
-                clock(), cluster=config.cluster_name, utc_offset_ms=config.store.utc_offset_ms
+                self._monotonic(),
+                cluster=config.cluster_name,
+                today_ms=clock(),
+                utc_offset_ms=config.store.utc_offset_ms,
             ),
             topic_routes=TopicRoutes(
                 config.name_servers,
                 peers,
-                clock=clock,
+                clock=self._monotonic,
                 own_queues=lambda topic: topic_table.read_queues(topic, config.broker_name),
             ),
             disk=self._disk,
             address=self.address,
             locks=QueueLocks(
-                clock=clock,
+                clock=self._monotonic,
                 timeout_ms=int(config.lock_timeout_s * 1000),
                 tell_freed=lambda group, client_ids: broker.tell_freed(group, client_ids),
             ),
@@ -284,7 +299,9 @@ class BrokerServer:
             ).encode(),
         )
         last = tables.load_last_subscriptions()
-        broker.consumers.remember(last.by_name(), last.until_ms)
+        # A clock that was set back meanwhile must not keep them longer.
+        left_ms = min(last.until_ms - clock(), int(config.client_timeout_s * 1000))
+        broker.consumers.remember(last.by_name(), self._monotonic() + left_ms)
         sampling.sample(broker)
         return broker
 

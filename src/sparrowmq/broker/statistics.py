@@ -104,9 +104,14 @@ class _Moves:
 
 
 class Statistics:
-    """All counters of a broker since it started. Idle topics and groups cost nothing."""
+    """All counters of a broker since it started. Idle topics and groups cost nothing.
 
-    def __init__(self, now_ms: int, *, cluster: str, utc_offset_ms: int = 0) -> None:
+    Times are monotonic; `today_ms`, by the clock, only says which day it is.
+    """
+
+    def __init__(
+        self, now_ms: int, *, cluster: str, today_ms: int = 0, utc_offset_ms: int = 0
+    ) -> None:
         self.started_ms = now_ms
         self._utc_offset_ms = utc_offset_ms
         self._puts = _Moves()
@@ -120,11 +125,11 @@ class Statistics:
             (BROKER_PUT, cluster): self._put,
             (BROKER_GET, cluster): self._got,
         }
-        self._day = self._day_of(now_ms)
+        self._day = self._day_of(today_ms)
         self.mornings: tuple[Sample, Sample] = ((0, 0), (0, 0))
         """Put and got in all, by yesterday's first and today's first look."""
 
-    def sample(self, now_ms: int, queues: Offsets, groups: Offsets) -> None:
+    def sample(self, now_ms: int, queues: Offsets, groups: Offsets, *, today_ms: int = 0) -> None:
         """Look at the ends of all queues by topic and at all offsets by `topic@group`.
 
         The first look only notes where things stand. What a group consumed before the first look at
@@ -140,8 +145,8 @@ class Statistics:
         self._forget_deleted()
         for series in self._series.values():
             series.sample(now_ms)
-        if self._day_of(now_ms) > self._day:
-            self._day = self._day_of(now_ms)
+        if self._day_of(today_ms) > self._day:
+            self._day = self._day_of(today_ms)
             self.mornings = (self.mornings[1], self.totals)
 
     def _add(self, name: str, moved: Mapping[str, int], total: Series, now_ms: int) -> None:
@@ -183,5 +188,5 @@ class Statistics:
             if name in rows and key not in rows[name]:
                 del self._series[name, key]
 
-    def _day_of(self, now_ms: int) -> int:
-        return (now_ms + self._utc_offset_ms) // _DAY_MS
+    def _day_of(self, time_ms: int) -> int:
+        return (time_ms + self._utc_offset_ms) // _DAY_MS

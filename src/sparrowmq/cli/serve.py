@@ -19,7 +19,7 @@ from sparrowmq.broker.server import BrokerServer
 from sparrowmq.cli.descriptors import Config, Descriptors, TooFewDescriptors
 from sparrowmq.cli.settings import SettingError
 from sparrowmq.cli.stopping import stop_signal
-from sparrowmq.clock import system_clock
+from sparrowmq.clock import boot_id, system_clock
 from sparrowmq.nameserver.config import NameServerConfig
 from sparrowmq.nameserver.server import NameServer
 from sparrowmq.net.workers import ThreadWorkers
@@ -73,6 +73,7 @@ async def broker_running(config: BrokerConfig) -> AsyncIterator[BrokerServer]:
         config,
         disk=disk,
         clock=system_clock,
+        boot=boot_id(),
         rng=random.Random(),
         workers=workers,
         syncer=syncer,

@@ -5,6 +5,7 @@ it likes. A full disk is an answer (`DiskFull`) that ends when there is space ag
 that fails otherwise is the end (`StoreStopped`), because nobody knows what reached the disk.
 """
 
+from collections.abc import Callable
 from itertools import pairwise
 
 from sparrowmq.store.appends import Appends
@@ -165,16 +166,23 @@ class Store(Appends, Reads):
             self._failed(error)
         self._decide_refusal()
 
-    def clean(self, now_ms: int, *, any_hour: bool = False) -> list[int]:
+    def clean(
+        self,
+        now_ms: int,
+        *,
+        any_hour: bool = False,
+        set_forward: Callable[[int], int] = lambda log_offset: 0,
+    ) -> list[int]:
         """Delete log files that have expired or that the disk has no room for; what was deleted.
 
-        With `any_hour` expired files need not wait for the deletion hour.
+        With `any_hour` expired files need not wait for the deletion hour. `set_forward` says by how
+        much the clock was set since a record was stored: that does not make it older.
         Decides also whether messages are refused because the disk is nearly full.
         """
         deleted: list[int] = []
         while starts := files_to_delete(
             self.config,
-            self._finished_files(),
+            self._finished_files(set_forward),
             now_ms,
             self._used_ratio(),
             any_hour=any_hour,
@@ -198,12 +206,17 @@ class Store(Appends, Reads):
         usage = self._disk.usage()
         return 1 - usage.free_bytes / usage.total_bytes if usage.total_bytes else 0.0
 
-    def _finished_files(self) -> list[LogFile]:
+    def _finished_files(self, set_forward: Callable[[int], int]) -> list[LogFile]:
         """Files that are not written any more; the first message of the next dates their last."""
+
+        def stored_ms(log_offset: int) -> int | None:
+            time_ms = store_time(log, log_offset)
+            return None if time_ms is None else time_ms + set_forward(log_offset)
+
         log = self._log
         starts = [start for start in log.starts if start <= log.file_start]
         return [
-            LogFile(start, store_time(log, following))
+            LogFile(start, stored_ms(following))
             for start, following in pairwise(starts)
             # One that is not durable yet may just be on its way to the device.
             if start + log.file_size <= self._flushing.durable

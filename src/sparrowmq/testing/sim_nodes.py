@@ -102,7 +102,7 @@ class NameServerNode(Node[NameServer]):
         return f"{self.host.ip}:{self.config.listen_port}"
 
     def _make(self) -> NameServer:
-        return NameServer(self.config, clock=self._sim.clock)
+        return NameServer(self.config, clock=self._sim.monotonic)
 
 
 class BrokerNode(Node[BrokerServer]):
@@ -114,6 +114,7 @@ class BrokerNode(Node[BrokerServer]):
         self.disk = RecordingDisk()
         self.sync_s = 0.0
         """How long a sync takes."""
+        self._boots = 0
         self.cpu_ms = 0
         """Processor time it has used. Nothing takes any in virtual time, save `work`."""
 
@@ -131,6 +132,8 @@ class BrokerNode(Node[BrokerServer]):
             self.config,
             disk=self.disk,
             clock=self._sim.clock,
+            monotonic=self._sim.monotonic,
+            boot=f"boot {self._boots}",
             rng=self._sim.rng(f"{self.name} {self.starts}"),
             workers=InlineWorkers(),
             syncer=self,
@@ -162,6 +165,7 @@ class BrokerNode(Node[BrokerServer]):
     def lose_power(self) -> None:
         """The machine goes off, without a goodbye and with what its disk had not synced."""
         self.host.power_off()
+        self._boots += 1
         self._task = None
         self.disk = self.disk.crashed(self._sim.rng(f"{self.name} power cut {self.starts}"))
 

@@ -117,8 +117,16 @@ class Simulation:
 
     def clock(self) -> int:
         """The `Clock` of this world: milliseconds since 1970."""
+        return self.epoch_ms + self.monotonic()
+
+    def monotonic(self) -> int:
+        """Milliseconds of this world that have passed, whatever its clock is set to."""
         # A nanosecond is added because the float of, say, 0.29 s lies a little below 290 ms.
-        return self.epoch_ms + int((self.now_s + 1e-9) * 1000)
+        return int((self.now_s + 1e-9) * 1000)
+
+    def set_clock(self, by_ms: int) -> None:
+        """Set the clock of all hosts forward, or back."""
+        self.epoch_ms += by_ms
 
     def run(self, coroutine: Coroutine[Any, Any, T], *, on: Host | None = None) -> T:
         """Run the coroutine, on that host if given, to its end and return its result."""

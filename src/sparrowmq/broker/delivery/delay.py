@@ -9,7 +9,7 @@ SCHEDULE_TOPIC_XXXX, queue n-1:   delivered … delivered | due  due | waiting  
 import asyncio
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.delivery.delay_delivery import deliver, records_of
+from sparrowmq.broker.delivery.delay_delivery import deliver, records_of, was_delivered
 from sparrowmq.broker.delivery.placement import fields_of
 from sparrowmq.broker.delivery.rounds import repeat
 from sparrowmq.protocol.delay import schedule_queue_id
@@ -26,7 +26,8 @@ _BATCH_BYTES = 1024 * 1024
 
 async def deliver_delayed(broker: Broker) -> None:
     """Deliver for ever."""
-    await repeat(broker, broker.delivery.levels.alarm, deliver_round, "delayed messages wait")
+    alarm = broker.delivery.levels.alarm
+    await repeat(broker, alarm, deliver_round, "delayed messages wait", broker.clock)
 
 
 async def deliver_round(broker: Broker) -> int | None:
@@ -45,10 +46,10 @@ async def _deliver_level(broker: Broker, level: int) -> int | None:
         offset, end = levels.clamp(level, store)
         if offset == end:
             return None
-        now_ms = broker.clock()
+        now_ms = broker.delivery.clock.now_ms()
         due = 0
-        for _, _, unit_ms in store.units(SCHEDULE_TOPIC, queue_id, offset, _BATCH):
-            due_ms = levels.due_ms(level, offset + due, unit_ms, now_ms)
+        for log_offset, _, unit_ms in store.units(SCHEDULE_TOPIC, queue_id, offset, _BATCH):
+            due_ms = levels.due_ms(log_offset, unit_ms)
             if due_ms > now_ms:
                 break
             due += 1
@@ -63,7 +64,11 @@ async def _deliver_batch(broker: Broker, level: int, offset: int, count: int) ->
     found = await read(broker, SCHEDULE_TOPIC, schedule_queue_id(level), offset, count)
     try:
         for record in records_of(found):
-            deliver(broker, record, fields_of(record))
+            fields = fields_of(record)
+            if level in levels.unsure and not was_delivered(broker, record, fields):
+                levels.unsure.discard(level)  # and nothing after it, because they have an order
+            if level not in levels.unsure:
+                deliver(broker, record, fields)
             levels.offsets[level] = record.queue_offset + 1
     except RecordError as error:
         broker.log.error("a delayed message of level %d is left out: %s", level, error)

@@ -10,7 +10,7 @@ _SHORTEST_S = 0.001
 
 
 class Alarm:
-    """Where one loop sleeps. Times are the broker's clock, in milliseconds.
+    """Where one loop sleeps. Times are milliseconds, of one clock.
 
     The loop says `begins` before it looks what is due, and `wait` when it has: what comes in
     between may have come behind its back.

@@ -1,7 +1,8 @@
 """The delay levels: how far the queue of each has been delivered."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
+from sparrowmq.broker.delivery.clock_steps import ClockSteps
 from sparrowmq.broker.delivery.delay_alarm import Alarm
 from sparrowmq.broker.delivery.delay_progress import DelayProgress
 from sparrowmq.clock import Clock
@@ -15,27 +16,30 @@ class DelayLevels:
     """Within a level messages become due in the order they came, so one offset says it all."""
 
     def __init__(
-        self, delays_ms: Sequence[int], offsets: Mapping[int, int], progress: DelayProgress
+        self, offsets: Mapping[int, int], progress: DelayProgress, clock: ClockSteps
     ) -> None:
-        self.delays_ms = delays_ms
-        self.offsets = {level: offsets.get(level, 0) for level in range(1, len(delays_ms) + 1)}
+        self.offsets = dict(offsets)
         """Level → queue offset of the next message to deliver."""
+        self.unsure = set(offsets)
+        """Levels of which more may have been delivered before the start than was saved."""
         self.progress = progress
         self.alarm = Alarm()
-        self._corrected: dict[int, tuple[int, int]] = {}
+        self._clock = clock
+        clock.alarms.append(self.alarm)
 
     @staticmethod
     def open(
-        disk: Disk, store: Store, clock: Clock, report: Callable[[object], None]
+        disk: Disk, store: Store, steps: ClockSteps, clock: Clock, report: Callable[[object], None]
     ) -> "DelayLevels":
         """With the progress last saved. Raises TableMissing when it is lost and matters."""
-        delays_ms = store.config.delay_levels_ms
+        highest = len(store.config.delay_levels_ms)
         progress = DelayProgress(disk, report, clock)
         never_used = all(
-            store.max_offset(SCHEDULE_TOPIC, queue_id) == 0 for queue_id in range(len(delays_ms))
+            store.max_offset(SCHEDULE_TOPIC, queue_id) == 0 for queue_id in range(highest)
         )
-        offsets = progress.load(store_is_used=store.max_log_offset > 0, may_be_missing=never_used)
-        levels = DelayLevels(delays_ms, offsets, progress)
+        saved = progress.load(store_is_used=store.max_log_offset > 0, may_be_missing=never_used)
+        offsets = {level: saved.get(level, 0) for level in range(1, highest + 1)}
+        levels = DelayLevels(offsets, progress, steps)
         for level in levels.offsets:
             # Now: the next message may take the very offset that was noted as delivered.
             levels.clamp(level, store)
@@ -48,19 +52,13 @@ class DelayLevels:
         self.offsets[level] = offset
         return offset, high
 
-    def due_ms(self, level: int, offset: int, unit_ms: int, now_ms: int) -> int:
-        """When a message is due whose unit says `unit_ms`.
+    def due_ms(self, log_offset: int, unit_ms: int) -> int:
+        """When a message is due whose unit says `unit_ms`: its delay after it was stored.
 
-        Nobody waits longer than the level's delay: a unit that says so was written before the
-        clock was set back, and its delay counts from when it is first seen.
+        That keeps their order: by the units alone, those stored before the clock was set back
+        would hold up those stored after it.
         """
-        latest_ms = now_ms + self.delays_ms[level - 1]
-        if unit_ms <= latest_ms:
-            return unit_ms
-        known = self._corrected.get(level)
-        if known is None or known[0] != offset:
-            known = self._corrected[level] = (offset, latest_ms)
-        return min(known[1], latest_ms)
+        return unit_ms + self._clock.since(log_offset)
 
     def waiting(self, store: Store) -> int:
         """How many messages wait in all levels."""

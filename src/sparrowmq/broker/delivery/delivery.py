@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.consumer_offsets import ConsumerOffsets
+from sparrowmq.broker.delivery.clock_steps import ClockSteps
 from sparrowmq.broker.delivery.delay_levels import DelayLevels
 from sparrowmq.broker.delivery.timer_index import TimerIndex
 from sparrowmq.broker.delivery.timer_recovery import recover_timers
@@ -19,6 +20,8 @@ from sparrowmq.store.store import Store
 class Delivery:
     """What waits, and how far delivery has come."""
 
+    clock: ClockSteps
+    """What time it is, for whoever stores or delivers what waits."""
     levels: DelayLevels
     timers: TimerIndex
     halves: Halves
@@ -32,15 +35,21 @@ class Delivery:
         store: Store,
         offsets: ConsumerOffsets,
         clock: Clock,
+        monotonic: Clock,
+        boot: str,
         report: Callable[[object], None],
     ) -> "Delivery":
-        """As it was left. Raises TableMissing."""
+        """As it was left. `boot` names what `monotonic` counts from. Raises TableMissing."""
+        steps = ClockSteps.open(disk, store, clock, monotonic, boot, report)
         return Delivery(
-            levels=DelayLevels.open(disk, store, clock, report),
+            clock=steps,
+            levels=DelayLevels.open(disk, store, steps, clock, report),
             timers=recover_timers(disk, store),
             halves=recover_halves(
                 store,
                 offsets,
+                steps,
+                monotonic,
                 timeout_ms=int(config.transaction_timeout_s * 1000),
                 interval_ms=int(config.transaction_check_interval_s * 1000),
             ),

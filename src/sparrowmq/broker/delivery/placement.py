@@ -98,7 +98,9 @@ def append(broker: Broker, placement: Placement, now_ms: int) -> Stored:
     elif topic == SCHEDULE_TOPIC:
         broker.delivery.levels.alarm.due_at(placement.due_ms)
     elif topic == TRANS_HALF_TOPIC:
-        broker.delivery.halves.add(stored.queue_offset, stored.log_offset, placement.due_ms)
+        wait_ms = placement.due_ms - now_ms
+        due_ms = broker.monotonic() + wait_ms
+        broker.delivery.halves.add(stored.queue_offset, stored.log_offset, due_ms)
     else:
         broker.durability.announce(topic, put.queue_id)
     return stored

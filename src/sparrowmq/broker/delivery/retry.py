@@ -38,6 +38,8 @@ from sparrowmq.protocol.properties import (
     DELAY_LEVEL,
     ORIGIN_MESSAGE_ID,
     RETRY_TOPIC,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_S,
     TIMER_DELIVER_MS,
     TIMER_OUT_MS,
     WAIT_STORE_OK,
@@ -119,12 +121,13 @@ def _counted(put: PutMessage) -> PutMessage:
 def _delayed_by(
     broker: Broker, put: PutMessage, fields: dict[str, str], delay_ms: int, now_ms: int
 ) -> Placement:
-    """By a level where one has exactly this delay, else by a delivery time."""
+    """By a level where one has exactly this delay, else through the timer queue."""
     levels_ms = broker.config.store.delay_levels_ms
     if delay_ms in levels_ms:
         return delayed(broker, put, fields, levels_ms.index(delay_ms) + 1, now_ms)
-    timed = {TIMER_DELIVER_MS: str(now_ms + delay_ms)}
-    without = (DELAY_LEVEL, TIMER_OUT_MS)
+    timed = {TIMER_DELAY_MS: str(delay_ms)}
+    # What it asked for when it was sent is over.
+    without = (DELAY_LEVEL, TIMER_DELAY_S, TIMER_DELIVER_MS, TIMER_OUT_MS)
     put.properties = with_properties(put.properties, fields, timed, without=without)
     fields = {name: value for name, value in fields.items() if name not in without} | timed
     return place(broker, put, fields, now_ms)

@@ -6,23 +6,29 @@ from contextlib import suppress
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.delivery.delay import read
-from sparrowmq.broker.delivery.delay_delivery import deliver, records_of
-from sparrowmq.broker.delivery.placement import fields_of
+from sparrowmq.broker.delivery.delay_delivery import deliver, records_of, was_delivered
+from sparrowmq.broker.delivery.placement import Placement, append, fields_of, size_fault
 from sparrowmq.broker.delivery.rounds import repeat
+from sparrowmq.broker.delivery.stored_again import stored_again
 from sparrowmq.broker.delivery.timer_entries import is_recall, offset_of, time_of
 from sparrowmq.broker.delivery.timer_index import TimerIndex
 from sparrowmq.broker.delivery.timer_recovery import entry_of_fields, entry_of_record
 from sparrowmq.broker.delivery.timer_saving import spill
+from sparrowmq.broker.delivery.timer_times import slot_ms
 from sparrowmq.protocol.names import TIMER_TOPIC
 from sparrowmq.protocol.properties import (
     REAL_TOPIC,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_S,
     TIMER_DELETE_UNIQUE_KEY,
     TIMER_DEQUEUE_MS,
     TIMER_ENQUEUE_MS,
+    TIMER_OUT_MS,
     TIMER_ROLL_TIMES,
     UNIQUE_KEY,
 )
 from sparrowmq.protocol.record import Record, RecordError
+from sparrowmq.store.errors import MessageTooLarge
 
 _BATCH = 64
 _SPILL_AGAIN_MS = 200
@@ -34,7 +40,8 @@ _TIMES_BYTES = 80
 async def deliver_timers(broker: Broker) -> None:
     """Deliver for ever."""
     alarm = broker.delivery.timers.alarm
-    await repeat(broker, alarm, _deliver_and_spill, "messages with a delivery time wait")
+    trouble = "messages with a delivery time wait"
+    await repeat(broker, alarm, _deliver_and_spill, trouble, broker.clock)
 
 
 async def _deliver_and_spill(broker: Broker) -> int | None:
@@ -55,7 +62,7 @@ async def deliver_round(broker: Broker) -> int | None:
     timers, store = broker.delivery.timers, broker.store
     has_delivered = False
     while True:
-        now_ms, queue_end = broker.clock(), store.max_offset(TIMER_TOPIC, 0)
+        now_ms, queue_end = broker.delivery.clock.now_ms(), store.max_offset(TIMER_TOPIC, 0)
         batch = timers.take_due(now_ms, _BATCH)
         if not batch:
             if has_delivered:
@@ -108,7 +115,7 @@ async def _read_all(broker: Broker, offsets: list[int]) -> dict[int, Record]:
 
 
 def _fire(broker: Broker, entry: int, record: Record) -> None:
-    timers, now_ms = broker.delivery.timers, broker.clock()
+    timers, now_ms = broker.delivery.timers, broker.delivery.clock.now_ms()
     fields = fields_of(record)
     true_entry = entry_of_fields(fields, record)
     if true_entry is None:
@@ -125,9 +132,46 @@ def _fire(broker: Broker, entry: int, record: Record) -> None:
         return
     if TIMER_ROLL_TIMES in fields and _is_second_copy(broker, true_entry, record, fields):
         return
+    left_ms = _is_over_ms(broker, true_entry, record, fields) - now_ms
+    if left_ms > 0 and _waits_on(broker, record, fields, left_ms, now_ms):
+        return
+    if timers.is_unsure:
+        timers.is_unsure = was_delivered(broker, record, fields)
+        if timers.is_unsure:
+            return
     times = {TIMER_ENQUEUE_MS: str(record.store_timestamp), TIMER_DEQUEUE_MS: str(now_ms)}
     room = broker.config.max_properties_bytes - len(record.properties)
     deliver(broker, record, fields, times if room > _TIMES_BYTES else {})
+
+
+def _is_over_ms(broker: Broker, entry: int, record: Record, fields: dict[str, str]) -> int:
+    """When its delay is over: later than its time says where the clock was set forward since.
+
+    A time is a time of the clock, and a delay that the clock was set back in comes by its time.
+    """
+    if TIMER_DELAY_S not in fields and TIMER_DELAY_MS not in fields:
+        return time_of(entry)
+    return time_of(entry) + max(0, broker.delivery.clock.since(record.log_offset))
+
+
+def _waits_on(
+    broker: Broker, record: Record, fields: dict[str, str], left_ms: int, now_ms: int
+) -> bool:
+    """Store a message again with what is left of its delay; False where that is impossible.
+
+    In the index alone it could not wait: marks say that everything of its time is delivered.
+    """
+    due_ms = now_ms + left_ms
+    wish = {TIMER_DELAY_MS: str(left_ms), TIMER_OUT_MS: str(slot_ms(due_ms))}
+    kept = {name: value for name, value in fields.items() if name != TIMER_DELAY_S}
+    put = stored_again(record, TIMER_TOPIC, 0, kept | wish)
+    if size_fault(broker, put) is not None:
+        return False
+    try:
+        append(broker, Placement(put, due_ms), now_ms)
+    except MessageTooLarge:
+        return False
+    return True
 
 
 def _is_second_copy(broker: Broker, entry: int, record: Record, fields: dict[str, str]) -> bool:

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from heapq import heappush
 
 from sparrowmq.broker.delivery.delay_alarm import Alarm
-from sparrowmq.broker.delivery.timer_check import TimerCheck, TimerMark
+from sparrowmq.broker.delivery.timer_check import MOST_MARKS, TimerCheck, TimerMark
 from sparrowmq.broker.delivery.timer_entries import RECALL, entry_of, is_recall, offset_of, time_of
 from sparrowmq.broker.delivery.timer_plans import Progress, Spill, SpillPlan
 from sparrowmq.broker.delivery.timer_runs import Run, RunFiles, RunList, RunRange
@@ -42,11 +42,14 @@ class TimerIndex:
         self.alarm = Alarm()
         self.recalled: dict[str, int] = {}
         """Messages that were taken back, and when the word for it was due."""
+        self.is_unsure = True
+        """More may have been delivered before the start than was saved."""
         self.run_entries = RUN_ENTRIES
         self.files = files
         self.check = check
         self._marks = tuple(marks)
-        self.mark = max(self._marks, default=TimerMark(0, 0))
+        self.marks = _most_telling(self._marks) or (TimerMark(0, 0),)
+        """How far it is, by falling times. More than one only after the clock was set back."""
         self.list = runs
         self.list_lock = asyncio.Lock()
         """Held from reading the list to the end of saving another: two at once would lose a run."""
@@ -146,8 +149,9 @@ class TimerIndex:
 
     def reached(self, time_ms: int, queue_offset: int) -> None:
         """Everything due by that time is delivered, of what lies before that offset."""
-        if time_ms >= self.mark.time_ms:
-            self.mark = TimerMark(time_ms, max(queue_offset, self.mark.queue_offset))
+        mark = TimerMark(time_ms, queue_offset)
+        if mark != self.marks[-1]:
+            self.marks = _most_telling((*self.marks, mark))
             self._has_moved = True
 
     def _note(self, queue_end: int, log_end: int) -> None:
@@ -159,7 +163,7 @@ class TimerIndex:
         is_settled = not self._in_flight and not self._again
         if self._waiting is None and self._has_moved and is_settled:
             self._waiting = Progress(
-                self.mark, log_end, list(self._finished), self.first_pending(queue_end)
+                self.marks, log_end, list(self._finished), self.first_pending(queue_end)
             )
             self._has_moved = False
 
@@ -254,3 +258,13 @@ class TimerIndex:
         """Entries that have not been taken."""
         on_disk = sum(run.left + 1 for _, _, run in self._runs)  # the first of each is read
         return len(self._fresh) + len(self._again) + on_disk
+
+
+def _most_telling(marks: Iterable[TimerMark]) -> tuple[TimerMark, ...]:
+    """Marks without those that say no more than another, by rising offsets and falling times."""
+    telling: list[TimerMark] = []
+    for mark in sorted(marks, key=lambda mark: (mark.queue_offset, mark.time_ms)):
+        while telling and telling[-1].time_ms <= mark.time_ms:
+            telling.pop()
+        telling.append(mark)
+    return tuple(telling[-MOST_MARKS:])

@@ -36,7 +36,7 @@ class Spill(msgspec.Struct):
 class Progress(msgspec.Struct):
     """What may be saved as soon as the log is durable up to `log_end`."""
 
-    mark: TimerMark
+    marks: tuple[TimerMark, ...]
     log_end: int
     finished: list[RunRange]
     first_pending: int

@@ -39,7 +39,7 @@ def recover_timers(disk: Disk, store: Store) -> TimerIndex:
         _write_runs(disk, store, files, index, high)
     _add_all(index, _pending(store, index, RunRange(index.list.covered, high)))
     if timer_apache.is_there(disk):
-        check.save(index.mark, index.first_pending(high))
+        check.save(index.marks, index.first_pending(high))
         timer_apache.forget(disk)
     return index
 

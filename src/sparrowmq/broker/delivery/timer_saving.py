@@ -60,7 +60,7 @@ async def save_mark(broker: Broker) -> None:
     noted = timers.progress_to_save(*_ends(broker))
     if noted is None:
         return
-    await broker.workers.run(timers.check.save, noted.mark, noted.first_pending)
+    await broker.workers.run(timers.check.save, noted.marks, noted.first_pending)
     timers.saved()
     if noted.finished:
         await _forget(broker, noted.finished)
@@ -96,6 +96,6 @@ async def leave_to_apache(broker: Broker) -> None:
     now_ms, entries = broker.clock(), timers.pending()
     try:
         await broker.workers.run(timer_apache.write, broker.disk, store, entries, now_ms)
-        await broker.workers.run(timers.check.save, timers.mark, end)
+        await broker.workers.run(timers.check.save, timers.marks, end)
     except DiskFull as error:
         broker.log.info("Apache's broker would deliver some timers again: %s", error)

@@ -117,7 +117,7 @@ def end(broker: Broker, half: Half) -> None:
         write_operations(broker)
     except DiskFull as error:
         broker.log.warning("operations of transactions are written later: %s", error)
-        broker.delivery.halves.alarm.due_at(broker.clock())
+        broker.delivery.halves.alarm.due_at(broker.monotonic())
 
 
 def write_operations(broker: Broker) -> None:
@@ -145,5 +145,5 @@ def resume(broker: Broker, record: Record) -> None:
     """
     fields = fields_of(record)
     fields[TRANSACTION_CHECK_TIMES] = "0"
-    now_ms = broker.clock()
+    now_ms = broker.delivery.clock.now_ms()
     append(broker, Placement(stored_again(record, TRANS_HALF_TOPIC, 0, fields), now_ms), now_ms)

@@ -38,7 +38,7 @@ _NOBODY_THERE_MS = 3_000
 async def check_transactions(broker: Broker) -> None:
     """Ask for ever."""
     alarm = broker.delivery.halves.alarm
-    await repeat(broker, alarm, check_round, "transactions are not checked")
+    await repeat(broker, alarm, check_round, "transactions are not checked", broker.monotonic)
 
 
 async def check_round(broker: Broker) -> int | None:
@@ -46,11 +46,11 @@ async def check_round(broker: Broker) -> int | None:
     halves = broker.delivery.halves
     write_operations(broker)
     turn = 0
-    while (half := halves.take_due(broker.clock())) is not None:
+    while (half := halves.take_due(broker.monotonic())) is not None:
         try:
             _check(broker, half)
         except DiskFull:
-            halves.postpone(half, broker.clock() + TRY_AGAIN_MS)
+            halves.postpone(half, broker.monotonic() + TRY_AGAIN_MS)
             raise
         turn += 1
         if turn % _BATCH == 0:
@@ -59,7 +59,6 @@ async def check_round(broker: Broker) -> int | None:
 
 
 def _check(broker: Broker, half: Half) -> None:
-    now_ms = broker.clock()
     record = broker.store.read_record(half.log_offset)
     if record is None:
         broker.log.error("the half message at %d is gone or damaged", half.log_offset)
@@ -67,29 +66,43 @@ def _check(broker: Broker, half: Half) -> None:
         return
     fields = fields_of(record)
     group = fields.get(PRODUCER_GROUP, "")
-    is_old = now_ms - record.born_timestamp > broker.config.store.retention_ms
-    if half.checks >= broker.config.transaction_check_max or is_old or not group:
-        _set_aside(broker, half, record, fields)
-    elif not broker.producers.members(group):
-        broker.delivery.halves.postpone(half, now_ms + _NOBODY_THERE_MS)
+    if not group:
+        _set_aside(broker, half, record, fields, "it names no producer group")
+    elif half.checks >= broker.config.transaction_check_max:
+        _set_aside(broker, half, record, fields, f"after {half.checks} questions nobody knows")
+    elif broker.producers.members(group):
+        _ask(broker, half, record, fields)
+    elif _is_forgotten(broker, record):
+        _set_aside(broker, half, record, fields, f"no producer of group {group} came to be asked")
     else:
-        _ask(broker, half, record, fields, now_ms)
+        broker.delivery.halves.postpone(half, broker.monotonic() + _NOBODY_THERE_MS)
 
 
-def _ask(broker: Broker, half: Half, record: Record, fields: dict[str, str], now_ms: int) -> None:
+def _is_forgotten(broker: Broker, record: Record) -> bool:
+    """Whether it has waited for a producer as long as messages are kept: then its file is deleted.
+
+    A broker that was down for that long knows no producer until they have sent heartbeats.
+    """
+    config = broker.config
+    running_ms = broker.monotonic() - broker.statistics.started_ms
+    is_old = broker.delivery.clock.age_ms(record) > config.store.retention_ms
+    return is_old and running_ms > config.client_timeout_s * 1000
+
+
+def _ask(broker: Broker, half: Half, record: Record, fields: dict[str, str]) -> None:
     """Store it again with the question counted, then ask: counts survive crashes that way."""
     fields[TRANSACTION_CHECK_TIMES] = str(half.checks + 1)
     put = stored_again(record, TRANS_HALF_TOPIC, 0, fields)
     try:
         if len(put.properties) > broker.config.max_properties_bytes:
             raise MessageTooLarge(len(put.properties), broker.config.max_properties_bytes)
-        stored = broker.store.append(put, now_ms)
+        stored = broker.store.append(put, broker.delivery.clock.now_ms())
     except MessageTooLarge:
         fields.pop(TRANSACTION_CHECK_TIMES)
-        _set_aside(broker, half, record, fields)
+        _set_aside(broker, half, record, fields, "it is too large to count questions")
         return
     halves = broker.delivery.halves
-    due_ms = now_ms + int(broker.config.transaction_check_interval_s * 1000)
+    due_ms = broker.monotonic() + int(broker.config.transaction_check_interval_s * 1000)
     halves.move(half, stored.queue_offset, stored.log_offset, due_ms)
     write_operations(broker)
     header, body = _question(broker, put, stored, fields)
@@ -142,13 +155,15 @@ def _send_to_one(
         return
 
 
-def _set_aside(broker: Broker, half: Half, record: Record, fields: dict[str, str]) -> None:
+def _set_aside(
+    broker: Broker, half: Half, record: Record, fields: dict[str, str], reason: str
+) -> None:
     topic = broker.topics.set_read_write(TRANS_CHECK_MAX_TIME_TOPIC, 1).topic_name
     broker.log.error(
-        "nobody knows after %d questions how transaction %s of topic %s ended; it is kept in %s",
-        half.checks,
+        "how transaction %s of topic %s ended is not known: %s; it is kept in %s",
         fields.get(UNIQUE_KEY, ""),
         fields.get(REAL_TOPIC, ""),
+        reason,
         topic,
     )
     try:

@@ -25,7 +25,7 @@ class Half(msgspec.Struct, eq=False):
     queue_offset: int
     log_offset: int
     due_ms: int
-    """When its producers are asked."""
+    """When its producers are asked, by the monotonic clock."""
     checks: int = 0
     """How often they have been."""
     once_at: tuple[int, ...] = ()

@@ -3,7 +3,9 @@
 from collections.abc import Iterator, Mapping
 
 from sparrowmq.broker.consumer_offsets import ConsumerOffsets
+from sparrowmq.broker.delivery.clock_steps import ClockSteps
 from sparrowmq.broker.delivery.transactions_halves import Halves
+from sparrowmq.clock import Clock
 from sparrowmq.protocol.names import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from sparrowmq.protocol.properties import (
     CHECK_IMMUNITY_TIME_S,
@@ -22,10 +24,17 @@ _BATCH_BYTES = 4 * 1024 * 1024
 
 
 def recover_halves(
-    store: Store, offsets: ConsumerOffsets, *, timeout_ms: int, interval_ms: int
+    store: Store,
+    offsets: ConsumerOffsets,
+    clock: ClockSteps,
+    monotonic: Clock,
+    *,
+    timeout_ms: int,
+    interval_ms: int,
 ) -> Halves:
     """What was pending when the store was last written."""
     halves = Halves()
+    now_ms = monotonic()
     first = _start(store, offsets, TRANS_HALF_TOPIC)
     ended: set[int] = set()
     for record in records(store, TRANS_OP_HALF_TOPIC, _start(store, offsets, TRANS_OP_HALF_TOPIC)):
@@ -43,7 +52,9 @@ def recover_halves(
         if before is not None and name:
             halves.end(before)  # stored again, and killed before the operation was written
         wait_ms = interval_ms if checks else immunity_ms(fields, timeout_ms)
-        halves.add(record.queue_offset, record.log_offset, record.store_timestamp + wait_ms, checks)
+        # Not longer than a new one, should the clock have been set back meanwhile.
+        left_ms = min(max(0, wait_ms - clock.age_ms(record)), wait_ms)
+        halves.add(record.queue_offset, record.log_offset, now_ms + left_ms, checks)
         counted[name, checks] = record.queue_offset
     return halves
 

@@ -76,7 +76,7 @@ def _take_in(
 
 def _member(broker: Broker, request: Request[Heartbeat], data: HeartbeatData) -> Member:
     connection = request.connection
-    return Member(data.client_id, connection, request.language, request.version, broker.clock())
+    return Member(data.client_id, connection, request.language, request.version, broker.monotonic())
 
 
 def _answer(

@@ -75,6 +75,7 @@ def get_producer_connections(broker: Broker, request: Request[GetProducerConnect
 @routes.on(GetAllProducers)
 def get_all_producers(broker: Broker, request: Request[GetAllProducers]) -> Reply:
     """All live producers by group."""
+    zero_ms = broker.clock() - broker.monotonic()
     table = {
         group: tuple(
             ProducerInfo(
@@ -82,7 +83,7 @@ def get_all_producers(broker: Broker, request: Request[GetAllProducers]) -> Repl
                 remote_ip=member.connection.peer_host,
                 language=_language(member),
                 version=member.version,
-                last_update_timestamp=member.last_seen_ms,
+                last_update_timestamp=zero_ms + member.last_seen_ms,
             )
             for member in members
         )

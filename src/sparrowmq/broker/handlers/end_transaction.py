@@ -39,7 +39,7 @@ def end_transaction(broker: Broker, request: Request[EndTransaction]) -> Reply |
         _refuse_late(broker, record, fields, half.checks)
     try:
         if kind == TRANSACTION_COMMIT:
-            transactions.commit(broker, half, record, fields, broker.clock())
+            transactions.commit(broker, half, record, fields, broker.delivery.clock.now_ms())
         else:
             transactions.end(broker, half)
     except (DiskFull, StoreStopped) as error:
@@ -96,6 +96,6 @@ def _refuse_late(broker: Broker, record: Record, fields: dict[str, str], checks:
     if not fields.get(CHECK_IMMUNITY_TIME_S):
         return
     limit_ms = immunity_ms(fields, int(broker.config.transaction_timeout_s * 1000))
-    if checks or broker.clock() - record.store_timestamp > limit_ms:
+    if checks or broker.delivery.clock.age_ms(record) > limit_ms:
         text = f"later than the {limit_ms // 1000} s it asked for; the producer will be asked"
         raise RequestRefused(ResponseCode.ILLEGAL_OPERATION, text)

@@ -69,7 +69,7 @@ def clone_group_offset(broker: Broker, request: Request[CloneGroupOffset]) -> Re
 @routes.on(GetTimerCheckpoint)
 def get_timer_checkpoint(broker: Broker, request: Request[GetTimerCheckpoint]) -> Reply:
     """How far delivery times are delivered, as Apache's slaves ask for it."""
-    mark, end = broker.delivery.timers.mark, broker.store.max_offset(TIMER_TOPIC, 0)
+    mark, end = broker.delivery.timers.marks[-1], broker.store.max_offset(TIMER_TOPIC, 0)
     read_ms = mark.time_ms // 1000 * 1000
     # Time, position in a timer log (there is none), queue offset, the master's; version 0.
     return Reply(body=_TIMER_CHECKPOINT.pack(read_ms, 0, end, end, 0, 0, 0))

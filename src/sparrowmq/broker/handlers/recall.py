@@ -41,7 +41,7 @@ def recall_message(broker: Broker, request: Request[RecallMessage]) -> Reply | N
 
 
 def _recall(broker: Broker, request: Request[RecallMessage]) -> Reply | None:
-    header, now_ms = request.header, broker.clock()
+    header, now_ms = request.header, broker.delivery.clock.now_ms()
     handle = _checked(broker, header, now_ms)
     fields = {
         TAGS: _TAG,

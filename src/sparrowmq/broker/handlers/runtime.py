@@ -1,6 +1,7 @@
 """How the broker is doing, and cleaning up at an operator's word."""
 
 from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.housekeeping import clean
 from sparrowmq.broker.runtime_info import runtime_info
 from sparrowmq.broker.sampling import refresh
 from sparrowmq.net.reply import Reply, Request
@@ -32,14 +33,14 @@ def clean_expired_queues(broker: Broker, request: Request[CleanExpiredQueues]) -
     starts again at 0 while its groups stand far behind that.
     """
     broker.log.info("audit: %s asked to clean consume queues", request.connection.peer)
-    broker.store.clean(broker.clock())
+    clean(broker)
     return Reply()
 
 
 @routes.on(DeleteExpiredLog)
 def delete_expired_log(broker: Broker, request: Request[DeleteExpiredLog]) -> Reply:
     """Delete expired log files without waiting for the deletion hour."""
-    deleted = broker.store.clean(broker.clock(), any_hour=True)
+    deleted = clean(broker, any_hour=True)
     broker.log.info("audit: %s deleted %d log files", request.connection.peer, len(deleted))
     return Reply()
 

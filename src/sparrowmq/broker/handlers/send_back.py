@@ -26,7 +26,7 @@ def send_back(broker: Broker, request: Request[SendBack]) -> Reply | None:
     if record is None:
         text = f"no message at log offset {header.offset} of {broker.config.broker_name}"
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, text)
-    now_ms = broker.clock()
+    now_ms = broker.delivery.clock.now_ms()
     placement = given_back(
         broker,
         record,

@@ -22,7 +22,7 @@ def send_special(
 
     The answer names the queue that was asked for; a timer can be taken back with its handle.
     """
-    now_ms = broker.clock()
+    now_ms = broker.delivery.clock.now_ms()
     topic, queue_id = put.topic, put.queue_id
     placement = None
     # Retry topics begin so: their messages may be dead letters by now.

@@ -45,7 +45,7 @@ def get_topic_stats(broker: Broker, request: Request[GetTopicStats]) -> Reply:
             min_offset=low, max_offset=high, last_update_timestamp=last_ms
         )
     refresh(broker)
-    tps = broker.statistics.tps(TOPIC_PUT, topic, broker.clock())
+    tps = broker.statistics.tps(TOPIC_PUT, topic, broker.monotonic())
     return Reply(body=TopicStats(offset_table=table, topic_put_tps=tps).to_json())
 
 
@@ -66,7 +66,7 @@ def get_consume_stats(broker: Broker, request: Request[GetConsumeStats]) -> Repl
         config = broker.topics.get(topic)
         if config is not None:
             table |= _progress(broker, group, topic, config.read_queue_nums)
-            tps += broker.statistics.tps(GROUP_GET, f"{topic}@{group}", broker.clock())
+            tps += broker.statistics.tps(GROUP_GET, f"{topic}@{group}", broker.monotonic())
     return Reply(body=ConsumeStats(offset_table=table, consume_tps=tps).to_json())
 
 
@@ -126,7 +126,7 @@ def _topics_stats(
         if config is None or (only_ordered and not config.order):
             continue
         table = _progress(broker, group, topic, config.write_queue_nums)
-        tps = broker.statistics.tps(GROUP_GET, f"{topic}@{group}", broker.clock())
+        tps = broker.statistics.tps(GROUP_GET, f"{topic}@{group}", broker.monotonic())
         stats.append(ConsumeStats(offset_table=table, consume_tps=tps))
     return tuple(stats)
 
@@ -163,7 +163,7 @@ def view_broker_stats(broker: Broker, request: Request[ViewBrokerStats]) -> Repl
     """One counter over the last minute, hour and day."""
     header = request.header
     refresh(broker)
-    spans = broker.statistics.spans(header.stats_name, header.stats_key, broker.clock())
+    spans = broker.statistics.spans(header.stats_name, header.stats_key, broker.monotonic())
     if spans is None:
         text = f"nothing is counted under {header.stats_name} for {header.stats_key}"
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, text)

@@ -1,0 +1,195 @@
+"""By how much the clock was set, and which messages were stored before that.
+
+```
+log     ──────────────┬───────────────────┬──────────────►
+        stored by the │  by a clock set   │ set back by a minute
+        first clock   │  forward by 1 h   │
+since:     +59 min    │      -1 min       │  0
+```
+
+What waits in the store says by the clock when it is due. A delay is a length of time, though, and
+somebody who sets the clock changes no length: a message is due when its stored time plus what the
+clock was set forward since then is over. The monotonic clock tells a step from time that passed.
+
+A step is saved (`config/clockSteps.json`) before anything that waits is stored by the new time, so
+it counts after a restart as well. Steps whose messages have all left the log are forgotten. One
+that happens between two runs of the broker is noticed at the start: the monotonic clock goes on
+until the machine is switched off.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable
+from itertools import accumulate
+
+from msgspec.structs import replace
+
+from sparrowmq.broker.delivery.delay_alarm import Alarm
+from sparrowmq.clock import Clock
+from sparrowmq.protocol.body import Body
+from sparrowmq.protocol.delay import schedule_queue_id
+from sparrowmq.protocol.errors import BodyError
+from sparrowmq.protocol.names import SCHEDULE_TOPIC
+from sparrowmq.protocol.record import Record
+from sparrowmq.store.disk import Disk
+from sparrowmq.store.errors import DiskFull
+from sparrowmq.store.store import Store
+from sparrowmq.store.table_file import TableFile, TableMissing
+
+_NOTICED_MS = 10
+"""Linux slews both clocks alike, so that any difference is a step; this much may be rounding, or
+the time between looking at the one and at the other."""
+_TOGETHER_MS = 2
+_LOOKS = 10
+_MOST_STEPS = 10_000
+
+
+class ClockStep(Body, frozen=True, kw_only=True):
+    """The clock was set forward by `by_ms`, or back; records from `log_offset` on came later."""
+
+    log_offset: int
+    by_ms: int
+
+
+class _Table(Body, frozen=True, kw_only=True):
+    steps: tuple[ClockStep, ...] = ()
+    boot: str = ""
+    """What the monotonic clock counted from, and how far the other one was ahead of it."""
+    ahead_ms: int = 0
+
+
+def _decode(data: bytes) -> _Table:
+    try:
+        return _Table.from_json(data)
+    except BodyError as error:
+        raise ValueError(str(error)) from error
+
+
+class ClockSteps:
+    """The clock as delivery looks at it: every look notices whether it was set."""
+
+    def __init__(
+        self,
+        store: Store,
+        file: TableFile[_Table],
+        steps: tuple[ClockStep, ...],
+        clock: Clock,
+        monotonic: Clock,
+        boot: str,
+        report: Callable[[object], None],
+    ) -> None:
+        self._store = store
+        self._boot = boot
+        self._file = file
+        self._clock = clock
+        self._monotonic = monotonic
+        self._report = report
+        self.alarms: list[Alarm] = []
+        """Of loops to wake after a step: what they plan is by the old clock."""
+        self._ahead_ms = clock() - monotonic()
+        self._set(steps)
+
+    @staticmethod
+    def open(
+        disk: Disk,
+        store: Store,
+        clock: Clock,
+        monotonic: Clock,
+        boot: str,
+        report: Callable[[object], None],
+    ) -> "ClockSteps":
+        """With what was noticed before the last stop, and what can be of the time since then.
+
+        `boot` names what `monotonic` counts from, empty if not known. Raises DiskFull, OSError.
+        """
+        file = TableFile(disk, "clockSteps.json", _decode)
+        try:
+            table = file.load(report, store_is_used=True, may_be_missing=True) or _Table()
+        except TableMissing:
+            report(f"{file.path} is damaged: delays that wait go by the clock alone")
+            table = _Table()
+        # A power cut may have taken the end of the log: what comes next is stored after the step.
+        end = store.max_log_offset
+        kept = tuple(replace(step, log_offset=min(step.log_offset, end)) for step in table.steps)
+        steps = ClockSteps(store, file, kept, clock, monotonic, boot, report)
+        if boot and boot == table.boot:
+            by_ms = steps._ahead_ms - table.ahead_ms
+        else:
+            by_ms = steps._set_back_meanwhile()
+        if abs(by_ms) >= _NOTICED_MS:
+            steps._add(by_ms)
+        else:
+            steps._save()
+        return steps
+
+    def _set_back_meanwhile(self) -> int:
+        """By how much, at least, while the machine was off: a message of a level must not have been
+        stored in the future.
+
+        The time that passed is not known. So the delays that wait are prolonged by it, which is
+        less than by the step. A clock that was set forward looks like a machine that was off for
+        longer, and is believed.
+        """
+        store, latest_ms = self._store, 0
+        for level in range(1, len(store.config.delay_levels_ms) + 1):
+            queue_id = schedule_queue_id(level)
+            end = store.max_offset(SCHEDULE_TOPIC, queue_id)
+            for log_offset, _, _ in store.units(SCHEDULE_TOPIC, queue_id, end - 1, 1):
+                record = store.read_record(log_offset)
+                if record is not None:
+                    stored_ms = record.store_timestamp + self.since(log_offset)
+                    latest_ms = max(latest_ms, stored_ms)
+        return min(0, self._clock() - latest_ms)
+
+    def now_ms(self) -> int:
+        """What the clock shows, having noticed whether it was set."""
+        now_ms = self._clock()
+        if not -_NOTICED_MS < now_ms - self._monotonic() - self._ahead_ms < _NOTICED_MS:
+            now_ms = self._look_closely(now_ms)
+        return now_ms
+
+    def _look_closely(self, now_ms: int) -> int:
+        """A process that is held up between two looks sees a step where there is none."""
+        for _ in range(_LOOKS):
+            before_ms = self._monotonic()
+            now_ms = self._clock()
+            if self._monotonic() - before_ms <= _TOGETHER_MS:
+                by_ms = now_ms - before_ms - self._ahead_ms
+                if abs(by_ms) >= _NOTICED_MS:
+                    self._ahead_ms += by_ms
+                    self._add(by_ms)
+                break
+        return now_ms
+
+    def since(self, log_offset: int) -> int:
+        """By how much the clock was set forward, in sum, since this record was stored."""
+        if not self._offsets:
+            return 0
+        return self._sums[bisect_right(self._offsets, log_offset)]
+
+    def age_ms(self, record: Record) -> int:
+        """How long ago a record was stored."""
+        return self.now_ms() - record.store_timestamp - self.since(record.log_offset)
+
+    def _add(self, by_ms: int) -> None:
+        low = self._store.min_log_offset
+        known = [step for step in self._steps if step.log_offset > low]
+        step = ClockStep(log_offset=self._store.max_log_offset, by_ms=by_ms)
+        self._set((*known[-_MOST_STEPS + 1 :], step))
+        self._report(f"the clock was set {'forward' if by_ms > 0 else 'back'} by {abs(by_ms)} ms")
+        self._save()
+        for alarm in self.alarms:
+            alarm.due_at(0)
+
+    def _set(self, steps: tuple[ClockStep, ...]) -> None:
+        self._steps = steps
+        self._offsets = [step.log_offset for step in steps]
+        later = list(accumulate((step.by_ms for step in reversed(steps)), initial=0))
+        self._sums = later[::-1]
+
+    def _save(self) -> None:
+        """On the loop, because nothing may be stored before: a step is rare."""
+        try:
+            table = _Table(steps=self._steps, boot=self._boot, ahead_ms=self._ahead_ms)
+            self._file.save(table.to_json())
+        except (DiskFull, OSError) as error:
+            self._report(f"steps of the clock are not saved and count until a restart: {error}")
