@@ -12,7 +12,7 @@ from sparrowmq.cli.main import app
 from sparrowmq.spark.jobs.archive import archive_once, compact_archive, opened_archive, read_archive
 from sparrowmq.spark.jobs.archive_compact import CompactionRule
 from sparrowmq.spark.jobs.errors import JobError
-from tests.spark.jobs.backlog import fill_topic
+from tests.spark.jobs.backlog import bodies, fill_topic
 from tests.spark.jobs.test_archive import filled, job_of
 
 if TYPE_CHECKING:
@@ -97,3 +97,25 @@ def test_files_of_others_inside_of_an_archive_stay(
     archived(spark, running, tmp_path, "guard-inside")
     compacted(spark, running, tmp_path, "guard-inside")
     assert foreign.items() <= tree(tmp_path).items()
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_a_second_topic_is_added_to_an_archive(
+    spark: SparkSession, running: Cluster, tmp_path: Path, together: bool
+) -> None:
+    first, second = f"guard-first-{together}", f"guard-second-{together}"
+    sent = filled(spark, running, tmp_path, first)
+    sent += fill_topic(running, second, 20, first=0)
+    topics = f"{first},{second}" if together else second
+    done = CliRunner().invoke(
+        app,
+        [
+            *("pipeline", "archive", "--once", "--topics", topics, "--to", str(tmp_path)),
+            *("--name-server", running.name_server),
+        ],
+    )
+    assert done.exit_code == 0, done.output
+    assert "20 messages archived now, 50 in all" in done.output
+    assert bodies(read_archive(spark, str(tmp_path))) == sorted(sent)
+    archived(spark, running, tmp_path, first)
+    assert bodies(read_archive(spark, str(tmp_path))) == sorted(sent)

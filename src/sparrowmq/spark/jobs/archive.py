@@ -13,7 +13,7 @@ remembers offsets, so that nothing can disagree (docs/decisions/0010).
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sparrowmq.clock import Clock, system_clock
@@ -37,7 +37,7 @@ from sparrowmq.spark.offsets import Offsets, QueueRange
 from sparrowmq.spark.options import Options, parse_options
 from sparrowmq.spark.outage import Patience
 from sparrowmq.spark.routes import Cluster
-from sparrowmq.spark.source_plan import find_queues, resolve
+from sparrowmq.spark.source_plan import covers, find_queues, resolve
 from sparrowmq.spark.stream_group import GroupProgress
 
 if TYPE_CHECKING:
@@ -101,12 +101,20 @@ class Archiver:
         self._tell = tell
         self._clock = clock
         self._compactor = Compactor(spark, folder, job.compaction, tell, clock)
-        self._progress.commit(self.archive.offsets)
+        self._progress.commit(self._begun())
 
     @property
     def archive(self) -> Archive:
         """As of the newest commit."""
         return self._folder.archive
+
+    def _begun(self) -> Offsets:
+        """Where the archive is in the topics of this job; it may hold others, which stay."""
+        return {
+            queue: offset
+            for queue, offset in self.archive.offsets.items()
+            if covers(self._options, queue.topic)
+        }
 
     def everything(self) -> Offsets:
         """Where all queues end now."""
@@ -135,14 +143,22 @@ class Archiver:
         return rows_in(ranges)
 
     def _plan(self, target: Offsets | None) -> tuple[list[QueueRange], Offsets]:
-        begin = self.archive.offsets or resolve(
-            self._cluster,
-            find_queues(self._cluster, self._options),
-            self._options.starting,
-            "startingOffsets",
-            default="earliest",
-        )
+        begin = self._begun()
+        begin |= self._new_topics({queue.topic for queue in begin})
         return next_ranges(self._cluster, self._options, begin, target, self._job.batch_rows)
+
+    def _new_topics(self, known: set[str]) -> Offsets:
+        """Topics that the archive does not know begin where a new archive does.
+
+        New queues of those that it knows begin at their oldest message (`next_ranges`).
+        """
+        options = self._options
+        wanted = tuple(topic for topic in options.subscribe if topic not in known)
+        if options.subscribe and not wanted:
+            return {}
+        found = find_queues(self._cluster, replace(options, subscribe=wanted))
+        new = [queue for queue in found if queue.topic not in known]
+        return resolve(self._cluster, new, options.starting, "startingOffsets", default="earliest")
 
     def _write(self, ranges: list[QueueRange]) -> int:
         from pyspark.sql import Observation
