@@ -113,6 +113,10 @@ class Journal(FolderLock):
         """Replace it; on the disk when this returns."""
         replace_file(self.path, json.dumps(value, indent=1).encode())
 
+    def discard(self) -> None:
+        """Remove what this run wrote, which is not to be remembered."""
+        self.path.unlink(missing_ok=True)
+
     def put_aside(self) -> Path | None:
         """Keep it under another name, so that the next run begins anew."""
         if not self.path.exists():
