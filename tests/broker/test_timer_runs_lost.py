@@ -105,9 +105,14 @@ def test_a_long_queue_without_runs_is_read_in_little_memory(
 def test_runs_of_a_queue_that_was_cut_are_thrown_away(world: DeliveryWorld) -> None:
     send_at(world, EPOCH_MS + 1_000)
     RunFiles(world.disk).save_list(RunList(999, []))
+    strange = "sparrowmq/timer/notes.txt"
+    for path in (strange, f"sparrowmq/timer/{7:020d}", f"sparrowmq/timer/{7:020d}.1"):
+        world.disk.poke(path, b"x")
     world.kill()
     world.pass_time(2)
     assert bodies(world) == [b"body"]
+    left = {path for path in world.disk.files() if path.startswith("sparrowmq/timer/")}
+    assert left - {"sparrowmq/timer/runs.json"} == {strange}
 
 
 def test_a_run_with_a_wrong_entry_is_not_overwritten_by_the_one_that_corrects_it(

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from sparrowmq.store.config import StoreConfig
-from sparrowmq.store.errors import StoreCorrupted
+from sparrowmq.store.errors import StoreCorrupted, StoreError
 from sparrowmq.store.index.layout import IndexLayout
 from sparrowmq.store.messages import Damage, Progress
 from sparrowmq.store.rebuild import Rebuilt, config_of, rebuild
@@ -129,3 +129,25 @@ def test_the_sizes_of_a_store_are_read_from_its_files() -> None:
         disk.unlink(f"sparrowmq/queues.{number}")
     assert sizes() == expected, "the queues' files tell it too"
     assert config_of(RecordingDisk()) == StoreConfig()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "index/notes.txt",
+        "consumequeue/notes.txt",
+        "consumequeue/orders/notes.txt",
+        "consumequeue/orders/0/notes.txt",
+        "consumequeue/orders/0/deep/00000000000000000000",
+    ],
+)
+def test_files_of_others_among_those_to_be_replaced_are_named_and_stay(path: str) -> None:
+    disk = stopped()
+    disk.mkdir(path.rpartition("/")[0])
+    disk.open(path, create=True).close()
+    before = disk.files()
+    with pytest.raises(StoreError, match=f"{path} is no file of a store"):
+        rebuilt(disk)
+    assert disk.files() == before
+    disk.unlink(path)
+    rebuilt(disk)

@@ -58,6 +58,19 @@ def test_a_torn_tail_is_cut_kept_aside_and_reported() -> None:
     assert store.append(message(20, queue_id=20 % 3), 20).log_offset == end
 
 
+def test_a_second_torn_tail_at_the_same_place_does_not_take_the_first_one_s_copy() -> None:
+    disk = RecordingDisk()
+    end = filled(disk, 20).max_log_offset
+    path = "commitlog/00000000000000000000"
+    for torn in (b"first!", b"second"):
+        disk = disk.killed()
+        log = disk.files()[path]
+        disk.poke(path, log[:end] + torn + log[end + len(torn) :])
+        assert open_store(disk, report=Told()).max_log_offset == end
+    kept = {data for name, data in disk.files().items() if "quarantine" in name}
+    assert kept == {b"first!", b"second"}
+
+
 def test_units_of_messages_that_a_power_cut_took_are_gone_from_the_files() -> None:
     """Apache, opening the store, would count them."""
     disk = RecordingDisk()

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from sparrowmq.cli.pipeline_options import (
     name_server_option,
+    operator_name,
     spark_options,
     state_folder,
     state_option,
@@ -42,6 +43,9 @@ from sparrowmq.spark.routes import Cluster
     help="Messages between two commits: so many may come twice after a kill.",
 )
 @click.option("--live", is_flag=True, help="Although members of the group are alive.")
+@click.option(
+    "--take-over", is_flag=True, help="Although another operator has begun it and not ended it."
+)
 @click.option("--report", is_flag=True, help="Only show how far it is.")
 @click.option("--hand-back", is_flag=True, help="Check that the temporary topic can go.")
 @click.option("--worked-by", help="The group that consumes the temporary topic. [default: GROUP]")
@@ -57,6 +61,7 @@ def drain(
     rate: int | None,
     batch: int,
     live: bool,
+    take_over: bool,
     report: bool,
     hand_back: bool,
     worked_by: str | None,
@@ -90,6 +95,8 @@ def drain(
         batch_rows=batch,
         rows_per_second=rate,
         live=live,
+        by=operator_name(),
+        take_over=take_over,
     )
     check_topics(name_server, [topic])
     with Cluster(name_server, 10.0) as cluster, Journal(job.state) as journal:

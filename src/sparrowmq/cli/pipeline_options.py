@@ -1,7 +1,9 @@
 """What the commands of `sparrowmq pipeline` share: options, times, where state is kept."""
 
 import functools
+import getpass
 import os
+import socket
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -111,3 +113,12 @@ def state_folder(given: Path | None) -> Path:
         return given
     base = os.environ.get("XDG_STATE_HOME")
     return (Path(base) if base else Path.home() / ".local" / "state") / "sparrowmq" / "pipelines"
+
+
+def operator_name() -> str:
+    """Who runs this command, for other operators: user and machine."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError, ImportError):  # a container may run under a number only
+        user = f"user {os.getuid()}"
+    return f"{user}@{socket.gethostname()}"

@@ -157,6 +157,10 @@ class Cluster:
             )
         return route.addresses[broker_name]
 
+    def name_server(self, address: str) -> Remoting:
+        """The connection to one of the name servers, for what all of them have to hear."""
+        return self._connection(address)
+
     def broker(self, topic: str, broker_name: str) -> Remoting:
         """The connection to that broker."""
         return self._connection(self.address(topic, broker_name))
@@ -187,6 +191,14 @@ class Cluster:
                 return None
             raise
         return int(answer.fields["offset"])
+
+    def groups(self, topic: str) -> list[str]:
+        """The consumer groups that the topic's brokers know."""
+        found: set[str] = set()
+        for name in self.route(topic).addresses:
+            answer = self.broker(topic, name).ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, {})
+            found |= set(parse_json(answer.body).get("subscriptionGroupTable") or ())
+        return sorted(map(str, found))
 
     def update_consumer_offset(self, group: str, queue: Queue, offset: int) -> None:
         """Store where a group goes on. The group has to exist on that broker."""

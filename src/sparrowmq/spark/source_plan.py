@@ -24,7 +24,9 @@ def find_queues(cluster: Cluster, options: Options) -> list[Queue]:
     """
     if options.assign is not None:
         return _assigned(cluster, options.assign)
-    topics = options.subscribe or _matching(cluster, options.subscribe_pattern or "")
+    topics = options.subscribe or [
+        topic for topic in cluster.user_topics() if _matches(options, topic)
+    ]
     return sorted(queue for topic in topics for queue in cluster.queues(topic))
 
 
@@ -43,14 +45,17 @@ def _assigned(cluster: Cluster, assign: Assignment) -> list[Queue]:
     return sorted(wanted)
 
 
-def _matching(cluster: Cluster, pattern: str) -> list[str]:
-    """Topics by name; retry and dead-letter topics only for a pattern that speaks of %."""
-    matches = re.compile(pattern).fullmatch
-    return [
-        topic
-        for topic in cluster.user_topics()
-        if matches(topic) and ("%" in pattern or not topic.startswith("%"))
-    ]
+def covers(options: Options, topic: str) -> bool:
+    """Whether a topic is among those to read, if it exists."""
+    if options.assign is not None:
+        return topic in options.assign
+    return topic in options.subscribe if options.subscribe else _matches(options, topic)
+
+
+def _matches(options: Options, topic: str) -> bool:
+    """By its name; retry and dead-letter topics only for a pattern that speaks of %."""
+    pattern = options.subscribe_pattern or ""
+    return bool(re.fullmatch(pattern, topic)) and ("%" in pattern or not topic.startswith("%"))
 
 
 def resolve(

@@ -5,6 +5,8 @@ exactly its size (rolled back, so that neither queue nor index of Apache takes i
 it reaches to the end of a file, with the blank record that ends a file.
 """
 
+from itertools import count
+
 from sparrowmq.protocol.record import (
     MIN_RECORD_SIZE,
     encode_blank,
@@ -45,9 +47,16 @@ def filler(log_offset: int, size: int) -> bytes:
     )
 
 
+def free_path(disk: Disk, path: str) -> str:
+    """That path, or one beside it where something is kept under it already."""
+    if not disk.exists(path):
+        return path
+    return next(other for n in count(1) if not disk.exists(other := f"{path}.{n}"))
+
+
 def keep_aside(disk: Disk, file_size: int, start: int, end: int) -> str:
     """Copy log bytes from `start` to `end`, all of one file, away; the path of the copy."""
-    path = f"{QUARANTINE_DIR}/{file_name(start)}-{end - start}"
+    path = free_path(disk, f"{QUARANTINE_DIR}/{file_name(start)}-{end - start}")
     disk.mkdir(QUARANTINE_DIR)
     source = disk.open(log_path(start - start % file_size), write=False)
     target = disk.open(path, create=True)

@@ -6,16 +6,18 @@ the old ones, so that a rebuild that fails halfway changes nothing. A crash duri
 nothing either: the next start finds derived files that do not fit, and builds them from the log.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 
 from sparrowmq.store.config import CONSUME_QUEUE_UNIT, StoreConfig
 from sparrowmq.store.disk import Disk, DiskFile, DiskLock, Usage
+from sparrowmq.store.errors import StoreError
 from sparrowmq.store.files import StoreFiles
 from sparrowmq.store.index.key_index import INDEX_MARK
 from sparrowmq.store.index.layout import IndexLayout
-from sparrowmq.store.layout import INDEX_DIR, LOCK, OWN_DIR, QUEUE_DIR, queue_dir
+from sparrowmq.store.index.load import index_names
+from sparrowmq.store.layout import INDEX_DIR, LOCK, OWN_DIR, QUEUE_DIR, file_offset, queue_dir
 from sparrowmq.store.marks import Marks, QueueState
 from sparrowmq.store.messages import Damage, Progress
 from sparrowmq.store.store import Store
@@ -37,11 +39,12 @@ def rebuild(
 ) -> Rebuilt:
     """Build queues and index from the log and swap them in.
 
-    Raises StoreLocked while a broker uses the store, StoreCorrupted, DiskFull or OSError; then the
-    old files are as they were.
+    Raises StoreLocked while a broker uses the store, StoreError where other files lie among those
+    to be replaced, StoreCorrupted, DiskFull or OSError; then the old files are as they were.
     """
     lock = disk.lock(LOCK)
     try:
+        _check_strangers(disk)
         _remove_tree(disk, WORK_DIR)
         disk.mkdir(WORK_DIR)
         beside = RelocatedDisk(disk, {path: f"{WORK_DIR}/{_flat(path)}" for path in _MOVED})
@@ -92,6 +95,36 @@ def _remember_queues(files: StoreFiles, beside: Disk, config: StoreConfig) -> No
     dropped = snapshot.dropped if snapshot is not None else {}
     beside.mkdir(OWN_DIR)
     Marks(config, beside).save_snapshot(starts[0] if starts else 0, states, dropped, sync=True)
+
+
+def _check_strangers(disk: Disk) -> None:
+    """The old directories go as a whole, so nothing may be in them that the log does not give."""
+    queues = {queue_dir(*key) for key in StoreFiles(disk).queues()}
+    for path in (*_files_below(disk, QUEUE_DIR), *_files_below(disk, INDEX_DIR)):
+        directory, _, name = path.rpartition("/")
+        is_queue = directory in queues and file_offset(name) is not None
+        is_index = directory == INDEX_DIR and name in index_names(disk, INDEX_DIR)
+        if not is_queue and not is_index:
+            raise StoreError(
+                f"{path} is no file of a store, and a rebuild would delete it: move it away first"
+            )
+
+
+def _files_below(disk: Disk, path: str) -> Iterator[str]:
+    for name in disk.listdir(path):
+        inner = f"{path}/{name}"
+        if disk.listdir(inner):
+            yield from _files_below(disk, inner)
+        elif _is_file(disk, inner):
+            yield inner
+
+
+def _is_file(disk: Disk, path: str) -> bool:
+    try:
+        disk.open(path, write=False).close()
+    except OSError:  # an empty directory: nothing is lost with it
+        return False
+    return True
 
 
 def _swap(disk: Disk) -> None:

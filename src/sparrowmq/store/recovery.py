@@ -21,7 +21,7 @@ from sparrowmq.store.flushing import Recovered
 from sparrowmq.store.layout import ABORT, LOG_DIR, QUARANTINE_DIR, log_path
 from sparrowmq.store.marks import Mark, Marks, Snapshot
 from sparrowmq.store.messages import Damage, Progress
-from sparrowmq.store.quarantine import fill, keep_aside
+from sparrowmq.store.quarantine import fill, free_path, keep_aside
 from sparrowmq.store.queue_recovery import QueueRecovery
 from sparrowmq.store.scan import FileEnd, Hole, LogScan, last_byte
 
@@ -294,7 +294,7 @@ class Recovery:
         """A file behind the log's end: made ahead and empty, or full of what cannot be used."""
         path = log_path(start)
         if last_byte(self._log, start, start + self._config.log_file_size) > start:
-            copy = f"{QUARANTINE_DIR}/{path.rpartition('/')[2]}"
+            copy = free_path(self._disk, f"{QUARANTINE_DIR}/{path.rpartition('/')[2]}")
             self._disk.mkdir(QUARANTINE_DIR)
             self._disk.replace(path, copy)
             self._disk.sync_dir(QUARANTINE_DIR)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from datetime import UTC, date, datetime, timedelta
 from operator import itemgetter
 from pathlib import Path
@@ -18,10 +17,11 @@ from sparrowmq.spark.jobs.archive import (
     opened_archive,
     read_archive,
 )
+from sparrowmq.spark.jobs.archive_commits import partition_of
 from sparrowmq.spark.jobs.archive_compact import CompactionRule
-from sparrowmq.spark.jobs.archive_files import ArchiveFiles
+from sparrowmq.spark.jobs.archive_files import LocalFiles
 from sparrowmq.spark.jobs.archive_frames import Question, dated
-from sparrowmq.spark.jobs.archive_log import Archive, ArchiveLog, commit_of, partition_of
+from sparrowmq.spark.jobs.archive_log import ArchiveLog
 from sparrowmq.spark.jobs.errors import JobError
 from sparrowmq.spark.jobs.steps import Step
 from sparrowmq.spark.schema import READ_NAMES
@@ -97,12 +97,10 @@ def test_runs_that_die_after_any_step_are_finished_by_the_next(
         sent += fill_topic(running, "archive-dies", 10, first=len(sent))
         with pytest.raises(Died), opened_archive(spark, job, die_at(step)) as archiver:
             archive_once(archiver)
-    stored = next(tmp_path.glob("topic=*/date=*/*.parquet"))
-    shutil.copy(stored, stored.with_name("0000000099-0000.parquet"))  # as a killed run may leave
     with opened_archive(spark, job) as archiver:
         archive_once(archiver)
         assert archiver.archive.rows == len(sent)
-        names = ArchiveFiles(spark, str(tmp_path)).data_files()
+        names = LocalFiles(tmp_path).data_files()
     assert names.keys() == archiver.archive.files.keys()
     read = rows_of(read_archive(spark, str(tmp_path)))
     assert read == rows_of(table(spark, running, "archive-dies"))
@@ -128,7 +126,7 @@ def test_readers_see_the_same_rows_before_during_and_after_compactions_that_die(
             compact_archive(spark, str(tmp_path), CompactionRule(), die_at(step))
         assert bodies(read_archive(spark, str(tmp_path))) == sent
     assert bodies(before) == sent  # its files are still there
-    assert len(ArchiveLog(ArchiveFiles(spark, str(tmp_path))).read().files) == 1
+    assert len(ArchiveLog(LocalFiles(tmp_path)).read().files) == 1
 
 
 def test_files_that_nobody_reads_any_more_are_dropped_after_their_time(
@@ -139,7 +137,7 @@ def test_files_that_nobody_reads_any_more_are_dropped_after_their_time(
     with opened_archive(spark, job, clock=lambda: 5_000) as archiver:
         archive_once(archiver)  # and compacts as soon as there are four files
         assert len(archiver.archive.files) == 1
-    files = ArchiveFiles(spark, str(tmp_path))
+    files = LocalFiles(tmp_path)
     rule = CompactionRule(keep_removed_ms=1000)
     compact_archive(spark, str(tmp_path), rule, clock=lambda: 5_999)
     assert len(files.data_files()) == 5
@@ -200,26 +198,6 @@ def test_only_one_run_at_a_time_works_on_an_archive(
         opened_archive(spark, job),
     ):
         pass
-
-
-def test_a_commit_that_another_run_made_first_is_not_overwritten(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    log = ArchiveLog(ArchiveFiles(spark, str(tmp_path)))
-    first = log.append(Archive(), commit_of(Archive(), 1, rows=5))
-    with pytest.raises(JobError, match="another run has committed"):
-        log.append(Archive(), commit_of(Archive(), 2, rows=7))
-    assert log.read() == first
-
-
-def test_a_long_log_is_read_from_its_newest_snapshot(spark: SparkSession, tmp_path: Path) -> None:
-    files = ArchiveFiles(spark, str(tmp_path))
-    log, archive = ArchiveLog(files), Archive()
-    for number in range(120):
-        archive = log.append(archive, commit_of(archive, number, add={f"f{number}": 1}, rows=1))
-    assert log.read() == archive
-    assert archive.rows == 120
-    assert len(files.names("_log")) < 80
 
 
 def test_a_folder_without_an_archive_is_named(spark: SparkSession, tmp_path: Path) -> None:

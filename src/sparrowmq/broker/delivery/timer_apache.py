@@ -19,7 +19,7 @@ from sparrowmq.broker.delivery.timer_entries import is_recall, offset_of, time_o
 from sparrowmq.broker.delivery.timer_times import slot_ms
 from sparrowmq.protocol.names import TIMER_TOPIC
 from sparrowmq.store.disk import Disk
-from sparrowmq.store.layout import file_name
+from sparrowmq.store.layout import file_name, file_offset
 from sparrowmq.store.store import Store
 
 LOG_DIR = "timerlog"
@@ -36,7 +36,8 @@ _MOST_SPREAD = 10_000_000
 
 def is_there(disk: Disk) -> bool:
     """Whether Apache's broker, or we when we stopped, left a timer log or a wheel."""
-    return bool(disk.listdir(LOG_DIR)) or disk.exists(WHEEL)
+    names = disk.listdir(LOG_DIR)
+    return any(file_offset(name) is not None for name in names) or disk.exists(WHEEL)
 
 
 def is_quick(store: Store, count: int, spread: int) -> bool:
@@ -51,7 +52,8 @@ def is_quick(store: Store, count: int, spread: int) -> bool:
 def forget(disk: Disk) -> None:
     """Remove what will not be true any more."""
     for name in disk.listdir(LOG_DIR):
-        disk.unlink(f"{LOG_DIR}/{name}")
+        if file_offset(name) is not None:  # other files are not Apache's
+            disk.unlink(f"{LOG_DIR}/{name}")
     disk.unlink(WHEEL)
     if disk.exists(LOG_DIR):
         disk.sync_dir(LOG_DIR)

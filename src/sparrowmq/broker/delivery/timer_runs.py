@@ -17,7 +17,7 @@ import msgspec
 from sparrowmq.protocol.crc import crc32
 from sparrowmq.store.disk import Disk, DiskFile
 from sparrowmq.store.draft import write_draft
-from sparrowmq.store.layout import OWN_DIR, file_name
+from sparrowmq.store.layout import OWN_DIR, file_name, file_offset
 
 TIMER_DIR = f"{OWN_DIR}/timer"
 ENTRY = 16
@@ -150,10 +150,11 @@ class RunFiles:
         self._disk.unlink(_path(span))
 
     def remove_strangers(self, runs: RunList) -> None:
-        """Delete what the list does not name."""
-        named = {_path(span) for span in runs.runs} | {_LIST}
+        """Delete runs, and drafts of them, that the list does not name."""
+        named = {_path(span) for span in runs.runs}
         for name in self._disk.listdir(TIMER_DIR):
-            if f"{TIMER_DIR}/{name}" not in named:
+            is_run = file_offset(name.partition(".")[0]) is not None
+            if is_run and f"{TIMER_DIR}/{name}" not in named:
                 self._disk.unlink(f"{TIMER_DIR}/{name}")
 
     def _replace(self, path: str, data: bytes) -> None:

@@ -2,23 +2,25 @@
 
     plan ── which offsets come next, from the newest commit
     write ── Spark writes them below _staging
-    move ── the files get their names, which the version of the commit to come makes
+    move ── the files are synced and get their names, which bear the number of the commit to come
     commit ── one file of the log names them, and the offsets that follow
     progress ── the brokers hear where the archive's consumer group is
 
 A run that dies before the commit has done nothing that a reader sees, and the next one does the
-same offsets again; one that dies after it goes on behind them. There is no second place that
+same offsets again; one that dies after it goes on after them. There is no second place that
 remembers offsets, so that nothing can disagree (docs/decisions/0010).
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sparrowmq.clock import Clock, system_clock
-from sparrowmq.spark.jobs.archive_compact import COMPACTING, CompactionRule, Compactor
+from sparrowmq.spark.jobs.archive_commits import Archive, commit_of, partition_of
+from sparrowmq.spark.jobs.archive_compact import CompactionRule, Compactor
 from sparrowmq.spark.jobs.archive_files import ArchiveFiles
+from sparrowmq.spark.jobs.archive_folder import ArchiveFolder, opened_folder
 from sparrowmq.spark.jobs.archive_frames import (
     PARTITIONS,
     Question,
@@ -26,22 +28,20 @@ from sparrowmq.spark.jobs.archive_frames import (
     dated,
     stored_schema,
 )
-from sparrowmq.spark.jobs.archive_log import Archive, ArchiveLog, commit_of, partition_of
+from sparrowmq.spark.jobs.archive_hadoop import archive_files
+from sparrowmq.spark.jobs.archive_log import ArchiveLog
 from sparrowmq.spark.jobs.errors import JobError
-from sparrowmq.spark.jobs.journal import FolderLock
 from sparrowmq.spark.jobs.ranges import next_ranges, read_ranges, rows_in
 from sparrowmq.spark.jobs.steps import Step, Tell, tell_nobody
 from sparrowmq.spark.offsets import Offsets, QueueRange
 from sparrowmq.spark.options import Options, parse_options
 from sparrowmq.spark.outage import Patience
 from sparrowmq.spark.routes import Cluster
-from sparrowmq.spark.source_plan import find_queues, resolve
+from sparrowmq.spark.source_plan import covers, find_queues, resolve
 from sparrowmq.spark.stream_group import GroupProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-STAGING = "_staging"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,7 @@ class Archiver:
         self,
         spark: "SparkSession",
         job: ArchiveJob,
-        files: ArchiveFiles,
+        folder: ArchiveFolder,
         cluster: Cluster,
         tell: Tell = tell_nobody,
         clock: Clock = system_clock,
@@ -94,25 +94,27 @@ class Archiver:
         self._spark = spark
         self._job = job
         self._options = job.options()
-        self._files = files
-        self._log = ArchiveLog(files)
+        self._folder = folder
         self._cluster = cluster
         self._patience = Patience(self._options.retry_timeout_s)
         self._progress = GroupProgress(cluster, job.group)
         self._tell = tell
         self._clock = clock
-        self._compactor = Compactor(spark, files, self._log, job.compaction, tell, clock)
-        self.archive = self._log.read()
-        self._clean()
-        self._progress.commit(self.archive.offsets)
+        self._compactor = Compactor(spark, folder, job.compaction, tell, clock)
+        self._progress.commit(self._begun())
 
-    def _clean(self) -> None:
-        """Remove what a run that died has left."""
-        for unfinished in (STAGING, COMPACTING):
-            self._files.delete(unfinished)
-        known = self.archive.files.keys() | self.archive.removed.keys()
-        for name in self._files.data_files().keys() - known:
-            self._files.delete(name)
+    @property
+    def archive(self) -> Archive:
+        """As of the newest commit."""
+        return self._folder.archive
+
+    def _begun(self) -> Offsets:
+        """Where the archive is in the topics of this job; it may hold others, which stay."""
+        return {
+            queue: offset
+            for queue, offset in self.archive.offsets.items()
+            if covers(self._options, queue.topic)
+        }
 
     def everything(self) -> Offsets:
         """Where all queues end now."""
@@ -131,24 +133,32 @@ class Archiver:
         self._tell(Step("planned", rows_in(ranges), self.archive.rows))
         rows = self._write(ranges)
         self._tell(Step("written", rows, self.archive.rows))
-        added = self._files.settle(STAGING, self.archive.version + 1)
+        added = self._folder.settle()
         self._tell(Step("moved", rows, self.archive.rows))
         commit = commit_of(self.archive, self._clock(), add=added, offsets=end, rows=rows)
-        self.archive = self._log.append(self.archive, commit)
+        self._folder.commit(commit)
         self._tell(Step("committed", rows, self.archive.rows))
         self._progress.commit(end)
         self._tell(Step("progress", rows, self.archive.rows))
         return rows_in(ranges)
 
     def _plan(self, target: Offsets | None) -> tuple[list[QueueRange], Offsets]:
-        begin = self.archive.offsets or resolve(
-            self._cluster,
-            find_queues(self._cluster, self._options),
-            self._options.starting,
-            "startingOffsets",
-            default="earliest",
-        )
+        begin = self._begun()
+        begin |= self._new_topics({queue.topic for queue in begin})
         return next_ranges(self._cluster, self._options, begin, target, self._job.batch_rows)
+
+    def _new_topics(self, known: set[str]) -> Offsets:
+        """Topics that the archive does not know begin where a new archive does.
+
+        New queues of those that it knows begin at their oldest message (`next_ranges`).
+        """
+        options = self._options
+        wanted = tuple(topic for topic in options.subscribe if topic not in known)
+        if options.subscribe and not wanted:
+            return {}
+        found = find_queues(self._cluster, replace(options, subscribe=wanted))
+        new = [queue for queue in found if queue.topic not in known]
+        return resolve(self._cluster, new, options.starting, "startingOffsets", default="earliest")
 
     def _write(self, ranges: list[QueueRange]) -> int:
         from pyspark.sql import Observation
@@ -161,14 +171,14 @@ class Archiver:
         frame = frame.observe(seen, F.count(F.lit(1)).alias("rows"))
         # A file for each core and not for each queue: small files cost every reader.
         frame = frame.coalesce(self._spark.sparkContext.defaultParallelism)
-        staging = self._files.path(STAGING)
-        frame.write.mode("overwrite").partitionBy(*PARTITIONS).parquet(staging)
+        staging = f"{self._folder.files.root}/{self._folder.stage()}"
+        frame.write.partitionBy(*PARTITIONS).parquet(staging)
         return int(seen.get["rows"])
 
     def compact(self, *, all_of_it: bool = False) -> int:
         """Make few files out of many where it is due; how many went away."""
         before = len(self.archive.files)
-        self.archive = self._compactor.run(self.archive, all_of_it=all_of_it)
+        self._compactor.run(all_of_it=all_of_it)
         return before - len(self.archive.files)
 
 
@@ -177,12 +187,11 @@ def opened_archive(
     spark: "SparkSession", job: ArchiveJob, tell: Tell = tell_nobody, clock: Clock = system_clock
 ) -> Iterator[Archiver]:
     """An archiver that is alone in its archive. Raises JobError, OptionError, RocketMQError."""
-    files = ArchiveFiles(spark, job.to)
-    with ExitStack() as stack:
-        if (folder := files.local_folder) is not None:
-            stack.enter_context(FolderLock(folder, "this archive"))
-        cluster = stack.enter_context(Cluster(job.name_server, 10.0))
-        yield Archiver(spark, job, files, cluster, tell, clock)
+    with (
+        opened_folder(archive_files(spark, job.to)) as folder,
+        Cluster(job.name_server, 10.0) as cluster,
+    ):
+        yield Archiver(spark, job, folder, cluster, tell, clock)
 
 
 def archive_once(archiver: Archiver) -> None:
@@ -206,19 +215,16 @@ def compact_archive(
     clock: Clock = system_clock,
 ) -> tuple[int, int]:
     """Compact all that can be, without a broker; files before and after."""
-    files = ArchiveFiles(spark, path)
-    log = ArchiveLog(files)
-    _existing(log, path)
-    with ExitStack() as stack:
-        if (folder := files.local_folder) is not None:
-            stack.enter_context(FolderLock(folder, "this archive"))
-        before = log.read()
-        after = Compactor(spark, files, log, rule, tell, clock).run(before, all_of_it=True)
-    return len(before.files), len(after.files)
+    files = archive_files(spark, path)
+    _existing(files, path)
+    with opened_folder(files) as folder:
+        before = len(folder.archive.files)
+        Compactor(spark, folder, rule, tell, clock).run(all_of_it=True)
+        return before, len(folder.archive.files)
 
 
-def _existing(log: ArchiveLog, path: str) -> Archive:
-    archive = log.read()
+def _existing(files: ArchiveFiles, path: str) -> Archive:
+    archive = ArchiveLog(files).read()
     if archive.version == 0:
         raise JobError(f"there is no archive in {path}; make one with: sparrowmq pipeline archive")
     return archive
@@ -231,9 +237,9 @@ def read_archive(spark: "SparkSession", path: str, question: Question | None = N
     there is no archive.
     """
     wanted = question or Question()
-    files = ArchiveFiles(spark, path)
-    archive = _existing(ArchiveLog(files), path)
-    chosen = [files.path(name) for name in archive.files if wanted.wants(*partition_of(name))]
+    files = archive_files(spark, path)
+    archive = _existing(files, path)
+    chosen = [f"{files.root}/{name}" for name in archive.files if wanted.wants(*partition_of(name))]
     if chosen:
         reader = spark.read.schema(stored_schema()).option("basePath", files.root)
         frame = reader.parquet(*chosen)

@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sparrowmq.clock import Clock
-from sparrowmq.spark.jobs.archive_files import ArchiveFiles
-from sparrowmq.spark.jobs.archive_log import Archive, ArchiveLog, commit_of
+from sparrowmq.spark.jobs.archive_commits import Archive, commit_of
+from sparrowmq.spark.jobs.archive_folder import ArchiveFolder
 from sparrowmq.spark.jobs.steps import Step, Tell
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-COMPACTING = "_compacting"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,46 +44,45 @@ class Compactor:
     def __init__(
         self,
         spark: "SparkSession",
-        files: ArchiveFiles,
-        log: ArchiveLog,
+        folder: ArchiveFolder,
         rule: CompactionRule,
         tell: Tell,
         clock: Clock,
     ) -> None:
         self._spark = spark
-        self._files = files
-        self._log = log
+        self._folder = folder
         self._rule = rule
         self._tell = tell
         self._clock = clock
 
-    def run(self, archive: Archive, *, all_of_it: bool = False) -> Archive:
+    def run(self, *, all_of_it: bool = False) -> None:
         """Compact what is due, and drop what nobody reads any more."""
-        for folder, names in due(archive, self._rule, all_of_it=all_of_it).items():
-            archive = self._compact(archive, folder, names)
-        return self._drop(archive)
+        work = due(self._folder.archive, self._rule, all_of_it=all_of_it)
+        for folder, names in work.items():
+            self._compact(folder, names)
+        self._drop()
 
-    def _compact(self, archive: Archive, folder: str, names: list[str]) -> Archive:
+    def _compact(self, folder: str, names: list[str]) -> None:
+        archive, root = self._folder.archive, self._folder.files.root
         total = sum(archive.files[name] for name in names)
         wanted = -(-total // self._rule.target_bytes)
-        paths = [self._files.path(name) for name in names]
-        frame = self._spark.read.parquet(*paths).coalesce(wanted)
+        frame = self._spark.read.parquet(*(f"{root}/{name}" for name in names)).coalesce(wanted)
         # Queue by queue in order: equal values lie together, and files are smaller.
         frame = frame.sortWithinPartitions("brokerName", "queueId", "queueOffset")
-        frame.write.mode("overwrite").parquet(self._files.path(COMPACTING))
+        frame.write.parquet(f"{root}/{self._folder.stage()}")
         self._tell(Step("compacted", len(names), archive.rows))
-        added = self._files.settle(COMPACTING, archive.version + 1, folder)
+        added = self._folder.settle(folder)
         self._tell(Step("compacted moved", len(names), archive.rows))
-        commit = commit_of(archive, self._clock(), add=added, remove=names)
-        archive = self._log.append(archive, commit)
+        self._folder.commit(commit_of(archive, self._clock(), add=added, remove=names))
         self._tell(Step("compacted committed", len(names), archive.rows))
-        return archive
 
-    def _drop(self, archive: Archive) -> Archive:
+    def _drop(self) -> None:
+        archive = self._folder.archive
         oldest = self._clock() - self._rule.keep_removed_ms
         dropped = [name for name, at_ms in archive.removed.items() if at_ms <= oldest]
         if not dropped:
-            return archive
+            return
         for name in dropped:
-            self._files.delete(name)
-        return self._log.append(archive, commit_of(archive, self._clock(), drop=dropped))
+            self._folder.files.delete(name)
+        self._tell(Step("dropped", len(dropped), archive.rows))
+        self._folder.commit(commit_of(archive, self._clock(), drop=dropped))

@@ -1,125 +1,141 @@
 """The log of an archive: which files are in it, and up to where topics are archived.
 
+    _log/archive.json                          which archive this is, and its newest commit
     _log/00000000000000000007.json             what commit 7 added and removed, and its offsets
     _log/00000000000000000050.snapshot.json    all that holds after commit 50
-    _staging/                                  files that no commit names yet
-    topic=orders/date=2026-11-15/0000000007-0000.parquet
 
 A commit is one file that appears whole or not at all; files and offsets are in the same one, so
 that they cannot disagree. Readers take the files that the log names and see no half-done work.
+
+Commits are numbered without gaps, and `archive.json` says how far they go. It is written after the
+commit it speaks of: a commit beyond it is that of a run that was killed in between, and a commit it
+speaks of that is not there is lost. Then nobody reads, writes or deletes anything.
 """
 
-import json
-from dataclasses import dataclass, field
-from datetime import date
-from typing import Any
-from urllib.parse import unquote
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
+from sparrowmq.spark.jobs.archive_commits import (
+    Archive,
+    archive_from,
+    decode_record,
+    encode_record,
+    snapshot_of,
+)
 from sparrowmq.spark.jobs.archive_files import ArchiveFiles
 from sparrowmq.spark.jobs.errors import JobError
-from sparrowmq.spark.offsets import Offsets, from_json, to_json
+
+T = TypeVar("T")
 
 LOG = "_log"
+IDENTITY = "archive.json"
 SNAPSHOT_EVERY = 50
 """Commits: reading the log costs at most so many small files."""
 _TRIES = 5
+_REMEDY = (
+    "Nothing is read, written or deleted; bring the file back, from a backup of the folder _log"
+)
+_COMMIT = re.compile(r"(\d{20})\.json")
+_SNAPSHOT = re.compile(r"(\d{20})\.snapshot\.json")
 
 
 @dataclass(frozen=True, slots=True)
-class Archive:
-    """What an archive holds after some commit."""
+class Identity:
+    """Which archive this is."""
 
-    version: int = 0
-    files: dict[str, int] = field(default_factory=dict)
-    """Sizes by name."""
-    offsets: Offsets = field(default_factory=dict)
-    rows: int = 0
-    removed: dict[str, int] = field(default_factory=dict)
-    """Files that no reader takes any more, and when (ms) that began."""
-
-    def after(self, commit: dict[str, Any]) -> "Archive":
-        """The same with one more commit."""
-        gone = dict.fromkeys(commit["remove"], commit["atMs"])
-        dropped = set(commit["drop"])
-        files = {name: size for name, size in self.files.items() if name not in gone}
-        removed = {name: at for name, at in self.removed.items() if name not in dropped}
-        return Archive(
-            commit["version"],
-            files | commit["add"],
-            self.offsets | from_json(commit["offsets"]),
-            self.rows + commit["rows"],
-            removed | gone,
-        )
-
-
-def commit_of(
-    archive: Archive,
-    at_ms: int,
-    *,
-    add: dict[str, int] | None = None,
-    remove: list[str] | None = None,
-    drop: list[str] | None = None,
-    offsets: Offsets | None = None,
-    rows: int = 0,
-) -> dict[str, Any]:
-    """The next commit."""
-    return {
-        "version": archive.version + 1,
-        "atMs": at_ms,
-        "rows": rows,
-        "add": add or {},
-        "remove": remove or [],
-        "drop": drop or [],
-        "offsets": to_json(offsets or {}),
-    }
-
-
-def partition_of(name: str) -> tuple[str, date]:
-    """Topic and day of a file, as its folders tell."""
-    topic, day, _ = name.split("/")
-    return unquote(topic.removeprefix("topic=")), date.fromisoformat(day.removeprefix("date="))
+    id: str
+    version: int
+    """The newest commit, or the one before it."""
 
 
 class ArchiveLog:
-    """Reads and writes the log."""
+    """Reads and writes the log. Raises JobError, with the file's name, where it is not whole."""
 
     def __init__(self, files: ArchiveFiles) -> None:
         self._files = files
 
+    def exists(self) -> bool:
+        """Whether there is a log, of whatever version."""
+        names = self._files.names(LOG)
+        return IDENTITY in names or bool(_numbered(_COMMIT, names) or _numbered(_SNAPSHOT, names))
+
+    def identity(self) -> Identity | None:
+        """Which archive this is; None for none, and for one from before archives had ids."""
+        try:
+            return self._record(IDENTITY, lambda value: Identity(value["id"], value["version"]))
+        except FileNotFoundError:
+            return None
+
+    def identify(self, archive_id: str, archive: Archive) -> None:
+        """Say which archive this is, and that its commits go so far."""
+        self._files.replace(
+            f"{LOG}/{IDENTITY}", encode_record({"id": archive_id, "version": archive.version})
+        )
+
     def read(self) -> Archive:
         """The archive as of its newest commit; an empty one where there is none."""
         for _ in range(_TRIES):
+            # Before the names: a commit that is made meanwhile must not look like a lost one.
+            identity = self.identity()
             names = self._files.names(LOG)
             try:
-                return self._read(names)
-            except Exception:  # the JVM's: a file that was just replaced by a snapshot
+                return self._read(identity, names)
+            except (JobError, FileNotFoundError):
                 if names == self._files.names(LOG):
                     raise
+                # A snapshot has just taken the place of commits.
         raise JobError(f"the log of {self._files.root} changes faster than it can be read")
 
-    def _read(self, names: list[str]) -> Archive:
-        snapshots = [name for name in names if name.endswith(".snapshot.json")]
-        archive = self._snapshot(snapshots[-1]) if snapshots else Archive()
-        for name in names:
-            if name.count(".") == 1 and name.endswith(".json") and _version(name) > archive.version:
-                archive = archive.after(self._json(name))
-                if archive.version != _version(name):
-                    raise JobError(f"{self._files.path(LOG)}/{name} is not what its name says")
+    def _read(self, identity: Identity | None, names: list[str]) -> Archive:
+        snapshots, commits = _numbered(_SNAPSHOT, names), _numbered(_COMMIT, names)
+        if identity is None and commits:
+            self._check_first_format(commits[max(commits)])
+        archive = Archive()
+        if snapshots:
+            archive = self._record(snapshots[max(snapshots)], archive_from)
+        newest = max([archive.version, *commits, identity.version if identity else 0])
+        for version in range(archive.version + 1, newest + 1):
+            if version not in commits:
+                raise JobError(self._gap(version, newest))
+            archive = self._record(commits[version], archive.after)
+            if archive.version != version:
+                raise JobError(f"{self._at(commits[version])} is not what its name says")
         return archive
 
-    def _json(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self._files.read(f"{LOG}/{name}"))
-        return found
+    def _check_first_format(self, commit: str) -> None:
+        """Only archives of the first format have no identity."""
+        if self._record(commit, lambda value: int(value["format"])) > 1:
+            raise JobError(
+                f"{self._at(IDENTITY)} is missing, and without it nobody knows whether the newest"
+                f" commit is there. {_REMEDY}"
+            )
 
-    def _snapshot(self, name: str) -> Archive:
-        value = self._json(name)
-        return Archive(**{**value, "offsets": from_json(value["offsets"])})
+    def _gap(self, version: int, newest: int) -> str:
+        return (
+            f"{self._at(_commit_name(version))} is missing, and the archive has commits up to"
+            f" {newest}: what it added cannot be told from what was never finished. {_REMEDY}"
+        )
+
+    def _record(self, name: str, read: Callable[[dict[str, Any]], T]) -> T:
+        data = self._files.read(f"{LOG}/{name}")
+        try:
+            return read(decode_record(data))
+        except (KeyError, TypeError, AttributeError) as error:
+            reason = f"is damaged: it is no record of an archive ({error!r})"
+        except ValueError as error:
+            reason = str(error)
+        raise JobError(f"{self._at(name)} {reason}. {_REMEDY}")
+
+    def _at(self, name: str) -> str:
+        folder = self._files.local_folder
+        return f"{folder or self._files.root}/{LOG}/{name}"
 
     def append(self, archive: Archive, commit: dict[str, Any]) -> Archive:
         """Write the commit that follows `archive`. Raises JobError where another run was first."""
         version = commit["version"]
-        text = json.dumps(commit, separators=(",", ":")).encode()
-        if not self._files.create(f"{LOG}/{version:020d}.json", text):
+        if not self._files.create(f"{LOG}/{_commit_name(version)}", encode_record(commit)):
             raise JobError(
                 f"another run has committed to {self._files.root}: only one may archive into it"
             )
@@ -129,20 +145,19 @@ class ArchiveLog:
         return after
 
     def _write_snapshot(self, archive: Archive) -> None:
-        value = {
-            "version": archive.version,
-            "files": archive.files,
-            "offsets": to_json(archive.offsets),
-            "rows": archive.rows,
-            "removed": archive.removed,
-        }
         name = f"{LOG}/{archive.version:020d}.snapshot.json"
-        self._files.create(name, json.dumps(value, separators=(",", ":")).encode())
+        self._files.create(name, encode_record(snapshot_of(archive)))
         # Readers that started at the snapshot before this one still find what follows it.
-        for old in self._files.names(LOG):
-            if _version(old) < archive.version - SNAPSHOT_EVERY:
-                self._files.delete(f"{LOG}/{old}")
+        names = self._files.names(LOG)
+        for kind in (_COMMIT, _SNAPSHOT):
+            for version, old in _numbered(kind, names).items():
+                if version < archive.version - SNAPSHOT_EVERY:
+                    self._files.delete(f"{LOG}/{old}")
 
 
-def _version(name: str) -> int:
-    return int(name.split(".", 1)[0])
+def _numbered(kind: re.Pattern[str], names: list[str]) -> dict[int, str]:
+    return {int(found[1]): name for name in names if (found := kind.fullmatch(name))}
+
+
+def _commit_name(version: int) -> str:
+    return f"{version:020d}.json"

@@ -123,6 +123,7 @@ class Copier:
         shape: Shape,
         tell: Tell,
         read: Read | None = None,
+        before_batch: Callable[[], None] = lambda: None,
     ) -> None:
         self._spark = spark
         self._journal = journal
@@ -130,6 +131,7 @@ class Copier:
         self._shape = shape
         self._tell = tell
         self._read = read or self._from_broker
+        self._before_batch = before_batch
 
     def _from_broker(self, ranges: list[QueueRange]) -> "DataFrame":
         return read_ranges(self._spark, self._sending.name_server, ranges)
@@ -140,6 +142,7 @@ class Copier:
             copied = replace(copied, repeated=copied.repeated + copied.under_way, under_way=0)
         sending = self._sending
         while batch := next_batch(copied.done, copied.ends, sending.batch_rows, sending.queues):
+            self._before_batch()
             copied = self._copy(copied, batch)
         copied = replace(copied, is_finished=True)
         self._write(copied)

@@ -1,21 +1,29 @@
 """A blocked topic to a temporary one with ten times the queues, so that ten times the consumers
 can work on its backlog.
 
+    claimed ── the cluster knows who drains, see `claims`
     planned ── the group's offsets are the starts, the queues' ends are fixed for good
     created ── the temporary topic is there
     copied ── batch after batch, as in `copying`
     moved ── the slow group goes on at the ends; only now, when the copies are safe
+    released ── others may drain what came later
 
 Every step is remembered before the next begins, and a run goes on where the last one died. Messages
 that come meanwhile lie behind the ends and stay with the old topic.
 """
 
+import difflib
+import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from sparrowmq.clock import Clock, system_clock
+from sparrowmq.spark.errors import RocketMQError
+from sparrowmq.spark.jobs.claims import Claim, Claims, claim_from
 from sparrowmq.spark.jobs.copying import Copied, Copier, Sending, copied_from, new_copy
 from sparrowmq.spark.jobs.errors import JobError
 from sparrowmq.spark.jobs.frames import resent, resent_by_key
@@ -57,6 +65,10 @@ class DrainJob:
     rows_per_second: int | None = None
     live: bool = False
     """Do it although members of the group are alive: they and the copy may handle the same."""
+    by: str = "unknown"
+    """Who drains, for others who want to."""
+    take_over: bool = False
+    """Do it although another operator has begun it and has not ended it."""
 
 
 class Operator(Protocol):
@@ -79,37 +91,81 @@ class Drain:
     """One drain and its journal."""
 
     def __init__(
-        self, job: DrainJob, cluster: Cluster, operator: Operator, journal: Journal
+        self,
+        job: DrainJob,
+        cluster: Cluster,
+        operator: Operator,
+        journal: Journal,
+        clock: Clock = system_clock,
     ) -> None:
         self.job = job
         self._cluster = cluster
         self._operator = operator
         self._journal = journal
+        self._clock = clock
+        self._claims = Claims(cluster, job.topic, job.group)
 
     def run(self, spark: "SparkSession", tell: Tell = tell_nobody) -> Copied:
         """Do what is left of it. Raises JobError, RocketMQError and what Spark raises."""
         saved = self.prepare()
+        claim = claim_from(saved["claim"])
         copied = copied_from(saved["copy"])
         tell(Step("planned", 0, copied.looked_at, copied.wanted))
         self._create_topic(copied)
         tell(Step("created", 0, copied.looked_at, copied.wanted))
         if not copied.is_finished:
-            copied = self._copier(spark, tell).run(copied)
+            copied = self._copier(spark, tell, claim).run(copied)
         if not saved["isMoved"]:
+            self._claims.check(claim)
             self._move(copied)
             tell(Step("moving", 0, copied.looked_at, copied.wanted))
             self._journal.write({**(self._journal.read() or {}), "isMoved": True})
         tell(Step("moved", 0, copied.looked_at, copied.wanted))
+        self._claims.release(claim)
         return copied
 
     def prepare(self) -> dict[str, Any]:
-        """Plan it, or find the plan of an earlier run. Raises JobError where it must not begin."""
+        """Claim and plan it, or find the plan of an earlier run.
+
+        Raises JobError where it must not begin; then nothing was changed.
+        """
         saved = self._journal.read()
-        if saved is None or not saved["isMoved"]:
+        if saved is None:
+            self._check_group()
+            if not self.job.take_over:
+                self._claims.check_free()  # says more than that the temporary topic exists
+            self._check_new_topic()
+        if saved is None or not saved.get("isMoved"):
             self._check_members()
-        saved = saved or self._plan()
+            saved = self._claimed(saved)
+        if "copy" not in saved:
+            saved = self._plan(saved)
         self._check_same(saved)
         return saved
+
+    def _claimed(self, saved: dict[str, Any] | None) -> dict[str, Any]:
+        """The journal with a claim that the cluster knows."""
+        job, is_new = self.job, saved is None
+        begun = saved or {}
+        if "claim" not in begun:
+            at = datetime.fromtimestamp(self._clock() / 1000, UTC)
+            claim = Claim(
+                id=uuid.uuid4().hex,
+                by=job.by,
+                journal=str(self._journal.path.absolute()),
+                to=job.to,
+                since=f"{at:%Y-%m-%dT%H:%M:%SZ}",
+            )
+            # Before the cluster knows it: a run that is killed in between has to know its own.
+            begun = {**begun, "claim": asdict(claim)}
+            self._journal.write(begun)
+        try:
+            self._claims.take(claim_from(begun["claim"]), take_over=job.take_over)
+        except RocketMQError:
+            if is_new:
+                self._journal.discard()
+            raise
+        return begun
 
     def saved(self) -> dict[str, Any]:
         """The journal of a drain that was begun. Raises JobError where there is none."""
@@ -120,20 +176,44 @@ class Drain:
                 f" {self._journal.path}; drain it first, without --report and --hand-back, or say"
                 " with --state where its journal is"
             )
+        if "copy" not in found:
+            raise JobError(f"the drain of {self.job.topic} was claimed and not begun: run it again")
         return found
 
-    def _plan(self) -> dict[str, Any]:
+    def _check_group(self) -> None:
+        """A mistyped name would have the whole topic copied."""
+        job = self.job
+        known = self._cluster.groups(job.topic)
+        if job.group in known or self._operator.members(job.group):
+            return
+        if any(
+            self._cluster.consumer_offset(job.group, queue) is not None
+            for queue in self._cluster.queues(job.topic)
+        ):
+            return
+        near = difflib.get_close_matches(job.group, known, 1)
+        maybe = f"did you mean {near[0]}? " if near else ""
+        raise JobError(
+            f"group {job.group} does not exist at the brokers of {job.topic}: it has no members, no"
+            f" progress and no settings. {maybe}Nothing was copied"
+        )
+
+    def _check_new_topic(self) -> None:
         job = self.job
         if job.to in self._cluster.topics():
             raise JobError(
                 f"topic {job.to} exists already, and not by this job; name another with --to, or"
                 f" delete it: sparrowmq topic delete {job.to}"
             )
+
+    def _plan(self, saved: dict[str, Any]) -> dict[str, Any]:
+        """Only under the claim: an earlier drain has moved the group before it gave it up."""
+        job = self.job
         queues = self._cluster.queues(job.topic)
         starts = {queue: self._start(queue) for queue in queues}
         ends = {queue: max(starts[queue], self._cluster.max_offset(queue)) for queue in queues}
         copied = new_copy(f"drain {job.topic} {job.group} {job.to}", starts, ends)
-        value = {**self._begun_with(), "isMoved": False, "copy": copied.to_json()}
+        value = {**saved, **self._begun_with(), "isMoved": False, "copy": copied.to_json()}
         self._journal.write(value)
         return value
 
@@ -182,7 +262,7 @@ class Drain:
         if missing := {name: count for name, count in counts.items() if name not in there}:
             self._operator.create_topic(self.job.to, missing)
 
-    def _copier(self, spark: "SparkSession", tell: Tell) -> Copier:
+    def _copier(self, spark: "SparkSession", tell: Tell, claim: Claim) -> Copier:
         job = self.job
         sending = Sending(
             name_server=job.name_server,
@@ -192,7 +272,14 @@ class Drain:
             rows_per_second=job.rows_per_second,
         )
         shape = resent if job.spread is Spread.EVENLY else resent_by_key
-        return Copier(spark, self._journal, sending, shape, tell)
+        return Copier(
+            spark,
+            self._journal,
+            sending,
+            shape,
+            tell,
+            before_batch=lambda: self._claims.check(claim),
+        )
 
     def _move(self, copied: Copied) -> None:
         """The group goes on behind what was copied; a queue never goes back."""

@@ -11,13 +11,15 @@ import fcntl
 import json
 import os
 from io import TextIOWrapper
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from sparrowmq.spark.jobs.durable_files import replace_file, sync_folder
 from sparrowmq.spark.jobs.errors import JobError
 
-_LOCK = "_lock"
+LOCK = "_lock"
 
 
 class FolderLock:
@@ -41,9 +43,9 @@ class FolderLock:
 
     def _locked(self) -> TextIOWrapper | None:
         """The file with the lock on it; None when a run that ended took the file away meanwhile."""
-        path = self._folder / _LOCK
+        path = self._folder / LOCK
         try:
-            file = path.open("w")
+            file = path.open("a")  # another program's file of this name keeps its content
         except FileNotFoundError:
             return None
         try:
@@ -65,8 +67,9 @@ class FolderLock:
     ) -> None:
         if self._file is None:
             return
-        if [path.name for path in self._folder.iterdir()] == [_LOCK]:
-            (self._folder / _LOCK).unlink()  # while it is locked: who waits for it looks again
+        lock = self._folder / LOCK
+        if list(self._folder.iterdir()) == [lock] and lock.stat().st_size == 0:
+            lock.unlink()  # while it is locked: who waits for it looks again
             self._remove_made()
         self._file.close()
         self._file = None
@@ -108,16 +111,18 @@ class Journal(FolderLock):
 
     def write(self, value: dict[str, Any]) -> None:
         """Replace it; on the disk when this returns."""
-        new = self.path.with_suffix(".new")
-        with new.open("w", encoding="utf-8") as file:
-            json.dump(value, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(self.path)
+        replace_file(self.path, json.dumps(value, indent=1).encode())
+
+    def discard(self) -> None:
+        """Remove what this run wrote, which is not to be remembered."""
+        self.path.unlink(missing_ok=True)
 
     def put_aside(self) -> Path | None:
         """Keep it under another name, so that the next run begins anew."""
         if not self.path.exists():
             return None
-        number = 1 + sum(1 for _ in self.path.parent.glob("journal-*.json"))
-        return self.path.rename(self.path.with_name(f"journal-{number}.json"))
+        kept = {path.name for path in self.path.parent.iterdir()}
+        number = next(n for n in count(1) if f"journal-{n}.json" not in kept)
+        aside = self.path.rename(self.path.with_name(f"journal-{number}.json"))
+        sync_folder(self.path.parent)
+        return aside

@@ -1,0 +1,121 @@
+"""An archive in a folder that is not its own, or whose log is not whole, touches nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from sparrowmq.cli.main import app
+from sparrowmq.spark.jobs.archive import archive_once, compact_archive, opened_archive, read_archive
+from sparrowmq.spark.jobs.archive_compact import CompactionRule
+from sparrowmq.spark.jobs.errors import JobError
+from tests.spark.jobs.backlog import bodies, fill_topic
+from tests.spark.jobs.test_archive import filled, job_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from sparrowmq.testing import Cluster
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder, with its content."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+
+def test_a_warehouse_is_refused_as_an_archive_and_stays_as_it_was(
+    spark: SparkSession, running: Cluster, tmp_path: Path
+) -> None:
+    fill_topic(running, "guard-warehouse", 4)
+    warehouse = tmp_path / "warehouse"
+    spark.range(5).write.parquet(str(warehouse / "sales"))
+    (warehouse / "_lock").write_text("of another program")
+    before = tree(tmp_path)
+    where = ["--to", str(warehouse), "--name-server", running.name_server]
+    done = CliRunner().invoke(
+        app, ["pipeline", "archive", "--topics", "guard-warehouse", "--once", *where]
+    )
+    assert tree(tmp_path) == before
+    assert done.exit_code == 1, done.output
+    assert f"{warehouse} is not empty and not an archive" in done.output
+    assert "sales" in done.output
+    assert "--to" in done.output
+
+
+def compacted(spark: SparkSession, running: Cluster, folder: Path, topic: str) -> None:
+    compact_archive(spark, str(folder), CompactionRule())
+
+
+def archived(spark: SparkSession, running: Cluster, folder: Path, topic: str) -> None:
+    with opened_archive(spark, job_of(running, folder, topic)) as archiver:
+        archive_once(archiver)
+
+
+def read(spark: SparkSession, running: Cluster, folder: Path, topic: str) -> None:
+    read_archive(spark, str(folder))
+
+
+@pytest.mark.parametrize("lost", [1, 2], ids=["in the middle", "the newest"])
+@pytest.mark.parametrize("work", [archived, compacted, read])
+def test_an_archive_whose_log_lost_a_commit_is_refused_and_stays_as_it_was(
+    spark: SparkSession,
+    running: Cluster,
+    tmp_path: Path,
+    work: Callable[[SparkSession, Cluster, Path, str], None],
+    lost: int,
+) -> None:
+    topic = f"guard-lost-{work.__name__}-{lost}"
+    filled(spark, running, tmp_path, topic)
+    commit = tmp_path / "_log" / f"{lost:020d}.json"
+    commit.unlink()
+    before = tree(tmp_path)
+    with pytest.raises(JobError, match=f"{commit} is missing"):
+        work(spark, running, tmp_path, topic)
+    assert tree(tmp_path) == before
+
+
+def test_files_of_others_inside_of_an_archive_stay(
+    spark: SparkSession, running: Cluster, tmp_path: Path
+) -> None:
+    filled(spark, running, tmp_path, "guard-inside")
+    day = next(tmp_path.glob("topic=*/date=*"))
+    foreign = {
+        "sales/part-0.parquet": b"somebody's",
+        f"{day.relative_to(tmp_path)}/0000000099-0000.parquet": b"somebody's",
+        "_staging/notes.txt": b"somebody's",
+        "_compacting/notes.txt": b"somebody's",
+    }
+    for name, content in foreign.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    archived(spark, running, tmp_path, "guard-inside")
+    compacted(spark, running, tmp_path, "guard-inside")
+    assert foreign.items() <= tree(tmp_path).items()
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_a_second_topic_is_added_to_an_archive(
+    spark: SparkSession, running: Cluster, tmp_path: Path, together: bool
+) -> None:
+    first, second = f"guard-first-{together}", f"guard-second-{together}"
+    sent = filled(spark, running, tmp_path, first)
+    sent += fill_topic(running, second, 20, first=0)
+    topics = f"{first},{second}" if together else second
+    done = CliRunner().invoke(
+        app,
+        [
+            *("pipeline", "archive", "--once", "--topics", topics, "--to", str(tmp_path)),
+            *("--name-server", running.name_server),
+        ],
+    )
+    assert done.exit_code == 0, done.output
+    assert "20 messages archived now, 50 in all" in done.output
+    assert bodies(read_archive(spark, str(tmp_path))) == sorted(sent)
+    archived(spark, running, tmp_path, first)
+    assert bodies(read_archive(spark, str(tmp_path))) == sorted(sent)
