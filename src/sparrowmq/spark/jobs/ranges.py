@@ -4,10 +4,11 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from sparrowmq.spark.offsets import Offsets, QueueRange, share_out, to_json
+from sparrowmq.spark.offsets import QueueRange, share_out
 from sparrowmq.spark.options import Options
-from sparrowmq.spark.routes import Cluster, Queue
-from sparrowmq.spark.stream_plan import latest_offsets
+from sparrowmq.spark.positions import Positions, lowered, offsets_of, to_json
+from sparrowmq.spark.routes import Cluster, Position
+from sparrowmq.spark.stream_plan import reach
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,14 +25,16 @@ def read_ranges(
     """The messages of some ranges, the same ones each time; `options` are the source's."""
     wanted = list(ranges)
     assigned: dict[str, dict[str, list[int]]] = {}
-    for queue, _, _ in wanted:
+    for queue in (part.queue for part in wanted):
         brokers = assigned.setdefault(queue.topic, {})
         brokers.setdefault(queue.broker_name, []).append(queue.queue_id)
     reader = spark.read.format("rocketmq").option("nameServer", name_server)
+    starts = {part.queue: Position(part.start) for part in wanted}
+    ends = {part.queue: Position(part.end, part.epoch) for part in wanted}
     for name, value in {
         "assign": json.dumps(assigned),
-        "startingOffsets": json.dumps(to_json({part.queue: part.start for part in wanted})),
-        "endingOffsets": json.dumps(to_json({part.queue: part.end for part in wanted})),
+        "startingOffsets": json.dumps(to_json(starts)),
+        "endingOffsets": json.dumps(to_json(ends)),
         **options,
     }.items():
         reader = reader.option(name, value)
@@ -39,25 +42,20 @@ def read_ranges(
 
 
 def next_ranges(
-    cluster: Cluster, options: Options, begin: Offsets, target: Offsets | None, limit: int
-) -> tuple[list[QueueRange], Offsets]:
-    """What to read behind `begin`, at most `limit` messages, and where that ends.
+    cluster: Cluster, options: Options, begin: Positions, target: Positions | None, limit: int
+) -> tuple[list[QueueRange], Positions]:
+    """What to read after `begin`, at most `limit` messages, and where that ends.
 
-    New queues start at their oldest message; so does a queue that was made anew, where the options
-    allow data loss. Raises DataLoss, BrokerAway.
+    New queues start at their oldest message, and a queue that went back with its new messages,
+    where the options allow data loss. Raises DataLoss, BrokerAway.
     """
-    latest = latest_offsets(cluster, options, begin, target)
-    starts = {queue: _start(cluster, queue, begin, last) for queue, last in latest.items()}
-    end = share_out(starts, latest, limit)
-    ranges = [QueueRange(queue, starts[queue], last) for queue, last in sorted(end.items())]
+    starts, latest = reach(cluster, options, begin, target)
+    end = lowered(latest, share_out(offsets_of(starts), offsets_of(latest), limit))
+    ranges = [
+        QueueRange(queue, starts[queue].offset, last.offset, last.epoch)
+        for queue, last in sorted(end.items())
+    ]
     return [part for part in ranges if part.size > 0], end
-
-
-def _start(cluster: Cluster, queue: Queue, begin: Offsets, last: int) -> int:
-    first = begin.get(queue)
-    if first is None or first > last:
-        return min(last, cluster.min_offset(queue))
-    return first
 
 
 def rows_in(ranges: Iterable[QueueRange]) -> int:
