@@ -55,9 +55,12 @@ def topic_for_send(broker: Broker, request: Request[AnySend]) -> TopicConfig:
     return topic
 
 
-def has_to_wait(broker: Broker, request: Request[AnySend]) -> bool:
-    """Whether a message that is acknowledged now could be lost with its new topic in a crash."""
-    return not (request.is_oneway or broker.topics.is_saved(request.header.topic))
+def safe_topic_for_send(broker: Broker, request: Request[AnySend]) -> TopicConfig | None:
+    """The same; None while a message that is acknowledged could be lost with its new topic in a
+    crash: send it with `send_when_saved`."""
+    topic = topic_for_send(broker, request)
+    is_safe = request.is_oneway or broker.topics.is_saved(request.header.topic)
+    return topic if is_safe else None
 
 
 async def send_when_saved(
