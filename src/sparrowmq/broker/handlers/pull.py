@@ -198,15 +198,15 @@ def give_up_parked(broker: Broker, pull: ParkedPull) -> None:
     pull.request.answer(Reply(answer, code=code, remark="no message came in time"))
 
 
-def move_parked(broker: Broker, group: str, topic: str, queue_id: int) -> None:
+def move_parked(broker: Broker, group: str, topic: str, queue_id: int, offset: int) -> None:
     """A group was reset: answer its pulls that wait for the queue with the new offset."""
     parked = broker.arrivals.take(
         (topic, queue_id), lambda pull: pull.request.header.consumer_group == group
     )
+    connections = [pull.request.connection for pull in parked]
+    broker.offsets.sent_to_reset(group, topic, queue_id, connections)
     for pull in parked:
-        offset = broker.offsets.redirect(group, topic, queue_id, pull.request.connection)
-        if offset is not None:
-            pull.request.answer(_moved_to(broker, pull.request.header, offset))
+        pull.request.answer(_moved_to(broker, pull.request.header, offset))
 
 
 def _moved_to(broker: Broker, header: PullMessage, offset: int) -> Reply:
