@@ -63,14 +63,11 @@ def send_message(broker: Broker, request: Request[AnySend]) -> Handled:
         uniq_key = broker.unique_ids.next()
         text += f"{UNIQUE_KEY}\x01{uniq_key}\x02"
     body, properties = request.body, text.encode() + broker.cluster_property
-    sys_flag = header.sys_flag
-    if sys_flag & UNUSUAL_BITS:
-        sys_flag = checked_sys_flag(sys_flag, header.topic, may_be_half="TRAN_MSG" in text)
     put = PutMessage(
         header.topic,
         queue_id,
         header.flag,
-        sys_flag,
+        header.sys_flag,
         header.born_timestamp,
         request.connection.peer_bytes,
         header.reconsume_times,
@@ -82,6 +79,8 @@ def send_message(broker: Broker, request: Request[AnySend]) -> Handled:
     )
     if header.reconsume_times or "DELAY" in text or "TIMER_" in text or "TRAN_MSG" in text:
         return send_special(broker, request, put, text)
+    if header.sys_flag & UNUSUAL_BITS:
+        put.sys_flag = checked_sys_flag(header.sys_flag, header.topic)
     config = broker.config
     if len(body) > config.max_message_bytes or len(properties) > config.max_properties_bytes:
         check_size(broker, put)
