@@ -373,3 +373,47 @@ def test_a_transaction_listener_may_raise_anything_and_the_end_stays_open(
         create_topic(sim)
         assert sim.run(work(), on=sim.host("member")) is TransactionState.UNKNOWN
     assert [record.levelname for record in caplog.records].count("ERROR") >= 2
+
+
+def cancel_task(*_: object) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+
+
+def test_a_scheduled_callback_that_cancels_its_task_has_further_turns() -> None:
+    turns: list[MessageQueue] = []
+
+    async def callback(queue: MessageQueue, turn: Turn) -> None:
+        turns.append(queue)
+        if len(turns) == 1:
+            cancel_task()
+
+    async def work() -> None:
+        client = sim.client_on("member", routes)
+        await client.start()
+        async with ScheduledPull(GROUP, {TOPIC: callback}, client=client):
+            await asyncio.sleep(5)
+        counts.append(len(turns))
+        await asyncio.sleep(5)
+        counts.append(len(turns))
+        await client.stop()
+
+    counts: list[int] = []
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim, queues=1)
+        sim.run(work(), on=sim.host("member"))
+    assert counts[0] > 2
+    assert counts[1] == counts[0]
+
+
+def test_a_queue_listener_that_cancels_its_task_does_not_end_the_rebalance() -> None:
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        member = Member(sim, listener=cancel_task)
+        sim.advance(5)
+        create_topic(sim, topic="returns")
+        sim.wait(member.host.start(member.consumer.subscribe("returns")))
+        sim.advance(25)
+        assert {queue.topic for queue in member.consumer.assignment()} >= {TOPIC, "returns"}
+        member.leave()
