@@ -28,6 +28,7 @@ from sparrowmq.spark.jobs.copying import Copied, Copier, Sending, copied_from, n
 from sparrowmq.spark.jobs.errors import JobError
 from sparrowmq.spark.jobs.frames import resent, resent_by_key
 from sparrowmq.spark.jobs.journal import Journal
+from sparrowmq.spark.jobs.same_cluster import KEY, brokers_of, check_same_cluster
 from sparrowmq.spark.jobs.steps import Step, Tell, tell_nobody
 from sparrowmq.spark.offsets import Offsets
 from sparrowmq.spark.routes import Cluster, Queue
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TIMES = 10
+_FLAGS = {"spread": "--spread", "batchRows": "--batch", "to": "--to"}
+"""What is asked for by which option."""
 
 
 class Spread(StrEnum):
@@ -130,6 +133,7 @@ class Drain:
         Raises JobError where it must not begin; then nothing was changed.
         """
         saved = self._journal.read()
+        check_same_cluster(saved or {}, self._cluster, self.job.topic, self._journal.path)
         if saved is None:
             self._check_group()
             if not self.job.take_over:
@@ -157,7 +161,11 @@ class Drain:
                 since=f"{at:%Y-%m-%dT%H:%M:%SZ}",
             )
             # Before the cluster knows it: a run that is killed in between has to know its own.
-            begun = {**begun, "claim": asdict(claim)}
+            begun = {
+                **begun,
+                "claim": asdict(claim),
+                KEY: brokers_of(self._cluster, job.topic),
+            }
             self._journal.write(begun)
         try:
             self._claims.take(claim_from(begun["claim"]), take_over=job.take_over)
@@ -178,6 +186,7 @@ class Drain:
             )
         if "copy" not in found:
             raise JobError(f"the drain of {self.job.topic} was claimed and not begun: run it again")
+        self._check_same(found)
         return found
 
     def _check_group(self) -> None:
@@ -232,18 +241,21 @@ class Drain:
             )
 
     def _check_same(self, saved: dict[str, Any]) -> None:
-        """A batch is only repeated as it was if it is cut and spread as it was."""
+        """A batch is only repeated as it was if it is cut and spread as it was.
+
+        The temporary topic is this job's own only under the name it was made by.
+        """
         for name, value in self._begun_with().items():
-            if saved[name] != value and not saved["copy"]["isFinished"]:
+            matters = name == "to" or not saved["copy"]["isFinished"]
+            if saved[name] != value and matters:
                 raise JobError(
-                    f"this drain was begun with {name} {saved[name]}, go on with that,"
+                    f"this drain was begun with {_FLAGS[name]} {saved[name]}, go on with that,"
                     f" not with {value}"
                 )
 
     def _begun_with(self) -> dict[str, Any]:
         job = self.job
         return {
-            "nameServer": job.name_server,
             "spread": job.spread.value,
             "batchRows": job.batch_rows,
             "to": job.to,
