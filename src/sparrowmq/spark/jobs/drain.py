@@ -31,12 +31,15 @@ from sparrowmq.spark.jobs.journal import Journal
 from sparrowmq.spark.jobs.same_cluster import KEY, brokers_of, check_same_cluster
 from sparrowmq.spark.jobs.steps import Step, Tell, tell_nobody
 from sparrowmq.spark.offsets import Offsets
+from sparrowmq.spark.outage import Patience
 from sparrowmq.spark.routes import Cluster, Queue
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TIMES = 10
+_PATIENCE_S = 60.0
+"""As long as source and sink wait for servers, see their option retryTimeout."""
 _FLAGS = {"spread": "--spread", "batchRows": "--batch", "to": "--to"}
 """What is asked for by which option."""
 
@@ -107,6 +110,7 @@ class Drain:
         self._journal = journal
         self._clock = clock
         self._claims = Claims(cluster, job.topic, job.group)
+        self._patience = Patience(_PATIENCE_S)
 
     def run(self, spark: "SparkSession", tell: Tell = tell_nobody) -> Copied:
         """Do what is left of it. Raises JobError, RocketMQError and what Spark raises."""
@@ -119,12 +123,12 @@ class Drain:
         if not copied.is_finished:
             copied = self._copier(spark, tell, claim).run(copied)
         if not saved["isMoved"]:
-            self._claims.check(claim)
+            self._check_claim(claim)
             self._move(copied)
             tell(Step("moving", 0, copied.looked_at, copied.wanted))
             self._journal.write({**(self._journal.read() or {}), "isMoved": True})
         tell(Step("moved", 0, copied.looked_at, copied.wanted))
-        self._claims.release(claim)
+        self._patience.call("giving up the claim", lambda: self._claims.release(claim))
         return copied
 
     def prepare(self) -> dict[str, Any]:
@@ -290,8 +294,12 @@ class Drain:
             sending,
             shape,
             tell,
-            before_batch=lambda: self._claims.check(claim),
+            before_batch=lambda: self._check_claim(claim),
         )
+
+    def _check_claim(self, claim: Claim) -> None:
+        """A name server that restarts is no reason to stop."""
+        self._patience.call("looking at the claim", lambda: self._claims.check(claim))
 
     def _move(self, copied: Copied) -> None:
         """The group goes on behind what was copied; a queue never goes back."""
