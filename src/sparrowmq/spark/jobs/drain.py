@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sparrowmq.clock import Clock, system_clock
-from sparrowmq.spark.errors import RocketMQError
 from sparrowmq.spark.jobs.claims import Claim, Claims, claim_from
 from sparrowmq.spark.jobs.copying import Copied, Copier, Sending, copied_from, new_copy
 from sparrowmq.spark.jobs.errors import JobError
@@ -115,7 +114,7 @@ class Drain:
     def run(self, spark: "SparkSession", tell: Tell = tell_nobody) -> Copied:
         """Do what is left of it. Raises JobError, RocketMQError and what Spark raises."""
         saved = self.prepare()
-        claim = claim_from(saved["claim"])
+        claim = claim_from(saved.get("claim", {}))
         copied = copied_from(saved["copy"])
         tell(Step("planned", 0, copied.looked_at, copied.wanted))
         self._create_topic(copied)
@@ -142,6 +141,7 @@ class Drain:
             self._check_group()
             if not self.job.take_over:
                 self._claims.check_free()  # says more than that the temporary topic exists
+        if saved is None or "copy" not in saved:
             self._check_new_topic()
         if saved is None or not saved.get("isMoved"):
             self._check_members()
@@ -173,7 +173,7 @@ class Drain:
             self._journal.write(begun)
         try:
             self._claims.take(claim_from(begun["claim"]), take_over=job.take_over)
-        except RocketMQError:
+        except JobError:  # refused; where a server is away nobody knows what it has heard
             if is_new:
                 self._journal.discard()
             raise
