@@ -1,5 +1,6 @@
 """What a read covers: its queues, where each starts and ends."""
 
+import logging
 import re
 from collections.abc import Callable, Iterable
 
@@ -15,6 +16,8 @@ from sparrowmq.spark.offsets import (
 )
 from sparrowmq.spark.options import At, Options
 from sparrowmq.spark.routes import Cluster, Queue
+
+_log = logging.getLogger(__name__)
 
 
 def find_queues(cluster: Cluster, options: Options) -> list[Queue]:
@@ -102,13 +105,14 @@ def batch_ranges(cluster: Cluster, queues: list[Queue], options: Options) -> lis
     ranges = []
     for queue in queues:
         start, end = starts[queue], ends[queue]
-        if given[0]:
-            start = _checked_start(cluster, queue, start, options.fail_on_data_loss)
         if given[1] and end > (latest := cluster.max_offset(queue)):
             raise OptionError("endingOffsets", f"{queue} ends at {latest}, not at {end} yet")
         if any(given) and start > end:
             text = f"{queue} would start at {start}, behind its end {end}"
             raise OptionError("startingOffsets" if given[0] else "endingOffsets", text)
+        if given[0]:
+            # Past the end when all of the range is gone: then there is nothing left to read.
+            start = min(end, _checked_start(cluster, queue, start, options.fail_on_data_loss))
         ranges.append(QueueRange(queue, start, end))
     return ranges
 
@@ -119,6 +123,7 @@ def _checked_start(cluster: Cluster, queue: Queue, start: int, fail: bool) -> in
         return start
     if fail:
         raise DataLoss(loss_text(queue, start, earliest))
+    _log.warning("%s", loss_text(queue, start, earliest))
     return earliest
 
 

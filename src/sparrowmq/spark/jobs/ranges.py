@@ -1,17 +1,20 @@
 """Pieces of queues: what the next batch reads, and how it is read."""
 
 import json
+import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from sparrowmq.spark.offsets import Offsets, QueueRange, share_out, to_json
 from sparrowmq.spark.options import Options
 from sparrowmq.spark.routes import Cluster, Queue
+from sparrowmq.spark.source_plan import loss_text
 from sparrowmq.spark.stream_plan import latest_offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_log = logging.getLogger(__name__)
 _NOTHING: Mapping[str, str] = {}
 
 
@@ -41,23 +44,33 @@ def read_ranges(
 def next_ranges(
     cluster: Cluster, options: Options, begin: Offsets, target: Offsets | None, limit: int
 ) -> tuple[list[QueueRange], Offsets]:
-    """What to read behind `begin`, at most `limit` messages, and where that ends.
+    """What to read from `begin` on, at most `limit` messages, and where that ends.
 
-    New queues start at their oldest message; so does a queue that was made anew, where the options
-    allow data loss. Raises DataLoss, BrokerAway.
+    New queues start at their oldest message. So do, where the options allow data loss, a queue that
+    was made anew and one whose next messages were deleted: a gap may be longer than many batches.
+    Raises DataLoss, BrokerAway.
     """
     latest = latest_offsets(cluster, options, begin, target)
-    starts = {queue: _start(cluster, queue, begin, last) for queue, last in latest.items()}
+    is_strict = options.fail_on_data_loss
+    starts = {
+        queue: _start(cluster, queue, begin, last, is_strict=is_strict)
+        for queue, last in latest.items()
+    }
     end = share_out(starts, latest, limit)
     ranges = [QueueRange(queue, starts[queue], last) for queue, last in sorted(end.items())]
     return [part for part in ranges if part.size > 0], end
 
 
-def _start(cluster: Cluster, queue: Queue, begin: Offsets, last: int) -> int:
+def _start(cluster: Cluster, queue: Queue, begin: Offsets, last: int, *, is_strict: bool) -> int:
     first = begin.get(queue)
+    if first is not None and (first == last or (is_strict and first < last)):
+        return first  # what is gone of it is told when it is read
+    earliest = min(last, cluster.min_offset(queue))
     if first is None or first > last:
-        return min(last, cluster.min_offset(queue))
-    return first
+        return earliest
+    if first < earliest:
+        _log.warning("%s", loss_text(queue, first, earliest))
+    return max(first, earliest)
 
 
 def rows_in(ranges: Iterable[QueueRange]) -> int:
