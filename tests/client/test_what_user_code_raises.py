@@ -5,6 +5,8 @@ Only the end of the consumer itself passes, and KeyboardInterrupt and SystemExit
 
 import asyncio
 import logging
+import subprocess
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +15,7 @@ from typing import Any
 import pytest
 
 from sparrowmq import Deduplicate, MemorySeen, Message, Only, TransactionState
+from sparrowmq.blocking import Producer as BlockingProducer
 from sparrowmq.client.consuming.handling import Handler
 from sparrowmq.client.consuming.scheduled_pull import ScheduledPull, Turn
 from sparrowmq.client.group.consumer_calls import routes
@@ -22,6 +25,7 @@ from sparrowmq.client.subscriptions import Filter
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
+from sparrowmq.testing import Cluster
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.client.members import GROUP, TOPIC, Member, create_topic, send, stored_offset
 from tests.patience import PATIENCE_S
@@ -417,3 +421,37 @@ def test_a_queue_listener_that_cancels_its_task_does_not_end_the_rebalance() -> 
         sim.advance(25)
         assert {queue.topic for queue in member.consumer.assignment()} >= {TOPIC, "returns"}
         member.leave()
+
+
+# ---- a whole program
+
+PROGRAM = """
+import asyncio, sys
+from sparrowmq import ConsumeFromWhere, PushConsumer
+
+async def handle(messages):
+    sys.exit(7)
+
+async def main():
+    consumer = PushConsumer(
+        "g", {{"orders": "*"}}, name_servers={servers!r}, from_where=ConsumeFromWhere.FIRST_OFFSET
+    )
+    {begin}
+
+asyncio.run(main())
+"""
+RUN = "async with consumer: await consumer.run(handle)"
+START = "await consumer.start(handle); await asyncio.Event().wait()"
+
+
+@pytest.mark.parametrize("begin", [RUN, START], ids=["run", "start"])
+def test_a_program_whose_async_handler_exits_has_its_exit_code(
+    begin: str, sparrowmq_cluster: Cluster
+) -> None:
+    servers = sparrowmq_cluster.name_server
+    with BlockingProducer("p", name_servers=servers) as producer:
+        producer.send(Message("orders", b"x"))
+    program = PROGRAM.format(servers=servers, begin=begin)
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert (ended.returncode, ended.stderr) == (7, "")
