@@ -2,8 +2,10 @@
 
 import asyncio
 import errno
+import logging
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 import pytest
@@ -11,6 +13,9 @@ import pytest
 from sparrowmq.broker.config import Flush
 from sparrowmq.broker.topics import plain_topic
 from sparrowmq.net.calls import Response
+from sparrowmq.net.peers import Peers
+from sparrowmq.net.reply import Reply, Request
+from sparrowmq.net.routes import Routes
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.broker_stats import MessageRequestMode
 from sparrowmq.protocol.codes import ResponseCode
@@ -18,12 +23,27 @@ from sparrowmq.protocol.group_config import SubscriptionGroupConfig, Subscriptio
 from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.protocol.headers.admin import UpdateGroupForbidden
 from sparrowmq.protocol.headers.assignment import SetMessageRequestMode
-from sparrowmq.protocol.headers.groups import CreateGroup, CreateGroups, DeleteGroup
-from sparrowmq.protocol.headers.topics import CreateTopic, CreateTopics, DeleteTopic
+from sparrowmq.protocol.headers.clients import Heartbeat, NotifyConsumerIdsChanged
+from sparrowmq.protocol.headers.groups import (
+    CreateGroup,
+    CreateGroups,
+    DeleteGroup,
+    GetAllGroupConfig,
+)
+from sparrowmq.protocol.headers.statistics import GetAllConsumerOffsets
+from sparrowmq.protocol.headers.topics import (
+    CreateTopic,
+    CreateTopics,
+    DeleteTopic,
+    GetAllTopicConfig,
+)
+from sparrowmq.protocol.heartbeat import HeartbeatData
 from sparrowmq.protocol.topic_config import TopicConfig, TopicConfigList
 from sparrowmq.testing.sim_cluster import SimCluster
 from sparrowmq.testing.sim_nodes import BrokerNode
 from tests.broker.world import World, subscribes, world_with
+from tests.faults.broker_process import BrokerProcess
+from tests.patience import PATIENCE_S
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -264,3 +284,58 @@ def test_an_older_table_never_replaces_a_newer_one() -> None:
         node(world).lose_power()
         node(world).start()
         assert all(f"topic-{number}" in world.broker.topics for number in range(20))
+
+
+members: Routes[None] = Routes()
+
+
+@members.on(NotifyConsumerIdsChanged)
+def ignore(_: None, request: Request[NotifyConsumerIdsChanged]) -> Reply:
+    return Reply()
+
+
+BULK = 1_000
+GROUPS = tuple(subscribes(f"group-{number}") for number in range(BULK))
+LARGE_REQUESTS: dict[str, tuple[RequestHeader, bytes]] = {
+    "heartbeat": (Heartbeat(), HeartbeatData(client_id="a", consumer_data_set=GROUPS).to_json()),
+    "create topics": (
+        CreateTopics(),
+        TopicConfigList(
+            topic_config_list=tuple(TopicConfig(topic_name=f"topic-{n}") for n in range(BULK))
+        ).to_json(),
+    ),
+    "create groups": (
+        CreateGroups(),
+        SubscriptionGroupList(
+            group_config_list=tuple(
+                SubscriptionGroupConfig(group_name=f"bulk-{n}") for n in range(BULK)
+            )
+        ).to_json(),
+    ),
+    "create one": (create("one"), b""),
+    "all topics": (GetAllTopicConfig(), b""),
+    "all groups": (GetAllGroupConfig(), b""),
+    "all offsets": (GetAllConsumerOffsets(), b""),
+}
+
+
+def test_no_large_request_holds_the_loop(tmp_path: Path) -> None:
+    """A broker of its own: here, collecting what all tests left behind takes longer."""
+
+    async def ask_all(address: str) -> list[int]:
+        async with asyncio.TaskGroup() as tasks:
+            peers = Peers(tasks, log=logging.getLogger("operator"), context=None, routes=members)
+            answers = [
+                await peers.call(address, header, body, timeout_s=PATIENCE_S)
+                for header, body in LARGE_REQUESTS.values()
+            ]
+            await peers.close()
+            return [answer.code for answer in answers]
+
+    stalls = tmp_path / "stalls"
+    broker = BrokerProcess(tmp_path / "data", stalls=stalls)
+    stalls.unlink(missing_ok=True)  # opening the store may take its time
+    assert asyncio.run(ask_all(f"127.0.0.1:{broker.port}")) == [0] * len(LARGE_REQUESTS)
+    found = stalls.read_text("utf-8") if stalls.exists() else ""
+    assert broker.stop() == 0
+    assert not found
