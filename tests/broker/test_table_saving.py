@@ -244,8 +244,14 @@ def test_a_save_that_finds_no_space_is_answered_and_made_up_for(world: World) ->
 
 def test_a_disk_that_fails_under_a_save_stops_the_broker(world: World) -> None:
     node(world).disk.fail("create", errno.EIO, path_prefix="config/topics.json")
-    answer = world.ask(create("new"))
-    assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    thread, operator = held_saves(world), world.client("operator")
+    first = operator.asking(create("first"))
+    world.sim.until(lambda: bool(thread.begun))
+    second = operator.asking(create("second"))
+    world.sim.advance(1)
+    thread.let_go()
+    for answer in (first, second):
+        assert world.sim.wait(answer).code == ResponseCode.SERVICE_NOT_AVAILABLE
     task = node(world)._task
     assert task is not None
     with pytest.raises(ExceptionGroup) as caught:
