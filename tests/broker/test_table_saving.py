@@ -30,6 +30,7 @@ from sparrowmq.protocol.headers.groups import (
     DeleteGroup,
     GetAllGroupConfig,
 )
+from sparrowmq.protocol.headers.send_back import SendBack
 from sparrowmq.protocol.headers.statistics import GetAllConsumerOffsets
 from sparrowmq.protocol.headers.topics import (
     CreateTopic,
@@ -38,6 +39,8 @@ from sparrowmq.protocol.headers.topics import (
     GetAllTopicConfig,
 )
 from sparrowmq.protocol.heartbeat import HeartbeatData
+from sparrowmq.protocol.message_ext import decode_messages
+from sparrowmq.protocol.sys_flag import PULL_SUBSCRIPTION
 from sparrowmq.protocol.topic_config import TopicConfig, TopicConfigList
 from sparrowmq.testing.sim_cluster import SimCluster
 from sparrowmq.testing.sim_nodes import BrokerNode
@@ -210,20 +213,28 @@ def test_the_first_send_to_a_topic_is_answered_when_the_topic_is_saved(flush: Fl
         assert world.broker.store.max_offset("new", 0) == 2
 
 
-def test_topics_of_failed_messages_come_back_although_they_were_not_saved(world: World) -> None:
+@pytest.mark.parametrize(
+    ("level", "topic", "queues"), [(1, "%RETRY%billing", 3), (-1, "%DLQ%billing", 1)]
+)
+def test_topics_of_failed_messages_come_back_although_they_were_not_saved(
+    world: World, level: int, topic: str, queues: int
+) -> None:
     world.topic("orders", 1)
-    world.group("billing", retry_queue_nums=2)
+    world.send("orders", b"hello")
+    world.group("billing", retry_queue_nums=3)
     thread = held_saves(world)
-    for topic in ("%RETRY%billing", "%DLQ%billing"):
-        world.broker.topics.set_read_write(topic, 1)
-        world.broker.topics.sendable[topic] = plain_topic(topic, 1)
-        world.send(topic, b"failed")
-    world.sim.until(lambda: bool(thread.begun))
+    world.done(SendBack(offset=0, group="billing", delay_level=level))
+    world.sim.advance(2)
+    assert thread.begun
+    store = world.broker.store
+    (queue_id,) = (number for number in range(queues) if store.max_offset(topic, number) == 1)
     node(world).kill()
+    assert topic.encode() not in node(world).disk.files()["config/topics.json"]
     node(world).start()
-    for topic in ("%RETRY%billing", "%DLQ%billing"):
-        assert topic in world.broker.topics
-        assert world.broker.store.max_offset(topic, 0) == 1
+    config = world.broker.topics.get(topic)
+    assert config is not None and config.read_queue_nums == queues
+    answer = world.pull(topic, sys_flag=PULL_SUBSCRIPTION, subscription="*", queue_id=queue_id)
+    assert [message.body for message in decode_messages(answer.body)] == [b"hello"]
 
 
 def test_a_save_that_finds_no_space_is_answered_and_made_up_for(world: World) -> None:
