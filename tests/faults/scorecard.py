@@ -22,6 +22,7 @@ from tests.faults.process_faults import die_in_calls, fail_syncs
 from tests.faults.rebuild_speed import rebuild_speed
 from tests.faults.scorecard_clients import (
     churn,
+    clock_steps,
     delivery_kills,
     nameserver_outage,
     order_under_churn,
@@ -248,4 +249,5 @@ ROWS: dict[int, Row] = {
     12: nameserver_outage,
     13: hostile_input,
     16: spark_jobs,
+    17: clock_steps,
 }
