@@ -23,6 +23,7 @@ from tests.faults.rebuild_speed import rebuild_speed
 from tests.faults.resource_abuse import ABUSES, abuse_broker
 from tests.faults.scorecard_clients import (
     churn,
+    clock_steps,
     delivery_kills,
     nameserver_outage,
     order_under_churn,
@@ -267,4 +268,5 @@ ROWS: dict[int, Row] = {
     12: nameserver_outage,
     13: hostile_input,
     16: spark_jobs,
+    17: clock_steps,
 }

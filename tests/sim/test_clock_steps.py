@@ -1,6 +1,7 @@
 """A running broker whose clock is set over and over, between kills, while messages wait."""
 
 import random
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +12,8 @@ from sparrowmq.broker.delivery.clock_steps import ClockSteps
 from sparrowmq.broker.delivery.transactions_recovery import records
 from sparrowmq.protocol.delay import RETRY_DELAYS_MS
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
+from tests.sim.consumers import Feeder, Member, create_topic
+from tests.sim.test_consumer_groups import QUEUES
 
 STEPS_MS = (-7_200_000, -61_000, -2_500, -30, 30, 2_500, 61_000, 7_200_000)
 SOON_MS = 100
@@ -139,3 +142,21 @@ def test_the_check_notices_a_broker_that_believes_its_clock(
 def test_the_check_notices_timers_that_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timer, "_waits_on", lambda *_: True)
     assert any(fault.startswith("lost") for fault in lived(0, steps=10).faults())
+
+
+@pytest.mark.parametrize("step_ms", (-7_200_000, 7_200_000), ids=("back", "forward"))
+def test_members_keep_their_queues_and_sessions(step_ms: int) -> None:
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim, QUEUES)
+        handled: Counter[bytes] = Counter()
+        members = [Member(sim, f"member-{number}", handled) for number in range(2)]
+        sim.advance(5)
+        held = [sorted(member.queues()) for member in members]
+        feeder = Feeder(sim)
+        for _ in range(2):
+            sim.set_clock(step_ms)
+            sim.advance(11)
+            assert [sorted(member.queues()) for member in members] == held
+        feeder.stop()
+        sim.advance(2)
+        assert handled == Counter(feeder.sent)
