@@ -99,10 +99,15 @@ class DeliveryWorld:
 
         async def with_saves() -> T:
             running = asyncio.create_task(work)
-            while not running.done():
+            try:
+                while not running.done():
+                    await self.broker.saving.save()
+                    await asyncio.sleep(0)
                 await self.broker.saving.save()
-                await asyncio.sleep(0)
-            await self.broker.saving.save()
+            except BaseException:  # the disk has failed, or the power
+                running.cancel()
+                await asyncio.wait((running,))
+                raise
             return await running
 
         return self._loop.run_until_complete(with_saves())

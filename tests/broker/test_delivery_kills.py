@@ -112,7 +112,7 @@ def test_the_check_notices_what_is_delivered_again(
     monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     module = {"level": delay, "timer": timer}[what]
-    monkeypatch.setattr(module, "was_delivered", lambda *_: False)
+    monkeypatch.setattr(module, "is_repeat", lambda *_: False)
     faults = faults_of(*run_with_kills(0, kills=8))
     assert faults
     assert all("repeated" in fault and what in fault for fault in faults)

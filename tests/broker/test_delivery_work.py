@@ -19,7 +19,7 @@ from tests.guard.workload import Wired, wired
 
 REQUESTS = 16
 HOUR_MS = 3_600_000
-BUDGETS = {"timed": (77, 1_270), "delayed": (69, 1_180), "half": (73, 1_275), "end": (153, 2_260)}
+BUDGETS = {"timed": (77, 1_280), "delayed": (69, 1_190), "half": (73, 1_280), "end": (153, 2_260)}
 """Calls and instructions of each; instructions are those of 3.11."""
 Make = Callable[[int], bytes]
 

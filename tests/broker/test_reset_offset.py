@@ -193,6 +193,19 @@ def test_a_pull_that_waits_is_answered_by_a_reset_at_once(consumed: World, targe
     assert answer.header(Pulled).next_begin_offset == target
 
 
+def test_every_waiting_pull_of_a_connection_is_answered(consumed: World) -> None:
+    member = joins(consumed, "a", "JAVA")
+    pulls = [waiting_pull(member, 3) for _ in range(2)]
+    consumed.sim.until_idle()
+    began_s = consumed.sim.now_s
+    reset(consumed, queue_id=0, offset=1)
+    codes = [consumed.sim.wait(pull).code for pull in pulls]
+    assert codes == [ResponseCode.PULL_OFFSET_MOVED] * 2
+    assert consumed.sim.now_s - began_s < AT_ONCE_S
+    commit(consumed, 0, 3)
+    assert stored(consumed, 0) == 1, "neither of them ended the reset"
+
+
 def test_pulls_of_other_groups_and_other_queues_go_on_waiting(consumed: World) -> None:
     others = [
         consumed.sim.client.pull("orders", offset=3, wait_s=10, group="another"),

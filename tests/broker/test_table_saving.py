@@ -2,8 +2,10 @@
 
 import asyncio
 import errno
+import logging
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 import pytest
@@ -11,6 +13,9 @@ import pytest
 from sparrowmq.broker.config import Flush
 from sparrowmq.broker.topics import plain_topic
 from sparrowmq.net.calls import Response
+from sparrowmq.net.peers import Peers
+from sparrowmq.net.reply import Reply, Request
+from sparrowmq.net.routes import Routes
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.broker_stats import MessageRequestMode
 from sparrowmq.protocol.codes import ResponseCode
@@ -18,12 +23,30 @@ from sparrowmq.protocol.group_config import SubscriptionGroupConfig, Subscriptio
 from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.protocol.headers.admin import UpdateGroupForbidden
 from sparrowmq.protocol.headers.assignment import SetMessageRequestMode
-from sparrowmq.protocol.headers.groups import CreateGroup, CreateGroups, DeleteGroup
-from sparrowmq.protocol.headers.topics import CreateTopic, CreateTopics, DeleteTopic
+from sparrowmq.protocol.headers.clients import Heartbeat, NotifyConsumerIdsChanged
+from sparrowmq.protocol.headers.groups import (
+    CreateGroup,
+    CreateGroups,
+    DeleteGroup,
+    GetAllGroupConfig,
+)
+from sparrowmq.protocol.headers.send_back import SendBack
+from sparrowmq.protocol.headers.statistics import GetAllConsumerOffsets
+from sparrowmq.protocol.headers.topics import (
+    CreateTopic,
+    CreateTopics,
+    DeleteTopic,
+    GetAllTopicConfig,
+)
+from sparrowmq.protocol.heartbeat import HeartbeatData
+from sparrowmq.protocol.message_ext import decode_messages
+from sparrowmq.protocol.sys_flag import PULL_SUBSCRIPTION
 from sparrowmq.protocol.topic_config import TopicConfig, TopicConfigList
 from sparrowmq.testing.sim_cluster import SimCluster
 from sparrowmq.testing.sim_nodes import BrokerNode
 from tests.broker.world import World, subscribes, world_with
+from tests.faults.broker_process import BrokerProcess
+from tests.patience import PATIENCE_S
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -190,20 +213,28 @@ def test_the_first_send_to_a_topic_is_answered_when_the_topic_is_saved(flush: Fl
         assert world.broker.store.max_offset("new", 0) == 2
 
 
-def test_topics_of_failed_messages_come_back_although_they_were_not_saved(world: World) -> None:
+@pytest.mark.parametrize(
+    ("level", "topic", "queues"), [(1, "%RETRY%billing", 3), (-1, "%DLQ%billing", 1)]
+)
+def test_topics_of_failed_messages_come_back_although_they_were_not_saved(
+    world: World, level: int, topic: str, queues: int
+) -> None:
     world.topic("orders", 1)
-    world.group("billing", retry_queue_nums=2)
+    world.send("orders", b"hello")
+    world.group("billing", retry_queue_nums=3)
     thread = held_saves(world)
-    for topic in ("%RETRY%billing", "%DLQ%billing"):
-        world.broker.topics.set_read_write(topic, 1)
-        world.broker.topics.sendable[topic] = plain_topic(topic, 1)
-        world.send(topic, b"failed")
-    world.sim.until(lambda: bool(thread.begun))
+    world.done(SendBack(offset=0, group="billing", delay_level=level))
+    world.sim.advance(2)
+    assert thread.begun
+    store = world.broker.store
+    (queue_id,) = (number for number in range(queues) if store.max_offset(topic, number) == 1)
     node(world).kill()
+    assert topic.encode() not in node(world).disk.files()["config/topics.json"]
     node(world).start()
-    for topic in ("%RETRY%billing", "%DLQ%billing"):
-        assert topic in world.broker.topics
-        assert world.broker.store.max_offset(topic, 0) == 1
+    config = world.broker.topics.get(topic)
+    assert config is not None and config.read_queue_nums == queues
+    answer = world.pull(topic, sys_flag=PULL_SUBSCRIPTION, subscription="*", queue_id=queue_id)
+    assert [message.body for message in decode_messages(answer.body)] == [b"hello"]
 
 
 def test_a_save_that_finds_no_space_is_answered_and_made_up_for(world: World) -> None:
@@ -224,8 +255,14 @@ def test_a_save_that_finds_no_space_is_answered_and_made_up_for(world: World) ->
 
 def test_a_disk_that_fails_under_a_save_stops_the_broker(world: World) -> None:
     node(world).disk.fail("create", errno.EIO, path_prefix="config/topics.json")
-    answer = world.ask(create("new"))
-    assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    thread, operator = held_saves(world), world.client("operator")
+    first = operator.asking(create("first"))
+    world.sim.until(lambda: bool(thread.begun))
+    second = operator.asking(create("second"))
+    world.sim.advance(1)
+    thread.let_go()
+    for answer in (first, second):
+        assert world.sim.wait(answer).code == ResponseCode.SERVICE_NOT_AVAILABLE
     task = node(world)._task
     assert task is not None
     with pytest.raises(ExceptionGroup) as caught:
@@ -264,3 +301,58 @@ def test_an_older_table_never_replaces_a_newer_one() -> None:
         node(world).lose_power()
         node(world).start()
         assert all(f"topic-{number}" in world.broker.topics for number in range(20))
+
+
+members: Routes[None] = Routes()
+
+
+@members.on(NotifyConsumerIdsChanged)
+def ignore(_: None, request: Request[NotifyConsumerIdsChanged]) -> Reply:
+    return Reply()
+
+
+BULK = 1_000
+GROUPS = tuple(subscribes(f"group-{number}") for number in range(BULK))
+LARGE_REQUESTS: dict[str, tuple[RequestHeader, bytes]] = {
+    "heartbeat": (Heartbeat(), HeartbeatData(client_id="a", consumer_data_set=GROUPS).to_json()),
+    "create topics": (
+        CreateTopics(),
+        TopicConfigList(
+            topic_config_list=tuple(TopicConfig(topic_name=f"topic-{n}") for n in range(BULK))
+        ).to_json(),
+    ),
+    "create groups": (
+        CreateGroups(),
+        SubscriptionGroupList(
+            group_config_list=tuple(
+                SubscriptionGroupConfig(group_name=f"bulk-{n}") for n in range(BULK)
+            )
+        ).to_json(),
+    ),
+    "create one": (create("one"), b""),
+    "all topics": (GetAllTopicConfig(), b""),
+    "all groups": (GetAllGroupConfig(), b""),
+    "all offsets": (GetAllConsumerOffsets(), b""),
+}
+
+
+def test_no_large_request_holds_the_loop(tmp_path: Path) -> None:
+    """A broker of its own: here, collecting what all tests left behind takes longer."""
+
+    async def ask_all(address: str) -> list[int]:
+        async with asyncio.TaskGroup() as tasks:
+            peers = Peers(tasks, log=logging.getLogger("operator"), context=None, routes=members)
+            answers = [
+                await peers.call(address, header, body, timeout_s=PATIENCE_S)
+                for header, body in LARGE_REQUESTS.values()
+            ]
+            await peers.close()
+            return [answer.code for answer in answers]
+
+    stalls = tmp_path / "stalls"
+    broker = BrokerProcess(tmp_path / "data", stalls=stalls)
+    stalls.unlink(missing_ok=True)  # opening the store may take its time
+    assert asyncio.run(ask_all(f"127.0.0.1:{broker.port}")) == [0] * len(LARGE_REQUESTS)
+    found = stalls.read_text("utf-8") if stalls.exists() else ""
+    assert broker.stop() == 0
+    assert not found

@@ -73,6 +73,8 @@ REFUSED_ATTRIBUTES = {
     "+queue.type=BatchCQ": "'BatchCQ' is not served by this broker, allowed: SimpleCQ",
     "+queue.type=RocksDBCQ": "'RocksDBCQ' is not served by this broker",
     "+cleanup.policy=COMPACTION": "'COMPACTION' is not served by this broker, allowed: DELETE",
+    "+message.type=LITE": "'LITE' is not served by this broker",
+    "+lite.topic.expiration=5": "'lite.topic.expiration': is not served by this broker",
     "+reserve.time=-2": "no number from -1",
     "-message.type": "not set",
 }

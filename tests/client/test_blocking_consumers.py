@@ -3,10 +3,18 @@
 import inspect
 import queue
 import threading
+from collections.abc import Sequence
 
 import pytest
 
-from sparrowmq import ConsumeFromWhere, LitePullConsumer, MessageExt, MessageQueue, PushConsumer
+from sparrowmq import (
+    ConsumeFromWhere,
+    LitePullConsumer,
+    MessageExt,
+    MessageQueue,
+    Only,
+    PushConsumer,
+)
 from sparrowmq import Producer as AsyncProducer
 from sparrowmq import PullConsumer as AsyncPullConsumer
 from sparrowmq import blocking as facade
@@ -130,6 +138,41 @@ def test_scheduled_pull_calls_plain_functions_in_threads(sparrowmq_cluster: Clus
     assert all(name.startswith("scheduled-pull") for name in callers)
     with PullConsumer("archive", name_servers=servers) as consumer:
         assert (consumer.committed(target) or 0) >= 3
+
+
+@pytest.mark.parametrize("place", ["filter", "plain handler", "async handler"])
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()], ids=repr)
+def test_what_user_code_raises_in_real_threads_is_a_failed_message(
+    place: str, error: BaseException, sparrowmq_cluster: Cluster
+) -> None:
+    done: queue.Queue[int] = queue.Queue()
+
+    def fail_once(message: MessageExt) -> bool:
+        if not message.reconsume_times:
+            raise error
+        return True
+
+    def handle(messages: Sequence[MessageExt]) -> None:
+        if place != "filter":
+            fail_once(messages[0])
+        done.put(messages[0].reconsume_times)
+
+    async def handle_async(messages: Sequence[MessageExt]) -> None:
+        handle(messages)
+
+    sent(sparrowmq_cluster, 1)
+    consumer = facade.PushConsumer(
+        "g",
+        {"orders": Only(fail_once) if place == "filter" else "*"},
+        name_servers=sparrowmq_cluster.name_server,
+        from_where=FIRST,
+        orderly=True,  # so that it comes again at once
+        suspend_s=0.01,
+    )
+    with consumer:
+        consumer.start(handle_async if place == "async handler" else handle)
+        assert done.get(timeout=PATIENCE_S) == 1
+        assert consumer.failure is None
 
 
 def test_a_callback_that_nobody_would_await_is_refused() -> None:

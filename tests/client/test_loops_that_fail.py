@@ -173,10 +173,14 @@ def dying_client(sim: RunningCluster) -> tuple[LitePullConsumer, Callable[[BaseE
     return consumer, kill
 
 
+class OfItsOwn(BaseException):
+    """Not an Exception."""
+
+
+@pytest.mark.parametrize("cause", [MemoryError("no more"), OfItsOwn("no more")], ids=repr)
 def test_a_client_that_died_is_reported_at_once_with_its_groups_and_the_cause(
-    caplog: pytest.LogCaptureFixture,
+    cause: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
-    cause = MemoryError("no more")
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
         consumer, kill = dying_client(sim)
@@ -193,7 +197,7 @@ def test_a_client_that_died_is_reported_at_once_with_its_groups_and_the_cause(
         with pytest.raises(NotStarted):
             consumer.assignment()
         sim.run(consumer.stop(), on=sim.host("member"))
-        with pytest.raises(ExceptionGroup) as group:
+        with pytest.raises(BaseExceptionGroup) as group:
             sim.run(consumer.client.stop(), on=sim.host("member"))
         assert group.value.exceptions == (cause,)
 

@@ -62,6 +62,19 @@ def test_a_stored_message_leaves_a_line_in_javas_format() -> None:
         assert trace_keys(w) == {result.msg_id, "o-1"}
 
 
+@pytest.mark.parametrize("step_ms", [-3_600_000, 3_600_000])
+def test_the_time_a_send_took_is_told_although_the_clock_was_set_meanwhile(step_ms: int) -> None:
+    async def send(producer: Producer) -> Any:
+        asyncio.get_running_loop().call_later(0.1, w.sim.set_clock, step_ms)
+        return await producer.send(Message("orders", b"x"))
+
+    with world("a") as w:
+        w.routes[TRACE] = w.route(1)
+        w.brokers["a"].script = [0.25]
+        w.produce(send, trace=True)
+        assert traced(w)[0][10] == "250"
+
+
 def test_what_a_message_does_not_have_is_the_word_null_as_in_java() -> None:
     async def send(producer: Producer) -> Any:
         return await producer.send(Message("orders", b"x"))

@@ -5,6 +5,8 @@ Only the end of the consumer itself passes, and KeyboardInterrupt and SystemExit
 
 import asyncio
 import logging
+import subprocess
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +15,7 @@ from typing import Any
 import pytest
 
 from sparrowmq import Deduplicate, MemorySeen, Message, Only, TransactionState
+from sparrowmq.blocking import Producer as BlockingProducer
 from sparrowmq.client.consuming.handling import Handler
 from sparrowmq.client.consuming.scheduled_pull import ScheduledPull, Turn
 from sparrowmq.client.group.consumer_calls import routes
@@ -22,6 +25,7 @@ from sparrowmq.client.subscriptions import Filter
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
+from sparrowmq.testing import Cluster
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.client.members import GROUP, TOPIC, Member, create_topic, send, stored_offset
 from tests.patience import PATIENCE_S
@@ -373,3 +377,81 @@ def test_a_transaction_listener_may_raise_anything_and_the_end_stays_open(
         create_topic(sim)
         assert sim.run(work(), on=sim.host("member")) is TransactionState.UNKNOWN
     assert [record.levelname for record in caplog.records].count("ERROR") >= 2
+
+
+def cancel_task(*_: object) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+
+
+def test_a_scheduled_callback_that_cancels_its_task_has_further_turns() -> None:
+    turns: list[MessageQueue] = []
+
+    async def callback(queue: MessageQueue, turn: Turn) -> None:
+        turns.append(queue)
+        if len(turns) == 1:
+            cancel_task()
+
+    async def work() -> None:
+        client = sim.client_on("member", routes)
+        await client.start()
+        async with ScheduledPull(GROUP, {TOPIC: callback}, client=client):
+            await asyncio.sleep(5)
+        counts.append(len(turns))
+        await asyncio.sleep(5)
+        counts.append(len(turns))
+        await client.stop()
+
+    counts: list[int] = []
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim, queues=1)
+        sim.run(work(), on=sim.host("member"))
+    assert counts[0] > 2
+    assert counts[1] == counts[0]
+
+
+def test_a_queue_listener_that_cancels_its_task_does_not_end_the_rebalance() -> None:
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        member = Member(sim, listener=cancel_task)
+        sim.advance(5)
+        create_topic(sim, topic="returns")
+        sim.wait(member.host.start(member.consumer.subscribe("returns")))
+        sim.advance(25)
+        assert {queue.topic for queue in member.consumer.assignment()} >= {TOPIC, "returns"}
+        member.leave()
+
+
+# ---- a whole program
+
+PROGRAM = """
+import asyncio, sys
+from sparrowmq import ConsumeFromWhere, PushConsumer
+
+async def handle(messages):
+    sys.exit(7)
+
+async def main():
+    consumer = PushConsumer(
+        "g", {{"orders": "*"}}, name_servers={servers!r}, from_where=ConsumeFromWhere.FIRST_OFFSET
+    )
+    {begin}
+
+asyncio.run(main())
+"""
+RUN = "async with consumer: await consumer.run(handle)"
+START = "await consumer.start(handle); await asyncio.Event().wait()"
+
+
+@pytest.mark.parametrize("begin", [RUN, START], ids=["run", "start"])
+def test_a_program_whose_async_handler_exits_has_its_exit_code(
+    begin: str, sparrowmq_cluster: Cluster
+) -> None:
+    servers = sparrowmq_cluster.name_server
+    with BlockingProducer("p", name_servers=servers) as producer:
+        producer.send(Message("orders", b"x"))
+    program = PROGRAM.format(servers=servers, begin=begin)
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert (ended.returncode, ended.stderr) == (7, "")

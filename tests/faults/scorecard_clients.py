@@ -4,6 +4,7 @@ from tests.broker.test_delivery_kills import faults_of, run_with_kills
 from tests.faults.churn import judge
 from tests.faults.churn_processes import churn_in_processes
 from tests.faults.churn_sim import churn_in_simulation
+from tests.faults.clock_steps import set_clock
 from tests.faults.delivery_kills_processes import deliveries_over_kills
 from tests.faults.nameserver_outage import DOWN_S
 from tests.faults.nameserver_outage_processes import outage_in_processes, register_many
@@ -12,6 +13,7 @@ from tests.faults.order_under_churn import judge_order
 from tests.faults.order_under_churn_processes import order_in_processes
 from tests.faults.order_under_churn_sim import order_in_simulation
 from tests.faults.scored import Scored
+from tests.sim.test_clock_steps import lived
 
 
 def churn(seed: int, small: bool) -> Scored:
@@ -81,4 +83,17 @@ def delivery_kills(seed: int, small: bool) -> Scored:
             f"simulated, seed {number}, {one}" for one in faults_of(said, delivered)
         ]
     scored.counts = f"{promises}; {len(seeds) * kills} simulated kills"
+    return scored
+
+
+def clock_steps(seed: int, small: bool) -> Scored:
+    """Row 17."""
+    scored = Scored(17, "clock set forward and back")
+    seen = set_clock(seed, 6 if small else 200)
+    scored.failures = [f"seed {seed}, {problem}" for problem in seen.problems()]
+    seeds, steps = range(seed, seed + (1 if small else 100)), 10
+    for number in seeds:
+        faults = lived(number, steps=steps).faults()
+        scored.failures += [f"simulated, seed {number}, {one}" for one in faults]
+    scored.counts = f"{seen}; {len(seeds) * steps} simulated steps"
     return scored

@@ -10,6 +10,7 @@ from sparrowmq.protocol.attributes import (
     AttributeRefused,
     Number,
     OneOf,
+    Unserved,
     changed_attributes,
     parse_changes,
 )
@@ -18,6 +19,7 @@ KNOWN: dict[str, Attribute] = {
     "colour": OneOf(("red", "blue"), unserved=("green",)),
     "shape": OneOf(("round",), is_changeable=False),
     "size": Number(-1, 10),
+    "taste": Unserved(),
 }
 
 
@@ -38,6 +40,7 @@ def changed(current: dict[str, str] | None, changes: str) -> dict[str, str]:
         ({"colour": "red", "size": "1"}, "-colour", {"size": "1"}),
         ({"odd": "kept", "colour": "red"}, "-colour", {"odd": "kept"}),
         ({"odd": "stored by another version"}, "-odd", {}),
+        ({"taste": "stored by Apache"}, "-taste", {}),
     ],
 )
 def test_changes_are_applied(
@@ -58,6 +61,7 @@ def test_changes_are_applied(
         (None, "+colour=RED", "'RED' is unknown, allowed: red, blue"),
         (None, "+colour=", "'' is unknown"),
         (None, "+colour=green", "'green' is not served by this broker, allowed: red, blue"),
+        (None, "+taste=sweet", "'taste': is not served by this broker"),
         (None, "+size=11", "'11' is no number from -1 to 10"),
         (None, "+size=-2", "no number"),
         (None, "+size=one", "no number"),
@@ -92,7 +96,7 @@ def test_a_long_value_is_shown_in_part() -> None:
 
 @pytest.mark.parametrize("known", [TOPIC_ATTRIBUTES, GROUP_ATTRIBUTES])
 def test_attributes_that_apache_does_not_know_have_a_prefix(known: dict[str, Attribute]) -> None:
-    apaches = {"queue.type", "cleanup.policy", "message.type", "reserve.time"}
-    assert all(name.startswith(OWN_PREFIX) for name in known.keys() - apaches)
+    apaches = ("queue.", "cleanup.", "message.", "reserve.", "lite.", "priority.")
+    assert all(name.startswith((OWN_PREFIX, *apaches)) for name in known)
     # Apache's AttributeUtil refuses names with signs in them.
     assert not [name for name in known if "+" in name or "-" in name]

@@ -20,7 +20,7 @@ from typing import Self
 
 from tests.spark.processes import parent_of, words_of
 
-WORKER, EXECUTOR = "worker", "executor"
+WORKER, EXECUTOR, DRIVER = "worker", "executor", "driver"
 ROWS_BEFORE = 4
 """In the middle of a task: so many rows went through."""
 DIED = "died"
@@ -63,8 +63,11 @@ class Death:
         """Die here if this is the point, and nobody has yet."""
         if not self._is_due(point):
             return
-        if self.target == EXECUTOR:
-            os.kill(parent_of(os.getppid()), signal.SIGKILL)
+        java = parent_of(os.getppid())
+        if self.target == DRIVER:  # of a local master, whose Java executes the tasks
+            _kill({parent_of(java)}, "tests.spark.killed_write")
+        if self.target in (EXECUTOR, DRIVER):
+            os.kill(java, signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)
 
     def from_driver(self, point: str) -> None:

@@ -1,4 +1,4 @@
-"""A topic whose queue went back after it was read: what each of the ways leaves, and what came since.
+"""A topic whose queue went back after it was read: what is left of it, and what came since.
 
 kept 0 … 3 | lost 4 … 9      went back      kept 0 … 3 | new 4 …
                        ^ a checkpoint, learned here

@@ -110,7 +110,7 @@ def test_a_topic_that_is_deleted_during_a_checkpoint_stays_deleted_after_a_crash
         store.append(message(number, "orders"), number)
     for step in range(1, 12):
         if step == deleted_at:
-            store.delete_topic("doomed")
+            store.delete_topic("doomed", 1)
             if is_made_again:
                 store.append(message(100, "doomed"), 100)
         if step % 2:

@@ -86,6 +86,14 @@ class ConsumerOffsets:
         reset.sent.add(puller)
         return reset.offset
 
+    def sent_to_reset(
+        self, group: str, topic: str, queue_id: int, pullers: Iterable[Hashable]
+    ) -> None:
+        """Pullers learn of a pending reset otherwise than by `redirect`."""
+        reset = self._resets.get((f"{topic}@{group}", queue_id))
+        if reset is not None:
+            reset.sent.update(pullers)
+
     def confirms(
         self, group: str, topic: str, queue_id: int, offset: int, puller: Hashable
     ) -> bool:

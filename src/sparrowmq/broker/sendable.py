@@ -22,7 +22,6 @@ from sparrowmq.protocol.names import TIMER_TOPIC, UNSENDABLE_TOPICS, is_retry_to
 from sparrowmq.protocol.properties import WAIT_STORE_OK, parse_properties
 from sparrowmq.protocol.sys_flag import (
     COMPRESSED,
-    COMPRESSION_UNKNOWN,
     INNER_BATCH,
     TRANSACTION_NONE,
     TRANSACTION_PREPARED,
@@ -32,7 +31,9 @@ from sparrowmq.protocol.topic_config import TopicConfig
 from sparrowmq.store.errors import DiskFull, MessageTooLarge, StoreStopped
 from sparrowmq.store.messages import PutMessage
 
-UNUSUAL_BITS = TRANSACTION_PREPARED | INNER_BATCH | COMPRESSION_UNKNOWN
+_UNKNOWN_COMPRESSION = 0x400
+"""Set in the types 4 to 7, which have no meaning."""
+UNUSUAL_BITS = TRANSACTION_PREPARED | INNER_BATCH | _UNKNOWN_COMPRESSION
 """A flag without any of these needs no look."""
 
 
@@ -55,9 +56,12 @@ def topic_for_send(broker: Broker, request: Request[AnySend]) -> TopicConfig:
     return topic
 
 
-def has_to_wait(broker: Broker, request: Request[AnySend]) -> bool:
-    """Whether a message that is acknowledged now could be lost with its new topic in a crash."""
-    return not (request.is_oneway or broker.topics.is_saved(request.header.topic))
+def safe_topic_for_send(broker: Broker, request: Request[AnySend]) -> TopicConfig | None:
+    """The same; None while a message that is acknowledged could be lost with its new topic in a
+    crash: send it with `send_when_saved`."""
+    topic = topic_for_send(broker, request)
+    is_safe = request.is_oneway or broker.topics.is_saved(request.header.topic)
+    return topic if is_safe else None
 
 
 async def send_when_saved(
@@ -95,10 +99,10 @@ def _create(broker: Broker, header: AnySend) -> TopicConfig:
     return created
 
 
-def checked_sys_flag(sys_flag: int, topic: str, *, may_be_half: bool = False) -> int:
-    """A flag with UNUSUAL_BITS as it may be stored; or RequestRefused.
+def checked_sys_flag(sys_flag: int, topic: str) -> int:
+    """A flag with UNUSUAL_BITS as it may be stored for this topic; or RequestRefused.
 
-    A message that may be half passes with its transaction bits: its placement decides.
+    Half messages have lost their transaction bits when this is asked: their placement took them.
     """
     if sys_flag & INNER_BATCH:
         raise RequestRefused(
@@ -115,18 +119,13 @@ def checked_sys_flag(sys_flag: int, topic: str, *, may_be_half: bool = False) ->
     if is_retry_topic(topic):
         # It has been delivered before: its transaction is over.
         return with_transaction_type(sys_flag, TRANSACTION_NONE)
-    if sys_flag & TRANSACTION_PREPARED and not may_be_half:
-        raise not_half(sys_flag)
+    if sys_flag & TRANSACTION_PREPARED:
+        raise RequestRefused(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"sysFlag {sys_flag:#x} says half message (0x4) and its property TRAN_MSG does not:"
+            " nobody could end the transaction; set TRAN_MSG to true, or leave the bit out",
+        )
     return sys_flag
-
-
-def not_half(sys_flag: int) -> RequestRefused:
-    """The refusal of a message that is prepared by its flag and not by its properties."""
-    return RequestRefused(
-        ResponseCode.MESSAGE_ILLEGAL,
-        f"sysFlag {sys_flag:#x} says half message (0x4) and its property TRAN_MSG does not: nobody"
-        " could end the transaction; set TRAN_MSG to true, or leave the bit out",
-    )
 
 
 def answer_when_safe(

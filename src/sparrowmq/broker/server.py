@@ -195,7 +195,6 @@ class BrokerServer:
             file=tables.topics,
             saving=saving,
         )
-        topic_table.add_missing(own_topics(store.queues()))
         topic_table.add_missing(
             system_topics(
                 cluster_name=config.cluster_name,
@@ -213,6 +212,7 @@ class BrokerServer:
             max_groups=config.max_groups,
         )
         group_table.add_missing_system_groups()
+        topic_table.add_missing(own_topics(store.queues(), group_table))
         loop = asyncio.get_running_loop()
         arrivals = Arrivals(
             loop,

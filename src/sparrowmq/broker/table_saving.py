@@ -116,7 +116,8 @@ class TableSaving:
             found = await self.workers.run(_write, tables)
         except OSError as error:
             self._failure = error
-            _tell([waiter for waiters in saves.values() for waiter in waiters], error)
+            for waiters in (*saves.values(), *self._dirty.values()):
+                _tell(waiters, error)
             raise
         finally:
             self._under_way = {}

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
+from sparrowmq.broker.groups import Groups
 from sparrowmq.broker.table_saving import TableSaving
 from sparrowmq.clock import Clock
 from sparrowmq.protocol import names
@@ -136,7 +137,7 @@ def plain_topic(topic: str, queues: int, perm: int = PERM_READ_WRITE) -> TopicCo
     return TopicConfig(topic_name=topic, read_queue_nums=queues, write_queue_nums=queues, perm=perm)
 
 
-def own_topics(queues: Iterable[tuple[str, int]]) -> list[TopicConfig]:
+def own_topics(queues: Iterable[tuple[str, int]], groups: Groups) -> list[TopicConfig]:
     """Topics that only the broker makes, on its own, as the queues in its store tell.
 
     What it stores there is not held up until the table is saved: a start makes up for it.
@@ -144,7 +145,10 @@ def own_topics(queues: Iterable[tuple[str, int]]) -> list[TopicConfig]:
     counts: dict[str, int] = {}
     for topic, queue_id in queues:
         if topic.startswith(_OWN_TOPICS):
-            counts[topic] = max(counts.get(topic, 0), queue_id + 1)
+            # Of a group's retry queues some may be empty yet.
+            group = groups.get(topic.removeprefix(names.RETRY_PREFIX))
+            least = 1 if group is None else group.retry_queue_nums
+            counts[topic] = max(counts.get(topic, least), queue_id + 1)
     return [plain_topic(topic, count) for topic, count in counts.items()]
 
 

@@ -15,9 +15,11 @@ from sparrowmq.cli.pipeline_options import (
 )
 from sparrowmq.cli.pipeline_reach import check_dead_letters, check_topics
 from sparrowmq.cli.pipeline_session import pipeline_session, told_progress
+from sparrowmq.clock import system_clock
 from sparrowmq.spark.jobs.dead_letters import DeadLetters, send_back
 from sparrowmq.spark.jobs.journal import Journal
 from sparrowmq.spark.jobs.replay import Replay, ReplayJob, journal_folder
+from sparrowmq.spark.routes import Cluster
 
 _rate = click.option("--rate", type=click.IntRange(min=1), help="Messages a second at most.")
 _where = click.option("--where", help="A condition in Spark's SQL on the columns.")
@@ -80,9 +82,13 @@ def replay(
         rows_per_second=rate,
     )
     check_topics(name_server, [to] if archive else [topic, to])
-    with Journal(journal_folder(state_folder(state), job)) as journal:
+    with Cluster(name_server) as cluster:
+        folder = journal_folder(state_folder(state), job, cluster)
+    with Journal(folder) as journal:
         if again:
             journal.put_aside()
+        if journal.read() is None:
+            job.check_range(system_clock())
         with pipeline_session("replay", master, settings) as spark:
             work = Replay(spark, job, journal)
             before = work.before()

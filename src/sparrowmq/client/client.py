@@ -171,7 +171,7 @@ class Client:
         self.failure = error
         self._home = None
         members = [*self.producers, *self.consumers]
-        is_failure = isinstance(error, Exception)
+        is_failure = not isinstance(error, asyncio.CancelledError | KeyboardInterrupt | SystemExit)
         self.log.log(
             logging.ERROR if is_failure else logging.WARNING,
             "client %s has ended without stop(), and with it groups %s: %r",

@@ -17,6 +17,7 @@ class TaskOwner:
         self._root: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
+        self._is_leaving_group = False
 
     @property
     def tasks(self) -> asyncio.TaskGroup:
@@ -39,7 +40,7 @@ class TaskOwner:
         """Whether its tasks are cancelled, or will be in a moment: by `stop`, by the failure of one
         of them, or together with everything else that runs on the loop."""
         root = self._root
-        return root is None or self.is_over or root.done() or root.cancelling() > 0
+        return root is None or self.is_over or self._is_leaving_group or root.cancelling() > 0
 
     async def start(self) -> None:
         """Open the group."""
@@ -59,7 +60,12 @@ class TaskOwner:
             self._tasks = group
             watch = group.create_task(self._stopping.wait(), name="stop signal")
             ready.set()
-            await watch
+            try:
+                await watch
+            finally:
+                # Remembered: a group takes back the cancellation of its owner before its tasks,
+                # and those of groups among them, have ended.
+                self._is_leaving_group = True
             # Children see a cancellation, the group ends, and `stop` returns.
             raise _Stopped
 

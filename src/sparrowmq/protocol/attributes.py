@@ -56,18 +56,42 @@ class Number:
         return f"{_shown(value)} is no number from {self.least} to {self.most}"
 
 
-Attribute: TypeAlias = OneOf | Number
+@dataclass(frozen=True, slots=True)
+class Unserved:
+    """Known to Apache's broker, without a meaning here."""
 
-# As Apache's TopicAttributes names them.
+    is_changeable: bool = True
+
+    def fault(self, value: str) -> str:
+        """Why any value is refused."""
+        return "is not served by this broker"
+
+
+Attribute: TypeAlias = OneOf | Number | Unserved
+
+# As in Apache's TopicAttributes of release 5.5.0.
 TOPIC_ATTRIBUTES: Mapping[str, Attribute] = {
     # A batch queue has units of another size: Apache's broker would refuse the store.
     "queue.type": OneOf(("SimpleCQ",), unserved=("BatchCQ", "RocksDBCQ"), is_changeable=False),
     "cleanup.policy": OneOf(("DELETE",), unserved=("COMPACTION",), is_changeable=False),
-    "message.type": OneOf(("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED")),
+    "message.type": OneOf(
+        ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"),
+        unserved=("PRIORITY", "LITE"),
+    ),
     "reserve.time": Number(-1, 2**63 - 1),
+    "lite.topic.expiration": Unserved(),
 }
-# Apache's SubscriptionGroupAttributes has none.
-GROUP_ATTRIBUTES: Mapping[str, Attribute] = {}
+# As in its SubscriptionGroupAttributes: they concern POP and lite topics only.
+GROUP_ATTRIBUTES: Mapping[str, Attribute] = {
+    "priority.factor": Unserved(),
+    "lite.bind.topic": Unserved(),
+    "lite.sub.model": Unserved(),
+    "lite.sub.reset.offset.exclusive": Unserved(),
+    "lite.sub.reset.offset.unsubscribe": Unserved(),
+    "lite.sub.client.quota": Unserved(),
+    "lite.sub.client.max.event.cnt": Unserved(),
+    "lite.sub.wildcard": Unserved(),
+}
 
 
 class AttributeRefused(ValueError):
@@ -127,10 +151,15 @@ def _fault(
         return "cannot be removed, it is not set"
     if attribute is None:
         # One that was stored before it was checked can still be removed.
-        return None if sign == "-" else f"is unknown, allowed: {', '.join(known) or 'none'}"
+        return None if sign == "-" else f"is unknown, allowed: {_served(known)}"
     if current is not None and not attribute.is_changeable:
         return "can only be set when the topic is created"
     return attribute.fault(value) if sign == "+" else None
+
+
+def _served(known: Mapping[str, Attribute]) -> str:
+    names = [name for name, attribute in known.items() if not isinstance(attribute, Unserved)]
+    return ", ".join(names) or "none"
 
 
 def _shown(text: str) -> str:

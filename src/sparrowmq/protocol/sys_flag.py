@@ -22,8 +22,6 @@ INNER_BATCH = 0x80
 
 COMPRESSION_SHIFT = 8
 COMPRESSION_MASK = 0x700
-COMPRESSION_UNKNOWN = 0x400
-"""Set in the types 4 to 7, which nobody has given a meaning."""
 
 PULL_COMMIT_OFFSET = 0x1
 """The pull's commitOffset counts."""

@@ -57,6 +57,14 @@ class QueueEnd(NamedTuple):
     """How far offsets of the epoch that was asked for are good; None where nothing limits them."""
 
 
+class Broker(NamedTuple):
+    """The brokers of one name: a master and its slaves."""
+
+    cluster: str
+    name: str
+    addresses: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
     """Where a topic lies."""
@@ -163,6 +171,16 @@ class Cluster:
     def broker_names(self) -> list[str]:
         """The brokers that are registered."""
         return sorted(map(str, self._info().get("brokerAddrTable") or ()))
+
+    def brokers(self, topic: str) -> list[Broker]:
+        """Those that serve a topic, by name. Raises TopicMissing."""
+        serving = self.route(topic).addresses
+        found = [
+            Broker(str(data.get("cluster", "")), name, tuple(sorted(data["brokerAddrs"].values())))
+            for name, data in (self._info().get("brokerAddrTable") or {}).items()
+            if name in serving
+        ]
+        return sorted(found)
 
     def queues(self, topic: str) -> list[Queue]:
         """All queues of a topic that can be read, on all brokers. Raises TopicMissing."""

@@ -1,5 +1,6 @@
 """What a read covers: its queues, where each starts and ends."""
 
+import logging
 import re
 from collections.abc import Iterable
 from typing import TypeVar
@@ -18,6 +19,8 @@ from sparrowmq.spark.positions import Positions, checked, checked_again, ends_no
 from sparrowmq.spark.routes import UNKNOWN_EPOCH, Cluster, Position, Queue
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 
 def find_queues(cluster: Cluster, options: Options) -> list[Queue]:
@@ -104,19 +107,18 @@ def batch_ranges(cluster: Cluster, queues: list[Queue], options: Options) -> lis
     given = options.starting.positions is not None, options.ending.positions is not None
     ranges = []
     for queue in queues:
-        start, end = starts[queue].offset, ends[queue]
-        is_whole = True
+        start, end = starts[queue], ends[queue]
         if given[1]:
             end = _checked_end(cluster, queue, end, options.fail_on_data_loss)
-            is_whole = end.offset == ends[queue].offset
-        if given[0]:
-            start = _checked_start(cluster, queue, starts[queue], options.fail_on_data_loss)
-        if not is_whole:
-            start = min(start, end.offset)
-        if any(given) and start > end.offset:
-            text = f"{queue} would start at {start}, behind its end {end.offset}"
+        if any(given) and start.offset > ends[queue].offset:
+            text = f"{queue} would start at {start.offset}, behind its end {end.offset}"
             raise OptionError("startingOffsets" if given[0] else "endingOffsets", text)
-        ranges.append(QueueRange(queue, start, end.offset, end.epoch))
+        first = start.offset
+        if given[0]:
+            first = _checked_start(cluster, queue, start, options.fail_on_data_loss)
+        # Past the end when all of the range is gone: then there is nothing left to read.
+        first = min(first, end.offset) if any(given) else first
+        ranges.append(QueueRange(queue, first, end.offset, end.epoch))
     return ranges
 
 
@@ -127,6 +129,7 @@ def _checked_start(cluster: Cluster, queue: Queue, at: Position, fail: bool) -> 
         return start
     if fail:
         raise DataLoss(loss_text(queue, start, earliest))
+    _log.warning("%s", loss_text(queue, start, earliest))
     return earliest
 
 

@@ -120,10 +120,13 @@ def _files_below(disk: Disk, path: str) -> Iterator[str]:
 
 
 def _is_file(disk: Disk, path: str) -> bool:
+    file = disk.open(path, write=False)
     try:
-        disk.open(path, write=False).close()
-    except OSError:  # an empty directory: nothing is lost with it
+        file.read(0, 1)
+    except IsADirectoryError:  # an empty one: nothing is lost with it
         return False
+    finally:
+        file.close()
     return True
 
 

@@ -14,11 +14,12 @@ same time are load, one request that takes 50 ms is a stall. While a callback is
 samples the stack of the loop's thread.
 
 A loaded machine makes callbacks late as well. Linux accounts for each thread how long it was ready
-to run without a processor (/proc/self/task/TID/schedstat); that time is subtracted. What is left is
-ours: computing, blocking system calls such as fsync, waiting for a lock or for the interpreter that
-another thread of ours holds. A process that was stopped (SIGSTOP) is not late either: SIGCONT
-discards the callback it interrupted, in the second form. Time that a hypervisor takes from the
-whole machine cannot be told from computing; without Linux all time is ours.
+to run without a processor (/proc/self/task/TID/schedstat); that time is subtracted, and so is what
+another thread of ours waited, which may have held the interpreter meanwhile. What is left is ours:
+computing, blocking system calls such as fsync, waiting for a lock or for the interpreter. Time that
+the loop's thread has computed always counts. A process that was stopped (SIGSTOP) is not late
+either: SIGCONT discards the callback it interrupted, in the second form. Time that a hypervisor
+takes from the whole machine cannot be told from computing; without Linux all time is ours.
 """
 
 from __future__ import annotations
@@ -105,6 +106,8 @@ class LoopWatchdog:
         self._schedule = schedule
         self._born_s = 0.0
         self._current: _Callback | None = None
+        self._others_before: dict[str, int] = {}
+        """What the other threads had waited for a processor when no callback was late."""
         self._stopping = threading.Event()
         self._sampler = threading.Thread(target=self._sample, name="loop watchdog", daemon=True)
         self._run_handle = asyncio.Handle._run
@@ -172,11 +175,13 @@ class LoopWatchdog:
         if wall_ms < self._limit_ms:
             return
         cpu_ns, unscheduled_ns = self._schedule()
+        cpu_ms = (cpu_ns - ended.schedule[0]) / 1e6
+        waited_ns = unscheduled_ns - ended.schedule[1] + self._others_waited_ns()
         stall = Stall(
             began_ms=(ended.began_s - self._born_s) * 1000,
             wall_ms=wall_ms,
-            cpu_ms=(cpu_ns - ended.schedule[0]) / 1e6,
-            unscheduled_ms=(unscheduled_ns - ended.schedule[1]) / 1e6,
+            cpu_ms=cpu_ms,
+            unscheduled_ms=min(waited_ns / 1e6, max(wall_ms - cpu_ms, 0)),
             callback=str(ended.callback),
             stack=ended.usual_stack(),
         )
@@ -184,6 +189,11 @@ class LoopWatchdog:
             self.stalls.append(stall)
             if self._report is not None:
                 self._report(stall)
+
+    def _others_waited_ns(self) -> int:
+        before = self._others_before
+        now = unscheduled_ns_of_others()
+        return max((now[name] - before[name] for name in before.keys() & now.keys()), default=0)
 
     def _sample(self) -> None:
         """Look what the loop's thread does, in a thread of its own.
@@ -193,7 +203,9 @@ class LoopWatchdog:
         pause_s = self._limit_ms / 1000 / _SAMPLES_PER_LIMIT
         while not self._stopping.wait(pause_s):
             current = self._current
-            if current is not None and time.perf_counter() - current.began_s > pause_s:
+            if current is None or time.perf_counter() - current.began_s <= pause_s:
+                self._others_before = unscheduled_ns_of_others()
+            else:
                 frame = sys._current_frames().get(current.thread)
                 if frame is not None and self._current is current:
                     current.seen[_places(frame)] += 1
@@ -248,6 +260,18 @@ class ThreadSchedule:
     def __del__(self) -> None:
         if self._number >= 0:
             os.close(self._number)
+
+
+def unscheduled_ns_of_others() -> dict[str, int]:
+    """How long each thread of this process but the calling one has waited to run."""
+    me = str(threading.get_native_id())
+    found = {}
+    with suppress(OSError):
+        for thread in Path("/proc/self/task").iterdir():
+            with suppress(OSError):  # it ended just now
+                if thread.name != me:
+                    found[thread.name] = int((thread / "schedstat").read_bytes().split()[1])
+    return found
 
 
 def main(arguments: list[str]) -> None:

@@ -132,7 +132,8 @@ class _Jobs:
         sent = []
         for _ in range(2):
             with Journal(self._scene.folder / "replay") as journal:
-                sent.append(Replay(self._spark, job, journal).run().sent)
+                work = Replay(self._spark, job, journal, lambda: int(LATER.timestamp() * 1000))
+                sent.append(work.run().sent)
         return {"sent": sent, "copies": _bodies(self._table(job.to))}
 
     def dead_letters(self) -> Outcome:

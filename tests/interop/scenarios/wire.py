@@ -1,6 +1,7 @@
 """Answers that no client shows as they came: requests written by hand, compared field by field."""
 
 import json
+import re
 from typing import Any
 
 from tests.interop import raw
@@ -9,7 +10,7 @@ from tests.interop.registry import Outcome, check, scenario
 from tests.interop.scene import Scene
 
 SEND, PULL, SEARCH, MAX, MIN, QUERY_OFFSET, UPDATE_OFFSET = 10, 11, 29, 30, 31, 14, 15
-HEARTBEAT, UNREGISTER, CONSUMER_LIST, VIEW = 34, 35, 38, 33
+HEARTBEAT, UNREGISTER, CONSUMER_LIST, VIEW, CONSUME_STATS = 34, 35, 38, 33, 208
 ROUTE, CLUSTER_INFO = 105, 106
 NOT_FOUND = 22
 RAW = ("raw",)
@@ -111,11 +112,7 @@ def pulls_written_by_hand_are_answered_alike(scene: Scene) -> Outcome:
         connection.call(HEARTBEAT, body=heartbeat(group, topic))
 
         def pull(offset: int, **changes: str) -> dict[str, Any]:
-            fields = {"consumerGroup": group, "topic": topic, "queueId": "0"}
-            fields |= {"queueOffset": str(offset), "maxMsgNums": "32", "commitOffset": "0"}
-            fields |= {"sysFlag": "4", "suspendTimeoutMillis": "0", "subscription": "*"}
-            fields |= {"subVersion": "0", "expressionType": "TAG"}
-            reply = connection.call(PULL, fields | changes)
+            reply = connection.call(PULL, pull_fields(group, topic, offset) | changes)
             return answer(reply) | {"bytes": bool(reply.body)}
 
         return {
@@ -128,6 +125,34 @@ def pulls_written_by_hand_are_answered_alike(scene: Scene) -> Outcome:
             "no_such_topic": pull(0, topic="never"),
             "zero": pull(0, maxMsgNums="0"),
         }
+
+
+@scenario(clients=RAW, needs="statistics", compared=False)
+def what_was_pulled_and_not_committed_is_in_flight(scene: Scene) -> Outcome:
+    topic, group = scene.topic(queues=1), scene.name("pulling")
+    for number in range(3):
+        send(scene, topic, body=f"m-{number}".encode(), queue_id=0)
+    with raw.RawConnection(scene.cluster.broker) as connection:
+        connection.call(HEARTBEAT, body=heartbeat(group, topic))
+
+        def shown() -> list[int]:
+            stats = connection.call(CONSUME_STATS, {"consumerGroup": group, "topic": topic})
+            # Maps with objects for keys are no JSON that Python reads.
+            names = ("brokerOffset", "pullOffset", "consumerOffset")
+            found = [re.search(rf'"{name}":(\d+)', stats.body.decode()) for name in names]
+            return [int(one[1]) if one else -1 for one in found]
+
+        at = {"consumerGroup": group, "topic": topic, "queueId": "0"}
+        connection.call(UPDATE_OFFSET, at | {"commitOffset": "1"})
+        before = shown()
+        connection.call(PULL, pull_fields(group, topic, 1) | {"maxMsgNums": "1"})
+        pulled = shown()
+        connection.call(UPDATE_OFFSET, at | {"commitOffset": "2"})
+        committed = shown()
+    check(before == [3, 1, 1], f"before the pull: {before}")
+    check(pulled == [3, 2, 1], f"one message in flight: {pulled}")
+    check(committed == [3, 2, 2], f"after the commit: {committed}")
+    return {"queue": committed}
 
 
 @scenario(clients=RAW)
@@ -156,6 +181,14 @@ def send(
     fields |= {"bornTimestamp": "1700000000000", "flag": "0", "properties": properties}
     fields |= {"reconsumeTimes": "0", "unitMode": "false", "batch": "false"}
     return raw.call(scene.cluster.broker, SEND, fields, body)
+
+
+def pull_fields(group: str, topic: str, offset: int) -> dict[str, str]:
+    """A pull from queue 0 that does not wait."""
+    fields = {"consumerGroup": group, "topic": topic, "queueId": "0"}
+    fields |= {"queueOffset": str(offset), "maxMsgNums": "32", "commitOffset": "0"}
+    fields |= {"sysFlag": "4", "suspendTimeoutMillis": "0", "subscription": "*"}
+    return fields | {"subVersion": "0", "expressionType": "TAG"}
 
 
 def heartbeat(group: str, topic: str) -> bytes:

@@ -135,7 +135,8 @@ def run_job(
 
     def replay() -> None:
         with Journal(folder / "replay") as journal:
-            Replay(spark, replay_job(name_server, topic), journal).run(tell)
+            job = replay_job(name_server, topic)
+            Replay(spark, job, journal, lambda: int(job.until.timestamp() * 1000)).run(tell)
 
     kinds: dict[str, Callable[[], None]] = {"archive": archive, "drain": drain, "replay": replay}
     kinds[kind]()

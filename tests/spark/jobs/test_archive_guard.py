@@ -12,8 +12,9 @@ from sparrowmq.cli.main import app
 from sparrowmq.spark.jobs.archive import archive_once, compact_archive, opened_archive, read_archive
 from sparrowmq.spark.jobs.archive_compact import CompactionRule
 from sparrowmq.spark.jobs.errors import JobError
+from sparrowmq.spark.jobs.steps import Step
 from tests.spark.jobs.backlog import bodies, fill_topic
-from tests.spark.jobs.test_archive import filled, job_of
+from tests.spark.jobs.test_archive import STEPS, filled, job_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,3 +120,42 @@ def test_a_second_topic_is_added_to_an_archive(
     assert bodies(read_archive(spark, str(tmp_path))) == sorted(sent)
     archived(spark, running, tmp_path, first)
     assert bodies(read_archive(spark, str(tmp_path))) == sorted(sent)
+
+
+def test_a_compaction_beside_an_archive_that_runs_is_refused_and_changes_nothing(
+    spark: SparkSession, running: Cluster, tmp_path: Path
+) -> None:
+    sent = filled(spark, running, tmp_path, "guard-beside")
+    sent += fill_topic(running, "guard-beside", 10, first=len(sent))
+    tried: list[str] = []
+
+    def compacting(step: Step) -> None:
+        before = tree(tmp_path)
+        with pytest.raises(JobError, match="another run works on this archive"):
+            compacted(spark, running, tmp_path, "guard-beside")
+        assert tree(tmp_path) == before
+        tried.append(step.name)
+
+    with opened_archive(spark, job_of(running, tmp_path, "guard-beside"), compacting) as archiver:
+        archive_once(archiver)
+    assert tried == list(STEPS)
+    compacted(spark, running, tmp_path, "guard-beside")
+    assert bodies(read_archive(spark, str(tmp_path))) == sent
+
+
+@pytest.mark.parametrize("damage", ["half", "gone"])
+def test_a_data_file_that_is_not_whole_stops_readers_and_compaction(
+    spark: SparkSession, running: Cluster, tmp_path: Path, damage: str
+) -> None:
+    filled(spark, running, tmp_path, f"guard-{damage}")
+    stored = next(tmp_path.glob("topic=*/date=*/*.parquet"))
+    data = stored.read_bytes()
+    stored.unlink()
+    if damage == "half":
+        stored.write_bytes(data[: len(data) // 2])
+    before = tree(tmp_path)
+    with pytest.raises(JobError, match=f"{stored.name} "):
+        compacted(spark, running, tmp_path, f"guard-{damage}")
+    with pytest.raises(JobError, match=f"{stored.name} "):
+        read(spark, running, tmp_path, f"guard-{damage}")
+    assert tree(tmp_path) == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -183,5 +184,28 @@ def test_a_drain_goes_on_only_as_it_was_begun(
     with opened(job_of(running, tmp_path, "drain-other")) as drain:
         drain.prepare()
     other = job_of(running, tmp_path, "drain-other", batch_rows=7)
-    with opened(other) as drain, pytest.raises(JobError, match="begun with batchRows 200"):
+    with opened(other) as drain, pytest.raises(JobError, match="begun with --batch 200"):
         drain.prepare()
+
+
+def test_a_topic_that_the_drain_did_not_make_is_neither_reported_nor_deleted(
+    running: Cluster, tmp_path: Path
+) -> None:
+    """Forgetting --to at the hand-back would mean a topic of somebody else."""
+    blocked(running, "drain-name", 4)
+    fill_topic(running, "drain-name-drain", 1)
+    with opened(job_of(running, tmp_path, "drain-name")) as drain:
+        drain.prepare()
+    other = job_of(running, tmp_path, "drain-name", to="drain-name-drain")
+    for finished in (False, True):
+        path = tmp_path / "journal.json"
+        saved = json.loads(path.read_text())
+        saved["copy"]["isFinished"] = saved["isMoved"] = finished
+        path.write_text(json.dumps(saved))
+        with opened(other) as drain:
+            text = "begun with --to drain-name-wide, go on with that, not with drain-name-drain"
+            with pytest.raises(JobError, match=text):
+                drain.prepare()
+            with pytest.raises(JobError, match=text):
+                drain_report(drain, "fast")
+    assert "drain-name-drain" in topics(running)

@@ -17,6 +17,7 @@ from sparrowmq.spark.jobs.journal import Journal
 from sparrowmq.spark.jobs.operator import AdminOperator
 from sparrowmq.spark.remoting import Answer, Remoting
 from sparrowmq.spark.routes import Cluster as Wire
+from tests.spark.admin import create_topic
 from tests.spark.jobs.backlog import fill_topic, put_group, topics
 from tests.spark.jobs.dying import Died, die_at
 from tests.spark.jobs.test_drain import blocked, job_of, opened
@@ -178,6 +179,32 @@ def test_a_run_that_dies_while_it_claims_is_begun_again_by_its_operator(
     with opened(job) as drain:
         with pytest.raises(JobError, match="was claimed and not begun"):
             drain.saved()
+        create_topic(running, job.to, 1)
+        with pytest.raises(JobError, match=f"{job.to} exists already, and not by this job"):
+            drain.prepare()
+        AdminOperator(running.name_server).delete_topic(job.to)
+        assert drain.prepare()["isMoved"] is False
+
+
+def test_a_claim_whose_answer_was_lost_is_gone_on_with(
+    running: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocked(running, "claim-unheard", 4)
+    job = job_of(running, tmp_path, "claim-unheard")
+    ask = Remoting.ask
+
+    def cut_off(self: Remoting, code: int, fields: Any, body: bytes = b"") -> Answer:
+        answer = ask(self, code, fields, body)
+        if code == RequestCode.PUT_KV_CONFIG:
+            raise Unreachable(self.address, "PUT_KV_CONFIG", "cut off")
+        return answer
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Remoting, "ask", cut_off)
+        with opened(job) as drain, pytest.raises(Unreachable, match="cut off"):
+            drain.prepare()
+    assert claim_on(running, "claim-unheard") is not None
+    with opened(job) as drain:
         assert drain.prepare()["isMoved"] is False
 
 

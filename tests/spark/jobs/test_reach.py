@@ -17,7 +17,7 @@ from tests.spark.topics import fill
 if TYPE_CHECKING:
     from sparrowmq.testing import Cluster
 
-TIMES = ("--since", "2026-01-01", "--until", "2100-01-01")
+TIMES = ("--since", "2026-01-01", "--until", "2026-01-02")
 JOBS = {
     "archive": ("archive", "--topics", "reach-ordres", "--to", "archive"),
     "archive once": ("archive", "--topics", "reach-ordres", "--to", "archive", "--once"),

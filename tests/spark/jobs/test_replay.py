@@ -16,6 +16,7 @@ from sparrowmq.spark.jobs.copying import Copied, new_copy
 from sparrowmq.spark.jobs.errors import JobError
 from sparrowmq.spark.jobs.journal import Journal
 from sparrowmq.spark.jobs.replay import Replay, ReplayJob, asdict_text, journal_folder
+from sparrowmq.spark.routes import Cluster as Wire
 from tests.spark.admin import create_topic
 from tests.spark.jobs.backlog import bodies, fill_topic, table
 from tests.spark.jobs.dying import Died, die_at
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
+
+
+def in_2100() -> int:
+    """A clock: no message of these tests is later."""
+    return int(LATER.timestamp() * 1000)
 
 
 def job_of(running: Cluster, topic: str, **more: Any) -> ReplayJob:
@@ -43,8 +49,13 @@ def job_of(running: Cluster, topic: str, **more: Any) -> ReplayJob:
 
 
 def replayed(spark: SparkSession, job: ReplayJob, folder: Path) -> Copied:
-    with Journal(journal_folder(folder, job)) as journal:
-        return Replay(spark, job, journal).run()
+    with Journal(folder_of(folder, job)) as journal:
+        return Replay(spark, job, journal, in_2100).run()
+
+
+def folder_of(folder: Path, job: ReplayJob) -> Path:
+    with Wire(job.name_server) as wire:
+        return journal_folder(folder, job, wire)
 
 
 def prepared(running: Cluster, topic: str, count: int) -> list[bytes]:
@@ -96,8 +107,8 @@ def test_a_run_that_died_is_finished_and_says_what_may_have_come_twice(
 ) -> None:
     sent = prepared(running, "replay-dies", 30)
     job = job_of(running, "replay-dies", batch_rows=12)
-    with Journal(journal_folder(tmp_path, job)) as journal, pytest.raises(Died):
-        Replay(spark, job, journal).run(die_at("sent", times=2))
+    with Journal(folder_of(tmp_path, job)) as journal, pytest.raises(Died):
+        Replay(spark, job, journal, in_2100).run(die_at("sent", times=2))
     copied = replayed(spark, job, tmp_path)
     assert (copied.sent, copied.repeated) == (30, 12)
     found = bodies(table(spark, running, job.to))
@@ -134,9 +145,9 @@ def test_another_batch_size_is_the_same_replay_and_must_not_be_mixed_into_one_th
 ) -> None:
     create_topic(running, "replay-steps-again", 1)
     begun, other = (job_of(running, "replay-steps", batch_rows=size) for size in (10, 20))
-    assert journal_folder(tmp_path, begun) == journal_folder(tmp_path, other)
+    assert folder_of(tmp_path, begun) == folder_of(tmp_path, other)
     nobody = cast("SparkSession", None)  # refused before anything is read
-    with Journal(journal_folder(tmp_path, begun)) as journal:
+    with Journal(folder_of(tmp_path, begun)) as journal:
         copied = new_copy("x", {}, {})
         journal.write({"job": asdict_text(begun), "copy": copied.to_json()})
         with pytest.raises(JobError, match="begun with --batch 10, go on with that, not with 20"):

@@ -9,7 +9,8 @@ SCHEDULE_TOPIC_XXXX, queue n-1:   delivered … delivered | due  due | waiting  
 import asyncio
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.delivery.delay_delivery import deliver, records_of, was_delivered
+from sparrowmq.broker.delivery.delay_delivery import deliver, records_of
+from sparrowmq.broker.delivery.earlier_deliveries import is_repeat
 from sparrowmq.broker.delivery.placement import fields_of
 from sparrowmq.broker.delivery.rounds import repeat
 from sparrowmq.protocol.delay import schedule_queue_id
@@ -65,9 +66,7 @@ async def _deliver_batch(broker: Broker, level: int, offset: int, count: int) ->
     try:
         for record in records_of(found):
             fields = fields_of(record)
-            if level in levels.unsure and not was_delivered(broker, record, fields):
-                levels.unsure.discard(level)  # and nothing after it, because they have an order
-            if level not in levels.unsure:
+            if not is_repeat(broker, level, record, fields):
                 deliver(broker, record, fields)
             levels.offsets[level] = record.queue_offset + 1
     except RecordError as error:

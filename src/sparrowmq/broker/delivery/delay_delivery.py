@@ -1,6 +1,5 @@
 """Delivering what lay aside: to its real queue, or, if there is none, to the dead letters."""
 
-import sys
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
@@ -42,8 +41,6 @@ from sparrowmq.store.messages import PutMessage, QueueRead
 HEIRLESS_GROUP = "SCHEDULE_CONSUMER"
 """Whose dead letters a message joins that belongs to no group."""
 
-_MOST_COPIES = 64
-
 
 def deliver(
     broker: Broker,
@@ -64,33 +61,6 @@ def deliver(
         fault = store_or_fault(broker, put)
     if fault is not None:
         bury(broker, put, record, fault)
-
-
-def was_delivered(broker: Broker, record: Record, fields: Mapping[str, str]) -> bool:
-    """Whether a copy of a message that is due lies in its real queue already.
-
-    A broker that was killed has delivered more than its saved progress says. What it delivered is
-    in the log, though, and the key index finds it. A message that was stored twice, by a send that
-    was tried again, may be taken for delivered when the other one was.
-    """
-    topic, key = fields.get(REAL_TOPIC, ""), fields.get(UNIQUE_KEY, "")
-    if not topic or not key:
-        return False
-    store = broker.store
-    copies = store.find_by_key(topic, key, 0, sys.maxsize, _MOST_COPIES).log_offsets
-    found = (store.read_record(log_offset) for log_offset in copies)
-    return any(copy is not None and _is_delivery(copy, record, fields) for copy in found)
-
-
-def _is_delivery(copy: Record, record: Record, fields: Mapping[str, str]) -> bool:
-    return (
-        copy.log_offset > record.log_offset
-        and copy.queue_id == real_queue_id(fields)
-        and copy.born_timestamp == record.born_timestamp
-        and copy.reconsume_times == record.reconsume_times
-        and copy.body == record.body
-        and fields.items() <= fields_of(copy).items()
-    )
 
 
 def store_or_fault(broker: Broker, put: PutMessage) -> str | None:

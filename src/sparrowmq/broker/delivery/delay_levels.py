@@ -20,8 +20,6 @@ class DelayLevels:
     ) -> None:
         self.offsets = dict(offsets)
         """Level → queue offset of the next message to deliver."""
-        self.unsure = set(offsets)
-        """Levels of which more may have been delivered before the start than was saved."""
         self.progress = progress
         self.alarm = Alarm()
         self._clock = clock

@@ -1,7 +1,7 @@
 """The state of everything that is delivered later than it was sent."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.consumer_offsets import ConsumerOffsets
@@ -25,6 +25,8 @@ class Delivery:
     levels: DelayLevels
     timers: TimerIndex
     halves: Halves
+    doubts: dict[int, int] = field(default_factory=dict)
+    """Level (0: timers) → of how many due messages more it is asked whether they were delivered."""
     halves_progress: tuple[int, int, int] | None = None
     """Offsets of half and operation topic, to be committed when the log is durable up to there."""
 

@@ -6,7 +6,8 @@ from contextlib import suppress
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.delivery.delay import read
-from sparrowmq.broker.delivery.delay_delivery import deliver, records_of, was_delivered
+from sparrowmq.broker.delivery.delay_delivery import deliver, records_of
+from sparrowmq.broker.delivery.earlier_deliveries import is_repeat
 from sparrowmq.broker.delivery.placement import Placement, append, fields_of, size_fault
 from sparrowmq.broker.delivery.rounds import repeat
 from sparrowmq.broker.delivery.stored_again import stored_again
@@ -132,13 +133,11 @@ def _fire(broker: Broker, entry: int, record: Record) -> None:
         return
     if TIMER_ROLL_TIMES in fields and _is_second_copy(broker, true_entry, record, fields):
         return
+    if is_repeat(broker, 0, record, fields):
+        return
     left_ms = _is_over_ms(broker, true_entry, record, fields) - now_ms
     if left_ms > 0 and _waits_on(broker, record, fields, left_ms, now_ms):
         return
-    if timers.is_unsure:
-        timers.is_unsure = was_delivered(broker, record, fields)
-        if timers.is_unsure:
-            return
     times = {TIMER_ENQUEUE_MS: str(record.store_timestamp), TIMER_DEQUEUE_MS: str(now_ms)}
     room = broker.config.max_properties_bytes - len(record.properties)
     deliver(broker, record, fields, times if room > _TIMES_BYTES else {})

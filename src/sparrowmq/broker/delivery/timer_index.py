@@ -42,8 +42,6 @@ class TimerIndex:
         self.alarm = Alarm()
         self.recalled: dict[str, int] = {}
         """Messages that were taken back, and when the word for it was due."""
-        self.is_unsure = True
-        """More may have been delivered before the start than was saved."""
         self.run_entries = RUN_ENTRIES
         self.files = files
         self.check = check

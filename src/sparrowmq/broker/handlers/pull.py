@@ -245,15 +245,15 @@ def _sent_back(broker: Broker, request: Request[PullMessage], end: int) -> Reply
     return _moved_to(broker, request, target, "the queue got shorter", valid_end=end)
 
 
-def move_parked(broker: Broker, group: str, topic: str, queue_id: int) -> None:
+def move_parked(broker: Broker, group: str, topic: str, queue_id: int, offset: int) -> None:
     """A group was reset: answer its pulls that wait for the queue with the new offset."""
     parked = broker.arrivals.take(
         (topic, queue_id), lambda pull: pull.request.header.consumer_group == group
     )
+    connections = [pull.request.connection for pull in parked]
+    broker.offsets.sent_to_reset(group, topic, queue_id, connections)
     for pull in parked:
-        offset = broker.offsets.redirect(group, topic, queue_id, pull.request.connection)
-        if offset is not None:
-            pull.request.answer(_moved_to(broker, pull.request, offset, "the offset was reset"))
+        pull.request.answer(_moved_to(broker, pull.request, offset, "the offset was reset"))
 
 
 def _moved_to(

@@ -45,8 +45,8 @@ def reset_offset(broker: Broker, request: Request[InvokeResetOffset]) -> Reply:
     body = ResetOffset(offset_table=stored).to_json()
     notified = _notify_members(broker, header, body)
     # After the notice, so that a Python member has left its queues when the answer arrives.
-    for queue_id in targets:
-        move_parked(broker, header.group, header.topic, queue_id)
+    for queue_id, offset in targets.items():
+        move_parked(broker, header.group, header.topic, queue_id, offset)
     broker.log.info(
         "audit: %s reset group %s in topic %s to %s, %d members notified",
         request.connection.peer,

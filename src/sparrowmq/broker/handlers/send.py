@@ -9,12 +9,11 @@ from sparrowmq.broker.sendable import (
     answer_when_safe,
     check_size,
     checked_sys_flag,
-    has_to_wait,
     properties_too_large,
     refusal,
+    safe_topic_for_send,
     send_when_saved,
     too_large,
-    topic_for_send,
 )
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.reply import Handled, Reply, Request
@@ -48,11 +47,9 @@ def send_message(broker: Broker, request: Request[AnySend]) -> Handled:
     header = request.header
     if header.batch:
         return send_batch(broker, request)
-    topic = broker.topics.sendable.get(header.topic)
+    topic = broker.topics.sendable.get(header.topic) or safe_topic_for_send(broker, request)
     if topic is None:
-        topic = topic_for_send(broker, request)
-        if has_to_wait(broker, request):
-            return send_when_saved(broker, request, send_message)
+        return send_when_saved(broker, request, send_message)
     queue_id = header.queue_id
     if not 0 <= queue_id < topic.write_queue_nums:
         queue_id = _queue(broker, queue_id, topic)
@@ -66,14 +63,11 @@ def send_message(broker: Broker, request: Request[AnySend]) -> Handled:
         uniq_key = broker.unique_ids.next()
         text += f"{UNIQUE_KEY}\x01{uniq_key}\x02"
     body, properties = request.body, text.encode() + broker.cluster_property
-    sys_flag = header.sys_flag
-    if sys_flag & UNUSUAL_BITS:
-        sys_flag = checked_sys_flag(sys_flag, header.topic, may_be_half="TRAN_MSG" in text)
     put = PutMessage(
         header.topic,
         queue_id,
         header.flag,
-        sys_flag,
+        header.sys_flag,
         header.born_timestamp,
         request.connection.peer_bytes,
         header.reconsume_times,
@@ -85,6 +79,8 @@ def send_message(broker: Broker, request: Request[AnySend]) -> Handled:
     )
     if header.reconsume_times or "DELAY" in text or "TIMER_" in text or "TRAN_MSG" in text:
         return send_special(broker, request, put, text)
+    if header.sys_flag & UNUSUAL_BITS:
+        put.sys_flag = checked_sys_flag(header.sys_flag, header.topic)
     config = broker.config
     if len(body) > config.max_message_bytes or len(properties) > config.max_properties_bytes:
         check_size(broker, put)
@@ -115,11 +111,9 @@ def _store_and_answer(broker: Broker, request: Request[AnySend], put: PutMessage
 def send_batch(broker: Broker, request: Request[AnySend]) -> Handled:
     """Store a batch: contiguous offsets in one queue, all of it or nothing."""
     header = request.header
-    topic = broker.topics.sendable.get(header.topic)
+    topic = broker.topics.sendable.get(header.topic) or safe_topic_for_send(broker, request)
     if topic is None:
-        topic = topic_for_send(broker, request)
-        if has_to_wait(broker, request):
-            return send_when_saved(broker, request, send_batch)
+        return send_when_saved(broker, request, send_batch)
     queue_id = _queue(broker, header.queue_id, topic)
     if is_retry_topic(header.topic):
         raise RequestRefused(

@@ -4,13 +4,18 @@ from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.delivery.placement import SPECIAL, Placement, append, place
 from sparrowmq.broker.delivery.quick_placement import place_quickly
 from sparrowmq.broker.delivery.retry import sent_back
-from sparrowmq.broker.sendable import answer_when_safe, check_size, not_half, refusal
+from sparrowmq.broker.sendable import (
+    UNUSUAL_BITS,
+    answer_when_safe,
+    check_size,
+    checked_sys_flag,
+    refusal,
+)
 from sparrowmq.net.reply import Reply, Request
 from sparrowmq.protocol.headers.recall import RecallableSent, format_handle
 from sparrowmq.protocol.headers.send import AnySend, MessageSent
 from sparrowmq.protocol.names import is_retry_topic
 from sparrowmq.protocol.properties import parse_properties
-from sparrowmq.protocol.sys_flag import TRANSACTION_PREPARED
 from sparrowmq.store.errors import DiskFull, MessageTooLarge, StoreStopped
 from sparrowmq.store.messages import PutMessage, Stored
 
@@ -31,8 +36,8 @@ def send_special(
     if placement is None:
         placement = _placement(broker, request, put, text, now_ms)
     put, config = placement.put, broker.config
-    if put.sys_flag & TRANSACTION_PREPARED:  # taken from half messages by their placement
-        raise not_half(put.sys_flag)
+    if put.sys_flag & UNUSUAL_BITS:
+        put.sys_flag = checked_sys_flag(put.sys_flag, topic)
     if (
         len(put.body) > config.max_message_bytes
         or len(put.properties) > config.max_properties_bytes

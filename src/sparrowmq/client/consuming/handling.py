@@ -75,6 +75,9 @@ class Result(NamedTuple):
     error: BaseException | None = None
 
 
+THREADS_CLOSED = "a worker of %s ends before stop(), for its threads take nothing more: %s"
+
+
 class Handling:
     """One handler with what it needs. What a user's function raises gets out of here only where it
     ends the worker (`ends_caller`)."""

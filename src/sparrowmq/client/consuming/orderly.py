@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from sparrowmq.client.consuming.giving_back import DEAD_LETTER, GivingBack
-from sparrowmq.client.consuming.handling import Handling, Result
+from sparrowmq.client.consuming.handling import THREADS_CLOSED, Handling, Result
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.net.workers import WorkersClosed
 from sparrowmq.protocol.message_ext import MessageExt
@@ -66,7 +66,8 @@ class OrderlyConsuming:
             held = await self._ready.get()
             try:
                 pause_s = await self._turn(held)
-            except WorkersClosed:
+            except WorkersClosed as error:
+                self._log.warning(THREADS_CLOSED, held.queue, error)
                 return
             except (Exception, asyncio.CancelledError):
                 self._go_on(held, SUSPEND_S)  # or the queue would wait for this worker for ever

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 
 from sparrowmq.client.consuming.giving_back import GivingBack
-from sparrowmq.client.consuming.handling import Handling
+from sparrowmq.client.consuming.handling import THREADS_CLOSED, Handling
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.process_queue import work_items
 from sparrowmq.net.workers import WorkersClosed
@@ -69,7 +69,8 @@ class Consuming:
             held.process_queue.started(messages, now_s())
             try:
                 await self._consume(held, messages)
-            except WorkersClosed:
+            except WorkersClosed as error:
+                self._log.warning(THREADS_CLOSED, held.queue, error)
                 return
             except (Exception, asyncio.CancelledError):
                 self._hand_unsettled(held, messages)

@@ -91,7 +91,8 @@ class ScheduledPull(OpenBlock):
     async def stop(self) -> None:
         """Let turns that run finish (within a deadline), persist, leave the group."""
         await self.consumer.stop(self._stop_within_s)
-        for task in self._tasks.values():
+        ended, self._tasks = self._tasks, {}
+        for task in ended.values():
             task.cancel()
 
     def _assigned(
@@ -102,10 +103,17 @@ class ScheduledPull(OpenBlock):
         for gone in set(self._tasks) - held:
             self._tasks.pop(gone).cancel()
         for new in sorted(held - set(self._tasks), key=lambda one: one.queue):
-            turns, name = partial(self._repeat, new), f"turns {new.queue}"
-            self._tasks[new] = self.consumer.client.keep(turns, name)
+            self._tasks[new] = self.consumer.client.keep(
+                partial(self._repeat, new),
+                f"turns {new.queue}",
+                may_end=partial(self._may_end, new),
+            )
         if self._listener is not None:
             self._listener(topic, queues, mine)
+
+    def _may_end(self, held: HeldQueue) -> bool:
+        """Whether somebody else than a callback can have cancelled a queue's task."""
+        return held not in self._tasks or self.consumer.client.is_ending
 
     async def _repeat(self, held: HeldQueue) -> None:
         while held.may_begin:

@@ -100,6 +100,7 @@ class Membership:
         self._assigned = assigned
         self._steps = log.getChild("rebalance")
         self._loops: list[asyncio.Task[None]] = []
+        self._is_leaving = False
 
     @property
     def held(self) -> dict[MessageQueue, HeldQueue]:
@@ -132,7 +133,10 @@ class Membership:
         if self._ownership is not None:
             loops["ownership"] = self._ownership.keep
         group = settings.group
-        self._loops = [client.keep(run, f"{what} of group {group}") for what, run in loops.items()]
+        self._loops = [
+            client.keep(run, f"{what} of group {group}", may_end=self._may_loops_end)
+            for what, run in loops.items()
+        ]
 
     async def leave(self, within_s: float, overdue: Callable[[], None] = lambda: None) -> None:
         """Let handlers finish within a time (`overdue` ends the others), persist, unlock,
@@ -150,6 +154,7 @@ class Membership:
         self._steps.debug("%s: stop: unregistered", self.settings.group)
 
     async def _give_up(self, within_s: float, overdue: Callable[[], None]) -> None:
+        self._is_leaving = True
         for task in self._loops:
             task.cancel()
         with contextlib.suppress(ValueError):
@@ -157,6 +162,10 @@ class Membership:
         await asyncio.gather(*self._loops, return_exceptions=True)
         self._loops = []
         await self.assignment.give_up_all(within_s, overdue)
+
+    def _may_loops_end(self) -> bool:
+        """Whether somebody else than a listener or a strategy can have cancelled them."""
+        return self._is_leaving or self.client.is_ending
 
     async def until_left(self) -> None:
         """Return when its loops have ended: `leave` was called, or the client is ending."""

@@ -179,14 +179,15 @@ class SendAttempts:
         address = self.address(queue)
         header = out.for_queue(queue)
         watcher = self._watcher
-        start_ms = self._client.clock() if watcher is not None else 0
+        start_s = asyncio.get_running_loop().time() if watcher is not None else 0.0
         response = await self._client.peers.call(address, header, out.body, timeout_s=limit_s)
         result = _result(address, queue, out, response)
         if watcher is not None:
             fields = response.ext_fields or {}
             if fields.get(TRACE_SWITCH) != "false":
                 region = fields.get(MSG_REGION, "")
-                watcher.sent(out, address, self._client.clock() - start_ms, result, region)
+                took_s = asyncio.get_running_loop().time() - start_s
+                watcher.sent(out, address, round(took_s * 1000), result, region)
         return result
 
     def address(self, queue: MessageQueue) -> str:

@@ -20,7 +20,7 @@ from sparrowmq.clock import Clock, system_clock
 from sparrowmq.spark.jobs.archive_commits import Archive, commit_of, partition_of
 from sparrowmq.spark.jobs.archive_compact import CompactionRule, Compactor
 from sparrowmq.spark.jobs.archive_files import ArchiveFiles
-from sparrowmq.spark.jobs.archive_folder import ArchiveFolder, opened_folder
+from sparrowmq.spark.jobs.archive_folder import ArchiveFolder, check_data, opened_folder
 from sparrowmq.spark.jobs.archive_frames import (
     PARTITIONS,
     Question,
@@ -234,15 +234,18 @@ def read_archive(spark: "SparkSession", path: str, question: Question | None = N
     """The archive as its newest commit says; with a question only its answer.
 
     Reads just the files of the topics and days that can hold an answer. Raises JobError where
-    there is no archive.
+    there is no archive, or it is not whole.
     """
     wanted = question or Question()
     files = archive_files(spark, path)
     archive = _existing(files, path)
-    chosen = [f"{files.root}/{name}" for name in archive.files if wanted.wants(*partition_of(name))]
+    chosen = {
+        name: size for name, size in archive.files.items() if wanted.wants(*partition_of(name))
+    }
+    check_data(files, chosen)
     if chosen:
         reader = spark.read.schema(stored_schema()).option("basePath", files.root)
-        frame = reader.parquet(*chosen)
+        frame = reader.parquet(*(f"{files.root}/{name}" for name in chosen))
     else:
         frame = spark.createDataFrame([], stored_schema())
     return answering(frame, wanted) if question is not None else frame

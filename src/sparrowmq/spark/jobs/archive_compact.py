@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sparrowmq.clock import Clock
 from sparrowmq.spark.jobs.archive_commits import Archive, commit_of
-from sparrowmq.spark.jobs.archive_folder import ArchiveFolder
+from sparrowmq.spark.jobs.archive_folder import ArchiveFolder, check_data
 from sparrowmq.spark.jobs.steps import Step, Tell
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ class Compactor:
 
     def _compact(self, folder: str, names: list[str]) -> None:
         archive, root = self._folder.archive, self._folder.files.root
+        check_data(self._folder.files, {name: archive.files[name] for name in names})
         total = sum(archive.files[name] for name in names)
         wanted = -(-total // self._rule.target_bytes)
         frame = self._spark.read.parquet(*(f"{root}/{name}" for name in names)).coalesce(wanted)

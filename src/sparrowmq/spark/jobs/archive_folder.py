@@ -12,7 +12,7 @@ in the folder belongs to others and stays.
 
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -134,9 +134,27 @@ def opened_folder(files: ArchiveFiles) -> Iterator[ArchiveFolder]:
         yield ArchiveFolder(files, is_alone=folder is not None)
 
 
+def check_data(files: ArchiveFiles, sizes: Mapping[str, int]) -> None:
+    """Raises JobError for a data file that is missing, or not as long as its commit says.
+
+    Spark would fail as well, but by a stack, and in the middle of the work.
+    """
+    for folder in sorted({name.rpartition("/")[0] for name in sizes}):
+        there = {f"{folder}/{name}": size for name, size in files.data_files(folder).items()}
+        for name, size in sizes.items():
+            if name.startswith(f"{folder}/") and there.get(name) != size:
+                state = f"has {there[name]:,} bytes" if name in there else "is missing"
+                raise JobError(
+                    f"{files.local_folder or files.root}/{name} {state}, and the archive's log says"
+                    f" {size:,} bytes: bring it back from a backup"
+                )
+
+
 def check_folder(files: ArchiveFiles) -> None:
     """Raises JobError for a folder that is neither empty nor an archive."""
     there = [name for name in files.names() if name != LOCK]
+    if there == [LOG] and _was_just_begun(files):
+        there = []
     if ArchiveLog(files).exists() or not (there or _is_foreign_lock(files)):
         return
     more = f" and {len(there) - _SHOWN} more" if len(there) > _SHOWN else ""
@@ -144,6 +162,13 @@ def check_folder(files: ArchiveFiles) -> None:
         f"{files.local_folder or files.root} is not empty and not an archive (it has no"
         f" {LOG}/{IDENTITY}): there is {', '.join(there[:_SHOWN] or [LOCK])}{more}. Nothing was"
         " changed. An archive begins in an empty folder or a new one: name another with --to"
+    )
+
+
+def _was_just_begun(files: ArchiveFiles) -> bool:
+    """A run that is killed while it begins an archive leaves an empty log, or one draft."""
+    return all(
+        name.startswith(IDENTITY) and name.endswith(".unfinished") for name in files.names(LOG)
     )
 
 

@@ -5,7 +5,7 @@ again. So a drain is claimed where both look: in the key-value configuration of 
 which Apache's have as well.
 
     namespace sparrowmq-drains, key orders@billing
-    {"format": 1, "id": "5e6f7a8b…", "by": "ann@host-1", "journal": "/home/ann/…/journal.json",
+    {"format": 1, "id": "5e6f7a8b…", "by": "ann@host-1", "journal": "/state/…/journal.json",
      "to": "orders-drain", "since": "2026-11-16T09:30:00Z"}
 
 The id is in the journal before it is in the cluster: after a kill its operator goes on, and nobody

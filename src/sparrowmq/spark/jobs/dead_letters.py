@@ -16,6 +16,7 @@ from sparrowmq.spark.jobs.copying import (
 )
 from sparrowmq.spark.jobs.frames import resent, resent_to_origin
 from sparrowmq.spark.jobs.journal import Journal
+from sparrowmq.spark.jobs.same_cluster import KEY, brokers_of, check_same_cluster
 from sparrowmq.spark.jobs.steps import Tell, tell_nobody
 from sparrowmq.spark.positions import ends_now
 from sparrowmq.spark.routes import Cluster
@@ -63,7 +64,9 @@ def send_back(
         queues = cluster.queues(dlq_topic(letters.group))
         ends = ends_now(cluster, queues)
         oldest = {queue: cluster.min_offset(queue) for queue in queues}
+        brokers = brokers_of(cluster, dlq_topic(letters.group))
         saved = journal.read()
+        check_same_cluster(saved or {}, cluster, dlq_topic(letters.group), journal.path)
         copied = copied_from(saved["copy"]) if saved else None
         if copied is not None:
             check_kept(cluster, copied.reached, journal)
@@ -71,7 +74,7 @@ def send_back(
         starts = oldest | (copied.done if copied else {})
         runs = 1 + (saved["runs"] if saved else 0)
         copied = new_copy(f"{journal.path.parent.name} {runs}", starts, ends)
-        journal.write({"runs": runs, "copy": copied.to_json()})
+        journal.write({"runs": runs, "copy": copied.to_json(), KEY: brokers})
     before = copied.sent
     sending = Sending(
         name_server=letters.name_server,

@@ -22,14 +22,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sparrowmq.clock import Clock, system_clock
-from sparrowmq.spark.errors import RocketMQError
 from sparrowmq.spark.jobs.claims import Claim, Claims, claim_from
 from sparrowmq.spark.jobs.copying import Copied, Copier, Sending, copied_from, new_copy
 from sparrowmq.spark.jobs.errors import JobError
 from sparrowmq.spark.jobs.frames import resent, resent_by_key
 from sparrowmq.spark.jobs.journal import Journal
+from sparrowmq.spark.jobs.same_cluster import KEY, brokers_of, check_same_cluster
 from sparrowmq.spark.jobs.steps import Step, Tell, tell_nobody
 from sparrowmq.spark.offsets import Offsets
+from sparrowmq.spark.outage import Patience
 from sparrowmq.spark.positions import ends_now, good_up_to
 from sparrowmq.spark.routes import UNKNOWN_EPOCH, Cluster, Position, Queue
 
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TIMES = 10
+_PATIENCE_S = 60.0
+"""As long as source and sink wait for servers, see their option retryTimeout."""
+_FLAGS = {"spread": "--spread", "batchRows": "--batch", "to": "--to"}
+"""What is asked for by which option."""
 
 
 class Spread(StrEnum):
@@ -105,11 +110,12 @@ class Drain:
         self._journal = journal
         self._clock = clock
         self._claims = Claims(cluster, job.topic, job.group)
+        self._patience = Patience(_PATIENCE_S)
 
     def run(self, spark: "SparkSession", tell: Tell = tell_nobody) -> Copied:
         """Do what is left of it. Raises JobError, RocketMQError and what Spark raises."""
         saved = self.prepare()
-        claim = claim_from(saved["claim"])
+        claim = claim_from(saved.get("claim", {}))
         copied = copied_from(saved["copy"])
         tell(Step("planned", 0, copied.looked_at, copied.wanted))
         self._create_topic(copied)
@@ -117,12 +123,12 @@ class Drain:
         if not copied.is_finished:
             copied = self._copier(spark, tell, claim).run(copied)
         if not saved["isMoved"]:
-            self._claims.check(claim)
+            self._check_claim(claim)
             self._move(copied)
             tell(Step("moving", 0, copied.looked_at, copied.wanted))
             self._journal.write({**(self._journal.read() or {}), "isMoved": True})
         tell(Step("moved", 0, copied.looked_at, copied.wanted))
-        self._claims.release(claim)
+        self._patience.call("giving up the claim", lambda: self._claims.release(claim))
         return copied
 
     def prepare(self) -> dict[str, Any]:
@@ -131,10 +137,12 @@ class Drain:
         Raises JobError where it must not begin; then nothing was changed.
         """
         saved = self._journal.read()
+        check_same_cluster(saved or {}, self._cluster, self.job.topic, self._journal.path)
         if saved is None:
             self._check_group()
             if not self.job.take_over:
                 self._claims.check_free()  # says more than that the temporary topic exists
+        if saved is None or "copy" not in saved:
             self._check_new_topic()
         if saved is None or not saved.get("isMoved"):
             self._check_members()
@@ -158,11 +166,15 @@ class Drain:
                 since=f"{at:%Y-%m-%dT%H:%M:%SZ}",
             )
             # Before the cluster knows it: a run that is killed in between has to know its own.
-            begun = {**begun, "claim": asdict(claim)}
+            begun = {
+                **begun,
+                "claim": asdict(claim),
+                KEY: brokers_of(self._cluster, job.topic),
+            }
             self._journal.write(begun)
         try:
             self._claims.take(claim_from(begun["claim"]), take_over=job.take_over)
-        except RocketMQError:
+        except JobError:  # refused; where a server is away nobody knows what it has heard
             if is_new:
                 self._journal.discard()
             raise
@@ -179,6 +191,7 @@ class Drain:
             )
         if "copy" not in found:
             raise JobError(f"the drain of {self.job.topic} was claimed and not begun: run it again")
+        self._check_same(found)
         return found
 
     def _check_group(self) -> None:
@@ -236,18 +249,21 @@ class Drain:
             )
 
     def _check_same(self, saved: dict[str, Any]) -> None:
-        """A batch is only repeated as it was if it is cut and spread as it was."""
+        """A batch is only repeated as it was if it is cut and spread as it was.
+
+        The temporary topic is this job's own only under the name it was made by.
+        """
         for name, value in self._begun_with().items():
-            if saved[name] != value and not saved["copy"]["isFinished"]:
+            matters = name == "to" or not saved["copy"]["isFinished"]
+            if saved[name] != value and matters:
                 raise JobError(
-                    f"this drain was begun with {name} {saved[name]}, go on with that,"
+                    f"this drain was begun with {_FLAGS[name]} {saved[name]}, go on with that,"
                     f" not with {value}"
                 )
 
     def _begun_with(self) -> dict[str, Any]:
         job = self.job
         return {
-            "nameServer": job.name_server,
             "spread": job.spread.value,
             "batchRows": job.batch_rows,
             "to": job.to,
@@ -282,8 +298,12 @@ class Drain:
             sending,
             shape,
             tell,
-            before_batch=lambda: self._claims.check(claim),
+            before_batch=lambda: self._check_claim(claim),
         )
+
+    def _check_claim(self, claim: Claim) -> None:
+        """A name server that restarts is no reason to stop."""
+        self._patience.call("looking at the claim", lambda: self._claims.check(claim))
 
     def _move(self, copied: Copied) -> None:
         """The group goes on behind what was copied; a queue never goes back."""

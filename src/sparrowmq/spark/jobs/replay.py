@@ -2,24 +2,31 @@
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sparrowmq.clock import Clock, system_clock
 from sparrowmq.spark.jobs.archive import read_archive
 from sparrowmq.spark.jobs.archive_frames import Question
 from sparrowmq.spark.jobs.copying import Copied, Copier, Read, Sending, copied_from, new_copy
 from sparrowmq.spark.jobs.errors import JobError
 from sparrowmq.spark.jobs.frames import resent, resent_by_key
 from sparrowmq.spark.jobs.journal import Journal
+from sparrowmq.spark.jobs.same_cluster import (
+    KEY,
+    brokers_of,
+    check_same_cluster,
+    cluster_names,
+)
 from sparrowmq.spark.jobs.steps import Step, Tell, tell_nobody
 from sparrowmq.spark.offsets import Offsets, QueueRange
 from sparrowmq.spark.positions import Positions
 from sparrowmq.spark.routes import Cluster, Position, Queue
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -30,8 +37,8 @@ class ReplayJob:
     name_server: str
     topic: str
     to: str
-    since: "datetime"
-    until: "datetime"
+    since: datetime
+    until: datetime
     """Exclusive."""
     where: str | None = None
     """A condition in Spark's SQL on the columns."""
@@ -42,21 +49,52 @@ class ReplayJob:
     batch_rows: int = 100_000
     rows_per_second: int | None = None
 
-    def digest(self) -> str:
-        """The same for the same job, whatever its speed and steps: by it a second run is known."""
-        facts = asdict(replace(self, rows_per_second=None))
-        del facts["batch_rows"]
-        text = json.dumps(facts, default=str, sort_keys=True)
+    def digest(self, clusters: Iterable[str]) -> str:
+        """The same for the same replay, however it is written: by it a second run is known.
+
+        Times count and not their zones, folders and not their spelling, the cluster and not the
+        address of its name server. Speed and steps do not count.
+        """
+        facts = {
+            "clusters": sorted(clusters),
+            "topic": self.topic,
+            "to": self.to,
+            "since": _ms(self.since),
+            "until": _ms(self.until),
+            "where": self.where,
+            "byKey": self.by_key,
+            "archive": None if self.archive is None else _resolved(self.archive),
+        }
+        text = json.dumps(facts, sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+    def check_range(self, now_ms: int) -> None:
+        """Raises JobError where the range has no end yet.
+
+        What is sent later would belong to a range of which it is said that it was sent.
+        """
+        if _ms(self.until) > now_ms:
+            raise JobError(
+                f"the end {_text(_ms(self.until))} lies in the future: messages that come until"
+                " then would never be replayed. Write a time that has passed: --until"
+                f" {_text(now_ms)}"
+            )
 
 
 class Replay:
     """A replay and its journal."""
 
-    def __init__(self, spark: "SparkSession", job: ReplayJob, journal: Journal) -> None:
+    def __init__(
+        self,
+        spark: "SparkSession",
+        job: ReplayJob,
+        journal: Journal,
+        clock: Clock = system_clock,
+    ) -> None:
         self._spark = spark
         self._job = job
         self._journal = journal
+        self._clock = clock
 
     def before(self) -> Copied | None:
         """What earlier runs of the same job have sent."""
@@ -73,10 +111,15 @@ class Replay:
             queues = len(write_queues(cluster, job.to))
             copied = self.before()
             self._check_same(copied)
+            saved = self._journal.read() or {}
+            check_same_cluster(saved, cluster, job.to, self._journal.path)
             if copied is None:
+                job.check_range(self._clock())
                 starts, ends = self._archived() if job.archive else self._live(cluster)
-                copied = new_copy(f"replay {job.digest()}", starts, ends)
-                self._journal.write({"job": asdict_text(job), "copy": copied.to_json()})
+                name = f"replay {job.digest(cluster_names(cluster, job.to))}"
+                copied = new_copy(name, starts, ends)
+                saved = {"job": asdict_text(job), "copy": copied.to_json()}
+            self._journal.write({**saved, KEY: brokers_of(cluster, job.to)})
         tell(Step("planned", 0, copied.looked_at, copied.wanted))
         if copied.is_finished:
             return copied
@@ -130,7 +173,7 @@ class Replay:
     def _asked(self) -> "DataFrame":
         job = self._job
         assert job.archive is not None
-        question = Question(topic=job.topic, since=job.since, until=job.until)
+        question = Question(topic=job.topic, since=_at(_ms(job.since)), until=_at(_ms(job.until)))
         return read_archive(self._spark, job.archive, question)
 
     def _from_archive(self, ranges: list[QueueRange]) -> "DataFrame":
@@ -151,9 +194,9 @@ def within(frame: "DataFrame", ranges: "DataFrame") -> "DataFrame":
     return chosen.drop("first", "end").sort("brokerName", "queueId", "queueOffset")
 
 
-def journal_folder(state: Path, job: ReplayJob) -> Path:
-    """Where a replay is remembered below a folder for all of them."""
-    return state / f"replay-{job.topic}-{job.digest()}"
+def journal_folder(state: Path, job: ReplayJob, cluster: Cluster) -> Path:
+    """Where a replay is remembered below a folder for all of them. Raises TopicMissing."""
+    return state / f"replay-{job.topic}-{job.digest(cluster_names(cluster, job.to))}"
 
 
 def asdict_text(job: ReplayJob) -> dict[str, str]:
@@ -161,5 +204,22 @@ def asdict_text(job: ReplayJob) -> dict[str, str]:
     return {name: str(value) for name, value in asdict(job).items() if value is not None}
 
 
-def _ms(at: "datetime") -> int:
+def _ms(at: datetime) -> int:
     return int(at.timestamp() * 1000)
+
+
+def _at(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)
+
+
+def _text(ms: int) -> str:
+    return f"{_at(ms):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _resolved(folder: str) -> str:
+    """A folder of this machine by its whole path, another one as Hadoop names it."""
+    scheme, colon, rest = folder.partition(":")
+    if colon and scheme != "file":
+        return folder.rstrip("/")
+    path = "/" + rest.lstrip("/") if colon else folder
+    return str(Path(path).resolve())

@@ -1,0 +1,88 @@
+"""What a broker had delivered when it was killed: more than its saved progress says.
+
+```
+queue that waits   ──────────┬──────────────────────┬────────►
+                     saved   │ delivered, not saved │ not yet
+                             └ looked up by unique id, 64 of these end the search
+```
+
+It is in the log, and the key index finds it. Deliveries have an order, but for dead letters, which
+are not looked for, and for timers around a step of the clock: so a few that were not delivered, one
+after the other, end the search, and from then on nothing is looked up.
+"""
+
+import sys
+from collections.abc import Collection, Iterator, Mapping
+
+from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.delivery.placement import fields_of
+from sparrowmq.protocol.names import TIMER_TOPIC
+from sparrowmq.protocol.properties import (
+    REAL_TOPIC,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_S,
+    TIMER_DEQUEUE_MS,
+    TIMER_ENQUEUE_MS,
+    TIMER_OUT_MS,
+    UNIQUE_KEY,
+)
+from sparrowmq.protocol.record import Record
+
+_MOST_COPIES = 64
+_ENOUGH = 64
+_DELAYS = frozenset({TIMER_DELAY_MS, TIMER_DELAY_S})
+_LENGTHS = _DELAYS | {TIMER_OUT_MS}
+_DELIVERY_TIMES = frozenset({TIMER_DEQUEUE_MS, TIMER_ENQUEUE_MS})
+
+
+def is_repeat(broker: Broker, level: int, record: Record, fields: Mapping[str, str]) -> bool:
+    """Whether a message that is due was delivered before the start. `level` is 0 for timers."""
+    doubts = broker.delivery.doubts
+    doubt = doubts.get(level, _ENOUGH)
+    if not doubt:
+        return False
+    found = _was_delivered(broker, record, fields)
+    doubts[level] = _ENOUGH if found else doubt - 1
+    return found
+
+
+def _was_delivered(broker: Broker, record: Record, fields: Mapping[str, str]) -> bool:
+    """A message that was stored twice, by a send that was tried again, may be taken for delivered
+    when the other one was."""
+    if any(
+        _without(copy, _DELIVERY_TIMES) == _without(fields, _DELIVERY_TIMES)
+        for copy in _later(broker, fields.get(REAL_TOPIC, ""), record, fields)
+    ):
+        return True
+    if record.topic != TIMER_TOPIC or fields.keys().isdisjoint(_DELAYS):
+        return False
+    # Or the clock was set forward, and it was stored again with what was left of its delay.
+    asked = {name: fields.get(name) for name in _DELAYS}
+    return any(
+        _without(copy, _LENGTHS) == _without(fields, _LENGTHS)
+        and {name: copy.get(name) for name in _DELAYS} != asked
+        for copy in _later(broker, TIMER_TOPIC, record, fields)
+    )
+
+
+def _later(
+    broker: Broker, topic: str, record: Record, fields: Mapping[str, str]
+) -> Iterator[dict[str, str]]:
+    """Properties of what was stored in a topic after a record, and seems to be the same message."""
+    key, store = fields.get(UNIQUE_KEY, ""), broker.store
+    if not topic or not key:
+        return
+    # Not by their times: the clock may have been set.
+    for offset in store.find_by_key(topic, key, 0, sys.maxsize, _MOST_COPIES).log_offsets:
+        copy = store.read_record(offset) if offset > record.log_offset else None
+        if (
+            copy is not None
+            and copy.born_timestamp == record.born_timestamp
+            and copy.reconsume_times == record.reconsume_times
+            and copy.body == record.body
+        ):
+            yield fields_of(copy)
+
+
+def _without(fields: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
+    return {name: value for name, value in fields.items() if name not in names}
