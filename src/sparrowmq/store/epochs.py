@@ -122,6 +122,12 @@ class LogEpochs:
         # Seconds keep numbers apart where an older copy of the store was brought back; the clock
         # decides nothing else.
         self.current = max(last + 1, now_ms // 1000)
+        # Damage, or older files, may have cut the log before epochs that had begun: what follows
+        # the cut is of none of them.
+        self._epochs = [
+            one if one.start <= start else msgspec.structs.replace(one, start=start)
+            for one in self._epochs
+        ]
         self._epochs.append(Epoch(self.current, start, seen_past_end))
         self._is_saved = False
         self._ends.clear()
