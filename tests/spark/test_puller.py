@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -187,6 +188,31 @@ def test_an_offset_behind_the_end_means_that_the_topic_was_made_anew() -> None:
         assert (
             offsets(QueueRange(QUEUE, 50, 100), options_for(broker, failOnDataLoss="false")) == []
         )
+
+
+def test_a_piece_is_cut_where_its_messages_end_when_the_queue_went_back() -> None:
+    """The broker restarts after the second pull: from 15 on, other messages have the offsets."""
+    with ScriptedBroker() as broker:
+        epochs: set[str] = set()
+
+        def answer(asked: dict[str, str]) -> Said:
+            epochs.add(asked["sparrowEpoch"])
+            said = messages(8)(asked)
+            if int(asked["queueOffset"]) < 12:
+                return said
+            return replace(
+                said, fields=said.fields | {"sparrowEpoch": "9", "sparrowValidEnd": "15"}
+            )
+
+        broker.on(PULL, answer)
+        piece = QueueRange(QUEUE, 0, 40, 7)
+        with pytest.raises(DataLoss, match=r"had reached 40, .* before 15 are left"):
+            offsets(piece, options_for(broker))
+        loose = options_for(broker, failOnDataLoss="false")
+        assert offsets(piece, loose) == list(range(15))
+        assert offsets(QueueRange(QUEUE, 20, 40, 7), loose) == []
+        assert offsets(QueueRange(QUEUE, 0, 15, 7), options_for(broker)) == list(range(15))
+        assert epochs == {"7"}
 
 
 def test_pulls_carry_the_filter_and_use_no_group_of_the_user() -> None:

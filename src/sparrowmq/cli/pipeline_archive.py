@@ -48,7 +48,9 @@ from sparrowmq.spark.jobs.archive_frames import Question
     help="Small files of a topic and day that are made into one; 0 never does.",
 )
 @click.option(
-    "--allow-data-loss", is_flag=True, help="Go on behind messages deleted before they were read."
+    "--allow-data-loss",
+    is_flag=True,
+    help="Go on where messages were deleted, or a queue went back.",
 )
 @name_server_option
 @spark_options

@@ -26,6 +26,7 @@ from sparrowmq.spark.offsets import Offsets
 from sparrowmq.spark.routes import UNKNOWN_EPOCH, Cluster, Position, Queue, QueueEnd
 
 EPOCHS = "$epochs"
+GO_ON = "Set failOnDataLoss=false (archive: --allow-data-loss) to go on with the new messages"
 
 Positions: TypeAlias = dict[Queue, Position]
 
@@ -101,9 +102,6 @@ def checked_again(
         return at
     end = cluster.end(queue, since=at.epoch)
     return checked(cluster, queue, at, end, fail_on_data_loss=fail_on_data_loss)
-
-
-GO_ON = "Set failOnDataLoss=false to go on with the new messages"
 
 
 def went_back(queue: Queue, offset: int, good: int) -> str:

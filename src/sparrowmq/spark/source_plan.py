@@ -15,7 +15,7 @@ from sparrowmq.spark.offsets import (
     flat,
 )
 from sparrowmq.spark.options import At, Options
-from sparrowmq.spark.positions import Positions, checked, checked_again, ends_now, good_up_to
+from sparrowmq.spark.positions import Positions, checked, checked_again, ends_now
 from sparrowmq.spark.routes import UNKNOWN_EPOCH, Cluster, Position, Queue
 
 T = TypeVar("T")
@@ -134,10 +134,10 @@ def _checked_start(cluster: Cluster, queue: Queue, at: Position, fail: bool) -> 
 
 
 def _checked_end(cluster: Cluster, queue: Queue, at: Position, fail: bool) -> Position:
-    """An end that was given: not past the queue's, and learned before that went back."""
+    """An end that was given: of messages that are still there, and not past the queue's own."""
     now = cluster.end(queue, since=at.epoch)
-    if at.epoch != UNKNOWN_EPOCH and at.offset > good_up_to(at, now):
-        return checked(cluster, queue, at, now, fail_on_data_loss=fail)
+    if at.epoch != UNKNOWN_EPOCH:
+        at = checked(cluster, queue, at, now, fail_on_data_loss=fail)
     if at.offset > now.position.offset:
         text = f"{queue} ends at {now.position.offset}, not at {at.offset} yet"
         raise OptionError("endingOffsets", text)
