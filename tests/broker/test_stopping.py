@@ -157,7 +157,7 @@ def wait_for_its_end(world: World) -> None:
     world.sim.wait(node._task)
 
 
-def fail(*_: object) -> None:
+def fail(*_: object, **__: object) -> None:
     raise OSError(5, "broken")
 
 
