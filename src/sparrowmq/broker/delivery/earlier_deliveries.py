@@ -56,6 +56,8 @@ def _was_delivered(broker: Broker, record: Record, fields: Mapping[str, str]) ->
         return True
     if record.topic != TIMER_TOPIC or fields.keys().isdisjoint(_DELAYS):
         return False
+    if broker.delivery.clock.since(record.log_offset) <= 0:
+        return False
     # Or the clock was set forward, and it was stored again with what was left of its delay.
     asked = {name: fields.get(name) for name in _DELAYS}
     return any(
