@@ -120,10 +120,17 @@ def _files_below(disk: Disk, path: str) -> Iterator[str]:
 
 
 def _is_file(disk: Disk, path: str) -> bool:
+    """An empty directory is not one, and nothing is lost with it."""
     try:
-        disk.open(path, write=False).close()
-    except OSError:  # an empty directory: nothing is lost with it
+        file = disk.open(path, write=False)
+    except OSError:
         return False
+    try:
+        file.read(0, 1)  # a directory can be opened, but not read
+    except OSError:
+        return False
+    finally:
+        file.close()
     return True
 
 
