@@ -146,21 +146,109 @@ def test_a_connection_that_keeps_talking_stays() -> None:
         wire.close()
 
 
+async def greet(wires: list[Wire]) -> list[Wire]:
+    """Everybody sends one request."""
+    for wire in wires:
+        assert (await wire.ask(request(ECHO, {"text": "a"}))).code == ResponseCode.SUCCESS
+    return wires
+
+
 def test_connections_beyond_the_limit_are_refused_until_others_leave() -> None:
     with world(max_connections=3) as w:
         wires = w.run(open_wires(3))
-        w.sim.until_idle()
+        w.run(greet(wires))
         (extra,) = w.run(open_wires(1))
         assert w.run(extra.is_closed())
         assert w.sim.now_s < 1, "refused, not forgotten until it was idle"
         extra.close()
-        for wire in wires:
-            assert w.run(wire.ask(request(ECHO, {"text": "a"}))).code == ResponseCode.SUCCESS
+        w.run(greet(wires))
         wires[0].close()
         w.sim.until_idle()
+        late = w.run(open_wires(1))
+        w.run(greet(late))
+        for wire in (*wires, *late):
+            wire.close()
+
+
+def test_a_full_server_closes_first_who_has_sent_nothing_the_oldest_of_them() -> None:
+    with world(max_connections=3) as w:
+        wires = w.run(open_wires(3))
+        w.run(greet(wires[:1]))
+        wires += w.run(open_wires(1))
+        assert w.run(wires[1].is_closed()), "the older of the two that have sent nothing"
+        w.run(greet([wires[0], *wires[2:]]))
+        assert w.sim.now_s < 1
+        for wire in wires:
+            wire.close()
+
+
+def test_a_flood_of_silent_connections_leaves_room_for_who_speaks() -> None:
+    with world(max_connections=20) as w:
+        flood = w.run(open_wires(50), "flood")
+        modest = w.run(open_wires(1))
+        flood += w.run(open_wires(10), "flood")
+        w.run(greet(modest))
+        flood += w.run(open_wires(50), "flood")
+        w.run(greet(modest))
+        w.sim.until_idle()
+        assert len(w.server.connections) == 20
+        for wire in (*flood, *modest):
+            wire.close()
+
+
+async def ask_to_wait(wire: Wire, delay_ms: int) -> None:
+    wire.send(request(WAIT, {"delayMs": str(delay_ms)}))
+
+
+@pytest.mark.parametrize(
+    ("silent_s", "is_waited_for", "is_closed"),
+    [(50, False, False), (70, False, True), (70, True, False)],
+)
+def test_a_full_server_closes_who_is_silent_for_half_the_time_allowed_and_not_in_use(
+    silent_s: float, is_waited_for: bool, is_closed: bool
+) -> None:
+    with world(max_connections=2, idle_s=120) as w:
+        talkative, silent = wires = w.run(open_wires(2))
+        w.run(greet(wires))
+        if is_waited_for:
+            w.run(ask_to_wait(silent, 100_000))
+        w.sim.advance(silent_s)
+        w.run(greet([talkative]))
         (late,) = w.run(open_wires(1))
-        assert w.run(late.ask(request(ECHO, {"text": "a"}))).code == ResponseCode.SUCCESS
+        if is_closed:
+            assert w.run(silent.is_closed())
+            w.run(greet([talkative, late]))
+        else:
+            assert w.run(late.is_closed())
+            assert len(w.server.connections) == 2
         for wire in (*wires, late):
+            wire.close()
+
+
+def test_a_full_server_keeps_those_that_its_owner_says_are_in_use() -> None:
+    with world(max_connections=1, idle_s=120) as w:
+        wires = w.run(open_wires(1))
+        w.run(greet(wires))
+        w.in_use = set(w.server.connections)
+        w.sim.advance(70)
+        wires += w.run(open_wires(1))
+        assert w.run(wires[1].is_closed())
+        w.in_use = set()
+        w.sim.advance(2)
+        wires += w.run(open_wires(1))
+        assert w.run(wires[0].is_closed())
+        w.run(greet(wires[2:]))
+        for wire in wires:
+            wire.close()
+
+
+def test_what_was_turned_away_is_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    with world(max_connections=3) as w, caplog.at_level("WARNING"):
+        wires = w.run(open_wires(9))
+        w.sim.advance(6)
+        (line,) = [record.getMessage() for record in caplog.records]
+        assert line == "connections beyond the limit of 3: 6 closed that had sent no request"
+        for wire in wires:
             wire.close()
 
 

@@ -143,6 +143,7 @@ class World:
         self.sim = sim
         self.log = Log()
         self.closed: list[Connection] = []
+        self.in_use: set[Connection] = set()
         self.server: Server[Log]
         self.limits = limits
         self.host = sim.host("server")
@@ -158,6 +159,7 @@ class World:
                 log=log,
                 limits=self.limits,
                 closed=self.closed.append,
+                is_in_use=lambda connection: connection in self.in_use,
             )
             await self.server.listen("0.0.0.0", PORT)
             try:

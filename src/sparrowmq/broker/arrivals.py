@@ -98,6 +98,10 @@ class Arrivals:
                 self._loop.call_soon(self._wake)
             self._touched[key] = None
 
+    def has_pulls_of(self, connection: Connection) -> bool:
+        """Whether a pull of this connection waits."""
+        return connection in self._by_connection
+
     def forget(self, connection: Connection) -> None:
         """A connection ended, and with it everything it waited for."""
         for pull in tuple(self._by_connection.get(connection, ())):

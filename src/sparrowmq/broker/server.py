@@ -115,6 +115,7 @@ class BrokerServer:
                 log=self._log,
                 limits=self.config.limits,
                 closed=self._closed,
+                is_in_use=self._is_in_use,
             )
             # What a failed start has opened is closed by this; a served one said goodbye before.
             opened.push_async_callback(server.close)
@@ -148,6 +149,9 @@ class BrokerServer:
     def _closed(self, connection: Connection) -> None:
         if self._is_open:  # somebody may connect while the store is being opened, and leave again
             self.broker.connection_closed(connection)
+
+    def _is_in_use(self, connection: Connection) -> bool:
+        return self._is_open and self.broker.arrivals.has_pulls_of(connection)
 
     def _loops(
         self, broker: Broker, tables: BrokerTables, registration: Registration

@@ -68,6 +68,7 @@ class NameServer:
                 log=log,
                 limits=self.config.limits,
                 closed=self._connection_closed,
+                is_in_use=lambda connection: bool(self.table.of_session(connection)),
             )
             watch = tasks.create_task(self._watch(), name="watch over silent brokers")
             try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from functools import partial
 from typing import Any, cast
 
 import msgspec
@@ -39,7 +40,8 @@ class Connection(asyncio.Protocol):
         self.frames_read = 0
         self.is_open = False
         limits = endpoint.limits
-        self._decoder = FrameDecoder(limits.max_frame_bytes, limits.max_header_bytes)
+        watch = None if endpoint.unfinished is None else partial(endpoint.unfinished, self)
+        self._decoder = FrameDecoder(limits.max_frame_bytes, limits.max_header_bytes, watch)
         self._frame_budget = limits.frames_per_callback
         self._byte_budget = limits.reply_bytes_per_callback
         self._backlog: list[Frame] = []
@@ -48,6 +50,11 @@ class Connection(asyncio.Protocol):
         self._tasks: set[asyncio.Task[None]] = set()
         self._transport: asyncio.Transport
         self._loop: asyncio.AbstractEventLoop
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether a handler works for this peer, or a call to it waits for its answer."""
+        return bool(self._tasks or self._calls.waiting)
 
     # ---- asyncio.Protocol
 
@@ -69,6 +76,7 @@ class Connection(asyncio.Protocol):
         """The transport has ended, whoever closed it."""
         self.is_open = False
         self._backlog.clear()
+        self._decoder.abandon()
         for task in tuple(self._tasks):
             task.cancel()
         reason = str(exc) if exc is not None else "closed"

@@ -36,8 +36,15 @@ class Limits:
     """A peer that has sent no request after this long is disconnected."""
     idle_s: float = 120.0
     """… and one that was silent for this long since its last."""
+    whole_frame_s: float = 120.0
+    """A frame that is not whole this long after its first byte ends its connection: bytes that
+    trickle in do not keep it open. Leaves 4 MiB enough time at 0.3 Mbit/s."""
+    max_unfinished_bytes: int = 256 * 1024 * 1024
+    """What the unfinished frames of all connections may hold together: 64 messages of 4 MiB at
+    once. Beyond it, the connections that have held the most for the longest are closed."""
     max_connections: int = 10_000
-    """Further ones are closed at once."""
+    """A further one takes the place of an idle one, or is closed at once where there is none. Less
+    where the limit of open files leaves room for fewer."""
     max_connections_per_address: int = 500
     """Loopback addresses are exempt."""
 
@@ -63,6 +70,7 @@ class Endpoint(Generic[C]):
         log: logging.Logger,
         opened: Callable[[Connection], None] | None = None,
         closed: Callable[[Connection], None] | None = None,
+        unfinished: Callable[[Connection, int], None] | None = None,
     ) -> None:
         self.context = context
         self.handlers: dict[type[RequestHeader], Any] = dict(routes.handlers)
@@ -72,6 +80,8 @@ class Endpoint(Generic[C]):
         self.log = log
         self.opened = opened
         self.closed = closed
+        self.unfinished = unfinished
+        """Told how many bytes of an unfinished frame a connection holds."""
         # In the order they came: a set would end them in another order in every run.
         self.connections: dict[Connection, None] = {}
         self._tasks = tasks

@@ -1,8 +1,18 @@
-"""Listening: accept connections within limits, close idle ones, stop in order."""
+"""Listening: accept connections within limits, close idle ones, stop in order.
+
+A server that is full makes room for a new connection by closing the one that is missed least:
+
+    never sent a whole frame, the oldest first
+    silent for half of `idle_s` and not in use, the longest silent first
+    otherwise the new one is refused
+
+In use is a connection that a handler works for or a call waits for, and what the server's owner
+says: a broker names those with parked pulls, a name server those of registered brokers.
+"""
 
 import asyncio
 import logging
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from ipaddress import ip_address
@@ -11,9 +21,12 @@ from typing import Generic, TypeVar
 from sparrowmq.net.connection import Connection
 from sparrowmq.net.endpoint import Endpoint, Limits
 from sparrowmq.net.routes import Routes
+from sparrowmq.net.unfinished import UnfinishedFrames
 
 C = TypeVar("C")
 _SWEEP_S = 5.0
+_LOOK_S = 1.0
+"""How often a full server looks for idle connections: a flood must not pay for each of its own."""
 _GOODBYE_S = 3.0
 """How long a closing server waits for peers to read what was written to them."""
 
@@ -33,10 +46,20 @@ class Server(Generic[C]):
         log: logging.Logger,
         limits: Limits | None = None,
         closed: Callable[[Connection], None] | None = None,
+        is_in_use: Callable[[Connection], bool] | None = None,
     ) -> None:
         self._closed = closed
+        self._is_in_use = is_in_use
         self._log = log
         self._per_host: Counter[str] = Counter()
+        self._newcomers: OrderedDict[Connection, None] = OrderedDict()
+        """Those that had sent no whole frame when they were last looked at, oldest first."""
+        self._idle: list[Connection] = []
+        """Those that were idle at the last look, the longest silent last."""
+        self._look_again_s = 0.0
+        self._turned_away: Counter[str] = Counter()
+        """What was done for want of room since the last sweep, and how often."""
+        self.unfinished = UnfinishedFrames(limits or Limits(), log)
         self._listeners: list[asyncio.AbstractServer] = []
         self._sweeper: asyncio.TimerHandle | None = None
         self._deserted = asyncio.Event()
@@ -48,6 +71,7 @@ class Server(Generic[C]):
             log=log,
             opened=self._opened,
             closed=self._forget,
+            unfinished=self.unfinished.note,
         )
 
     @property
@@ -93,17 +117,50 @@ class Server(Generic[C]):
         limits = self.endpoint.limits
         host = connection.peer_host
         self._per_host[host] += 1
-        too_many = len(self.connections) > limits.max_connections
         from_one = self._per_host[host] > limits.max_connections_per_address
-        if too_many or (from_one and not _is_loopback(host)):
-            self._log.warning("refusing %s: too many connections", connection.peer)
+        if from_one and not _is_loopback(host):
+            self._turned_away[f"{host} has too many: refused"] += 1
             connection.abort()
+        elif len(self.connections) > limits.max_connections and not self._make_room():
+            self._turned_away["refused, for none is idle"] += 1
+            connection.abort()
+        else:
+            self._newcomers[connection] = None
+
+    def _make_room(self) -> bool:
+        """Close the connection that is missed least; False where none may be closed."""
+        while self._newcomers:
+            oldest, _ = self._newcomers.popitem(last=False)
+            if oldest.is_open and not oldest.frames_read:
+                self._turned_away["closed that had sent no request"] += 1
+                oldest.abort()
+                return True
+        now_s = asyncio.get_running_loop().time()
+        if now_s >= self._look_again_s:
+            self._look_again_s = now_s + _LOOK_S
+            idle = (each for each in self.connections if self._is_idle(each, now_s))
+            self._idle = sorted(idle, key=lambda each: each.last_read_s, reverse=True)
+        while self._idle:
+            if self._is_idle(longest := self._idle.pop(), now_s):
+                self._turned_away["closed that were silent"] += 1
+                longest.abort()
+                return True
+        return False
+
+    def _is_idle(self, connection: Connection, now_s: float) -> bool:
+        if now_s - connection.last_read_s <= self.endpoint.limits.idle_s / 2:
+            return False
+        if not connection.is_open or connection.is_at_work:
+            return False
+        return self._is_in_use is None or not self._is_in_use(connection)
 
     def _forget(self, connection: Connection) -> None:
         host = connection.peer_host
         self._per_host[host] -= 1
         if self._per_host[host] <= 0:
             del self._per_host[host]
+        self._newcomers.pop(connection, None)
+        self.unfinished.forget(connection)
         if not self.connections:
             self._deserted.set()
         if self._closed is not None:
@@ -118,7 +175,17 @@ class Server(Generic[C]):
                 self._log.info("closing %s: silent for %g s", connection.peer, allowed_s)
                 # Not close: a peer that does not read would keep what it is owed in memory.
                 connection.abort()
+        self.unfinished.close_overdue()
+        self._tell_turned_away()
         self._sweeper = loop.call_later(_SWEEP_S, self._sweep)
+
+    def _tell_turned_away(self) -> None:
+        """Not a line for each: a flood of connections must not become one of the log."""
+        if self._turned_away:
+            counts = ", ".join(f"{count} {what}" for what, count in self._turned_away.items())
+            most = self.endpoint.limits.max_connections
+            self._log.warning("connections beyond the limit of %d: %s", most, counts)
+            self._turned_away.clear()
 
 
 def _is_loopback(host: str) -> bool:

@@ -6,7 +6,7 @@ header
 body
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from struct import Struct
 
 from sparrowmq.protocol.errors import FrameError
@@ -23,17 +23,30 @@ _HEADER_LENGTH = 0xFFFFFF
 
 
 class FrameDecoder:
-    """Feed it bytes, take whole frames out. Lengths are checked before anything is collected."""
+    """Feed it bytes, take whole frames out. Lengths are checked before anything is collected.
 
-    __slots__ = ("_held", "_held_bytes", "_max_frame_bytes", "_max_header_bytes", "_wanted_bytes")
+    `watch` is called with the bytes of a frame that is not whole yet whenever some were added, and
+    with 0 when that frame is whole. Frames that arrive in one piece never call it.
+    """
+
+    __slots__ = (
+        "_held",
+        "_held_bytes",
+        "_max_frame_bytes",
+        "_max_header_bytes",
+        "_wanted_bytes",
+        "_watch",
+    )
 
     def __init__(
         self,
         max_frame_bytes: int = MAX_FRAME_BYTES,
         max_header_bytes: int = MAX_HEADER_BYTES,
+        watch: Callable[[int], None] | None = None,
     ) -> None:
         self._max_frame_bytes = max_frame_bytes
         self._max_header_bytes = max_header_bytes
+        self._watch = watch
         self._held: list[bytes] = []
         self._held_bytes = 0
         self._wanted_bytes = 8
@@ -49,14 +62,7 @@ class FrameDecoder:
         Raises FrameError when a length lies; the decoder must not be used afterwards.
         """
         if self._held:
-            # A large body comes in many pieces: join once, when the frame can be whole.
-            self._held.append(data)
-            self._held_bytes += len(data)
-            if self._held_bytes < self._wanted_bytes:
-                return []
-            data = b"".join(self._held)
-            self._held.clear()
-            self._held_bytes = 0
+            return self._feed_more(data)
         frames: list[Frame] = []
         at, end = 0, len(data)
         self._wanted_bytes = 8
@@ -76,7 +82,33 @@ class FrameDecoder:
         if at < end:
             self._held.append(data[at:] if at else data)
             self._held_bytes = end - at
+            if self._watch is not None:
+                self._watch(self._held_bytes)
         return frames
+
+    def _feed_more(self, data: bytes) -> list[Frame]:
+        # A large body comes in many pieces: join once, when the frame can be whole.
+        self._held.append(data)
+        self._held_bytes += len(data)
+        if self._held_bytes < self._wanted_bytes:
+            if self._watch is not None:
+                self._watch(self._held_bytes)
+            return []
+        data = b"".join(self._held)
+        self._held.clear()
+        self._held_bytes = 0
+        frames = self.feed(data)
+        if frames and self._watch is not None:
+            self._watch(0)
+            if self._held_bytes:  # of the next one, which begins now
+                self._watch(self._held_bytes)
+        return frames
+
+    def abandon(self) -> None:
+        """Forget an unfinished frame and who watches it: no more bytes will come."""
+        self._watch = None
+        self._held.clear()
+        self._held_bytes = 0
 
     def _refusal(self, length: int, mark: int) -> FrameError:
         header_length = mark & _HEADER_LENGTH
