@@ -56,15 +56,25 @@ def sparrowmq_on_a_full_disk(*arguments: str) -> subprocess.CompletedProcess[str
         )
 
 
+def with_open_files(soft: int, hard: int | None = None) -> tuple[str, ...]:
+    """What to put before a command that may open so many files."""
+    limits = f"ulimit -S -n {soft}" + (f" && ulimit -H -n {hard}" if hard is not None else "")
+    return ("sh", "-c", f'{limits} && exec "$@"', "sh")
+
+
 def clean_environment() -> dict[str, str]:
     """Ours, without anybody's settings."""
     return {name: text for name, text in os.environ.items() if not name.startswith("SPARROWMQ_")}
 
 
 @contextmanager
-def up(data: Path, *arguments: str) -> Iterator[Up]:
-    """`sparrowmq up` on free ports; killed at the end if it still runs."""
-    command = [sys.executable, "-m", "sparrowmq", "up", "--data", str(data)]
+def up(data: Path, *arguments: str, soft_files: int | None = None) -> Iterator[Up]:
+    """`sparrowmq up` on free ports; killed at the end if it still runs.
+
+    `soft_files` is its soft limit of open files when it starts.
+    """
+    prefix = with_open_files(soft_files) if soft_files is not None else ()
+    command = [*prefix, sys.executable, "-m", "sparrowmq", "up", "--data", str(data)]
     ports = ["--port", "0", "--nameserver-port", "0"]
     with subprocess.Popen(
         [*command, *ports, *arguments],

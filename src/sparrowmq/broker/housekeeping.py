@@ -32,7 +32,10 @@ async def clean_store(broker: Broker) -> None:
     """Delete expired log files, watch the disk."""
     while True:
         await asyncio.sleep(_CLEAN_S)
-        broker.store.clean(broker.clock())
+        try:
+            broker.store.clean(broker.clock())
+        except DiskFull as error:
+            broker.log.warning("expired messages are not deleted: %s", error)
 
 
 async def save_offsets(broker: Broker, table: OffsetsTable) -> None:

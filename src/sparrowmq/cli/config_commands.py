@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from sparrowmq.cli.descriptors import Descriptors, TooFewDescriptors
 from sparrowmq.cli.environment import unknown_variables
 from sparrowmq.cli.groups import Group
 from sparrowmq.cli.server_settings import (
@@ -18,6 +19,7 @@ from sparrowmq.cli.server_settings import (
     read_file,
 )
 from sparrowmq.cli.setting_options import SettingsCommand, config_option, options
+from sparrowmq.cli.settings import SettingError
 
 _HELP = """Every setting, its value, and where it came from.
 
@@ -39,10 +41,17 @@ def _show(server: str, config_file: Path | None, **values: Any) -> None:
     file = read_file(config_file, server)
     given = given_settings(settings, values, file)
     config = nameserver_config(values, file) if is_names else broker_config(values, file)
+    descriptors = Descriptors.possible_for(config)
+    try:
+        fitted = descriptors.fit(config)
+    except TooFewDescriptors as error:
+        raise SettingError(str(error)) from error
     width = max(len(setting.name) for setting in settings)
     for setting in settings:
-        value = setting.show(setting.value_in(config))
+        wanted, value = (setting.show(setting.value_in(each)) for each in (config, fitted))
         origin = given[setting.name].origin if setting.name in given else "default"
+        if value != wanted:
+            origin += f" is {wanted}; a server started here may open {descriptors.limit} files"
         click.echo(f"{setting.name:<{width}}  {value}  ({origin})")
     for unknown in unknown_variables(os.environ, all_settings()):
         meant = f"; did you mean {unknown.meant.variable}?" if unknown.meant else ""

@@ -8,13 +8,15 @@ import os
 import random
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from ipaddress import ip_address
 from typing import Any
 
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.server import BrokerServer
+from sparrowmq.cli.descriptors import Config, Descriptors, TooFewDescriptors
 from sparrowmq.cli.settings import SettingError
 from sparrowmq.cli.stopping import stop_signal
 from sparrowmq.clock import system_clock
@@ -65,6 +67,7 @@ async def broker_running(config: BrokerConfig) -> AsyncIterator[BrokerServer]:
             " choose another one with --data"
         ) from error
     syncer = ProcessSyncer(disk)
+    syncer.start()  # now, while there are descriptors for its socket
     workers = ThreadWorkers(_COLD_READERS, "cold-reads")
     server = BrokerServer(
         config,
@@ -87,6 +90,7 @@ async def broker_running(config: BrokerConfig) -> AsyncIterator[BrokerServer]:
 async def serve_nameserver(config: NameServerConfig) -> None:
     """A name server until a signal comes."""
     stopping = await stop_signal()
+    config = fitted_to(config, Descriptors.raised_for(config))
     async with NameServer(config).running() as server:
         say_ready(f"name server {server.address}")
         await stopping.wait()
@@ -95,23 +99,45 @@ async def serve_nameserver(config: NameServerConfig) -> None:
 async def serve_broker(config: BrokerConfig, *, with_parent: bool = False) -> None:
     """A broker until a signal comes, or until standard input closes when it belongs to a parent."""
     stopping = await stop_signal(with_parent=with_parent)
+    config = fitted_to(config, Descriptors.raised_for(config))
     async with broker_running(config) as server:
         say_ready(f"broker {config.broker_name} {server.address}, data {config.data_dir}")
         await stopping.wait()
 
 
-async def serve_up(nameserver: NameServerConfig, broker: Callable[[str], BrokerConfig]) -> None:
-    """Name server and broker in one process; `broker` is told the name server's address."""
+async def serve_up(nameserver: NameServerConfig, broker: BrokerConfig) -> None:
+    """Name server and broker, which registers with that one alone, in one process."""
     stopping = await stop_signal()
+    descriptors = Descriptors.raised_for(nameserver, broker)
+    nameserver, broker = fitted_to(nameserver, descriptors), fitted_to(broker, descriptors)
     async with AsyncExitStack() as stack:
         names = await stack.enter_async_context(NameServer(nameserver).running())
-        config = broker(names.address)
+        config = replace(broker, name_servers=(names.address,))
         server = await stack.enter_async_context(broker_running(config))
         say_ready(
             f"name server {names.address}, broker {config.broker_name} {server.address},"
             f" data {config.data_dir}"
         )
         await stopping.wait()
+
+
+def fitted_to(config: Config, descriptors: Descriptors) -> Config:
+    """The configuration within a limit of open files, with a word about it. Raises CannotServe."""
+    try:
+        fitted = descriptors.fit(config)
+    except TooFewDescriptors as error:
+        raise CannotServe(str(error)) from error
+    before, after = config.limits.max_connections, fitted.limits.max_connections
+    if after < before:
+        logging.getLogger("sparrowmq").warning(
+            "at most %d connections instead of %d: this process may open %d files, and %d are"
+            " wanted; raise the hard limit with `ulimit -n`, or LimitNOFILE= of systemd",
+            after,
+            before,
+            descriptors.limit,
+            descriptors.wanted,
+        )
+    return fitted
 
 
 def say_ready(text: str) -> None:

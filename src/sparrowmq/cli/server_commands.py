@@ -82,8 +82,7 @@ def _up(
     if brokers > 1:
         several = serve_several(names, first, brokers, insecure=insecure, as_json=as_json)
         sys.exit(run(several, as_json=as_json, ports=_PORTS_OF_UP))
-    one = serve_up(names, lambda address: replace(first, name_servers=(address,)))
-    sys.exit(run(one, as_json=as_json, ports=_PORTS_OF_UP))
+    sys.exit(run(serve_up(names, first), as_json=as_json, ports=_PORTS_OF_UP))
 
 
 def _overruled(values: Mapping[str, Any], file: Mapping[str, Given], brokers: int) -> Iterator[str]:

@@ -8,7 +8,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from sparrowmq.broker.config import BrokerConfig
-from sparrowmq.cli.serve import CannotServe, say_ready
+from sparrowmq.cli.descriptors import Descriptors
+from sparrowmq.cli.serve import CannotServe, fitted_to, say_ready
 from sparrowmq.cli.server_settings import broker_settings
 from sparrowmq.cli.settings import PREFIX
 from sparrowmq.cli.stopping import stop_signal
@@ -77,6 +78,7 @@ async def serve_several(
     """Until a signal comes, or until one of the brokers dies: then all stop, and it is said."""
     extra = ["--insecure"] * insecure + ["--json"] * as_json + ["--with-parent"]
     stopping = await stop_signal()
+    nameserver = fitted_to(nameserver, Descriptors.raised_for(nameserver))
     async with AsyncExitStack() as stack:
         names = await stack.enter_async_context(NameServer(nameserver).running())
         processes = []

@@ -16,10 +16,11 @@ from typing import NamedTuple
 import numpy as np
 
 from sparrowmq.store.disk import Bytes, DiskFile, Words
-from sparrowmq.store.errors import DiskFull, StoreLocked
+from sparrowmq.store.errors import DiskFull, NoDescriptors, StoreLocked
 
 _CLOEXEC = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 _WOULD_BLOCK = frozenset({errno.EAGAIN, errno.EWOULDBLOCK})
 _RECENT_BYTES = 32 * 1024 * 1024
 """How far behind the last write the map is read: those pages are in memory, no fault blocks."""
@@ -130,10 +131,10 @@ class RealFile:
             return
         try:
             os.posix_fallocate(self._descriptor, offset, length)
+            if self._may_map:  # which takes a descriptor of its own
+                self._map_reserved(offset, offset + length)
         except OSError as error:
             raise _translated(error, self.path, length) from error
-        if self._may_map:
-            self._map_reserved(offset, offset + length)
 
     def _map_reserved(self, start: int, end: int) -> None:
         if self._map is None or len(self._map) < end:
@@ -206,6 +207,8 @@ class RealDisk:
             return sorted(os.listdir(self._prefix + path))  # noqa: PTH208  # see _prefix
         except (FileNotFoundError, NotADirectoryError):
             return []
+        except OSError as error:
+            raise _translated(error, path, 0) from error
 
     def mkdir(self, path: str) -> None:
         """Make a directory and those above it; one that is there already is fine."""
@@ -232,11 +235,21 @@ class RealDisk:
 
     def sync(self, path: str) -> None:
         """Make a file durable by its path."""
-        _sync_path(self._prefix + path, os.O_RDONLY)
+        self._sync(path, os.O_RDONLY)
 
     def sync_dir(self, path: str) -> None:
         """Make the names in a directory durable."""
-        _sync_path(self._prefix + path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+        self._sync(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+
+    def _sync(self, path: str, flags: int) -> None:
+        try:
+            descriptor = os.open(self._prefix + path, flags | _CLOEXEC)
+        except OSError as error:
+            raise _translated(error, path, 0) from error
+        try:
+            _sync_descriptor(descriptor)
+        finally:
+            os.close(descriptor)
 
     def usage(self) -> RealUsage:
         """How full the file system is."""
@@ -262,17 +275,11 @@ class RealDisk:
 
 
 def _translated(error: OSError, path: str, size_bytes: int) -> Exception:
+    if error.errno in _NO_DESCRIPTORS:
+        return NoDescriptors(path)
     return DiskFull(path, size_bytes) if error.errno in _NO_SPACE else error
 
 
 def _sync_descriptor(descriptor: int) -> None:
     sync = getattr(os, "fdatasync", os.fsync)
     sync(descriptor)
-
-
-def _sync_path(path: str, flags: int) -> None:
-    descriptor = os.open(path, flags | _CLOEXEC)
-    try:
-        _sync_descriptor(descriptor)
-    finally:
-        os.close(descriptor)

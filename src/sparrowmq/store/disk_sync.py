@@ -11,14 +11,17 @@ It ends when its socket closes, that is with its parent, however that ends.
 """
 
 import contextlib
+import errno
 import os
 import signal
 import socket
 import struct
 import sys
+import time
 
 _HEAD = struct.Struct(">II")
 _ANSWER = struct.Struct(">III")
+_PAUSE_S = 0.1
 _fdatasync = getattr(os, "fdatasync", os.fsync)
 
 
@@ -30,12 +33,12 @@ class Files:
 
     def sync_log(self, path: str) -> None:
         if path not in self._open:
-            self._open[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self._open[path] = open_when_possible(path)
         _fdatasync(self._open[path])
 
     def sync_other(self, path: str) -> None:
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = open_when_possible(path)
         except FileNotFoundError:
             return
         try:
@@ -47,6 +50,17 @@ class Files:
         """Close the others: an open file keeps its space after it is deleted."""
         for path in self._open.keys() - paths:
             os.close(self._open.pop(path))
+
+
+def open_when_possible(path: str) -> int:
+    """A descriptor. While the machine has none left this waits: nothing is wrong with the file."""
+    while True:
+        try:
+            return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+        time.sleep(_PAUSE_S)
 
 
 def sync_all(files: Files, items: list[str]) -> tuple[int, str]:

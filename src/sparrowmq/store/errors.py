@@ -2,6 +2,7 @@
 
 StoreError
 ├── DiskFull         no space: answer, stay readable, try again
+│   └── NoDescriptors    no more files can be opened: the same
 ├── StoreStopped     a write or sync failed, nothing may be acknowledged any more: stop
 ├── StoreCorrupted   our own files are wrong and cannot be repaired by themselves: stop
 ├── StoreLocked      another process has this directory open
@@ -20,6 +21,16 @@ class DiskFull(StoreError):
         super().__init__(text or f"no space for {size_bytes} bytes in {path}")
         self.path = path
         self.size_bytes = size_bytes
+
+
+class NoDescriptors(DiskFull):
+    """The process, or the machine, has too many files open to open `path`.
+
+    It is met as a full disk is: nothing is lost by it, and it ends when others are closed.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, 0, f"{path} cannot be opened: too many open files")
 
 
 class StoreStopped(StoreError):

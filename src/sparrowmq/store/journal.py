@@ -33,6 +33,8 @@ class Journal:
         self._before = f"{OWN_DIR}/{name}.journal.1"
         self._disk = disk
         self._file: DiskFile | None = None
+        self._is_unnamed = False
+        """The file was made, and its name is not durable yet."""
         self.size = 0
         """Bytes since the last `rotate`."""
 
@@ -105,11 +107,17 @@ class Journal:
     def _open(self) -> DiskFile:
         if self._file is None:
             self._disk.mkdir(OWN_DIR)
-            is_new = not self._disk.exists(self.path)
-            self._file = self._disk.open(self.path, create=True)
-            if is_new:
-                self._disk.sync_dir(OWN_DIR)
-                self._disk.sync_dir("")
+            self._is_unnamed = self._is_unnamed or not self._disk.exists(self.path)
+            file = self._disk.open(self.path, create=True)
+            try:
+                if self._is_unnamed:
+                    self._disk.sync_dir(OWN_DIR)
+                    self._disk.sync_dir("")
+            except BaseException:
+                file.close()
+                raise
+            self._is_unnamed = False
+            self._file = file
         return self._file
 
 

@@ -1,0 +1,137 @@
+"""Open files: the limit is raised at the start, and shared out between files and connections.
+
+```
+limit of the process │ own needs │ queue files kept open │ connections
+```
+
+A server that ran out of descriptors could not save what it has acknowledged. Hence connections get
+what files leave, and never the other way round (decision 20).
+"""
+
+import sys
+from dataclasses import replace
+from typing import NamedTuple, Self, TypeVar
+
+from sparrowmq.broker.config import BrokerConfig
+from sparrowmq.nameserver.config import NameServerConfig
+
+Config = TypeVar("Config", bound=BrokerConfig | NameServerConfig)
+
+BROKER_NEEDS = 192
+"""Standard streams, loop, listeners, lock, log and index files (64 of which may be open for
+reading), journals, tables, the sync helper, connections to name servers; and those connections that
+are accepted before they can be refused."""
+NAMESERVER_NEEDS = 64
+_LEAST_REST = 32
+_FILES_PART = 4
+"""Where not everything fits, files get this part: one that is opened again costs microseconds, a
+connection that is refused costs its client the service."""
+
+
+class Shares(NamedTuple):
+    """What becomes of a limit."""
+
+    connections: int
+    files: int
+
+
+class TooFewDescriptors(Exception):
+    """The limit of open files is too low for a server to work at all."""
+
+    def __init__(self, limit: int, needed: int) -> None:
+        super().__init__(
+            f"a server may open {limit} files here, and {needed} are needed at least; raise the"
+            " limit with `ulimit -n`, or LimitNOFILE= of systemd"
+        )
+        self.limit = limit
+        self.needed = needed
+
+
+def share_out(limit: int, needs: int, *, connections: int, files: int = 0) -> Shares:
+    """How many of each are possible within a limit. Raises TooFewDescriptors."""
+    rest = limit - needs
+    if rest < _LEAST_REST:
+        raise TooFewDescriptors(limit, needs + _LEAST_REST)
+    if connections + files > rest:
+        files = min(files, rest // _FILES_PART)
+    return Shares(min(connections, rest - files), files)
+
+
+class Descriptors:
+    """A limit of open files, for one server or for two in one process."""
+
+    def __init__(self, limit: int, wanted: int) -> None:
+        self.limit = limit
+        self.wanted = wanted
+        """With so many, nothing has to be lowered."""
+
+    @classmethod
+    def raised_for(cls, *servers: BrokerConfig | NameServerConfig) -> Self:
+        """Let this process open as many files as these servers want, as far as it may."""
+        wanted = sum(map(_wanted, servers))
+        return cls(_raise_limit(wanted), wanted)
+
+    @classmethod
+    def possible_for(cls, *servers: BrokerConfig | NameServerConfig) -> Self:
+        """What `raised_for` would reach, changing nothing."""
+        wanted = sum(map(_wanted, servers))
+        return cls(_possible_limit(wanted), wanted)
+
+    def fit(self, config: Config) -> Config:
+        """The configuration, with fewer connections and queue files where not all of them fit.
+
+        Raises TooFewDescriptors.
+        """
+        if self.limit >= self.wanted:
+            return config
+        own = self.limit * _wanted(config) // self.wanted
+        connections = config.limits.max_connections
+        if isinstance(config, NameServerConfig):
+            shares = share_out(own, NAMESERVER_NEEDS, connections=connections)
+        else:
+            files = config.store.open_queue_files
+            shares = share_out(own, BROKER_NEEDS, connections=connections, files=files)
+            store = replace(config.store, open_queue_files=shares.files)
+            config = replace(config, store=store)
+        return replace(config, limits=replace(config.limits, max_connections=shares.connections))
+
+
+def _wanted(config: BrokerConfig | NameServerConfig) -> int:
+    connections = config.limits.max_connections
+    if isinstance(config, NameServerConfig):
+        return NAMESERVER_NEEDS + connections
+    return BROKER_NEEDS + connections + config.store.open_queue_files
+
+
+def _possible_limit(wanted: int) -> int:
+    soft, hard = _limits()
+    return min(wanted, max(soft, hard))
+
+
+def _raise_limit(wanted: int) -> int:
+    import resource
+
+    soft, hard = _limits()
+    if soft >= wanted:
+        return wanted
+    possible = min(wanted, hard)
+    try:
+        _, exact = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (possible, exact))
+    except (OSError, ValueError):  # macOS has a limit of its own below an unlimited one
+        return soft
+    return possible
+
+
+def _limits() -> tuple[int, int]:
+    """Soft and hard."""
+    try:
+        import resource
+    except ImportError:  # on Windows, where settings can be looked at and no server runs
+        return sys.maxsize, sys.maxsize
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unlimited = resource.RLIM_INFINITY
+    return (
+        sys.maxsize if soft == unlimited else soft,
+        sys.maxsize if hard == unlimited else hard,
+    )
