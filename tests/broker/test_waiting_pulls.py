@@ -83,6 +83,19 @@ def test_one_message_wakes_every_waiting_group(live: World) -> None:
     assert live.sim.now_s - began_s < AT_ONCE_S
 
 
+def test_a_crowd_of_waiting_pulls_is_woken_also_by_what_comes_meanwhile(live: World) -> None:
+    pulls = [live.sim.client.pull("orders", offset=3, wait_s=10) for _ in range(100)]
+    picky = [live.sim.client.pull("orders", offset=3, wait_s=10, tags="late") for _ in range(100)]
+    live.sim.until_idle()
+    began_s = live.sim.now_s
+    live.send("orders", b"more")
+    live.send("orders", b"last", TAGS="late")  # while the crowd is being woken
+    assert all(live.sim.wait(pull).bodies[0] == b"more" for pull in pulls)
+    assert all(live.sim.wait(pull).bodies == [b"last"] for pull in picky)
+    assert live.sim.now_s - began_s < AT_ONCE_S
+    assert live.broker.arrivals.waiting == 0
+
+
 def test_a_batch_wakes_a_waiting_pull_once_with_all_of_it(live: World) -> None:
     pull = live.sim.client.pull("orders", offset=3, wait_s=10)
     live.sim.until_idle()

@@ -111,6 +111,31 @@ def test_a_peer_that_never_reads_is_cut_off_with_all_it_was_owed() -> None:
         assert len(w.closed) == 1
 
 
+@pytest.mark.parametrize(("limit", "left"), [(2_500_000, 2), (5_000_000, 3)])
+def test_replies_that_nobody_reads_have_a_limit_for_all_peers_together(
+    limit: int, left: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    limits = {"write_buffer_bytes": 300_000, "max_unread_bytes": limit}
+    with world(whole=1, **limits) as w, caplog.at_level("WARNING"):
+        for _ in range(3):
+            deaf_peer(w, requests=300)
+            w.sim.advance(1)
+        assert len(w.server.connections) == left
+        assert w.server.unread.total_bytes <= limit
+        assert ("bytes of replies that it does not read" in caplog.text) is (left < 3)
+
+
+def test_a_peer_that_reads_in_the_end_is_no_longer_counted() -> None:
+    with world(whole=1, write_buffer_bytes=300_000) as w:
+        deaf = deaf_peer(w, requests=30)
+        assert w.server.unread.total_bytes > 300_000
+        deaf.transport.resume_reading()
+        w.sim.until_idle()
+        assert w.server.unread.total_bytes == 0
+        assert deaf.received > 30 * 100_000
+        deaf.transport.close()
+
+
 def test_a_connection_that_says_nothing_is_closed_early_and_an_idle_one_late() -> None:
     with world(first_frame_s=10, idle_s=120) as w:
         mute, once = w.run(open_wires(2))

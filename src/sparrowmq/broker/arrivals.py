@@ -2,13 +2,15 @@
 
 A parked pull is a small record, not a coroutine: who keeps up parks on nearly every pull.
 
-    park ──── announce (the queue grew) ── retry once per touched queue and loop turn
+    park ──── announce (the queue grew) ── retry once per touched queue and loop turn; of a crowd
+         │                                 some in each turn
          ├─── its deadline passed ──────── give up: answer what an empty pull is answered
          ├─── its connection ended ─────── forgotten
          └─── every 5 s ────────────────── the safety net: look at the queue again
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterator
 from math import inf
 from typing import Any
@@ -19,6 +21,8 @@ from sparrowmq.net.reply import Request
 QueueKey = tuple[str, int]
 
 _CHECK_S = 5.0
+_RETRIES_PER_TURN = 16
+"""A message may wake 100,000 pulls, and each of their replies may be 4 MiB: others go between."""
 _EXPIRY_S = 0.1
 """Deadlines are looked at together, at most so often: pulls may wait longer by this.
 
@@ -63,6 +67,8 @@ class Arrivals:
         self._by_queue: dict[QueueKey, dict[ParkedPull, None]] = {}
         self._by_connection: dict[Connection, dict[ParkedPull, None]] = {}
         self._touched: dict[QueueKey, None] = {}
+        self._crowds: dict[QueueKey, bool] = {}
+        """Queues whose pulls are being retried over several turns; whether they grew meanwhile."""
         self._expiry: asyncio.TimerHandle | None = None
         self._expiry_s = inf
         """When deadlines are looked at next: never later than the first of them, but for the
@@ -125,9 +131,33 @@ class Arrivals:
     def _wake(self) -> None:
         touched, self._touched = self._touched, {}
         for key in touched:
-            for pull in tuple(self._by_queue.get(key, ())):
+            pulls = tuple(self._by_queue.get(key, ()))
+            if pulls[_RETRIES_PER_TURN:]:
+                self._begin_crowd(key, pulls)
+                continue
+            for pull in pulls:
                 if self._retry(pull):
                     self._remove(pull)
+
+    def _begin_crowd(self, key: QueueKey, pulls: tuple[ParkedPull, ...]) -> None:
+        if key in self._crowds:
+            self._crowds[key] = True
+        else:
+            self._crowds[key] = False
+            self._wake_crowd(key, deque(pulls))
+
+    def _wake_crowd(self, key: QueueKey, pulls: deque[ParkedPull]) -> None:
+        try:
+            for _ in range(min(len(pulls), _RETRIES_PER_TURN)):
+                pull = pulls.popleft()
+                is_waiting = pull in self._by_queue.get(key, ())
+                if is_waiting and self._retry(pull):
+                    self._remove(pull)
+        finally:
+            if pulls:
+                self._loop.call_soon(self._wake_crowd, key, pulls)
+            elif self._crowds.pop(key):
+                self.announce(*key)
 
     def _look_again(self) -> None:
         self._check = self._loop.call_later(_CHECK_S, self._look_again) if self.waiting else None

@@ -8,7 +8,7 @@ import os
 import random
 import socket
 import sys
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from ipaddress import ip_address
@@ -174,12 +174,16 @@ def _run_loop(work: Coroutine[Any, Any, None]) -> None:
     # for some after every 700 objects, as is the default, costs 2 % of the time.
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
+    _runner()(work)
+
+
+def _runner() -> Callable[[Coroutine[Any, Any, None]], None]:
+    # Only chosen here: an error of a loop that runs below `except` would seem to come from there.
     try:
         import uvloop
     except ImportError:
-        asyncio.run(work)
-    else:
-        uvloop.run(work)
+        return asyncio.run
+    return uvloop.run
 
 
 def _leaves(error: BaseException) -> list[BaseException]:

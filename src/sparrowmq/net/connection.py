@@ -56,6 +56,11 @@ class Connection(asyncio.Protocol):
         """Whether a handler works for this peer, or a call to it waits for its answer."""
         return bool(self._tasks or self._calls.waiting)
 
+    @property
+    def unsent_bytes(self) -> int:
+        """What was written and the peer has not taken yet."""
+        return self._transport.get_write_buffer_size()
+
     # ---- asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -104,10 +109,13 @@ class Connection(asyncio.Protocol):
         """The peer does not read its answers: stop reading its requests."""
         self._is_writable = False
         self._transport.pause_reading()
+        self._note_unread()
 
     def resume_writing(self) -> None:
         """The peer caught up."""
         self._is_writable = True
+        if self.endpoint.unread is not None:
+            self.endpoint.unread(self, 0)
         if self.is_open:
             self._loop.call_soon(self._go_on)
 
@@ -236,6 +244,12 @@ class Connection(asyncio.Protocol):
         """Answer a request that was kept; nothing happens when the peer has gone."""
         if self.is_open and not request.flag & ONEWAY_FLAG:
             self._transport.write(encode_reply(request, reply))
+            if not self._is_writable:
+                self._note_unread()
+
+    def _note_unread(self) -> None:
+        if self.endpoint.unread is not None:
+            self.endpoint.unread(self, self.unsent_bytes)
 
     def _drop(self, error: Exception) -> None:
         """Bytes behind a broken frame mean nothing: close this connection, and only this one."""

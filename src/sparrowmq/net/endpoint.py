@@ -32,6 +32,9 @@ class Limits:
     """Reply bytes written before other connections get their turn."""
     write_buffer_bytes: int = 4 * 1024 * 1024
     """A peer that leaves more than this unread is not read from either."""
+    max_unread_bytes: int = 256 * 1024 * 1024
+    """What replies that peers leave unread may hold together: beyond it, the connections that have
+    held the most for the longest are closed."""
     first_frame_s: float = 10.0
     """A peer that has sent no request after this long is disconnected."""
     idle_s: float = 120.0
@@ -71,6 +74,7 @@ class Endpoint(Generic[C]):
         opened: Callable[[Connection], None] | None = None,
         closed: Callable[[Connection], None] | None = None,
         unfinished: Callable[[Connection, int], None] | None = None,
+        unread: Callable[[Connection, int], None] | None = None,
     ) -> None:
         self.context = context
         self.handlers: dict[type[RequestHeader], Any] = dict(routes.handlers)
@@ -81,7 +85,9 @@ class Endpoint(Generic[C]):
         self.opened = opened
         self.closed = closed
         self.unfinished = unfinished
-        """Told how many bytes of an unfinished frame a connection holds."""
+        """Called with the bytes of an unfinished frame that a connection holds, if any …"""
+        self.unread = unread
+        """… and with those of replies that its peer does not read."""
         # In the order they came: a set would end them in another order in every run.
         self.connections: dict[Connection, None] = {}
         self._tasks = tasks

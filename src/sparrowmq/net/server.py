@@ -20,8 +20,8 @@ from typing import Generic, TypeVar
 
 from sparrowmq.net.connection import Connection
 from sparrowmq.net.endpoint import Endpoint, Limits
+from sparrowmq.net.held_memory import HeldMemory
 from sparrowmq.net.routes import Routes
-from sparrowmq.net.unfinished import UnfinishedFrames
 
 C = TypeVar("C")
 _SWEEP_S = 5.0
@@ -59,7 +59,14 @@ class Server(Generic[C]):
         self._look_again_s = 0.0
         self._turned_away: Counter[str] = Counter()
         """What was done for want of room since the last sweep, and how often."""
-        self.unfinished = UnfinishedFrames(limits or Limits(), log)
+        limits = limits or Limits()
+        self.unfinished = HeldMemory(limits.max_unfinished_bytes, "an unfinished frame", log)
+        self.unread = HeldMemory(
+            limits.max_unread_bytes,
+            "replies that it does not read",
+            log,
+            measure=lambda connection: connection.unsent_bytes,
+        )
         self._listeners: list[asyncio.AbstractServer] = []
         self._sweeper: asyncio.TimerHandle | None = None
         self._deserted = asyncio.Event()
@@ -72,6 +79,7 @@ class Server(Generic[C]):
             opened=self._opened,
             closed=self._forget,
             unfinished=self.unfinished.note,
+            unread=self.unread.note,
         )
 
     @property
@@ -161,6 +169,7 @@ class Server(Generic[C]):
             del self._per_host[host]
         self._newcomers.pop(connection, None)
         self.unfinished.forget(connection)
+        self.unread.forget(connection)
         if not self.connections:
             self._deserted.set()
         if self._closed is not None:
@@ -175,7 +184,9 @@ class Server(Generic[C]):
                 self._log.info("closing %s: silent for %g s", connection.peer, allowed_s)
                 # Not close: a peer that does not read would keep what it is owed in memory.
                 connection.abort()
-        self.unfinished.close_overdue()
+            elif unsent_bytes := connection.unsent_bytes:
+                self.unread.note(connection, unsent_bytes)
+        self.unfinished.close_older_than(limits.whole_frame_s)
         self._tell_turned_away()
         self._sweeper = loop.call_later(_SWEEP_S, self._sweep)
 

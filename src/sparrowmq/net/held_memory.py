@@ -1,0 +1,104 @@
+"""Memory that peers make a server hold: how much all of them together, and for how long.
+
+A frame may be 16 MiB long and arrive in any number of pieces, and a reply of 4 MiB waits until its
+peer reads it. What one connection may cost so is little; thousands of them are the machine's
+memory. Hence their sum has a limit.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sparrowmq.net.connection import Connection
+
+_FREED_PART = 8
+"""This part of the limit is freed at once: looking at everybody for each byte too many would let
+many small ones keep the loop busy."""
+
+
+@dataclass(slots=True)
+class _Held:
+    since_s: float
+    size_bytes: int = 0
+
+
+class HeldMemory:
+    """What the connections of a server hold of one kind, named `what` in the log.
+
+    `measure` says how much a connection holds now, for what shrinks unseen.
+    """
+
+    def __init__(
+        self,
+        limit_bytes: int,
+        what: str,
+        log: logging.Logger,
+        measure: Callable[[Connection], int] | None = None,
+    ) -> None:
+        self.total_bytes = 0
+        self._limit_bytes = limit_bytes
+        self._what = what
+        self._log = log
+        self._measure = measure
+        self._held: dict[Connection, _Held] = {}
+
+    def note(self, connection: Connection, size_bytes: int) -> None:
+        """A connection holds so much; 0 ends what it held. May close connections, also this one."""
+        if not size_bytes or not connection.is_open:
+            self.forget(connection)
+            return
+        held = self._held.get(connection)
+        if held is None:
+            held = self._held[connection] = _Held(_now_s())
+        self.total_bytes += size_bytes - held.size_bytes
+        held.size_bytes = size_bytes
+        if self.total_bytes > self._limit_bytes:
+            self._make_room()
+
+    def forget(self, connection: Connection) -> None:
+        """A connection holds nothing any more."""
+        held = self._held.pop(connection, None)
+        if held is not None:
+            self.total_bytes -= held.size_bytes
+
+    def close_older_than(self, allowed_s: float) -> None:
+        """Close the connections that have held something for longer."""
+        before_s = _now_s() - allowed_s
+        for connection, held in tuple(self._held.items()):
+            if held.since_s < before_s:
+                text = f"{held.size_bytes} bytes of {self._what} for more than {allowed_s:g} s"
+                self._close(connection, text)
+
+    def _make_room(self) -> None:
+        """Close what cost most, in bytes times seconds: what is large and moves has cost little,
+        what stands still costs more and more."""
+        if self._measure is not None:
+            self._measure_all(self._measure)
+        now_s, limit_bytes = _now_s(), self._limit_bytes
+        if self.total_bytes <= limit_bytes:
+            return
+        by_cost = sorted(
+            self._held.items(),
+            key=lambda item: (item[1].size_bytes * (now_s - item[1].since_s), item[1].size_bytes),
+        )
+        while by_cost and self.total_bytes > limit_bytes - limit_bytes // _FREED_PART:
+            connection, held = by_cost.pop()
+            text = f"{held.size_bytes} bytes of {self._what} for {now_s - held.since_s:.1f} s"
+            self._close(connection, f"{text}, and all together may be {limit_bytes} bytes")
+
+    def _measure_all(self, measure: Callable[[Connection], int]) -> None:
+        for connection, held in self._held.items():
+            size_bytes = measure(connection)
+            self.total_bytes += size_bytes - held.size_bytes
+            held.size_bytes = size_bytes
+
+    def _close(self, connection: Connection, why: str) -> None:
+        self._log.warning("closing %s: %s", connection.peer, why)
+        self.forget(connection)
+        # Not close: a peer that does not read would keep what it is owed.
+        connection.abort()
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()
