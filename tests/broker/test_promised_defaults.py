@@ -10,7 +10,8 @@ MIB = 1024 * 1024
 def test_a_connection_may_cost_what_is_promised() -> None:
     limits = BrokerConfig(data_dir=Path("d")).limits
     assert (limits.max_frame_bytes, limits.max_header_bytes) == (16 * MIB, MIB)
-    assert (limits.first_frame_s, limits.idle_s) == (10, 120)
+    assert (limits.first_frame_s, limits.whole_frame_s, limits.idle_s) == (10, 120, 120)
+    assert (limits.max_unfinished_bytes, limits.max_unread_bytes) == (256 * MIB, 256 * MIB)
     assert (limits.max_connections, limits.max_connections_per_address) == (10_000, 500)
 
 

@@ -128,7 +128,7 @@ def fitted_to(config: Config, descriptors: Descriptors) -> Config:
     except TooFewDescriptors as error:
         raise CannotServe(str(error)) from error
     before, after = config.limits.max_connections, fitted.limits.max_connections
-    if after < before:
+    if after < before / 2:  # `config show` tells of less
         logging.getLogger("sparrowmq").warning(
             "at most %d connections instead of %d: this process may open %d files, and %d are"
             " wanted; raise the hard limit with `ulimit -n`, or LimitNOFILE= of systemd",
