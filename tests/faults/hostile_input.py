@@ -98,14 +98,15 @@ def over_tcp(seed: int, count: int, module: str = "sparrowmq") -> HostileResult:
             if not broker.is_running:
                 result.problems.append(f"the broker has ended: {log[-1500:]}")
             broker.stop()
-        result.internal = _tracebacks(log)
+        result.internal = tracebacks(log)
         result.problems += [
             f"{count} times in the log: {t}" for t, count in result.internal.items()
         ]
     return result
 
 
-def _tracebacks(log: str) -> Counter[str]:
+def tracebacks(log: str) -> Counter[str]:
+    """Exceptions that no handler expected, by their last line."""
     found: Counter[str] = Counter()
     inside = False
     for line in log.splitlines():

@@ -14,9 +14,17 @@ _ROOT = Path(__file__).parents[2]
 class NameServerProcess:
     """Started when made, on a port that stays its own until `close`."""
 
-    def __init__(self, root: Path, module: str = "sparrowmq") -> None:
+    def __init__(
+        self,
+        root: Path,
+        module: str = "sparrowmq",
+        *,
+        options: tuple[str, ...] = (),
+        prefix: tuple[str, ...] = (),
+    ) -> None:
         self._root = root
-        self._module = module
+        self._before = (*prefix, sys.executable, "-m", module)
+        self._options = options
         self._held = HeldPort()
         self.port = self._held.port
         self.start()
@@ -28,7 +36,7 @@ class NameServerProcess:
 
     def start(self) -> None:
         """Ready when this returns. Raises RuntimeError."""
-        command = [sys.executable, "-m", self._module, "nameserver", "--port", str(self.port)]
+        command = [*self._before, "nameserver", "--port", str(self.port), *self._options]
         log = self._root / "name-server.log"
         with log.open("ab") as errors:
             self._process = subprocess.Popen(

@@ -91,6 +91,10 @@ class RawClient:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connection."""
         self._socket.close()
 
     def call(self, code: int, fields: dict[str, str], body: bytes = b"") -> Any:

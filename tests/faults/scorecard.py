@@ -20,6 +20,7 @@ from tests.faults.kills import kill_broker
 from tests.faults.power_cuts import CutResult, cut_power
 from tests.faults.process_faults import die_in_calls, fail_syncs
 from tests.faults.rebuild_speed import rebuild_speed
+from tests.faults.resource_abuse import ABUSES, abuse_broker
 from tests.faults.scorecard_clients import (
     churn,
     delivery_kills,
@@ -203,6 +204,23 @@ def full_disk(seed: int, small: bool) -> Scored:
     return scored
 
 
+def resource_abuse(seed: int, small: bool) -> Scored:
+    """Row 7, but for the slow disk."""
+    scored = Scored(7, "resource abuse")
+    results = [abuse_broker(name, small=small) for name in ABUSES]
+    watched = [] if small else [abuse_broker(name, small=False, is_watched=True) for name in ABUSES]
+    scored.failures = [str(result) for result in (*results, *watched) if not result]
+    most = max(result.grown_bytes for result in results)
+    scored.counts = f"{len(results)} kinds, memory ≤ +{most / 1e6:.0f} MB"
+    if watched:
+        longest = max(watched, key=lambda result: result.stall_ms)
+        scored.counts += (
+            f"; the loop stood still for {longest.stall_ms:.0f} ms at most, with {longest.name}"
+            f" in {longest.stalled_in}"
+        )
+    return scored
+
+
 def hostile_input(seed: int, small: bool) -> Scored:
     """Row 13."""
     scored = Scored(13, "hostile input")
@@ -242,6 +260,7 @@ ROWS: dict[int, Row] = {
     4: byte_damage,
     5: derived_files,
     6: full_disk,
+    7: resource_abuse,
     9: churn,
     10: delivery_kills,
     11: order_under_churn,
