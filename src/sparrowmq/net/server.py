@@ -127,7 +127,8 @@ class Server(Generic[C]):
         self._per_host[host] += 1
         from_one = self._per_host[host] > limits.max_connections_per_address
         if from_one and not _is_loopback(host):
-            self._turned_away[f"{host} has too many: refused"] += 1
+            most = limits.max_connections_per_address
+            self._turned_away[f"refused from {host}, which has {most}"] += 1
             connection.abort()
         elif len(self.connections) > limits.max_connections and not self._make_room():
             self._turned_away["refused, for none is idle"] += 1
@@ -184,8 +185,8 @@ class Server(Generic[C]):
                 self._log.info("closing %s: silent for %g s", connection.peer, allowed_s)
                 # Not close: a peer that does not read would keep what it is owed in memory.
                 connection.abort()
-            elif unsent_bytes := connection.unsent_bytes:
-                self.unread.note(connection, unsent_bytes)
+            else:
+                self.unread.note(connection, connection.unsent_bytes)
         self.unfinished.close_older_than(limits.whole_frame_s)
         self._tell_turned_away()
         self._sweeper = loop.call_later(_SWEEP_S, self._sweep)
