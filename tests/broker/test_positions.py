@@ -287,9 +287,10 @@ def test_a_client_that_says_its_epoch_is_told_where_its_messages_end(cut: World)
     client = java(cut)
     now = cut.broker.store.epochs.current
     assert ours(client, 10, now - 1).valid_end == END
-    assert ours(client, END, now - 1).valid_end is None
-    assert ours(client, 10, now).next_begin_offset == 11
-    assert ours(client, 10, now).epoch == now
+    found = ours(client, END - 1, now - 1)
+    assert (found.next_begin_offset, found.valid_end) == (END, END), "a range is good so far"
+    found = ours(client, 10, now)
+    assert (found.next_begin_offset, found.epoch, found.valid_end) == (11, now, None)
 
 
 def test_progress_of_an_older_epoch_is_stored_only_up_to_its_end(cut: World) -> None:

@@ -37,9 +37,11 @@ def stream_readers() -> Iterator[Open]:
         opened.append(StreamReader(parsed, BODY, now))
         return opened[-1]
 
-    yield reader
-    for found in opened:
-        found.stop()
+    try:
+        yield reader
+    finally:
+        for found in opened:
+            found.stop()
 
 
 def total(offsets: dict[str, Any]) -> int:

@@ -66,13 +66,13 @@ def test_a_queue_that_the_start_does_not_know_counts_from_its_beginning() -> Non
 def test_pieces_cover_every_queue_once(
     found: dict[Queue, tuple[int, int]], least: int | None, most: int | None
 ) -> None:
-    ranges = [QueueRange(queue, first, first + size) for queue, (first, size) in found.items()]
+    ranges = [QueueRange(queue, first, first + size, 7) for queue, (first, size) in found.items()]
     parts = split(ranges, min_partitions=least, max_records=most)
     offsets = [(part.queue, at) for part in parts for at in range(part.start, part.end)]
     assert sorted(offsets) == sorted(
-        (queue, at) for queue, first, last in ranges for at in range(first, last)
+        (part.queue, at) for part in ranges for at in range(part.start, part.end)
     )
-    assert all(part.size > 0 for part in parts)
+    assert all(part.size > 0 and part.epoch == 7 for part in parts)
     if most is not None:
         assert all(part.size <= most for part in parts)
     if least is not None:

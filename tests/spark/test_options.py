@@ -4,6 +4,7 @@ import pytest
 
 from sparrowmq.spark.errors import OptionError
 from sparrowmq.spark.options import At, parse_options
+from sparrowmq.spark.routes import Position, Queue
 from sparrowmq.spark.schema import READ_NAMES
 
 BASE = {"nameServer": "127.0.0.1:9876", "subscribe": "orders"}
@@ -29,7 +30,15 @@ def test_what_is_for_spark_itself_is_left_alone() -> None:
 def test_places_are_words_offsets_or_times() -> None:
     offsets = '{"orders": {"broker-a": {"0": -2, "1": 7}}}'
     found = parse_options({**BASE, "startingOffsets": offsets}).starting
-    assert found == At(offsets={"orders": {"broker-a": {0: -2, 1: 7}}})
+    assert found == At(
+        positions={
+            Queue("orders", "broker-a", 0): Position(-2),
+            Queue("orders", "broker-a", 1): Position(7),
+        }
+    )
+    epochs = '{"orders": {"broker-a": {"0": 3}}, "$epochs": {"orders": {"broker-a": {"0": 70}}}}'
+    found = parse_options({**BASE, "startingOffsets": epochs}).starting
+    assert found == At(positions={Queue("orders", "broker-a", 0): Position(3, 70)})
     assert parse_options({**BASE, "startingOffsets": "Latest"}).starting == At(word="latest")
     assert parse_options({**BASE, "endingTimestamp": "1700"}).ending == At(time_ms=1700)
     times = {**BASE, "startingOffsetsByTimestamp": '{"orders": {"broker-a": {"0": 9}}}'}

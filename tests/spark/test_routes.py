@@ -10,7 +10,7 @@ from sparrowmq.blocking import Message
 from sparrowmq.protocol.codes import RequestCode, ResponseCode
 from sparrowmq.spark.errors import BrokerAway, Refused, TopicMissing, Unreachable
 from sparrowmq.spark.routes import Cluster as Routes
-from sparrowmq.spark.routes import Queue, split_name_servers
+from sparrowmq.spark.routes import Position, Queue, split_name_servers
 from sparrowmq.testing import Cluster
 from sparrowmq.testing.held_port import HeldPort
 from tests.spark.scripted_broker import HANG_UP, Said, ScriptedBroker
@@ -48,7 +48,7 @@ def test_a_group_has_no_offset_where_it_never_was(running: Cluster) -> None:
         queue = routes.queues("routes-group")[0]
         assert routes.consumer_offset("nobody", queue) is None
         with pytest.raises(Refused, match="nobody"):
-            routes.update_consumer_offset("nobody", queue, 1)
+            routes.update_consumer_offset("nobody", queue, Position(1))
 
 
 def test_the_next_name_server_is_asked_when_one_is_down(running: Cluster) -> None:

@@ -122,7 +122,7 @@ def _show(job: DrainJob, found: DrainReport) -> None:
     copied = found.copied
     for queue, end in sorted(copied.ends.items()):
         start = copied.starts[queue]
-        values = (start, end, end - start, found.group[queue])
+        values = (start, end.offset, end.offset - start, found.group[queue])
         name = f"{queue.broker_name}/{queue.queue_id}"
         table.add_row(name, *(f"{value:,}" for value in values))
     console.print(table)

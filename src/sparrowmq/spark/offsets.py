@@ -11,7 +11,7 @@ from itertools import pairwise
 from math import ceil
 from typing import Any, NamedTuple, TypeAlias
 
-from sparrowmq.spark.routes import Queue
+from sparrowmq.spark.routes import UNKNOWN_EPOCH, Queue
 
 EARLIEST = "earliest"
 LATEST = "latest"
@@ -33,6 +33,8 @@ class QueueRange(NamedTuple):
     queue: Queue
     start: int
     end: int
+    epoch: int = UNKNOWN_EPOCH
+    """In which the end was learned; the start was good then."""
 
     @property
     def size(self) -> int:
@@ -61,7 +63,7 @@ def from_json(nested: Mapping[str, Any]) -> Offsets:
 
 
 def read_offsets(text: str, *, least: int) -> NestedOffsets:
-    """JSON of an option. Raises ValueError that shows the shape."""
+    """JSON of an option, without remarks. Raises ValueError that shows the shape."""
     try:
         nested = json.loads(text)
         found = {
@@ -70,6 +72,7 @@ def read_offsets(text: str, *, least: int) -> NestedOffsets:
                 for broker, queues in brokers.items()
             }
             for topic, brokers in nested.items()
+            if not topic.startswith("$")
         }
     except (ValueError, AttributeError, TypeError):
         words = "earliest, latest or " if least < 0 else ""
@@ -168,4 +171,4 @@ def split(
 def _cut(found: QueueRange, pieces: int) -> list[QueueRange]:
     pieces = max(1, min(pieces, found.size))
     bounds = [found.start + found.size * place // pieces for place in range(pieces + 1)]
-    return [QueueRange(found.queue, first, last) for first, last in pairwise(bounds)]
+    return [found._replace(start=first, end=last) for first, last in pairwise(bounds)]

@@ -26,6 +26,7 @@ from sparrowmq.spark.options_values import (
     read_times,
     read_topics,
 )
+from sparrowmq.spark.positions import Positions
 from sparrowmq.spark.schema import READ_NAMES, Column, read_columns
 
 _OF_SPARK = frozenset({"checkpointlocation", "path"})
@@ -34,11 +35,11 @@ _OF_SPARK = frozenset({"checkpointlocation", "path"})
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """A place in queues: a word, offsets, or times in ms since 1970."""
+    """A place in queues: a word, positions, or times in ms since 1970."""
 
     word: str | None = None
-    offsets: NestedOffsets | None = None
-    """Offset by topic, broker and queue; -2 is the earliest, -1 the latest."""
+    positions: Positions | None = None
+    """By queue; offset -2 is the earliest, -1 the latest."""
     times: NestedOffsets | None = None
     time_ms: int | None = None
 
@@ -165,7 +166,7 @@ def _at(given: dict[str, Any]) -> At:
     if "OffsetsByTimestamp" in given:
         return At(times=given["OffsetsByTimestamp"])
     where = given.get("Offsets")
-    return At(word=where) if where is None or isinstance(where, str) else At(offsets=where)
+    return At(word=where) if where is None or isinstance(where, str) else At(positions=where)
 
 
 def _default_word(side: str, stream: bool | None) -> str:
@@ -175,12 +176,7 @@ def _default_word(side: str, stream: bool | None) -> str:
 def _check_batch_place(side: str, at: At) -> None:
     wrong = LATEST if side == "starting" else EARLIEST
     mark = -1 if side == "starting" else -2
-    marks = {
-        offset
-        for brokers in (at.offsets or {}).values()
-        for queues in brokers.values()
-        for offset in queues.values()
-    }
+    marks = {place.offset for place in (at.positions or {}).values()}
     if at.word == wrong or mark in marks:
         verb = "start" if side == "starting" else "end"
         raise OptionError(f"{side}Offsets", f"a batch cannot {verb} at {wrong} ({mark})")

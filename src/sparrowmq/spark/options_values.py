@@ -3,12 +3,14 @@
 Every one raises ValueError whose text says what is allowed; the caller adds which option it was.
 """
 
+import json
 import re
 from collections.abc import Mapping
 
 from sparrowmq.protocol.names import check_topic
-from sparrowmq.spark.offsets import EARLIEST, LATEST, NestedOffsets, read_offsets
-from sparrowmq.spark.routes import split_name_servers
+from sparrowmq.spark.offsets import EARLIEST, LATEST, NestedOffsets, flat, read_offsets
+from sparrowmq.spark.positions import EPOCHS, Positions
+from sparrowmq.spark.routes import UNKNOWN_EPOCH, Position, split_name_servers
 from sparrowmq.spark.schema import READ_NAMES, read_columns
 
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
@@ -45,11 +47,16 @@ def read_pattern(text: str) -> str:
     return text
 
 
-def read_place(text: str) -> str | NestedOffsets:
-    """A word, or offsets by queue."""
+def read_place(text: str) -> str | Positions:
+    """A word, or positions by queue: offsets, with epochs if they are those of a checkpoint."""
     if text.lower() in (EARLIEST, LATEST):
         return text.lower()
-    return read_offsets(text, least=-2)
+    offsets = flat(read_offsets(text, least=-2))
+    epochs = flat(read_offsets(json.dumps(json.loads(text).get(EPOCHS, {})), least=0))
+    return {
+        queue: Position(offset, epochs.get(queue, UNKNOWN_EPOCH))
+        for queue, offset in offsets.items()
+    }
 
 
 def read_times(text: str) -> NestedOffsets:

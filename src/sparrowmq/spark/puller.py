@@ -20,8 +20,9 @@ from sparrowmq.spark.errors import BrokerAway, DataLoss, Refused, Unreachable
 from sparrowmq.spark.offsets import QueueRange
 from sparrowmq.spark.options import Options
 from sparrowmq.spark.outage import Patience
+from sparrowmq.spark.positions import GO_ON, went_back
 from sparrowmq.spark.remoting import Answer, Remoting
-from sparrowmq.spark.routes import Cluster
+from sparrowmq.spark.routes import VALID_END, Cluster, epoch_field
 from sparrowmq.spark.schema import Column
 from sparrowmq.spark.source_filters import Condition, RowFilter, tag_condition, tag_expression
 from sparrowmq.spark.source_plan import loss_text
@@ -64,7 +65,7 @@ def read_range(
     with Cluster(options.name_server, options.request_timeout_s) as cluster:
         puller = _Puller(cluster, piece, options, tags, address)
         for data in _collected(puller, options.pull_bytes):
-            batch = rows.apply(decoder.decode(data, piece.start, piece.end))
+            batch = rows.apply(decoder.decode(data, piece.start, puller.end))
             if batch.num_rows:
                 yield batch
 
@@ -97,6 +98,8 @@ class _Puller:
     ) -> None:
         self._cluster = cluster
         self._piece = piece
+        self.end = piece.end
+        """Where the piece ends; earlier than planned if the queue went back since."""
         self._options = options
         self._patience = Patience(options.retry_timeout_s)
         self._address = address
@@ -108,13 +111,13 @@ class _Puller:
 
     def pulls(self) -> Iterator[tuple[int, Pulled]]:
         """Offset asked for and what came, until the end of the piece."""
-        queue, offset, end = self._piece
+        queue, offset = self._piece.queue, self._piece.start
         try:
-            while offset < end:
+            while offset < self.end:
                 asked = offset
                 pulled = self._patience.call(f"reading {queue}", partial(self._pull, asked))
                 offset = pulled.next_offset
-                if offset < end:
+                if offset < self.end:
                     self._ask_ahead(offset)
                 if pulled.parts:
                     yield asked, pulled
@@ -129,6 +132,10 @@ class _Puller:
             # It may have moved; the next attempt asks the name server.
             self._broker = self._address = None
             raise
+        if VALID_END in answer.fields:
+            self._check_end(int(answer.fields[VALID_END]))
+            if offset >= self.end:
+                return Pulled(self.end)
         queue = self._piece.queue
         match answer.code:
             case ResponseCode.SUCCESS:
@@ -173,7 +180,7 @@ class _Puller:
         queue = self._piece.queue
         most = self._options.pull_messages
         if not self._is_filtered:
-            most = min(most, self._piece.end - offset)
+            most = min(most, self.end - offset)
         return {
             "consumerGroup": READ_GROUP,
             "topic": queue.topic,
@@ -187,7 +194,19 @@ class _Puller:
             "subVersion": "0",
             "subscription": self._expression,
             "expressionType": "SQL92" if self._options.sql else "TAG",
+            **epoch_field(self._piece.epoch),
         }
+
+    def _check_end(self, good: int) -> None:
+        """The log has another epoch than when the piece was planned: later messages are new ones,
+        and come with the next batch."""
+        if good >= self.end:
+            return
+        text = f"{went_back(self._piece.queue, self.end, good)}. {GO_ON}"
+        if self._options.fail_on_data_loss:
+            raise DataLoss(text)
+        _log.warning("%s", text)
+        self.end = good
 
     def _moved(self, offset: int, answer: Answer) -> Pulled:
         earliest = int(answer.fields.get("minOffset", "0"))

@@ -22,6 +22,10 @@ from sparrowmq.spark.remoting import Answer, Remoting
 
 T = TypeVar("T")
 
+_EPOCH = "sparrowEpoch"
+VALID_END = "sparrowValidEnd"
+"""In answers: offsets of the request's epoch mean what they meant up to here."""
+
 
 class Queue(NamedTuple):
     """One queue of a topic on the brokers of one name. Sorted by topic, broker and id."""
@@ -32,6 +36,25 @@ class Queue(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic} queue {self.queue_id} of {self.broker_name}"
+
+
+UNKNOWN_EPOCH = 0
+"""Of offsets that were learned before brokers had epochs, or from one that has none."""
+
+
+class Position(NamedTuple):
+    """An offset of a queue, and the epoch of the broker's log in which it was learned."""
+
+    offset: int
+    epoch: int = UNKNOWN_EPOCH
+
+
+class QueueEnd(NamedTuple):
+    """Where a queue ends now."""
+
+    position: Position
+    valid_end: int | None = None
+    """How far offsets of the epoch that was asked for are good; None where nothing limits them."""
 
 
 class Broker(NamedTuple):
@@ -193,11 +216,28 @@ class Cluster:
         answer = self._ask(queue, RequestCode.GET_MAX_OFFSET, {"committed": "true"})
         return int(answer.fields["offset"])
 
-    def offset_at(self, queue: Queue, timestamp_ms: int) -> int:
-        """The offset of the first message that was stored at that time or later."""
+    def end(self, queue: Queue, since: int = UNKNOWN_EPOCH) -> QueueEnd:
+        """The same with its epoch, and what became of offsets that were learned in `since`."""
+        fields = {"committed": "true", _EPOCH: str(since)}
+        answer = self._ask(queue, RequestCode.GET_MAX_OFFSET, fields)
+        valid_end = answer.fields.get(VALID_END) if since != UNKNOWN_EPOCH else None
+        return QueueEnd(_position(answer), None if valid_end is None else int(valid_end))
+
+    def oldest(self, queue: Queue) -> Position:
+        """The oldest offset that a queue still has, with its epoch."""
+        # Asked for first: an epoch that is too old is safe, one that is too new is not.
+        epoch = self.end(queue).position.epoch
+        return Position(self.min_offset(queue), epoch)
+
+    def position_at(self, queue: Queue, timestamp_ms: int) -> Position:
+        """The first message that was stored at that time or later."""
         fields = {"timestamp": str(timestamp_ms), "boundaryType": "LOWER"}
-        answer = self._ask(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, fields)
-        return int(answer.fields["offset"])
+        fields[_EPOCH] = str(UNKNOWN_EPOCH)
+        return _position(self._ask(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, fields))
+
+    def offset_at(self, queue: Queue, timestamp_ms: int) -> int:
+        """The same without its epoch."""
+        return self.position_at(queue, timestamp_ms).offset
 
     def consumer_offset(self, group: str, queue: Queue) -> int | None:
         """Where a group stands in a queue, None where it has never been."""
@@ -218,9 +258,12 @@ class Cluster:
             found |= set(parse_json(answer.body).get("subscriptionGroupTable") or ())
         return sorted(map(str, found))
 
-    def update_consumer_offset(self, group: str, queue: Queue, offset: int) -> None:
-        """Store where a group goes on. The group has to exist on that broker."""
-        fields = {"consumerGroup": group, "commitOffset": str(offset)}
+    def update_consumer_offset(self, group: str, queue: Queue, at: Position) -> None:
+        """Store where a group goes on. The group has to exist on that broker.
+
+        A broker of ours takes no position past what is left of the messages that it counts.
+        """
+        fields = {"consumerGroup": group, "commitOffset": str(at.offset), **epoch_field(at.epoch)}
         self._ask(queue, RequestCode.UPDATE_CONSUMER_OFFSET, fields)
 
     def _ask(self, queue: Queue, code: RequestCode, fields: dict[str, str]) -> Answer:
@@ -258,6 +301,15 @@ class Cluster:
         if address not in self._connections:
             self._connections[address] = Remoting(address, self._timeout_s)
         return self._connections[address]
+
+
+def epoch_field(epoch: int) -> dict[str, str]:
+    """What a request says about an offset that was learned in this epoch; nothing if unknown."""
+    return {} if epoch == UNKNOWN_EPOCH else {_EPOCH: str(epoch)}
+
+
+def _position(answer: Answer) -> Position:
+    return Position(int(answer.fields["offset"]), int(answer.fields.get(_EPOCH) or UNKNOWN_EPOCH))
 
 
 def _check(answer: Answer, address: str, request: str) -> None:

@@ -108,7 +108,7 @@ def narrow_range(
                 start = max(start, offset_at(piece.queue, _ms(low) - CLOCK_STEP_MS))
             if high is not None:
                 end = min(end, offset_at(piece.queue, _ms(high) + CLOCK_STEP_MS))
-    return QueueRange(piece.queue, start, max(start, end))
+    return piece._replace(start=start, end=max(start, end))
 
 
 def _bounds(condition: Condition) -> tuple[Any, Any]:

@@ -2,7 +2,8 @@
 
 import logging
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from typing import TypeVar
 
 from sparrowmq.spark.errors import DataLoss, OptionError
 from sparrowmq.spark.offsets import (
@@ -10,12 +11,14 @@ from sparrowmq.spark.offsets import (
     EARLIEST_MARK,
     LATEST_MARK,
     Assignment,
-    Offsets,
     QueueRange,
     flat,
 )
 from sparrowmq.spark.options import At, Options
-from sparrowmq.spark.routes import Cluster, Queue
+from sparrowmq.spark.positions import Positions, checked, checked_again, ends_now, good_up_to
+from sparrowmq.spark.routes import UNKNOWN_EPOCH, Cluster, Position, Queue
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -63,21 +66,22 @@ def _matches(options: Options, topic: str) -> bool:
 
 def resolve(
     cluster: Cluster, queues: Iterable[Queue], at: At, option: str, *, default: str
-) -> Offsets:
-    """The offset of each queue at a place. Raises OptionError when one is not mentioned."""
+) -> Positions:
+    """The position of each queue at a place. Raises OptionError when one is not mentioned."""
     if at.time_ms is not None:
-        return {queue: cluster.offset_at(queue, at.time_ms) for queue in queues}
+        return {queue: cluster.position_at(queue, at.time_ms) for queue in queues}
     if at.times is not None:
         times = _for_all(flat(at.times), queues, f"{option}ByTimestamp")
-        return {queue: cluster.offset_at(queue, time_ms) for queue, time_ms in times.items()}
-    if at.offsets is not None:
-        offsets = _for_all(flat(at.offsets), queues, option)
-        return {queue: _marked(cluster, queue, offset) for queue, offset in offsets.items()}
-    ask = cluster.min_offset if (at.word or default) == EARLIEST else cluster.max_offset
-    return {queue: ask(queue) for queue in queues}
+        return {queue: cluster.position_at(queue, time_ms) for queue, time_ms in times.items()}
+    if at.positions is not None:
+        positions = _for_all(at.positions, queues, option)
+        return {queue: _marked(cluster, queue, place) for queue, place in positions.items()}
+    if (at.word or default) == EARLIEST:
+        return {queue: cluster.oldest(queue) for queue in queues}
+    return ends_now(cluster, queues)
 
 
-def _for_all(given: Offsets, queues: Iterable[Queue], option: str) -> Offsets:
+def _for_all(given: dict[Queue, T], queues: Iterable[Queue], option: str) -> dict[Queue, T]:
     wanted = set(queues)
     for queue in sorted(wanted - set(given)):
         raise OptionError(option, f"{queue} is missing; name every queue that is read")
@@ -86,38 +90,40 @@ def _for_all(given: Offsets, queues: Iterable[Queue], option: str) -> Offsets:
     return given
 
 
-def _marked(cluster: Cluster, queue: Queue, offset: int) -> int:
-    marks: dict[int, Callable[[Queue], int]] = {
-        EARLIEST_MARK: cluster.min_offset,
-        LATEST_MARK: cluster.max_offset,
-    }
-    return marks[offset](queue) if offset in marks else offset
+def _marked(cluster: Cluster, queue: Queue, place: Position) -> Position:
+    if place.offset == EARLIEST_MARK:
+        return cluster.oldest(queue)
+    return cluster.end(queue).position if place.offset == LATEST_MARK else place
 
 
 def batch_ranges(cluster: Cluster, queues: list[Queue], options: Options) -> list[QueueRange]:
     """From where to where a batch reads each queue.
 
-    Raises OptionError for contradictory offsets, DataLoss where the start is deleted already.
+    Raises OptionError for contradictory offsets, DataLoss where the start is deleted already or the
+    queue went back.
     """
     starts = resolve(cluster, queues, options.starting, "startingOffsets", default=EARLIEST)
     ends = resolve(cluster, queues, options.ending, "endingOffsets", default="latest")
-    given = options.starting.offsets is not None, options.ending.offsets is not None
+    given = options.starting.positions is not None, options.ending.positions is not None
     ranges = []
     for queue in queues:
         start, end = starts[queue], ends[queue]
-        if given[1] and end > (latest := cluster.max_offset(queue)):
-            raise OptionError("endingOffsets", f"{queue} ends at {latest}, not at {end} yet")
-        if any(given) and start > end:
-            text = f"{queue} would start at {start}, behind its end {end}"
+        if given[1]:
+            end = _checked_end(cluster, queue, end, options.fail_on_data_loss)
+        if any(given) and start.offset > ends[queue].offset:
+            text = f"{queue} would start at {start.offset}, behind its end {end.offset}"
             raise OptionError("startingOffsets" if given[0] else "endingOffsets", text)
+        first = start.offset
         if given[0]:
-            # Past the end when all of the range is gone: then there is nothing left to read.
-            start = min(end, _checked_start(cluster, queue, start, options.fail_on_data_loss))
-        ranges.append(QueueRange(queue, start, end))
+            first = _checked_start(cluster, queue, start, options.fail_on_data_loss)
+        # Past the end when all of the range is gone: then there is nothing left to read.
+        first = min(first, end.offset) if any(given) else first
+        ranges.append(QueueRange(queue, first, end.offset, end.epoch))
     return ranges
 
 
-def _checked_start(cluster: Cluster, queue: Queue, start: int, fail: bool) -> int:
+def _checked_start(cluster: Cluster, queue: Queue, at: Position, fail: bool) -> int:
+    start = checked_again(cluster, queue, at, fail_on_data_loss=fail).offset
     earliest = cluster.min_offset(queue)
     if start >= earliest:
         return start
@@ -125,6 +131,17 @@ def _checked_start(cluster: Cluster, queue: Queue, start: int, fail: bool) -> in
         raise DataLoss(loss_text(queue, start, earliest))
     _log.warning("%s", loss_text(queue, start, earliest))
     return earliest
+
+
+def _checked_end(cluster: Cluster, queue: Queue, at: Position, fail: bool) -> Position:
+    """An end that was given: not past the queue's, and learned before that went back."""
+    now = cluster.end(queue, since=at.epoch)
+    if at.epoch != UNKNOWN_EPOCH and at.offset > good_up_to(at, now):
+        return checked(cluster, queue, at, now, fail_on_data_loss=fail)
+    if at.offset > now.position.offset:
+        text = f"{queue} ends at {now.position.offset}, not at {at.offset} yet"
+        raise OptionError("endingOffsets", text)
+    return at if at.epoch != UNKNOWN_EPOCH else Position(at.offset, now.position.epoch)
 
 
 def loss_text(queue: Queue, wanted: int, earliest: int) -> str:

@@ -23,24 +23,25 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from sparrowmq.spark.offsets import (
-    LATEST,
-    Offsets,
-    QueueRange,
-    backlog,
-    from_json,
-    share_out,
-    to_json,
-)
+from sparrowmq.spark.offsets import LATEST, QueueRange, backlog, share_out
+from sparrowmq.spark.offsets import to_json as offsets_to_json
 from sparrowmq.spark.options import Options
 from sparrowmq.spark.outage import Patience
+from sparrowmq.spark.positions import (
+    Positions,
+    ends_now,
+    from_json,
+    lowered,
+    offsets_of,
+    to_json,
+)
 from sparrowmq.spark.puller import read_range
 from sparrowmq.spark.routes import Cluster
 from sparrowmq.spark.schema import Column
 from sparrowmq.spark.source import Piece, pieces
 from sparrowmq.spark.source_plan import find_queues, resolve
 from sparrowmq.spark.stream_group import GroupProgress
-from sparrowmq.spark.stream_plan import latest_offsets
+from sparrowmq.spark.stream_plan import Reach, reach, reach_again
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,9 +67,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._patience = Patience(options.retry_timeout_s)
         self._cluster = Cluster(options.name_server, options.request_timeout_s)
         self._progress = GroupProgress(self._cluster, options.group)
-        self._latest: Offsets = {}
-        self._end: Offsets = {}
-        self._target: Offsets | None = None
+        self._latest: Positions = {}
+        self._begin: Positions = {}
+        """Where the batch begins that was planned last, and from where to where it reads."""
+        self._reach = Reach({}, {})
+        self._target: Positions | None = None
         """Where an availableNow run ends."""
         self._last_trigger_s: float | None = None
 
@@ -76,7 +79,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a new query starts."""
         return to_json(self._patience.call("finding where to start", self._initial))
 
-    def _initial(self) -> Offsets:
+    def _initial(self) -> Positions:
         queues = find_queues(self._cluster, self.options)
         at = self.options.starting
         return resolve(self._cluster, queues, at, "startingOffsets", default=LATEST)
@@ -93,32 +96,29 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Everything up to now, and nothing later."""
         self._target = self._patience.call("finding where to end", self._everything)
 
-    def _everything(self) -> Offsets:
-        queues = find_queues(self._cluster, self.options)
-        return {queue: self._cluster.max_offset(queue) for queue in queues}
+    def _everything(self) -> Positions:
+        return ends_now(self._cluster, find_queues(self._cluster, self.options))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Where the next micro-batch ends; `start` when there is none."""
         begin = from_json(start)
         self._progress.commit(begin)
-        begin, self._latest = self._patience.call(
-            "looking for new messages", lambda: self._known_and_latest(begin)
+        starts, latest = self._patience.call(
+            "looking for new messages",
+            lambda: reach(self._cluster, self.options, begin, self._target),
         )
-        waiting = backlog(begin, self._latest)
+        self._latest = latest
+        waiting = backlog(offsets_of(starts), offsets_of(latest))
         if not isinstance(limit, ReadAllAvailable) and self._has_to_wait(waiting):
-            self._end = begin
+            self._begin, self._reach = begin, Reach(begin, begin)
             return start  # word for word: anything else would be a new batch
         self._last_trigger_s = self._now()
-        self._end = self._latest
+        end = latest
         if isinstance(limit, ReadMaxRows):
-            self._end = share_out(begin, self._latest, limit.max_rows)
-        return to_json(self._end)
-
-    def _known_and_latest(self, begin: Offsets) -> tuple[Offsets, Offsets]:
-        latest = latest_offsets(self._cluster, self.options, begin, self._target)
-        # New queues start at their oldest message: what they hold is backlog, all of it.
-        new = {queue: self._cluster.min_offset(queue) for queue in latest if queue not in begin}
-        return begin | new, latest
+            shares = share_out(offsets_of(starts), offsets_of(latest), limit.max_rows)
+            end = lowered(latest, shares)
+        self._begin, self._reach = begin, Reach(starts, end)
+        return to_json(end)
 
     def _has_to_wait(self, waiting: int) -> bool:
         least = self.options.min_offsets_per_trigger
@@ -132,7 +132,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """How far the queues are written, and how many messages that is beyond this batch."""
         if not self._latest:
             return None
-        return {**to_json(self._latest), LAG: backlog(self._end, self._latest)}
+        latest = offsets_of(self._latest)
+        lag = backlog(offsets_of(self._reach.ends), latest)
+        return {**offsets_to_json(latest), LAG: lag}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The tasks of a micro-batch."""
@@ -140,21 +142,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             "planning the micro-batch", lambda: self._plan(from_json(start), from_json(end))
         )
 
-    def _plan(self, begin: Offsets, end: Offsets) -> list[InputPartition]:
+    def _plan(self, begin: Positions, end: Positions) -> list[InputPartition]:
         for topic in sorted({queue.topic for queue in end}):
             self._cluster.known_route(topic)
+        planned = self._reach
+        if (begin, end) != (self._begin, planned.ends):
+            # By an earlier run: who knows what has happened to the queues since.
+            planned = reach_again(self._cluster, self.options, begin, end)
         ranges = [
-            QueueRange(queue, self._start_of(begin, queue, last), last)
-            for queue, last in sorted(end.items())
+            QueueRange(queue, planned.starts[queue].offset, last.offset, last.epoch)
+            for queue, last in sorted(planned.ends.items())
         ]
         return list(pieces(self._cluster, ranges, self.options))
-
-    def _start_of(self, begin: Offsets, queue: Any, last: int) -> int:
-        first = begin.get(queue)
-        # Unknown before: a new queue. Behind its end: the topic was made anew (see stream_plan).
-        if first is None or first > last:
-            return self._cluster.min_offset(queue)
-        return first
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """The messages of one piece."""

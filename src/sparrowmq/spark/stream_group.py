@@ -8,7 +8,7 @@ import uuid
 
 from sparrowmq.protocol.codes import RequestCode
 from sparrowmq.spark.errors import RocketMQError
-from sparrowmq.spark.offsets import Offsets
+from sparrowmq.spark.positions import Positions
 from sparrowmq.spark.routes import Cluster, Queue
 
 _log = logging.getLogger(__name__)
@@ -24,20 +24,20 @@ class GroupProgress:
     def __init__(self, cluster: Cluster, group: str | None) -> None:
         self._cluster = cluster
         self._group = group
-        self._stored: Offsets = {}
+        self._stored: Positions = {}
         self._introduced: set[tuple[str, str]] = set()
 
-    def commit(self, offsets: Offsets) -> None:
-        """Everything below these offsets is done."""
+    def commit(self, positions: Positions) -> None:
+        """Everything before these positions is done."""
         if self._group is None:
             return
-        for queue, offset in offsets.items():
-            if self._stored.get(queue) == offset:
+        for queue, at in positions.items():
+            if self._stored.get(queue) == at:
                 continue
             try:
                 self._introduce(self._group, queue)
-                self._cluster.update_consumer_offset(self._group, queue, offset)
-                self._stored[queue] = offset
+                self._cluster.update_consumer_offset(self._group, queue, at)
+                self._stored[queue] = at
             except RocketMQError as error:
                 _log.warning("progress of group %s is not stored: %s", self._group, error)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from sparrowmq.clock import Clock, system_clock
 from sparrowmq.testing.local_cluster import AsyncCluster
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
@@ -93,14 +94,17 @@ def cluster(
     *,
     data_dir: str | Path | None = None,
     loop_factory: LoopFactory | None = None,
+    clock: Clock = system_clock,
     **settings: Any,
 ) -> Cluster:
     """A cluster for `with`: real servers on free loopback ports, in this process.
 
     `data_dir` is a temporary directory unless given. `settings` are fields of `BrokerConfig`.
-    `loop_factory` makes the loop the servers run on; asyncio's own unless given.
+    `loop_factory` makes the loop the servers run on; asyncio's own unless given. `clock` tells the
+    brokers the time.
 
         with cluster(brokers=2, default_queues=4) as running:
             producer = Producer("orders-svc", name_servers=running.name_server)
     """
-    return Cluster(AsyncCluster(brokers=brokers, data_dir=data_dir, **settings), loop_factory)
+    inner = AsyncCluster(brokers=brokers, data_dir=data_dir, clock=clock, **settings)
+    return Cluster(inner, loop_factory)

@@ -22,7 +22,7 @@ from typing import Any, Self
 
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.server import BrokerServer
-from sparrowmq.clock import system_clock
+from sparrowmq.clock import Clock, system_clock
 from sparrowmq.nameserver.config import NameServerConfig
 from sparrowmq.nameserver.server import NameServer
 from sparrowmq.net.workers import ThreadWorkers
@@ -38,8 +38,9 @@ BUSY_LAG_S = 60.0
 class ServedBroker:
     """One broker; its next start finds its files and its port in `config`."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, clock: Clock) -> None:
         self.config = config
+        self._clock = clock
         self.server: BrokerServer | None = None
         self._task: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
@@ -63,7 +64,7 @@ class ServedBroker:
         self.server = BrokerServer(
             self.config,
             disk=disk,
-            clock=system_clock,
+            clock=self._clock,
             rng=random.Random(),
             workers=workers,
             syncer=syncer,
@@ -95,12 +96,17 @@ class ServedBroker:
 class AsyncCluster:
     """A cluster on the running loop; `async_cluster` makes one.
 
-    `data_dir` is a temporary directory unless given, and then stays. `settings` are fields of
-    `BrokerConfig`, for every broker.
+    `data_dir` is a temporary directory unless given, and then stays. `clock` tells the brokers the
+    time. `settings` are fields of `BrokerConfig`, for every broker.
     """
 
     def __init__(
-        self, *, brokers: int = 1, data_dir: str | Path | None = None, **settings: Any
+        self,
+        *,
+        brokers: int = 1,
+        data_dir: str | Path | None = None,
+        clock: Clock = system_clock,
+        **settings: Any,
     ) -> None:
         if not 1 <= brokers <= len(string.ascii_lowercase):
             raise ValueError(f"brokers is {brokers}, must be 1 to {len(string.ascii_lowercase)}")
@@ -108,6 +114,7 @@ class AsyncCluster:
         self.name_server = ""
         """`host:port` for clients."""
         self._keeps_data = data_dir is not None
+        self._clock = clock
         self._settings = settings
         self._names = [f"broker-{letter}" for letter in string.ascii_lowercase[:brokers]]
         self._brokers: dict[str, ServedBroker] = {}
@@ -150,7 +157,7 @@ class AsyncCluster:
         self._tasks = await self._exit.enter_async_context(asyncio.TaskGroup())
         self._exit.push_async_callback(self._stop_brokers)
         for name in self._names:
-            self._brokers[name] = ServedBroker(self._config(name))
+            self._brokers[name] = ServedBroker(self._config(name), self._clock)
             await self.start_broker(name)
 
     async def _stop_brokers(self) -> None:
@@ -199,7 +206,11 @@ def _only_one_in(error: Exception) -> Exception:
 
 
 def async_cluster(
-    brokers: int = 1, *, data_dir: str | Path | None = None, **settings: Any
+    brokers: int = 1,
+    *,
+    data_dir: str | Path | None = None,
+    clock: Clock = system_clock,
+    **settings: Any,
 ) -> AsyncCluster:
     """A cluster for `async with`, on the running loop."""
-    return AsyncCluster(brokers=brokers, data_dir=data_dir, **settings)
+    return AsyncCluster(brokers=brokers, data_dir=data_dir, clock=clock, **settings)

@@ -11,8 +11,8 @@ from sparrowmq.spark.jobs.drain_report import drain_report
 from sparrowmq.spark.jobs.journal import Journal
 from sparrowmq.spark.jobs.operator import AdminOperator
 from sparrowmq.spark.jobs.replay import Replay, ReplayJob
-from sparrowmq.spark.offsets import Offsets
-from sparrowmq.spark.routes import Cluster
+from sparrowmq.spark.positions import Positions
+from sparrowmq.spark.routes import Cluster, Position
 from sparrowmq.spark.stream_group import GroupProgress
 from tests.interop.registry import Outcome, scenario
 from tests.interop.scene import Scene
@@ -157,7 +157,7 @@ class _Jobs:
     def _put(self, group: str, topic: str, offset: int) -> None:
         """A group without members that has handled so many messages of every queue."""
         with Cluster(self._name_server) as cluster:
-            there: Offsets = dict.fromkeys(cluster.queues(topic), offset)
+            there: Positions = dict.fromkeys(cluster.queues(topic), Position(offset))
             GroupProgress(cluster, group).commit(there)
 
     def _progress(self, group: str, topic: str) -> list[int | None]:

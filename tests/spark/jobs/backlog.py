@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sparrowmq.blocking import Message, Producer
 from sparrowmq.spark.routes import Cluster as Wire
+from sparrowmq.spark.routes import Position
 from sparrowmq.spark.stream_group import GroupProgress
 from sparrowmq.testing import Cluster
 from tests.spark.admin import create_topic
@@ -33,7 +34,7 @@ def fill_topic(
 def put_group(running: Cluster, group: str, topic: str, offset: int = 0) -> None:
     """A group that has handled so many messages of every queue, and has no members."""
     with Wire(running.name_server) as wire:
-        GroupProgress(wire, group).commit(dict.fromkeys(wire.queues(topic), offset))
+        GroupProgress(wire, group).commit(dict.fromkeys(wire.queues(topic), Position(offset)))
 
 
 def offsets_of(running: Cluster, group: str, topic: str) -> list[int | None]:

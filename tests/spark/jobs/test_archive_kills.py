@@ -17,8 +17,7 @@ from sparrowmq.spark.jobs.archive_commits import Archive, commit_of
 from sparrowmq.spark.jobs.archive_files import LocalFiles
 from sparrowmq.spark.jobs.archive_folder import ArchiveFolder, opened_folder
 from sparrowmq.spark.jobs.archive_log import ArchiveLog
-from sparrowmq.spark.offsets import Offsets
-from sparrowmq.spark.routes import Queue
+from sparrowmq.spark.routes import Position, Queue
 from tests.spark.jobs.dying import Died
 
 DAY = "topic=orders/date=2026-11-15"
@@ -81,12 +80,12 @@ def write_rows(folder: ArchiveFolder, where: Path, rows: list[int], place: str =
 def archive(folder: ArchiveFolder, where: Path) -> None:
     """Commit after commit up to the last end, two rows each, two files each."""
     for end in ENDS:
-        begin = folder.archive.offsets.get(QUEUE, 0)
+        begin = folder.archive.positions.get(QUEUE, Position(0)).offset
         if begin < end:
             write_rows(folder, where, list(range(begin, end)))
-            ends: Offsets = {QUEUE: end}
+            ends = {QUEUE: Position(end)}
             added = folder.settle()
-            commit = commit_of(folder.archive, 1, add=added, offsets=ends, rows=end - begin)
+            commit = commit_of(folder.archive, 1, add=added, positions=ends, rows=end - begin)
             folder.commit(commit)
 
 
@@ -123,8 +122,9 @@ def rows_of(where: Path, found: Archive) -> list[int]:
 def check_reader(where: Path) -> None:
     """The newest commit, whole: as many rows as its offsets say, each once."""
     found = ArchiveLog(LocalFiles(where)).read()
-    assert rows_of(where, found) == list(range(found.offsets.get(QUEUE, 0)))
-    assert found.rows == found.offsets.get(QUEUE, 0)
+    end = found.positions.get(QUEUE, Position(0)).offset
+    assert rows_of(where, found) == list(range(end))
+    assert found.rows == end
 
 
 @pytest.mark.parametrize("halves", [False, True], ids=["between calls", "in half-written files"])

@@ -12,7 +12,7 @@ from sparrowmq.spark.jobs.archive_commits import Archive, commit_of, encode_reco
 from sparrowmq.spark.jobs.archive_files import LocalFiles
 from sparrowmq.spark.jobs.archive_log import ArchiveLog
 from sparrowmq.spark.jobs.errors import JobError
-from sparrowmq.spark.routes import Queue
+from sparrowmq.spark.routes import Position, Queue
 
 QUEUE = Queue("orders", "broker-a", 0)
 
@@ -24,7 +24,11 @@ def log_of(folder: Path, commits: int, *, first: int = 1) -> Archive:
     for number in range(first, first + commits):
         log.identify("1a2b3c4d", archive)
         commit = commit_of(
-            archive, number, add={f"f{number}": 1}, rows=1, offsets={QUEUE: 10 * number}
+            archive,
+            number,
+            add={f"f{number}": 1},
+            rows=1,
+            positions={QUEUE: Position(10 * number, 7)},
         )
         archive = log.append(archive, commit)
     log.identify("1a2b3c4d", archive)
@@ -43,7 +47,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 def test_an_archive_is_what_its_commits_add_up_to(tmp_path: Path) -> None:
     archive = log_of(tmp_path, 3)
     assert ArchiveLog(LocalFiles(tmp_path)).read() == archive
-    assert (archive.version, archive.rows, archive.offsets) == (3, 3, {QUEUE: 30})
+    assert (archive.version, archive.rows, archive.positions) == (3, 3, {QUEUE: (30, 7)})
     assert archive.files == {"f1": 1, "f2": 1, "f3": 1}
 
 

@@ -297,11 +297,24 @@ def _reply(broker: Broker, request: Request[PullMessage], found: QueueRead, epoc
         )
     else:
         offsets = found.next_offset, found.min_offset, found.max_offset
-        answer = _pulled(broker, request, *offsets, epoch)
+        is_older = header.epoch is not None and header.epoch != epoch
+        good_end = _end_of_range(broker, header, found) if is_older else None
+        answer = _pulled(broker, request, *offsets, epoch, good_end)
     if found.status is ReadStatus.FOUND:
         return Reply(answer, chunks=found.chunks, body_bytes=found.size)
     code = _code(found.status, header.queue_offset)
     return Reply(answer, code=code, remark=found.status.value)
+
+
+def _end_of_range(broker: Broker, header: PullMessage, found: QueueRead) -> int | None:
+    """How far a range of offsets is good that a client of ours planned in an earlier epoch.
+
+    Its position itself is. With PULL_OFFSET_MOVED it would say that the position is not.
+    """
+    if _code(found.status, header.queue_offset) is ResponseCode.PULL_OFFSET_MOVED:
+        return None
+    assert header.epoch is not None
+    return broker.store.epochs.end_since(header.topic, header.queue_id, header.epoch)
 
 
 def _pulled(

@@ -33,9 +33,10 @@ from sparrowmq.spark.jobs.archive_log import ArchiveLog
 from sparrowmq.spark.jobs.errors import JobError
 from sparrowmq.spark.jobs.ranges import next_ranges, read_ranges, rows_in
 from sparrowmq.spark.jobs.steps import Step, Tell, tell_nobody
-from sparrowmq.spark.offsets import Offsets, QueueRange
+from sparrowmq.spark.offsets import QueueRange
 from sparrowmq.spark.options import Options, parse_options
 from sparrowmq.spark.outage import Patience
+from sparrowmq.spark.positions import Positions, ends_now
 from sparrowmq.spark.routes import Cluster
 from sparrowmq.spark.source_plan import covers, find_queues, resolve
 from sparrowmq.spark.stream_group import GroupProgress
@@ -108,24 +109,23 @@ class Archiver:
         """As of the newest commit."""
         return self._folder.archive
 
-    def _begun(self) -> Offsets:
+    def _begun(self) -> Positions:
         """Where the archive is in the topics of this job; it may hold others, which stay."""
         return {
-            queue: offset
-            for queue, offset in self.archive.offsets.items()
+            queue: at
+            for queue, at in self.archive.positions.items()
             if covers(self._options, queue.topic)
         }
 
-    def everything(self) -> Offsets:
+    def everything(self) -> Positions:
         """Where all queues end now."""
 
-        def ask() -> Offsets:
-            queues = find_queues(self._cluster, self._options)
-            return {queue: self._cluster.max_offset(queue) for queue in queues}
+        return self._patience.call(
+            "asking where the queues end",
+            lambda: ends_now(self._cluster, find_queues(self._cluster, self._options)),
+        )
 
-        return self._patience.call("asking where the queues end", ask)
-
-    def step(self, target: Offsets | None = None) -> int:
+    def step(self, target: Positions | None = None) -> int:
         """Archive the next batch; how many messages that were, 0 when there are none."""
         ranges, end = self._patience.call("planning a batch", lambda: self._plan(target))
         if not ranges:
@@ -135,19 +135,19 @@ class Archiver:
         self._tell(Step("written", rows, self.archive.rows))
         added = self._folder.settle()
         self._tell(Step("moved", rows, self.archive.rows))
-        commit = commit_of(self.archive, self._clock(), add=added, offsets=end, rows=rows)
+        commit = commit_of(self.archive, self._clock(), add=added, positions=end, rows=rows)
         self._folder.commit(commit)
         self._tell(Step("committed", rows, self.archive.rows))
         self._progress.commit(end)
         self._tell(Step("progress", rows, self.archive.rows))
         return rows_in(ranges)
 
-    def _plan(self, target: Offsets | None) -> tuple[list[QueueRange], Offsets]:
+    def _plan(self, target: Positions | None) -> tuple[list[QueueRange], Positions]:
         begin = self._begun()
         begin |= self._new_topics({queue.topic for queue in begin})
         return next_ranges(self._cluster, self._options, begin, target, self._job.batch_rows)
 
-    def _new_topics(self, known: set[str]) -> Offsets:
+    def _new_topics(self, known: set[str]) -> Positions:
         """Topics that the archive does not know begin where a new archive does.
 
         New queues of those that it knows begin at their oldest message (`next_ranges`).

@@ -4,7 +4,8 @@
      "check":"a1b2c3d4"}
 
 One line of JSON that ends with a check sum (CRC-32) of all that is before it. Keys that a reader
-does not know are left alone; `format` grows when an old reader would understand something wrong.
+does not know are left alone, as releases without epochs leave them in `offsets`; `format` grows
+when an old reader would understand something wrong.
 Commits without `format` are of the first one, which had no check sum.
 """
 
@@ -15,7 +16,7 @@ from datetime import date
 from typing import Any
 from urllib.parse import unquote
 
-from sparrowmq.spark.offsets import Offsets, from_json, to_json
+from sparrowmq.spark.positions import Positions, from_json, to_json
 
 FORMAT = 2
 
@@ -27,7 +28,8 @@ class Archive:
     version: int = 0
     files: dict[str, int] = field(default_factory=dict)
     """Sizes by name."""
-    offsets: Offsets = field(default_factory=dict)
+    positions: Positions = field(default_factory=dict)
+    """Up to where topics are archived."""
     rows: int = 0
     removed: dict[str, int] = field(default_factory=dict)
     """Files that no reader takes any more, and when (ms) that began."""
@@ -41,7 +43,7 @@ class Archive:
         return Archive(
             commit["version"],
             files | commit["add"],
-            self.offsets | from_json(commit["offsets"]),
+            self.positions | from_json(commit["offsets"]),
             self.rows + commit["rows"],
             removed | gone,
         )
@@ -54,7 +56,7 @@ def commit_of(
     add: dict[str, int] | None = None,
     remove: list[str] | None = None,
     drop: list[str] | None = None,
-    offsets: Offsets | None = None,
+    positions: Positions | None = None,
     rows: int = 0,
 ) -> dict[str, Any]:
     """The next commit."""
@@ -65,7 +67,7 @@ def commit_of(
         "add": add or {},
         "remove": remove or [],
         "drop": drop or [],
-        "offsets": to_json(offsets or {}),
+        "offsets": to_json(positions or {}),
     }
 
 
@@ -74,7 +76,7 @@ def snapshot_of(archive: Archive) -> dict[str, Any]:
     return {
         "version": archive.version,
         "files": archive.files,
-        "offsets": to_json(archive.offsets),
+        "offsets": to_json(archive.positions),
         "rows": archive.rows,
         "removed": archive.removed,
     }

@@ -13,10 +13,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sparrowmq.spark.jobs.batches import Batch, next_batch
+from sparrowmq.spark.jobs.errors import JobError
 from sparrowmq.spark.jobs.journal import Journal
 from sparrowmq.spark.jobs.ranges import read_ranges, rows_in
 from sparrowmq.spark.jobs.steps import Step, Tell
 from sparrowmq.spark.offsets import Offsets, QueueRange, from_json, to_json
+from sparrowmq.spark.positions import Positions, good_up_to, lowered, offsets_of, went_back
+from sparrowmq.spark.positions import from_json as positions_from_json
+from sparrowmq.spark.positions import to_json as positions_to_json
+from sparrowmq.spark.routes import UNKNOWN_EPOCH, Cluster, Position
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,8 +36,9 @@ class Copied:
 
     job_id: str
     starts: Offsets
-    ends: Offsets
-    """Fixed when the job began; what comes later is not its business."""
+    ends: Positions
+    """Fixed when the job began; what comes later is not its business. Starts and what is done lie
+    before them, in the same epochs."""
     done: Offsets
     sent: int = 0
     batches: int = 0
@@ -45,19 +51,32 @@ class Copied:
     @property
     def wanted(self) -> int:
         """Messages between the starts and the ends."""
-        return sum(end - self.starts[queue] for queue, end in self.ends.items())
+        return sum(end.offset - self.starts[queue] for queue, end in self.ends.items())
 
     @property
     def looked_at(self) -> int:
         """Messages that are behind it."""
         return sum(at - self.starts[queue] for queue, at in self.done.items())
 
+    @property
+    def reached(self) -> Positions:
+        """What is done, with its epochs."""
+        return lowered(self.ends, self.done)
+
+    def next_batch(self, limit: int, unit: int) -> Batch | None:
+        """What to copy next, None at the end; see `batches`."""
+        batch = next_batch(self.done, offsets_of(self.ends), limit, unit)
+        if batch is None:
+            return None
+        ranges = [part._replace(epoch=self.ends[part.queue].epoch) for part in batch.ranges]
+        return replace(batch, ranges=ranges)
+
     def to_json(self) -> dict[str, Any]:
         """For the journal."""
         return {
             "jobId": self.job_id,
             "starts": to_json(self.starts),
-            "ends": to_json(self.ends),
+            "ends": positions_to_json(self.ends),
             "done": to_json(self.done),
             "sent": self.sent,
             "batches": self.batches,
@@ -72,7 +91,7 @@ def copied_from(value: dict[str, Any]) -> Copied:
     return Copied(
         job_id=value["jobId"],
         starts=from_json(value["starts"]),
-        ends=from_json(value["ends"]),
+        ends=positions_from_json(value["ends"]),
         done=from_json(value["done"]),
         sent=value["sent"],
         batches=value["batches"],
@@ -82,9 +101,22 @@ def copied_from(value: dict[str, Any]) -> Copied:
     )
 
 
-def new_copy(job_id: str, starts: Offsets, ends: Offsets) -> Copied:
+def new_copy(job_id: str, starts: Offsets, ends: Positions) -> Copied:
     """A copy that has not begun."""
     return Copied(job_id=job_id, starts=starts, ends=ends, done=dict(starts))
+
+
+def check_kept(cluster: Cluster, positions: Positions, journal: Journal) -> None:
+    """Raises JobError where a queue went back: other messages have the offsets of a copy."""
+    for queue, at in sorted(positions.items()):
+        if at.epoch == UNKNOWN_EPOCH:
+            continue
+        good = good_up_to(at, cluster.end(queue, since=at.epoch))
+        if at.offset > good:
+            raise JobError(
+                f"{went_back(queue, at.offset, good)}. Nothing more is copied, and what was copied"
+                f" stays. To copy what is there now, remove {journal.path} and begin anew"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +166,9 @@ class Copier:
         self._before_batch = before_batch
 
     def _from_broker(self, ranges: list[QueueRange]) -> "DataFrame":
+        ends = {part.queue: Position(part.end, part.epoch) for part in ranges}
+        with Cluster(self._sending.name_server, 10.0) as cluster:
+            check_kept(cluster, ends, self._journal)
         return read_ranges(self._spark, self._sending.name_server, ranges)
 
     def run(self, copied: Copied) -> Copied:
@@ -141,7 +176,7 @@ class Copier:
         if copied.under_way:
             copied = replace(copied, repeated=copied.repeated + copied.under_way, under_way=0)
         sending = self._sending
-        while batch := next_batch(copied.done, copied.ends, sending.batch_rows, sending.queues):
+        while batch := copied.next_batch(sending.batch_rows, sending.queues):
             self._before_batch()
             copied = self._copy(copied, batch)
         copied = replace(copied, is_finished=True)

@@ -6,11 +6,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparrowmq.protocol.names import dlq_topic
-from sparrowmq.spark.jobs.copying import Copied, Copier, Sending, copied_from, new_copy
+from sparrowmq.spark.jobs.copying import (
+    Copied,
+    Copier,
+    Sending,
+    check_kept,
+    copied_from,
+    new_copy,
+)
 from sparrowmq.spark.jobs.frames import resent, resent_to_origin
 from sparrowmq.spark.jobs.journal import Journal
 from sparrowmq.spark.jobs.same_cluster import KEY, brokers_of, check_same_cluster
 from sparrowmq.spark.jobs.steps import Tell, tell_nobody
+from sparrowmq.spark.positions import ends_now
 from sparrowmq.spark.routes import Cluster
 
 if TYPE_CHECKING:
@@ -54,12 +62,14 @@ def send_back(
     """
     with Cluster(letters.name_server, 10.0) as cluster:
         queues = cluster.queues(dlq_topic(letters.group))
-        ends = {queue: cluster.max_offset(queue) for queue in queues}
+        ends = ends_now(cluster, queues)
         oldest = {queue: cluster.min_offset(queue) for queue in queues}
         brokers = brokers_of(cluster, dlq_topic(letters.group))
         saved = journal.read()
         check_same_cluster(saved or {}, cluster, dlq_topic(letters.group), journal.path)
-    copied = copied_from(saved["copy"]) if saved else None
+        copied = copied_from(saved["copy"]) if saved else None
+        if copied is not None:
+            check_kept(cluster, copied.reached, journal)
     if copied is None or copied.is_finished:
         starts = oldest | (copied.done if copied else {})
         runs = 1 + (saved["runs"] if saved else 0)

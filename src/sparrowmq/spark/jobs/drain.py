@@ -31,7 +31,8 @@ from sparrowmq.spark.jobs.same_cluster import KEY, brokers_of, check_same_cluste
 from sparrowmq.spark.jobs.steps import Step, Tell, tell_nobody
 from sparrowmq.spark.offsets import Offsets
 from sparrowmq.spark.outage import Patience
-from sparrowmq.spark.routes import Cluster, Queue
+from sparrowmq.spark.positions import ends_now, good_up_to
+from sparrowmq.spark.routes import UNKNOWN_EPOCH, Cluster, Position, Queue
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -222,9 +223,12 @@ class Drain:
     def _plan(self, saved: dict[str, Any]) -> dict[str, Any]:
         """Only under the claim: an earlier drain has moved the group before it gave it up."""
         job = self.job
-        queues = self._cluster.queues(job.topic)
-        starts = {queue: self._start(queue) for queue in queues}
-        ends = {queue: max(starts[queue], self._cluster.max_offset(queue)) for queue in queues}
+        # Before the starts: an epoch that is too old is safe, one that is too new is not.
+        now = ends_now(self._cluster, self._cluster.queues(job.topic))
+        starts = {queue: self._start(queue) for queue in now}
+        ends = {
+            queue: Position(max(starts[queue], at.offset), at.epoch) for queue, at in now.items()
+        }
         copied = new_copy(f"drain {job.topic} {job.group} {job.to}", starts, ends)
         value = {**saved, **self._begun_with(), "isMoved": False, "copy": copied.to_json()}
         self._journal.write(value)
@@ -307,14 +311,23 @@ class Drain:
         self._check_members()
         is_live = bool(self._operator.members(group))
         for queue, end in sorted(copied.ends.items()):
+            target = self._left_of(queue, end)
             at = self._cluster.consumer_offset(group, queue)
-            if at is not None and at >= end:
+            if at is not None and at >= target.offset:
                 continue
             if is_live:
-                self._operator.reset(group, queue, end)
+                self._operator.reset(group, queue, target.offset)
             else:
-                self._cluster.update_consumer_offset(group, queue, end)
-            self._check_moved(queue, end)
+                self._cluster.update_consumer_offset(group, queue, target)
+            self._check_moved(queue, target.offset)
+
+    def _left_of(self, queue: Queue, end: Position) -> Position:
+        """In a queue that went back since it was copied, new messages are the group's own."""
+        if end.epoch == UNKNOWN_EPOCH:
+            return end
+        now = self._cluster.end(queue, since=end.epoch)
+        good = good_up_to(end, now)
+        return end if end.offset <= good else Position(good, now.position.epoch)
 
     def _check_moved(self, queue: Queue, end: int) -> None:
         at = self._cluster.consumer_offset(self.job.group, queue)

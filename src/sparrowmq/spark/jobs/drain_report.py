@@ -37,7 +37,7 @@ class DrainReport:
 
     def behind(self) -> list[Queue]:
         """Queues in which the slow group is not yet at the fixed end."""
-        return [queue for queue, end in self.copied.ends.items() if self.group[queue] < end]
+        return [queue for queue, end in self.copied.ends.items() if self.group[queue] < end.offset]
 
     def open_points(self) -> list[str]:
         """What keeps the temporary topic from being deleted; nothing when all is well."""

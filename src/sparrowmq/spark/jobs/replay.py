@@ -23,7 +23,8 @@ from sparrowmq.spark.jobs.same_cluster import (
 )
 from sparrowmq.spark.jobs.steps import Step, Tell, tell_nobody
 from sparrowmq.spark.offsets import Offsets, QueueRange
-from sparrowmq.spark.routes import Cluster, Queue
+from sparrowmq.spark.positions import Positions
+from sparrowmq.spark.routes import Cluster, Position, Queue
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -145,15 +146,17 @@ class Replay:
                 f" {self._job.batch_rows}"
             )
 
-    def _live(self, cluster: Cluster) -> tuple[Offsets, Offsets]:
+    def _live(self, cluster: Cluster) -> tuple[Offsets, Positions]:
         since_ms, until_ms = _ms(self._job.since), _ms(self._job.until)
+        queues = cluster.queues(self._job.topic)
+        ends = {queue: cluster.position_at(queue, until_ms) for queue in queues}
         starts = {
-            queue: cluster.offset_at(queue, since_ms) for queue in cluster.queues(self._job.topic)
+            queue: min(end.offset, cluster.offset_at(queue, since_ms))
+            for queue, end in ends.items()
         }
-        ends = {queue: max(at, cluster.offset_at(queue, until_ms)) for queue, at in starts.items()}
         return starts, ends
 
-    def _archived(self) -> tuple[Offsets, Offsets]:
+    def _archived(self) -> tuple[Offsets, Positions]:
         from pyspark.sql import functions as F
 
         found = (
@@ -165,7 +168,7 @@ class Replay:
         topic = self._job.topic
         queues = {Queue(topic, row["brokerName"], row["queueId"]): row for row in found}
         starts = {queue: int(row["first"]) for queue, row in queues.items()}
-        return starts, {queue: int(row["last"]) + 1 for queue, row in queues.items()}
+        return starts, {queue: Position(int(row["last"]) + 1) for queue, row in queues.items()}
 
     def _asked(self) -> "DataFrame":
         job = self._job

@@ -1,0 +1,115 @@
+"""Positions: offsets with the epoch of the broker's log in which each was learned.
+
+A queue can get shorter: by a power cut, because its topic was deleted and created again, because an
+older copy of the store was brought back. Its offsets then go to other messages. A broker of ours
+numbers the epochs of its log, each start and each deletion begins one, and says how far offsets of
+an epoch still mean what they meant:
+
+    kept 0 … 3 | lost 4 … 9    power cut    kept 0 … 3 | new 4 …
+                           ^ position 10, epoch 7      ^ epoch 8: those of epoch 7 are good up to 4
+
+Checkpoints, archives and journals keep positions as JSON:
+
+    {"orders": {"broker-a": {"0": 17}}, "$epochs": {"orders": {"broker-a": {"0": 1763280000}}}}
+
+What was stored before there were epochs, and Apache's brokers, have none. Then a queue has gone
+back only if it ends before the position.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+from sparrowmq.spark import offsets as plain
+from sparrowmq.spark.errors import DataLoss
+from sparrowmq.spark.offsets import Offsets
+from sparrowmq.spark.routes import UNKNOWN_EPOCH, Cluster, Position, Queue, QueueEnd
+
+EPOCHS = "$epochs"
+
+Positions: TypeAlias = dict[Queue, Position]
+
+_log = logging.getLogger(__name__)
+
+
+def to_json(positions: Positions) -> dict[str, Any]:
+    """The positions as Spark stores them, in a fixed order."""
+    nested = plain.to_json(offsets_of(positions))
+    epochs = {queue: at.epoch for queue, at in positions.items() if at.epoch != UNKNOWN_EPOCH}
+    return {**nested, EPOCHS: plain.to_json(epochs)} if epochs else {**nested}
+
+
+def from_json(nested: Mapping[str, Any]) -> Positions:
+    """What `to_json` made, or the offsets of an earlier release."""
+    epochs = plain.from_json(nested.get(EPOCHS) or {})
+    return {
+        queue: Position(offset, epochs.get(queue, UNKNOWN_EPOCH))
+        for queue, offset in plain.from_json(nested).items()
+    }
+
+
+def offsets_of(positions: Positions) -> Offsets:
+    """The same without epochs."""
+    return {queue: at.offset for queue, at in positions.items()}
+
+
+def lowered(positions: Positions, offsets: Offsets) -> Positions:
+    """Positions at or before others that were learned with them."""
+    return {queue: Position(offsets[queue], at.epoch) for queue, at in positions.items()}
+
+
+def ends_now(cluster: Cluster, queues: Iterable[Queue]) -> Positions:
+    """Where queues end."""
+    return {queue: cluster.end(queue).position for queue in queues}
+
+
+def good_up_to(at: Position, end: QueueEnd) -> int:
+    """How far the messages are still there that the position counts, if it is asked now.
+
+    `end` was asked for since the epoch of the position.
+    """
+    if at.epoch == UNKNOWN_EPOCH or end.position.epoch < at.epoch:
+        return end.position.offset
+    return at.offset if end.valid_end is None else end.valid_end
+
+
+def checked(
+    cluster: Cluster, queue: Queue, at: Position, end: QueueEnd, *, fail_on_data_loss: bool
+) -> Position:
+    """The position itself, or where to go on in a queue that went back.
+
+    Raises DataLoss unless that is allowed.
+    """
+    good = good_up_to(at, end)
+    if at.offset <= good:
+        return at
+    text = f"{went_back(queue, at.offset, good)}. {GO_ON}"
+    if fail_on_data_loss:
+        raise DataLoss(text)
+    _log.warning("%s", text)
+    is_exact = at.epoch != UNKNOWN_EPOCH and end.valid_end is not None
+    # Without epochs nobody knows what was lost: again is better than never.
+    back_to = good if is_exact else min(good, cluster.min_offset(queue))
+    return Position(back_to, end.position.epoch)
+
+
+def checked_again(
+    cluster: Cluster, queue: Queue, at: Position, *, fail_on_data_loss: bool
+) -> Position:
+    """The same for a position that was stored a while ago; one without an epoch is believed."""
+    if at.epoch == UNKNOWN_EPOCH:
+        return at
+    end = cluster.end(queue, since=at.epoch)
+    return checked(cluster, queue, at, end, fail_on_data_loss=fail_on_data_loss)
+
+
+GO_ON = "Set failOnDataLoss=false to go on with the new messages"
+
+
+def went_back(queue: Queue, offset: int, good: int) -> str:
+    """What to tell about a queue that got shorter, without a remedy."""
+    return (
+        f"{queue} went back: it had reached {offset}, and of the messages that it had then only"
+        f" those before {good} are left; what follows is new. The broker lost power, the topic was"
+        " deleted and created again, or an older copy of the store was restored"
+    )
