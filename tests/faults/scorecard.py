@@ -27,6 +27,7 @@ from tests.faults.scorecard_clients import (
     nameserver_outage,
     order_under_churn,
 )
+from tests.faults.scorecard_everything import everything
 from tests.faults.scored import Row, Scored
 from tests.faults.spark_jobs import spark_jobs
 from tests.faults.stop_time import StopResult, stop_after_failed_sync
@@ -267,4 +268,5 @@ ROWS: dict[int, Row] = {
     12: nameserver_outage,
     13: hostile_input,
     16: spark_jobs,
+    20: everything,
 }
