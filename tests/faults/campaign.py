@@ -22,6 +22,8 @@ UNSYNCED_S = 0.5
 """The most that a power cut may take under asynchronous flush."""
 UNDONE_S = 2.0
 """The most progress of groups that a crash of the broker may undo, and a little."""
+TICK_S = 0.002
+"""Clocks tell milliseconds."""
 LATE_S = 40.0
 """A delayed message may be late by so much, and by every fault and backward step on its way."""
 _SHOWN = 4
@@ -133,7 +135,9 @@ class Story:
     logged: set[MessageId] = field(default_factory=set)
     """What the log holds in the end."""
     seen_wrong: list[str] = field(default_factory=list)
-    """What was wrong when it was looked at: bodies, committed offsets, backlogs, gaps."""
+    """What was wrong when it was looked at: bodies, committed offsets, backlogs."""
+    stalls: list[tuple[float, str]] = field(default_factory=list)
+    """Milliseconds for which a callback held the broker's loop, and where."""
     ended: dict[str, set[MessageId]] = field(default_factory=lambda: defaultdict(set))
     """Group to what it handled to the end, well or not."""
 
@@ -374,22 +378,23 @@ def _judge_times(story: Story, judged: Judged) -> None:
             continue
         call = first[sending.message]
         waited_s = call.began_s - sending.attempted_s
-        if call.clock_ms < sending.due_ms and waited_s < sending.delay_s:
+        # A level is a delay in time that passes, a time is one of the clock.
+        is_due = sending.kind is Kind.TIME and call.clock_ms >= sending.due_ms
+        if not is_due and waited_s < sending.delay_s - TICK_S:
             early.append(f"{sending.message} after {waited_s:.3f} s, {sending.delay_s} s asked for")
-        allowed_s = (
-            sending.delay_s + LATE_S + _disturbed_s(story, sending.attempted_s, call.began_s)
-        )
-        if waited_s > allowed_s:
+        disturbed_s = _disturbed_s(story, sending, call.began_s)
+        if waited_s > sending.delay_s + LATE_S + disturbed_s:
             late.append(f"{sending.message} after {waited_s:.0f} s, {sending.delay_s} s asked for")
     judged.problems += listed("early", early) + listed("late", late)
 
 
-def _disturbed_s(story: Story, from_s: float, until_s: float) -> float:
-    """How long faults lasted in between, and how far they set the clock back."""
+def _disturbed_s(story: Story, sending: Sending, until_s: float) -> float:
+    """How long faults lasted while a message waited, and how far they set its clock back."""
     total_s = 0.0
     for fault in story.faults:
-        if from_s <= fault.ended_s and fault.began_s <= until_s:
-            total_s += min(fault.ended_s, until_s) - fault.began_s + max(0.0, -fault.step_s)
+        if sending.attempted_s <= fault.ended_s and fault.began_s <= until_s:
+            total_s += min(fault.ended_s, until_s) - fault.began_s
+            total_s += max(0.0, -fault.step_s) if sending.kind is Kind.TIME else 0.0
     return total_s
 
 

@@ -12,8 +12,8 @@ fleeting   deleted and created again              by push, ordered and lite memb
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any, Protocol
@@ -83,6 +83,16 @@ class ClientWorld(Protocol):
         ...
 
 
+@contextlib.asynccontextmanager
+async def _started(world: ClientWorld, name: str) -> AsyncIterator[Client]:
+    client = world.client_on(name)
+    await client.start()
+    try:
+        yield client
+    finally:
+        await client.stop()
+
+
 # ---- producers
 
 
@@ -106,20 +116,19 @@ class Load:
         self._stopping.set()
 
     async def _live(self, name: str, send: Callable[[Producer, Random], Awaitable[object]]) -> None:
-        client, rng = self._world.client_on(name), self._world.rng(name)
-        await client.start()
-        # A member that is told apart from its group's others by nothing but its client id.
-        producer = (
-            TransactionalProducer(name, self, client=client, threads=self._world.threads)
-            if send == self._trade
-            else Producer(name, client=client)
-        )
-        async with producer:
-            while not self._stopping.is_set():
-                with contextlib.suppress(ClientError, NetError):
-                    await send(producer, rng)
-                await asyncio.sleep(rng.random() * 2 * self._pause_s)
-            await asyncio.Event().wait()
+        rng = self._world.rng(name)
+        async with _started(self._world, name) as client:
+            producer = (
+                TransactionalProducer(name, self, client=client, threads=self._world.threads)
+                if send == self._trade
+                else Producer(name, client=client)
+            )
+            async with producer:
+                while not self._stopping.is_set():
+                    with contextlib.suppress(ClientError, NetError):
+                        await send(producer, rng)
+                    await asyncio.sleep(rng.random() * 2 * self._pause_s)
+                await asyncio.Event().wait()
 
     def _next(self, topic: str, kind: Kind, delay_s: float = 0.0) -> Sending:
         number = self._numbers[topic] = self._numbers.get(topic, 0) + 1
@@ -219,11 +228,9 @@ class Member:
     world: ClientWorld
     name: str
     group: str
-    leaving: asyncio.Event = field(default_factory=asyncio.Event)
 
     def start(self) -> None:
         """Begin to consume, also again after a kill."""
-        self.leaving = asyncio.Event()
         self.world.spawn(self.name, self._read() if self._polls else self._push())
 
     @property
@@ -236,38 +243,33 @@ class Member:
         return self.group in (LITE, UNDERTAKERS)
 
     async def _push(self) -> None:
-        client = self.world.client_on(self.name)
-        await client.start()
         is_broadcasting = self.group == EVERYONE
-        consumer = PushConsumer(
-            self.group,
-            dict.fromkeys(SUBSCRIBED[self.group], "*"),
-            client=client,
-            from_where=ConsumeFromWhere.FIRST_OFFSET,
-            orderly=self.group == IN_ORDER,
-            model=MessageModel.BROADCASTING if is_broadcasting else MessageModel.CLUSTERING,
-            offsets_dir=self.world.offsets_dir if is_broadcasting else None,
-            max_reconsume_times=-1 if self.group == IN_ORDER else _RETRIES,
-            threads=self.world.threads,
-        )
-        async with consumer:
-            await consumer.start(self._handle)
-            await self.leaving.wait()
-        await client.stop()
+        async with _started(self.world, self.name) as client:
+            consumer = PushConsumer(
+                self.group,
+                dict.fromkeys(SUBSCRIBED[self.group], "*"),
+                client=client,
+                from_where=ConsumeFromWhere.FIRST_OFFSET,
+                orderly=self.group == IN_ORDER,
+                model=MessageModel.BROADCASTING if is_broadcasting else MessageModel.CLUSTERING,
+                offsets_dir=self.world.offsets_dir if is_broadcasting else None,
+                max_reconsume_times=-1 if self.group == IN_ORDER else _RETRIES,
+                threads=self.world.threads,
+            )
+            async with consumer:
+                await consumer.run(self._handle)
 
     async def _read(self) -> None:
-        client = self.world.client_on(self.name)
-        await client.start()
-        consumer = LitePullConsumer(
-            self.group,
-            dict.fromkeys(SUBSCRIBED[self.group], "*"),
-            client=client,
-            from_where=ConsumeFromWhere.FIRST_OFFSET,
-        )
-        async with consumer:
-            while not self.leaving.is_set():
-                await self._work(await consumer.poll(1.0))
-        await client.stop()
+        async with _started(self.world, self.name) as client:
+            consumer = LitePullConsumer(
+                self.group,
+                dict.fromkeys(SUBSCRIBED[self.group], "*"),
+                client=client,
+                from_where=ConsumeFromWhere.FIRST_OFFSET,
+            )
+            async with consumer:
+                while True:
+                    await self._work(await consumer.poll(1.0))
 
     async def _handle(self, messages: Sequence[MessageExt]) -> None:
         calls = await self._work(messages)

@@ -15,6 +15,7 @@ from sparrowmq.net.calls import Response
 from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.header import RequestHeader
+from sparrowmq.protocol.headers.admin import DeleteExpiredLog
 from sparrowmq.protocol.headers.consumer_calls import InvokeResetOffset
 from sparrowmq.protocol.headers.groups import DeleteGroup
 from sparrowmq.protocol.headers.nameserver import DeleteTopicRoute
@@ -44,15 +45,19 @@ from tests.faults.campaign_log import LogIndex
 from tests.faults.checker import MessageId
 
 _GROUPS = (PUSH, LITE, IN_ORDER)
+KEPT_S = 60
+"""Retention of the broker."""
 DRAINED_S = 200.0
 """Everything is handled so long after the last fault: a lock's life and two rebalances, twice."""
-KEPT_MS = 10_000
-"""Retention keeps what is younger."""
-_LOOK_S = 5.0
 
 
 class World(ClientWorld, ABC):
     """Servers and hosts that things can happen to."""
+
+    route_poll_s = 30.0
+    """How often clients ask for routes."""
+    look_s = 5.0
+    """How often the campaign looks whether everything is handled."""
 
     def __init__(self, story: Story, offsets_dir: Path, threads: Workers | None) -> None:
         self.story = story
@@ -91,8 +96,8 @@ class World(ClientWorld, ABC):
         """kill -9, and another life so much later, perhaps on another port."""
 
     @abstractmethod
-    def cut_power(self, down_s: float) -> int:
-        """The same with everything gone that was not synced; how far the log was durable."""
+    def cut_power(self, down_s: float) -> None:
+        """The same with everything gone that was not synced."""
 
     @abstractmethod
     def pause_broker(self, seconds: float) -> None:
@@ -105,10 +110,6 @@ class World(ClientWorld, ABC):
     @abstractmethod
     def step_clock(self, seconds: float) -> None:
         """Set everybody's clock forward, or back."""
-
-    @abstractmethod
-    def delete_expired(self) -> None:
-        """Let retention delete files with nothing younger than KEPT_MS."""
 
     # ---- hosts of members
 
@@ -152,17 +153,15 @@ def port(world: World, rng: Random) -> None:
     """The broker comes back on another port."""
     with world.fault("port"):
         world.kill_broker(rng.random(), port_changes=True)
-        # Clients ask for routes every 30 s, as Java's do.
-        world.pass_time(rng.choice((1.0, 35.0)))
+        world.pass_time(rng.choice((1.0, world.route_poll_s + 5)))
 
 
 def power(world: World, rng: Random) -> None:
     """The broker's machine loses power; everybody else lives on."""
     with world.fault("power") as noted:
         world.log.read(world.disk)
-        durable = world.cut_power(rng.random() * 3)
-        vanished = world.log.cut(durable, world.disk)
-        world.story.cuts.append(Cut(noted.began_s, vanished))
+        world.cut_power(rng.random() * 3)
+        world.story.cuts.append(Cut(noted.began_s, world.log.cut(world.disk)))
 
 
 def pause(world: World, rng: Random) -> None:
@@ -218,12 +217,15 @@ def retention(world: World, rng: Random) -> None:
     """The oldest files of the log go."""
     with world.fault("retention"):
         world.log.read(world.disk)
-        before_ms = world.clock() - KEPT_MS
-        world.delete_expired()
-        # What is younger has not expired, and is lost when it is gone.
-        sendings = world.story.sendings
-        gone = world.log.expire(world.disk)
-        world.story.excuse(one for one in gone if sendings[one].attempted_ms <= before_ms)
+        world.call(DeleteExpiredLog())
+        note_expired(world)
+
+
+def note_expired(world: World) -> None:
+    """Nobody has to see what retention deleted; what is younger than it may be is lost."""
+    sendings = world.story.sendings
+    gone = world.log.expire(world.disk)
+    world.story.excuse(one for one in gone if world.now_s - sendings[one].attempted_s > KEPT_S)
 
 
 def topic(world: World, rng: Random) -> None:
@@ -361,7 +363,7 @@ def run(
         world.pass_time(rng.choice((0.2, 2.0, 8.0)) * (0.5 + rng.random()))
         watch(world)
         rng.choice(chosen)(world, rng)
-    world.pass_time(10.0)
+    world.pass_time(2 * world.look_s)
     load.stop()
     drain(world, drained_s)
     return judge(world.story)
@@ -371,9 +373,11 @@ def watch(world: World) -> None:
     """No group has stored an offset past a message that it has not handled, or gone back."""
     table = _progress(world)
     world.log.read(world.disk)
+    note_expired(world)
     story = world.story
     faults = {fault.kind for fault in story.faults[-1:]}
     wrong: list[str] = []
+    committed: dict[tuple[str, str, int], int] = {}
     for who in _GROUPS:
         for name in SUBSCRIBED[who]:
             for queue_id, offset in table.get(f"{name}@{who}", {}).items():
@@ -386,7 +390,8 @@ def watch(world: World) -> None:
                 before = world.committed.get(place, 0)
                 if offset < before and not faults & MOVES_BACK:
                     wrong.append(f"{who} went from {before} to {offset} in {name}/{queue_id}")
-                world.committed[place] = offset
+                committed[place] = offset
+    world.committed = committed
     at = f"at {world.now_s:.1f} s after {', '.join(faults) or 'nothing'}"
     story.seen_wrong += listed(f"committed wrongly {at}", wrong)
 
@@ -396,11 +401,11 @@ def drain(world: World, within_s: float) -> None:
     story = world.story
     deadline_s = world.now_s + within_s
     while world.now_s < deadline_s:
-        world.pass_time(_LOOK_S)
+        world.pass_time(world.look_s)
         if not any(story.owed(who) for who in story.groups) and not backlog(world):
             break
     # Whatever should not come gets its chance as well.
-    world.pass_time(_LOOK_S)
+    world.pass_time(world.look_s)
     watch(world)
     story.seen_wrong += [f"{name} ended: {why}" for name, why in world.dead_members().items()]
     story.seen_wrong += listed("backlogs are left", backlog(world))

@@ -58,12 +58,15 @@ class LogIndex:
             self._at[record.log_offset] = message
             self._queues[record.topic, record.queue_id][record.queue_offset] = message
 
-    def cut(self, durable: int, after: Disk) -> set[MessageId]:
-        """The power failed: of what was behind `durable`, which messages have no record left?"""
-        in_doubt = self._drop([place for place in self._at if place >= durable])
-        self._end = min(self._end, durable)
+    def cut(self, after: Disk) -> set[MessageId]:
+        """The power failed: which messages have no record left? Whatever a store believes to be
+        durable, everything is read again."""
+        before = self.messages()
+        self._end = 0
+        self._places.clear()
+        self._at.clear()
         self.read(after)
-        return {message for message in in_doubt if message not in self._places}
+        return before - self.messages()
 
     def expire(self, disk: Disk) -> set[MessageId]:
         """Files were deleted: which messages have no record left?"""

@@ -10,8 +10,8 @@ from typing import Any
 
 from sparrowmq.broker.consumer_offsets import ConsumerOffsets
 from sparrowmq.broker.delivery.delay_levels import DelayLevels
-from sparrowmq.broker.durability import Durability
-from sparrowmq.client.broker_calls import max_offset
+from sparrowmq.broker.positions import Positions
+from sparrowmq.client.broker_calls import Position, max_offset
 from sparrowmq.client.client import Client
 from sparrowmq.client.consuming.pulling import PullLoop
 from sparrowmq.client.consuming.push_consumer import PushConsumer
@@ -20,12 +20,12 @@ from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.route_polls import RoutePolls
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import NetError
-from sparrowmq.net.reply import Reply
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.subscription import SubscriptionData
 from sparrowmq.store import store
 from sparrowmq.store.messages import PutMessage, Stored
 from sparrowmq.store.retention import LogFile
+from sparrowmq.testing import sim_nodes
 
 Patch = Callable[[Any, str, object], None]
 """Replaces an attribute, as monkeypatch.setattr does."""
@@ -46,13 +46,9 @@ def acknowledge_before_append(patch: Patch) -> None:
     patch(store.Store, "append", lie)
 
 
-def acknowledge_before_flush(patch: Patch) -> None:
-    """Synchronous flush answers at once."""
-
-    def at_once(durability: Durability, request: object, reply: Reply, end_offset: int) -> Reply:
-        return reply
-
-    patch(Durability, "reply_when_safe", at_once)
+def sync_nothing(patch: Patch) -> None:
+    """A flush that is skipped."""
+    patch(sim_nodes, "sync_plan", lambda disk, plan: None)
 
 
 def commit_early(patch: Patch) -> None:
@@ -102,12 +98,12 @@ def believe_the_first_route(patch: Patch) -> None:
 
 def deliver_at_once(patch: Patch) -> None:
     """Delay levels are due as soon as they are seen."""
-    patch(DelayLevels, "due_ms", lambda levels, level, offset, unit_ms, now_ms: 0)
+    patch(DelayLevels, "due_ms", lambda levels, log_offset, unit_ms: 0)
 
 
-def stop_the_clock_of_delays(patch: Patch) -> None:
-    """A delay counts by a clock that was set back, however far."""
-    patch(DelayLevels, "due_ms", lambda levels, level, offset, unit_ms, now_ms: unit_ms + 600_000)
+def deliver_late(patch: Patch) -> None:
+    """Delay levels wait for ten minutes more."""
+    patch(DelayLevels, "due_ms", lambda levels, log_offset, unit_ms: unit_ms + 600_000)
 
 
 def delete_the_young(patch: Patch) -> None:
@@ -119,8 +115,14 @@ def delete_the_young(patch: Patch) -> None:
     patch(store, "files_to_delete", all_of_them)
 
 
+def believe_every_position(patch: Patch) -> None:
+    """A queue that got shorter, or began anew, is no reason to doubt what a member claims."""
+    patch(Positions, "end_of", lambda *_: None)
+
+
 def keep_progress_of_deleted_topics(patch: Patch) -> None:
-    """Stored offsets outlive their topic."""
+    """Stored offsets outlive their topic, and positions too."""
+    believe_every_position(patch)
     patch(ConsumerOffsets, "remove_topic", lambda offsets, topic: None)
 
 
@@ -140,7 +142,7 @@ def start_at_the_end(patch: Patch) -> None:
 
     async def at_end(
         client: Client, settings: object, now_ms: int, queue: MessageQueue, stored: object
-    ) -> int:
+    ) -> Position:
         return await max_offset(client, queue)
 
     patch(membership, "start_at", at_end)
@@ -158,37 +160,38 @@ def reset_too_far(patch: Patch) -> None:
 
 @dataclass(frozen=True)
 class Planted:
-    """A bug, and how it shows."""
+    """A bug, the faults that bring it to light, and how it shows."""
 
     plant: Callable[[Patch], None]
+    kinds: tuple[str, ...]
+    """The first is the one that it is the twin of."""
     noticed: tuple[str, ...]
     """The verdict has to hold one of these."""
-    also: tuple[str, ...] = ()
-    """Kinds of faults that bring it to light."""
     faults: int = 3
     seed: int = 1
-
-    def kinds(self, kind: str) -> tuple[str, ...]:
-        """The faults of a campaign with it."""
-        return (kind, *self.also)
+    sync_flush: bool = True
 
 
+_SKIPPED = ("skipped", "passed")
+_BACKLOG = ("backlogs are left",)
 PLANTED = {
-    "kill": Planted(acknowledge_before_append, ("lost",)),
-    "port": Planted(believe_the_first_route, ("backlogs are left",)),
-    "power": Planted(acknowledge_before_flush, ("not durable in a power cut",)),
-    "pause": Planted(acknowledge_before_append, ("lost",)),
-    "partition": Planted(skip_after_failed_pulls, ("skipped", "passed")),
-    "member": Planted(commit_early, ("skipped", "passed")),
-    "stopped-member": Planted(commit_early, ("skipped", "passed")),
-    "name-server": Planted(never_ask_again, ("backlogs are left",), also=("port",), faults=6),
-    "clock-forward": Planted(deliver_at_once, ("early",)),
-    "clock-back": Planted(stop_the_clock_of_delays, ("late", "skipped")),
-    "retention": Planted(delete_the_young, ("lost",), faults=6),
-    "topic": Planted(keep_progress_of_deleted_topics, ("skipped by", "passed")),
-    "group": Planted(advance_deleted_groups, ("passed",), faults=6),
-    "grow": Planted(start_at_the_end, ("skipped",), also=("member",), faults=6),
-    "shrink": Planted(start_at_the_end, ("skipped",), also=("member",), faults=6),
-    "reset": Planted(reset_too_far, ("not handled again after a reset",)),
+    "kill": Planted(acknowledge_before_append, ("kill",), ("lost",)),
+    "port": Planted(believe_the_first_route, ("port",), _BACKLOG),
+    "power": Planted(sync_nothing, ("power",), ("not durable in a power cut",), faults=2),
+    "power, positions": Planted(
+        believe_every_position, ("power",), _SKIPPED, faults=6, sync_flush=False
+    ),
+    "pause": Planted(acknowledge_before_append, ("pause",), ("lost",)),
+    "partition": Planted(skip_after_failed_pulls, ("partition",), _SKIPPED),
+    "member": Planted(commit_early, ("member",), _SKIPPED),
+    "stopped member": Planted(commit_early, ("stopped-member",), _SKIPPED),
+    "name server": Planted(never_ask_again, ("name-server", "port"), _BACKLOG, faults=6),
+    "clock forward": Planted(deliver_at_once, ("clock-forward",), ("early",)),
+    "clock back": Planted(deliver_late, ("clock-back",), ("late", "skipped")),
+    "retention": Planted(delete_the_young, ("retention",), ("lost",), faults=6),
+    "topic": Planted(keep_progress_of_deleted_topics, ("topic",), _SKIPPED),
+    "group": Planted(advance_deleted_groups, ("group",), _SKIPPED, faults=6),
+    "grow": Planted(start_at_the_end, ("grow", "member"), ("skipped",), faults=6),
+    "shrink": Planted(start_at_the_end, ("shrink", "member"), ("skipped",), faults=6),
+    "reset": Planted(reset_too_far, ("reset",), ("not handled again after a reset",)),
 }
-"""By kind of fault."""

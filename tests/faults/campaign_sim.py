@@ -1,7 +1,6 @@
 """Row 20 in virtual time: a whole cluster on simulated hosts, with a disk that loses power."""
 
 import asyncio
-import logging
 import tempfile
 from collections.abc import Coroutine, Iterable
 from dataclasses import replace
@@ -10,57 +9,34 @@ from random import Random
 from typing import Any
 
 from sparrowmq.broker.config import BrokerConfig, Flush
-from sparrowmq.broker.server import BrokerServer
 from sparrowmq.client.client import Client
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import NetError
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.store.disk import Disk
-from sparrowmq.store.flushing import FlushPlan, sync_plan
+from sparrowmq.store.flushing import FlushPlan
 from sparrowmq.testing.sim_cluster import SMALL_STORE, RunningCluster, SimCluster
-from sparrowmq.testing.sim_nodes import FIRST_PID, BrokerNode
+from sparrowmq.testing.sim_nodes import BrokerNode
 from sparrowmq.testing.virtual_tasks import SimTask
 from tests.faults.campaign import Judged, Story
 from tests.faults.campaign_clients import LEVELS_MS
-from tests.faults.campaign_faults import DRAINED_S, FAULTS, KEPT_MS, World, run
+from tests.faults.campaign_faults import DRAINED_S, FAULTS, KEPT_S, World, run
 
 _LONGEST_SYNC_S = 0.05
 _ASKED = 20
-STORE = replace(SMALL_STORE, log_file_size=128 * 1024, delay_levels_ms=LEVELS_MS)
-
-
-class LateSyncer:
-    """A device that takes its time: what is written meanwhile is not durable."""
-
-    def __init__(self, disk: Disk, rng: Random) -> None:
-        self._disk = disk
-        self._rng = rng
-
-    async def sync(self, plan: FlushPlan) -> None:
-        """Return when everything in the plan is durable."""
-        await asyncio.sleep(self._rng.random() * _LONGEST_SYNC_S)
-        sync_plan(self._disk, plan)
-
-    def close(self) -> None:
-        """Nothing runs."""
+STORE = replace(
+    SMALL_STORE, log_file_size=128 * 1024, delay_levels_ms=LEVELS_MS, retention_ms=KEPT_S * 1000
+)
 
 
 class SlowDiskNode(BrokerNode):
-    """A broker whose disk is slow."""
+    """A broker whose disk takes its time: what is written meanwhile is not durable."""
 
-    def _make(self) -> BrokerServer:
-        return BrokerServer(
-            self.config,
-            disk=self.disk,
-            clock=self._sim.clock,
-            rng=self._sim.rng(f"{self.name} {self.starts}"),
-            workers=InlineWorkers(),
-            syncer=LateSyncer(self.disk, self._sim.rng(f"syncs {self.starts}")),
-            pid=FIRST_PID + self.starts,
-            log=logging.getLogger(f"sparrowmq.sim.{self.name}"),
-            cpu=lambda: self.cpu_ms,
-        )
+    async def sync(self, plan: FlushPlan) -> None:
+        """Return when everything in the plan is durable."""
+        await asyncio.sleep(self._sim.rng(f"sync at {self._sim.now_s}").random() * _LONGEST_SYNC_S)
+        await super().sync(plan)
 
 
 class SimWorld(World):
@@ -138,12 +114,10 @@ class SimWorld(World):
         self.pass_time(down_s)
         self._node.start()
 
-    def cut_power(self, down_s: float) -> int:
-        durable = self._node.broker.store.durable_log_offset
+    def cut_power(self, down_s: float) -> None:
         self._node.lose_power()
         self.pass_time(down_s)
         self._node.start()
-        return durable
 
     def pause_broker(self, seconds: float) -> None:
         self._node.host.pause()
@@ -157,11 +131,7 @@ class SimWorld(World):
         server.start()
 
     def step_clock(self, seconds: float) -> None:
-        self._sim.epoch_ms += round(seconds * 1000)
-
-    def delete_expired(self) -> None:
-        broker = self._node.broker
-        broker.store.clean(broker.clock() + STORE.retention_ms - KEPT_MS, any_hour=True)
+        self._sim.set_clock(round(seconds * 1000))
 
     # ---- hosts of members
 

@@ -5,7 +5,9 @@ import logging
 import pytest
 
 from tests.faults.campaign import Call, Cut, Fault, Kind, Sending, Story, judge
+from tests.faults.campaign_faults import FAULTS
 from tests.faults.campaign_planted import PLANTED
+from tests.faults.campaign_processes import campaign_in_processes
 from tests.faults.campaign_sim import campaign_in_simulation
 from tests.faults.checker import MessageId, State
 from tests.faults.scorecard_everything import everything
@@ -23,6 +25,12 @@ def test_nothing_is_lost_skipped_or_out_of_order_whatever_happens() -> None:
     assert scored.failures == []
 
 
+def test_a_broker_process_that_dies_with_its_power_has_nothing_skipped() -> None:
+    judged = campaign_in_processes(0, 4, sync_flush=False, kinds=["power", "kill", "topic"])
+    print(judged)
+    assert judged, str(judged)
+
+
 def test_without_faults_nothing_comes_twice() -> None:
     judged = campaign_in_simulation(0, 0, sync_flush=False)
     assert judged, str(judged)
@@ -38,14 +46,20 @@ def test_a_campaign_repeats_itself_from_its_seed() -> None:
     assert first.story.calls == second.story.calls != []
 
 
-@pytest.mark.parametrize("kind", sorted(PLANTED))
-def test_planted_a_bug_is_noticed_under_every_kind_of_fault(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    planted = PLANTED[kind]
+def test_every_kind_of_fault_has_a_planted_bug() -> None:
+    assert {planted.kinds[0] for planted in PLANTED.values()} == set(FAULTS)
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted_a_bug_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    planted = PLANTED[name]
     planted.plant(monkeypatch.setattr)
     judged = campaign_in_simulation(
-        planted.seed, planted.faults, sync_flush=True, kinds=planted.kinds(kind), drained_s=20.0
+        planted.seed,
+        planted.faults,
+        sync_flush=planted.sync_flush,
+        kinds=planted.kinds,
+        drained_s=20.0,
     )
     assert any(word in problem for word in planted.noticed for problem in judged.problems), judged
 
@@ -131,20 +145,22 @@ def test_two_members_work_on_one_queue_only_if_the_first_stands_still() -> None:
 
 
 @pytest.mark.parametrize(
-    ("at_s", "at_ms", "step_s", "problem"),
+    ("kind", "at_s", "at_ms", "step_s", "problem"),
     [
-        (9, 9_000, 0.0, "early"),
-        (9, 11_000, 2.0, ""),
-        (11, 9_000, -2.0, ""),
-        (12, 12_000, 0.0, ""),
-        (100, 100_000, 0.0, "late"),
-        (100, 40_000, -60.0, ""),
+        (Kind.TIME, 9, 9_000, 0.0, "early"),
+        (Kind.TIME, 9, 11_000, 2.0, ""),
+        (Kind.LEVEL, 9, 11_000, 2.0, "early"),
+        (Kind.TIME, 11, 9_000, -2.0, ""),
+        (Kind.TIME, 12, 12_000, 0.0, ""),
+        (Kind.TIME, 100, 100_000, 0.0, "late"),
+        (Kind.TIME, 100, 40_000, -60.0, ""),
+        (Kind.LEVEL, 100, 40_000, -60.0, "late"),
     ],
 )
 def test_a_delayed_message_is_neither_early_nor_late(
-    at_s: float, at_ms: int, step_s: float, problem: str
+    kind: Kind, at_s: float, at_ms: int, step_s: float, problem: str
 ) -> None:
-    told = story(sent(1, delay_s=9.0))
+    told = story(sent(1, kind=kind, delay_s=9.0))
     handle(told, 1, at_s)
     told.calls[0].clock_ms = at_ms
     told.faults = [Fault("clock", 2, 2, step_s=step_s)]
