@@ -96,6 +96,10 @@ class World(ClientWorld, ABC):
         """kill -9, and another life so much later, perhaps on another port."""
 
     @abstractmethod
+    def stop_broker(self, down_s: float) -> None:
+        """The same with SIGTERM."""
+
+    @abstractmethod
     def cut_power(self, down_s: float) -> None:
         """The same with everything gone that was not synced."""
 
@@ -116,6 +120,10 @@ class World(ClientWorld, ABC):
     @abstractmethod
     def isolate(self, names: Iterable[str], seconds: float) -> None:
         """Nothing gets through between these hosts and the broker."""
+
+    @abstractmethod
+    def break_connections(self) -> None:
+        """Every connection of the broker is reset."""
 
     @abstractmethod
     def pause_member(self, name: str, seconds: float) -> None:
@@ -147,6 +155,18 @@ def kill(world: World, rng: Random) -> None:
     """The broker gets kill -9."""
     with world.fault("kill"):
         world.kill_broker(rng.random() * 3)
+
+
+def stop(world: World, rng: Random) -> None:
+    """The broker is stopped in order."""
+    with world.fault("stop"):
+        world.stop_broker(rng.random() * 3)
+
+
+def connections(world: World, rng: Random) -> None:
+    """Connections break, and can be made again at once."""
+    with world.fault("connections"):
+        world.break_connections()
 
 
 def port(world: World, rng: Random) -> None:
@@ -294,6 +314,8 @@ def reset(world: World, rng: Random) -> None:
 FaultKind = Callable[[World, Random], None]
 FAULTS: dict[str, FaultKind] = {
     "kill": kill,
+    "stop": stop,
+    "connections": connections,
     "port": port,
     "power": power,
     "pause": pause,

@@ -11,6 +11,7 @@ from typing import Any
 from sparrowmq.broker.consumer_offsets import ConsumerOffsets
 from sparrowmq.broker.delivery.delay_levels import DelayLevels
 from sparrowmq.broker.positions import Positions
+from sparrowmq.broker.tables import OffsetsTable
 from sparrowmq.client.broker_calls import Position, max_offset
 from sparrowmq.client.client import Client
 from sparrowmq.client.consuming.pulling import PullLoop
@@ -20,6 +21,7 @@ from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.route_polls import RoutePolls
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import NetError
+from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.subscription import SubscriptionData
 from sparrowmq.store import store
@@ -49,6 +51,16 @@ def acknowledge_before_append(patch: Patch) -> None:
 def sync_nothing(patch: Patch) -> None:
     """A flush that is skipped."""
     patch(sim_nodes, "sync_plan", lambda disk, plan: None)
+
+
+def forget_progress(patch: Patch) -> None:
+    """Progress of groups is kept in memory only."""
+
+    async def forget(table: OffsetsTable, offsets: ConsumerOffsets, workers: Workers) -> None:
+        """Nothing is written."""
+
+    patch(OffsetsTable, "journal", forget)
+    patch(OffsetsTable, "save", forget)
 
 
 def commit_early(patch: Patch) -> None:
@@ -176,6 +188,8 @@ _SKIPPED = ("skipped", "passed")
 _BACKLOG = ("backlogs are left",)
 PLANTED = {
     "kill": Planted(acknowledge_before_append, ("kill",), ("lost",)),
+    "stop": Planted(forget_progress, ("stop",), ("went from",)),
+    "connections": Planted(skip_after_failed_pulls, ("connections",), _SKIPPED),
     "port": Planted(believe_the_first_route, ("port",), _BACKLOG),
     "power": Planted(sync_nothing, ("power",), ("not durable in a power cut",), faults=2),
     "power, positions": Planted(

@@ -34,7 +34,7 @@ from tests.faults.campaign_clients import LEVELS_MS
 from tests.faults.campaign_faults import DRAINED_S, FAULTS, KEPT_S, World, run
 from tests.faults.nameserver_outage_servers import NameServerProcess
 
-IMPOSSIBLE = frozenset({"partition", "stopped-member"})
+IMPOSSIBLE = frozenset({"partition", "connections", "stopped-member"})
 """Members share a process with the campaign, and the network is the machine's own."""
 KINDS = tuple(kind for kind in FAULTS if kind not in IMPOSSIBLE)
 _LOG_FILE_BYTES = 1024 * 1024
@@ -154,6 +154,11 @@ class ProcessWorld(World):
         self.pass_time(down_s)
         self._broker = self._start()
 
+    def stop_broker(self, down_s: float) -> None:
+        self._beside(self._broker.stop)
+        self.pass_time(down_s)
+        self._broker = self._start()
+
     def cut_power(self, down_s: float) -> None:
         self._beside(self._broker.kill)
         lose_unsynced(self._data, self.rng(f"cut {len(self.story.cuts)}"))
@@ -178,6 +183,9 @@ class ProcessWorld(World):
     # ---- members
 
     def isolate(self, names: Iterable[str], seconds: float) -> None:
+        raise NotImplementedError
+
+    def break_connections(self) -> None:
         raise NotImplementedError
 
     def pause_member(self, name: str, seconds: float) -> None:

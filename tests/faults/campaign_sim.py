@@ -114,6 +114,11 @@ class SimWorld(World):
         self.pass_time(down_s)
         self._node.start()
 
+    def stop_broker(self, down_s: float) -> None:
+        self._node.stop()
+        self.pass_time(down_s)
+        self._node.start()
+
     def cut_power(self, down_s: float) -> None:
         self._node.lose_power()
         self.pass_time(down_s)
@@ -133,12 +138,22 @@ class SimWorld(World):
     def step_clock(self, seconds: float) -> None:
         self._sim.set_clock(round(seconds * 1000))
 
+    def keep_files(self, directory: Path) -> None:
+        """Put the broker's files where somebody can look at them."""
+        for path, data in self._node.disk.files().items():
+            target = directory / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(data)
+
     # ---- hosts of members
 
     def isolate(self, names: Iterable[str], seconds: float) -> None:
         self._sim.paths.partition([self._sim.host(name) for name in names], [self._node.host])
         self.pass_time(seconds)
         self._sim.paths.heal()
+
+    def break_connections(self) -> None:
+        self._sim.network.reset_connections(self._node.host)
 
     def pause_member(self, name: str, seconds: float) -> None:
         self._sim.host(name).pause()
@@ -163,12 +178,17 @@ def campaign_in_simulation(
     sync_flush: bool,
     kinds: Iterable[str] = tuple(FAULTS),
     drained_s: float = DRAINED_S,
+    keep_in: Path | None = None,
 ) -> Judged:
-    """So many faults under the mixed load."""
+    """So many faults under the mixed load; the broker's files are kept where it fails."""
     story = Story(seed, sync_flush)
     with (
         tempfile.TemporaryDirectory(prefix="sparrowmq-campaign-") as directory,
         SimCluster(seed, brokers=0, limit_s=100 * 3600.0).run() as sim,
     ):
         world = SimWorld(sim, story, Path(directory))
-        return run(world, kinds, count, drained_s=drained_s)
+        judged = run(world, kinds, count, drained_s=drained_s)
+        if not judged and keep_in is not None:
+            world.keep_files(keep_in / f"{seed}")
+            judged.problems.append(f"kept in {keep_in / f'{seed}'}")
+        return judged

@@ -42,7 +42,8 @@ def everything(seed: int, small: bool, kinds: Iterable[str] = tuple(FAULTS)) -> 
 def _simulated(seed: int, small: bool, sync_flush: bool, kinds: tuple[str, ...]) -> list[Judged]:
     if small:
         return [campaign_in_simulation(seed, _SMALL_FAULTS, sync_flush=sync_flush, kinds=kinds)]
-    run = partial(campaign_in_simulation, sync_flush=sync_flush, kinds=kinds)
+    kept = KEPT / f"row20-simulated-{'sync' if sync_flush else 'async'}"
+    run = partial(campaign_in_simulation, sync_flush=sync_flush, kinds=kinds, keep_in=kept)
     with ProcessPoolExecutor(_WORKERS) as pool:
         return [*pool.map(run, range(seed, seed + _RUNS), [_FAULTS_EACH] * _RUNS)]
 
