@@ -56,6 +56,6 @@ def test_expired_files_are_looked_for_every_10_s(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[int] = []
-    monkeypatch.setattr(Store, "clean", lambda store, now_ms, **more: looks.append(now_ms))
+    monkeypatch.setattr(Store, "clean", lambda store, now_ms, **_: looks.append(now_ms))
     world.sim.advance(60)
     assert len(looks) == 6

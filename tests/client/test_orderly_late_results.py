@@ -1,6 +1,7 @@
 """Orderly consumption: batches and results of a queue that goes while somebody is awaited."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -8,10 +9,11 @@ from sparrowmq.client.consuming.giving_back import GivingBack
 from sparrowmq.client.consuming.handling import RetryLater
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.membership import Membership
+from sparrowmq.protocol.headers.consumer_calls import InvokeResetOffset
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import dlq_topic
-from sparrowmq.testing.sim_cluster import SimCluster
+from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from tests.client.members import GROUP, TOPIC, Member, create_topic, owned, send, stored_offset
 
 
@@ -61,6 +63,39 @@ def test_what_fails_in_a_queue_that_was_lost_meanwhile_does_not_go_to_the_dead_l
         sim.advance(30)
         assert member.got == [b"x", b"x"]  # it has the queue again, and begins where it was
         assert len(given) == 1
+
+
+def break_connections(sim: RunningCluster, member: Member) -> None:
+    sim.network.reset_connections(sim.brokers["broker-a"].host, member.host)
+
+
+def reset_group(sim: RunningCluster, member: Member) -> None:
+    header = InvokeResetOffset(topic=TOPIC, group=GROUP, timestamp=0)
+    sim.wait(sim.client.call(header))
+
+
+@pytest.mark.parametrize("lose_queue", [break_connections, reset_group])
+def test_a_queue_that_comes_back_waits_for_the_handler_that_still_works_on_it(
+    lose_queue: Callable[[RunningCluster, Member], None],
+) -> None:
+    running: list[int] = []
+    ended: list[bytes] = []
+
+    async def work(message: MessageExt) -> None:
+        running.append(1 if not running else running[-1] + 1)
+        await asyncio.sleep(15)
+        running.append(running[-1] - 1)
+        ended.append(message.body)
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        send(sim, b"1", b"2")
+        member = Member(sim, work, orderly=True)
+        sim.until(lambda: member.got == [b"1"])
+        lose_queue(sim, member)
+        sim.until(lambda: len(ended) == 3)
+        assert max(running) == 1
+        assert ended == [b"1", b"1", b"2"]
 
 
 def test_an_orderly_handler_may_send_to_the_dead_letters_at_once() -> None:

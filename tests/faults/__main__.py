@@ -1,5 +1,5 @@
-"""`python -m tests.faults [--row N] [--small] [--seed S] [--only TEXT]`: the scorecard, with counts
-and seeds."""
+"""`python -m tests.faults [--row N] [--small] [--seed S] [--only TEXT] [--faults KINDS]`: the
+scorecard, with counts and seeds."""
 
 import argparse
 import logging
@@ -8,8 +8,10 @@ import time
 import traceback
 from functools import partial
 
+from tests.faults.campaign_faults import FAULTS
 from tests.faults.checker import commit
 from tests.faults.scorecard import KEPT, ROWS
+from tests.faults.scorecard_everything import everything
 from tests.faults.scored import Row, Scored
 from tests.faults.spark_jobs import spark_jobs
 
@@ -23,14 +25,28 @@ def main() -> int:
     parser.add_argument("--small", action="store_true", help="as in ./dev test")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", metavar="TEXT", help="a part of row 16, as archive")
+    parser.add_argument(
+        "--faults",
+        type=lambda text: tuple(text.split(",")),
+        default=("all",),
+        metavar="KINDS",
+        help=f"what may happen in row 20: all, or some of {','.join(FAULTS)}",
+    )
     arguments = parser.parse_args()
+    kinds = tuple(FAULTS) if arguments.faults == ("all",) else arguments.faults
+    if unknown := set(kinds) - set(FAULTS):
+        parser.error(f"--faults: {', '.join(sorted(unknown))} is none of {', '.join(FAULTS)}")
     if arguments.only and arguments.rows != [16]:
         parser.error("--only chooses among the cases of --row 16")
     # What simulated servers log about their faults is not the table.
     logging.getLogger("sparrowmq").addHandler(logging.NullHandler())
     print(f"commit {commit()}, seed {arguments.seed}, {'small' if arguments.small else 'full'}")
     print(f"{'#':>2}  {'fault':<30} {'result':<8} {'seconds':>7}  counts", flush=True)
-    rows: dict[int, Row] = {**ROWS, 16: partial(spark_jobs, only=arguments.only)}
+    chosen: dict[int, Row] = {
+        16: partial(spark_jobs, only=arguments.only),
+        20: partial(everything, kinds=kinds),
+    }
+    rows = ROWS | chosen
     scored: list[Scored] = []
     for row in arguments.rows or sorted(ROWS):
         began = time.monotonic()

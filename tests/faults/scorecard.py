@@ -28,6 +28,7 @@ from tests.faults.scorecard_clients import (
     nameserver_outage,
     order_under_churn,
 )
+from tests.faults.scorecard_everything import everything
 from tests.faults.scored import Row, Scored
 from tests.faults.spark_jobs import spark_jobs
 from tests.faults.stop_time import StopResult, stop_after_failed_sync
@@ -269,4 +270,5 @@ ROWS: dict[int, Row] = {
     13: hostile_input,
     16: spark_jobs,
     17: clock_steps,
+    20: everything,
 }

@@ -30,19 +30,28 @@ KINDS = ("push", "ordered", "broadcasting", "lite")
 class Member:
     """A consumer of one kind that lives until the end of the simulation."""
 
-    def __init__(self, sim: RunningCluster, kind: str, tmp_path: Any) -> None:
+    def __init__(
+        self,
+        sim: RunningCluster,
+        kind: str,
+        tmp_path: Any,
+        from_where: ConsumeFromWhere = ConsumeFromWhere.FIRST_OFFSET,
+    ) -> None:
+        self._from_where = from_where
         self.handled: list[bytes] = []
         self._sim = sim
         self._kind = kind
         self._dir = tmp_path
         self._ready = asyncio.Event()
+        self.may_handle = asyncio.Event()
+        self.may_handle.set()
         sim.host(kind).start(self._live(), name=kind)
         sim.until(self._ready.is_set)
 
     async def _live(self) -> None:
         client = self._sim.client_on(self._kind, routes)
         await client.start()
-        first = ConsumeFromWhere.FIRST_OFFSET
+        first = self._from_where
         if self._kind == "lite":
             async with LitePullConsumer(self._kind, client=client, from_where=first) as lite:
                 await lite.subscribe(TOPIC)
@@ -51,6 +60,8 @@ class Member:
                     self._note(await lite.poll(5.0))
         model = MessageModel.BROADCASTING if self._kind == "broadcasting" else None
         more: dict[str, Any] = {"model": model, "offsets_dir": self._dir} if model else {}
+        if first is ConsumeFromWhere.TIMESTAMP:
+            more["from_timestamp_ms"] = self._sim.clock()
         push = PushConsumer(
             self._kind,
             {TOPIC: "*"},
@@ -66,6 +77,7 @@ class Member:
             await asyncio.Event().wait()
 
     async def _handle(self, messages: Sequence[MessageExt]) -> None:
+        await self.may_handle.wait()
         self._note(messages)
 
     def _note(self, messages: Sequence[MessageExt]) -> None:
@@ -112,6 +124,73 @@ def test_a_live_member_misses_nothing_that_was_acknowledged_after_a_power_cut(
         send(sim, "after", fresh)
         sim.advance(120)
         assert set(fresh) <= set(member.handled)
+
+
+@pytest.mark.parametrize("kind", ("push", "ordered", "broadcasting"))
+def test_messages_that_are_pulled_and_not_handled_when_the_power_goes_are_not_lost(
+    kind: str, tmp_path: Any
+) -> None:
+    """A member that is sent back drops what it has pulled: what is kept of it comes again."""
+    with SimCluster(seed=1, flush_interval_s=NEVER_S).run() as sim:
+        create_topic(sim, "before")
+        node = sim.brokers["broker-a"]
+        member = Member(sim, kind, tmp_path)
+        sim.advance(30)
+        member.may_handle.clear()
+        kept = bodies("kept", 8)
+        send(sim, "before", kept)
+        sim.wait(node.host.start(node.broker.durability.flush()))
+        send(sim, "before", bodies("lost", 6))
+        sim.advance(2)
+        node.lose_power()
+        node.start()
+        fresh = bodies("new", 20)
+        send(sim, "after", fresh)
+        sim.advance(3)
+        member.may_handle.set()
+        sim.advance(120)
+        assert {*kept, *fresh} <= set(member.handled)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_member_that_sleeps_through_two_restarts_misses_nothing(kind: str, tmp_path: Any) -> None:
+    with SimCluster(seed=1, flush_interval_s=NEVER_S).run() as sim:
+        create_topic(sim, "before")
+        node = sim.brokers["broker-a"]
+        send(sim, "before", bodies("kept", 4))
+        sim.wait(node.host.start(node.broker.durability.flush()))
+        member = Member(sim, kind, tmp_path)
+        sim.advance(30)
+        send(sim, "before", bodies("lost", 6))
+        sim.advance(10)
+        sim.host(kind).pause()
+        node.lose_power()
+        node.start()
+        fresh = bodies("new", 20)
+        send(sim, "after", fresh)
+        sim.wait(node.host.start(node.broker.durability.flush()))
+        node.restart()
+        sim.host(kind).resume()
+        sim.advance(240)
+        assert set(fresh) <= set(member.handled)
+
+
+def test_a_group_that_is_new_after_a_power_cut_gets_nothing_old(tmp_path: Any) -> None:
+    with SimCluster(seed=1, flush_interval_s=NEVER_S).run() as sim:
+        create_topic(sim, "before")
+        node = sim.brokers["broker-a"]
+        send(sim, "before", bodies("kept", 4))
+        sim.wait(node.host.start(node.broker.durability.flush()))
+        send(sim, "before", bodies("lost", 6))
+        node.lose_power()
+        node.start()
+        send(sim, "after", bodies("old", 5))
+        sim.advance(1)
+        member = Member(sim, "push", tmp_path, from_where=ConsumeFromWhere.TIMESTAMP)
+        sim.advance(30)
+        send(sim, "after", bodies("new", 5))
+        sim.advance(60)
+        assert member.handled == bodies("new", 5)
 
 
 @pytest.mark.parametrize("kind", KINDS)

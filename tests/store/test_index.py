@@ -56,6 +56,16 @@ def files_of(messages: list[IndexRequest], layout: IndexLayout = LAYOUT) -> dict
     return index_files(disk)
 
 
+def test_the_slots_of_a_new_file_are_known_without_reading_them() -> None:
+    disk = RecordingDisk()
+    index = opened(disk)
+    add_all(index, requests(3))
+    read: list[str] = []
+    disk.on_call = lambda operation, path: read.append(path) if operation == "read" else None
+    index.build()
+    assert len([path for path in read if path.startswith("index/")]) == 1, "its header"
+
+
 def apache_requests(case: dict[str, Any]) -> list[IndexRequest]:
     made = []
     for message in case["messages"]:

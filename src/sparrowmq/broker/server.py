@@ -232,7 +232,7 @@ class BrokerServer:
             steps=steps,
         )
         consumer_offsets = tables.offsets.load(store_is_used=is_used)
-        for key, queue_id, was, end in consumer_offsets.clamp(store.max_offset):
+        for key, queue_id, was, end in tables.offsets.take_back(consumer_offsets, store.max_offset):
             self._log.warning(
                 "%s stood at %d of queue %d, which ends at %d after the last stop; set to its end",
                 key,

@@ -67,6 +67,22 @@ class OffsetsTable:
                 offsets.replay(key, queue_id, offset)
         return offsets
 
+    def take_back(
+        self, offsets: ConsumerOffsets, max_offset: Callable[[str, int], int]
+    ) -> list[tuple[str, int, int, int]]:
+        """Undo progress in messages that a power cut took; (topic@group, queue, was, is) of each.
+
+        That is durable before anything is stored: when the queue has grown past the old progress
+        and the broker is killed, nobody could tell any more.
+        """
+        lowered = offsets.clamp(max_offset)
+        changes = offsets.take_dirty()
+        try:
+            self._append(changes)
+        except DiskFull:
+            offsets.mark_dirty(changes)
+        return lowered
+
     async def journal(self, offsets: ConsumerOffsets, workers: Workers) -> None:
         """Make what changed since the last call durable. Raises DiskFull, having lost nothing."""
         changes = offsets.take_dirty()

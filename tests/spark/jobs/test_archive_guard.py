@@ -15,6 +15,7 @@ from sparrowmq.spark.jobs.errors import JobError
 from sparrowmq.spark.jobs.steps import Step
 from tests.spark.jobs.backlog import bodies, fill_topic
 from tests.spark.jobs.test_archive import STEPS, filled, job_of
+from tests.spark.jobs.test_archive_log import tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,12 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from sparrowmq.testing import Cluster
-
-
-def tree(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder, with its content."""
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
 def test_a_warehouse_is_refused_as_an_archive_and_stays_as_it_was(

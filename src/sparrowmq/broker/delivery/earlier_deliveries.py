@@ -3,7 +3,7 @@
 ```
 queue that waits   ──────────┬──────────────────────┬────────►
                      saved   │ delivered, not saved │ not yet
-                             └ looked up by unique id, 64 of these end the search
+                             └ looked up by unique id, 8 of these end the search
 ```
 
 It is in the log, and the key index finds it. Deliveries have an order, but for dead letters, which
@@ -29,7 +29,7 @@ from sparrowmq.protocol.properties import (
 from sparrowmq.protocol.record import Record
 
 _MOST_COPIES = 64
-_ENOUGH = 64
+_ENOUGH = 8
 _DELAYS = frozenset({TIMER_DELAY_MS, TIMER_DELAY_S})
 _LENGTHS = _DELAYS | {TIMER_OUT_MS}
 _DELIVERY_TIMES = frozenset({TIMER_DEQUEUE_MS, TIMER_ENQUEUE_MS})
@@ -55,6 +55,8 @@ def _was_delivered(broker: Broker, record: Record, fields: Mapping[str, str]) ->
     ):
         return True
     if record.topic != TIMER_TOPIC or fields.keys().isdisjoint(_DELAYS):
+        return False
+    if broker.delivery.clock.since(record.log_offset) <= 0:
         return False
     # Or the clock was set forward, and it was stored again with what was left of its delay.
     asked = {name: fields.get(name) for name in _DELAYS}

@@ -138,8 +138,9 @@ class PullLoop:
             pulled = response.header(PulledInEpoch)
             messages = decode_messages(response.body, held.queue.broker_name)
             self._rates.pulled(held.queue.topic, len(messages), started_s)
-            _go_on(held, pulled)
-            self._arrived(held, wanted(messages, subscription))
+            chosen = wanted(messages, subscription)
+            _go_on(held, pulled)  # when nothing can fail any more: what failed is pulled again
+            self._arrived(held, chosen)
             return 0.0
         if response.code in _EMPTY:
             _go_on(held, response.header(PulledInEpoch))

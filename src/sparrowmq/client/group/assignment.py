@@ -74,6 +74,8 @@ class Assignment:
         """What brokers answered last."""
         self.held: dict[MessageQueue, HeldQueue] = {}
         self._moving: set[HeldQueue] = set()
+        self._late: dict[MessageQueue, HeldQueue] = {}
+        """Ordered queues that went while their handler ran; its end is waited for."""
 
     def silent(self, since_s: float) -> set[MessageQueue]:
         """Queues that should be pulled and were not since then."""
@@ -221,6 +223,7 @@ class Assignment:
                 if self.is_held(held):  # else it was lost, and perhaps taken anew, meanwhile
                     self._offsets.forget(held.queue)
                     del self.held[held.queue]
+                    self._note_late(held)
             self._moving.difference_update(moved)
 
     async def _persist_moved(
@@ -242,7 +245,21 @@ class Assignment:
         if self.is_held(held):
             del self.held[held.queue]
             self._offsets.forget(held.queue)
+            self._note_late(held)
             self._log.warning("lost the lock of %s, its results are dropped", held.queue)
+
+    def _note_late(self, held: HeldQueue) -> None:
+        """Taken anew while its handler runs, an ordered queue would have two workers."""
+        if self._is_orderly and self._is_running(held):
+            self._late[held.queue] = held
+            held.when_done = self._may_go_now
+
+    def _is_late(self, queue: MessageQueue) -> bool:
+        late = self._late.get(queue)
+        if late is None or self._is_running(late):
+            return late is not None
+        del self._late[queue]
+        return False
 
     def is_held(self, held: HeldQueue) -> bool:
         """Whether this is what we hold of its queue: not given up, nor taken anew since."""
@@ -251,9 +268,10 @@ class Assignment:
     # ---- taking
 
     async def take(self, queues: Collection[MessageQueue]) -> Outcome:
-        """Start queues. What is not free, or whose start is not known, is tried again."""
+        """Start queues. What is not free, or whose start is not known, is tried again; so is what
+        a handler of ours still works on."""
         wanted = sorted(queue for queue in queues if queue not in self.held)
-        free = await self._lock(wanted)
+        free = await self._lock([queue for queue in wanted if not self._is_late(queue)])
         started = await asyncio.gather(*(self._start(queue) for queue in free))
         again_s = LOCKED_S if len(free) < len(wanted) else NEVER
         if not all(started):

@@ -1,0 +1,91 @@
+"""What a broker's log holds, read from its files: where each message of a campaign lies.
+
+Says what a power cut took, what retention deleted, and which message a committed offset passed.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from sparrowmq.protocol.record import Record
+from sparrowmq.store.disk import Disk
+from sparrowmq.store.files import StoreFiles
+from sparrowmq.store.scan import FileEnd, Hole
+from tests.faults.campaign import identify
+from tests.faults.checker import MessageId
+
+
+class LogIndex:
+    """Grows with the log; goes back with it."""
+
+    def __init__(self) -> None:
+        self._end = 0
+        self._places: dict[MessageId, set[int]] = defaultdict(set)
+        self._at: dict[int, MessageId] = {}
+        self._queues: dict[tuple[str, int], dict[int, MessageId]] = defaultdict(dict)
+
+    def messages(self) -> set[MessageId]:
+        """Those of which there is a record."""
+        return set(self._places)
+
+    def in_queue(self, topic: str, queue_id: int, below: int) -> Iterator[MessageId]:
+        """What lies below an offset of a queue."""
+        for offset, message in self._queues[topic, queue_id].items():
+            if offset < below:
+                yield message
+
+    def read(self, disk: Disk) -> None:
+        """Take what was added to the log."""
+        starts = StoreFiles(disk).log_starts()
+        if not starts:
+            return
+        self._end = max(self._end, starts[0])
+        for found in StoreFiles(disk).scan(self._end):
+            match found:
+                case Record():
+                    self._add(found)
+                    self._end = found.log_offset + found.size
+                case FileEnd():
+                    self._end = found.next_start
+                case Hole(is_tail=False):
+                    self._end = found.end
+                case Hole():
+                    return
+
+    def _add(self, record: Record) -> None:
+        message = identify(bytes(record.body))
+        if message is not None:
+            self._places[message].add(record.log_offset)
+            self._at[record.log_offset] = message
+            self._queues[record.topic, record.queue_id][record.queue_offset] = message
+
+    def cut(self, after: Disk) -> set[MessageId]:
+        """The power failed: which messages have no record left? Whatever a store believes to be
+        durable, everything is read again."""
+        before = self.messages()
+        self._end = 0
+        self._places.clear()
+        self._at.clear()
+        self.read(after)
+        return before - self.messages()
+
+    def expire(self, disk: Disk) -> set[MessageId]:
+        """Files were deleted: which messages have no record left?"""
+        first = min(StoreFiles(disk).log_starts(), default=0)
+        dropped = self._drop([place for place in self._at if place < first])
+        return {message for message in dropped if message not in self._places}
+
+    def _drop(self, places: list[int]) -> set[MessageId]:
+        dropped = set()
+        for place in places:
+            message = self._at.pop(place)
+            dropped.add(message)
+            self._places[message].discard(place)
+            if not self._places[message]:
+                del self._places[message]
+        return dropped
+
+    def forget_topic(self, topic: str) -> None:
+        """It was deleted: its offsets mean nothing any more."""
+        for name, queue_id in [*self._queues]:
+            if name == topic:
+                del self._queues[name, queue_id]

@@ -1,0 +1,181 @@
+"""Everything at once: all kinds of messages and members while everything goes wrong."""
+
+import logging
+
+import pytest
+
+from tests.faults.campaign import Call, Cut, Fault, Kind, Sending, Story, judge
+from tests.faults.campaign_faults import FAULTS
+from tests.faults.campaign_planted import PLANTED
+from tests.faults.campaign_processes import campaign_in_processes
+from tests.faults.campaign_sim import campaign_in_simulation
+from tests.faults.checker import MessageId, State
+from tests.faults.scorecard_everything import everything
+
+
+@pytest.fixture(autouse=True)
+def _few_logs(caplog: pytest.LogCaptureFixture) -> None:
+    """Thousands of handlers fail on purpose; writing that down takes longer than the rest."""
+    caplog.set_level(logging.CRITICAL, "sparrowmq")
+
+
+def test_nothing_is_lost_skipped_or_out_of_order_whatever_happens() -> None:
+    scored = everything(seed=0, small=True)
+    print(scored.counts)
+    assert scored.failures == []
+
+
+def test_a_broker_process_that_dies_with_its_power_has_nothing_skipped() -> None:
+    judged = campaign_in_processes(0, 4, sync_flush=False, kinds=["power", "kill", "topic"])
+    print(judged)
+    assert judged, str(judged)
+
+
+def test_without_faults_nothing_comes_twice() -> None:
+    judged = campaign_in_simulation(0, 0, sync_flush=False)
+    assert judged, str(judged)
+    assert judged.repeated == 0
+    assert judged.ok > 200
+
+
+def test_a_campaign_repeats_itself_from_its_seed() -> None:
+    first, second = (
+        campaign_in_simulation(3, 3, sync_flush=False, kinds=["kill", "pause", "member"])
+        for _ in range(2)
+    )
+    assert first.story.calls == second.story.calls != []
+
+
+def test_every_kind_of_fault_has_a_planted_bug() -> None:
+    assert {planted.kinds[0] for planted in PLANTED.values()} == set(FAULTS)
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted_a_bug_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    planted = PLANTED[name]
+    planted.plant(monkeypatch.setattr)
+    judged = campaign_in_simulation(
+        planted.seed,
+        planted.faults,
+        sync_flush=planted.sync_flush,
+        kinds=planted.kinds,
+        drained_s=20.0,
+    )
+    assert any(word in problem for word in planted.noticed for problem in judged.problems), judged
+
+
+# ---- the judge itself
+
+
+def story(*sendings: Sending, sync_flush: bool = False) -> Story:
+    told = Story(0, sync_flush, groups={"push": ("plain",)}, ordered={"push": ("plain",)})
+    told.sendings = {one.message: one for one in sendings}
+    return told
+
+
+def sent(number: int, state: State = State.OK, **fields: object) -> Sending:
+    message = MessageId("plain", number)
+    sending = Sending(message, "plain", Kind.SINGLE, number, number * 1000, state=state)
+    sending.acknowledged_s = number + 0.1
+    for name, value in fields.items():
+        setattr(sending, name, value)
+    return sending
+
+
+def handle(
+    told: Story, number: int, at_s: float, *, member: str = "a", took_s: float = 0.1
+) -> None:
+    message = MessageId("plain", number)
+    call = Call("push", member, "plain", 0, message, at_s, round(at_s * 1000))
+    told.calls.append(call)
+    told.end(call, at_s + took_s, is_done=True)
+
+
+def test_what_no_group_handled_is_lost_and_what_is_still_in_the_log_was_skipped() -> None:
+    told = story(sent(1), sent(2), sent(3, State.UNKNOWN))
+    told.logged = {MessageId("plain", 2)}
+    assert judge(told).problems == ["1 lost: plain-1", "1 skipped by push: plain-2"]
+
+
+@pytest.mark.parametrize(
+    ("sync_flush", "at_s", "problems"),
+    [
+        (False, 1.5, []),
+        (False, 1.7, ["1 acknowledged and not durable in a power cut: plain-1"]),
+        (True, 1.5, ["1 acknowledged and not durable in a power cut: plain-1"]),
+    ],
+)
+def test_only_asynchronous_flush_may_lose_the_last_half_second_to_a_power_cut(
+    sync_flush: bool, at_s: float, problems: list[str]
+) -> None:
+    told = story(sent(1), sync_flush=sync_flush)
+    told.cuts = [Cut(at_s, {MessageId("plain", 1)})]
+    judged = judge(told)
+    assert judged.problems == problems
+    assert judged.unsynced == 1
+
+
+def test_a_group_need_not_see_what_it_was_moved_past() -> None:
+    told = story(sent(1))
+    told.excuse([MessageId("plain", 1)], "push")
+    told.logged = {MessageId("plain", 1)}
+    assert judge(told)
+
+
+def test_messages_are_handled_first_in_their_order_and_may_come_again() -> None:
+    told = story(sent(1), sent(2), sent(3))
+    for at_s, number in enumerate((1, 2, 1, 2, 3), start=10):
+        handle(told, number, at_s)
+    judged = judge(told)
+    assert judged, str(judged)
+    assert judged.repeated == 2
+    told = story(sent(1), sent(2))
+    handle(told, 2, 10)
+    handle(told, 1, 11)
+    assert judge(told).problems == ["1 out of order: plain-1 after plain-2 in plain/0"]
+
+
+def test_two_members_work_on_one_queue_only_if_the_first_stands_still() -> None:
+    told = story(sent(1), sent(2))
+    handle(told, 1, 10, took_s=5)
+    handle(told, 2, 12, member="b")
+    assert judge(told).problems == ["1 two workers at once: plain/0 by b and a"]
+    told.faults = [Fault("stopped member", 11, 20, members=("a",))]
+    assert judge(told)
+
+
+@pytest.mark.parametrize(
+    ("kind", "at_s", "at_ms", "step_s", "problem"),
+    [
+        (Kind.TIME, 9, 9_000, 0.0, "early"),
+        (Kind.TIME, 9, 11_000, 2.0, ""),
+        (Kind.LEVEL, 9, 11_000, 2.0, "early"),
+        (Kind.TIME, 11, 9_000, -2.0, ""),
+        (Kind.TIME, 12, 12_000, 0.0, ""),
+        (Kind.TIME, 100, 100_000, 0.0, "late"),
+        (Kind.TIME, 100, 40_000, -60.0, ""),
+        (Kind.LEVEL, 100, 40_000, -60.0, "late"),
+    ],
+)
+def test_a_delayed_message_is_neither_early_nor_late(
+    kind: Kind, at_s: float, at_ms: int, step_s: float, problem: str
+) -> None:
+    told = story(sent(1, kind=kind, delay_s=9.0))
+    handle(told, 1, at_s)
+    told.calls[0].clock_ms = at_ms
+    told.faults = [Fault("clock", 2, 2, step_s=step_s)]
+    assert [one.split(":")[0] for one in judge(told).problems] == ([f"1 {problem}"] * bool(problem))
+
+
+def test_what_was_rolled_back_is_never_delivered() -> None:
+    told = story(sent(1, kind=Kind.ROLLBACK))
+    assert judge(told)
+    handle(told, 1, 10)
+    assert judge(told).problems == ["1 rolled back and delivered: plain-1"]
+
+
+def test_nobody_makes_messages_up_or_changes_them() -> None:
+    told = story(sent(1))
+    assert told.take(b"plain-2|", "here") is None
+    assert told.take(b"plain-1|!", "here") is None
+    assert told.seen_wrong == ["phantom here: b'plain-2|'", "damaged here: plain-1"]
