@@ -9,6 +9,7 @@ from sparrowmq.net.calls import Response
 from sparrowmq.protocol.broker_stats import GroupForbidden
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.data_version import DataVersion
+from sparrowmq.protocol.delay import DEFAULT_DELAY_LEVELS
 from sparrowmq.protocol.headers.admin import (
     BrokerConfigFound,
     GetBrokerConfig,
@@ -37,6 +38,7 @@ def test_settings_are_listed_by_apaches_names(world: World) -> None:
     assert found["diskMaxUsedSpaceRatio"] == "75"
     assert found["autoCreateTopicEnable"] == "true"
     assert found["listenPort"] == "10911"
+    assert found["messageDelayLevel"] == DEFAULT_DELAY_LEVELS
 
 
 def test_every_setting_that_can_be_changed_takes_the_value_it_has(world: World) -> None:

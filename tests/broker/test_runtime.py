@@ -1,5 +1,7 @@
 """How the broker is doing, and cleaning up at an operator's word."""
 
+from collections.abc import Callable
+
 import pytest
 
 from sparrowmq.broker.delivery import timer
@@ -38,6 +40,43 @@ def test_runtime_info_has_what_the_tools_look_for(world: World) -> None:
         int(info[name])
     for name in ("commitLogDiskRatio", "timerEnqueueTps"):
         float(info[name])
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("brokerVersion", int),
+        ("dispatchMaxBuffer", int),
+        ("getMessageEntireTimeMax", int),
+        ("putMessageEntireTimeMax", int),
+        ("putMessageSizeTotal", int),
+        ("putMessageAverageSize", float),
+    ],
+)
+def test_what_the_prometheus_exporter_reads_is_a_number(
+    world: World, name: str, read: Callable[[str], float]
+) -> None:
+    # It reads each of them or, where one is missing or no number, exports nothing at all.
+    assert read(runtime(world)[name]) >= 0
+
+
+def test_put_times_are_unknown_as_those_of_an_apache_broker_that_just_started(world: World) -> None:
+    assert runtime(world)["putMessageDistributeTime"] == "null"
+
+
+def test_the_size_of_what_was_put_counts_from_the_start(world: World) -> None:
+    world.send("orders", b"x" * 1_000)
+    world.sim.brokers["broker-a"].restart()
+    started = world.broker.store.max_log_offset
+    assert started > 1_000
+    assert runtime(world)["putMessageSizeTotal"] == "0"
+    assert float(runtime(world)["putMessageAverageSize"]) == 0
+    world.send("orders", b"x" * 100, b"x" * 300)
+    world.sim.advance(1)
+    info = runtime(world)
+    grown = world.broker.store.max_log_offset - started
+    assert int(info["putMessageSizeTotal"]) == grown
+    assert float(info["putMessageAverageSize"]) == grown / 2
 
 
 def test_rates_tell_the_last_ten_seconds_minute_and_ten_minutes(world: World) -> None:

@@ -53,18 +53,23 @@ class Member:
         name: str = "member",
         handler: Handler | None = None,
         subscriptions: Mapping[str, Filter] | None = None,
+        client: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
-        """`handle` sees one message at a time, `handler` whole batches."""
+        """`handle` sees one message at a time, `handler` whole batches. `client` holds settings of
+        its client, `options` those of the consumer."""
         self.got: list[bytes] = []
         self.sim = sim
         self.host = sim.host(name)
         self._handle_one = handle
         self._leaving = asyncio.Event()
-        client = sim.client_on(name, routes)
         options.setdefault("from_where", ConsumeFromWhere.FIRST_OFFSET)
         self.consumer = PushConsumer(
-            GROUP, subscriptions or {TOPIC: "*"}, client=client, threads=InlineWorkers(), **options
+            GROUP,
+            subscriptions or {TOPIC: "*"},
+            client=sim.client_on(name, routes, **(client or {})),
+            threads=InlineWorkers(),
+            **options,
         )
         self._handler = handler or self._handle
         started = asyncio.Event()

@@ -223,12 +223,31 @@ def test_a_client_of_another_loop(make: Callable[[Any], object]) -> None:
         ({"connect_timeout_s": 0}, "connect_timeout_s is 0, must be more than 0"),
         ({"route_poll_s": NAN}, "route_poll_s is nan"),
         ({"heartbeat_s": "30"}, "heartbeat_s is '30'"),
+        ({"rebalance_s": 0.9}, "rebalance_s is 0.9, must be 1 to 3600"),
+        ({"rebalance_s": 3_601}, "rebalance_s is 3601, must be 1 to 3600"),
+        ({"rebalance_s": "20"}, "rebalance_s is '20', must be 1 to 3600"),
+        ({"lock_renewal_s": 0}, "lock_renewal_s is 0, must be 1 to 25"),
+        ({"lock_renewal_s": 26}, "is 26, must be 1 to 25: brokers free a lock after 60 s"),
+        ({"pull_silence_s": 59}, "is 59, must be 60 to 86400: a pull may wait for 30 s"),
+        ({"pull_silence_s": NAN}, "pull_silence_s is nan, must be 60 to 86400"),
         ({"instance_name": 5}, "instance_name is 5, must be a str"),
     ],
 )
 def test_a_client(settings: dict[str, Any], fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
         ClientConfig(**settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "seconds"),
+    [
+        *(("rebalance_s", 1), ("rebalance_s", 3_600), ("lock_renewal_s", 1)),
+        *(("lock_renewal_s", 25), ("pull_silence_s", 60), ("pull_silence_s", 86_400)),
+    ],
+)
+def test_the_least_and_the_most_of_a_client_s_times_is_taken(name: str, seconds: float) -> None:
+    settings: Any = {name: seconds}
+    assert getattr(ClientConfig(**settings), name) == seconds
 
 
 def test_name_servers_of_a_client_may_come_as_a_text() -> None:

@@ -1,6 +1,7 @@
 """What operators ask and change: clusters, topic lists, topics, settings."""
 
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -178,13 +179,19 @@ def test_a_single_topic_of_an_unknown_broker_is_refused_as_a_whole() -> None:
         assert not w.client.has_route("new")
 
 
-def test_settings_are_shown_without_paths() -> None:
-    with world() as w:
+def test_settings_are_shown_by_apaches_names(tmp_path: Path) -> None:
+    path = tmp_path / "kvConfig.json"
+    with world(kv_config_path=path) as w:
         text = w.client.ok(GetNameServerConfig()).body.decode()
         assert "orderMessageEnable=false\n" in text
         assert "scanNotActiveBrokerInterval=5000\n" in text
         assert "listenPort=9876\n" in text
-        assert "path" not in text.lower()
+        assert f"kvConfigPath={path}\n" in text
+
+
+def test_the_path_of_a_configuration_in_memory_is_empty() -> None:
+    with world() as w:
+        assert "kvConfigPath=\n" in w.client.ok(GetNameServerConfig()).body.decode()
 
 
 def test_settings_change_all_together_or_not_at_all() -> None:

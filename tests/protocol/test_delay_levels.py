@@ -6,6 +6,7 @@ from sparrowmq.protocol.delay import (
     DEFAULT_DELAY_LEVELS,
     RETRY_DELAYS_MS,
     effective_level,
+    format_delay_levels,
     parse_delay_levels,
     schedule_queue_id,
 )
@@ -24,6 +25,20 @@ def test_the_default_table_has_eighteen_levels() -> None:
     assert RETRY_DELAYS_MS[:4] == (S, 5 * S, 10 * S, 30 * S)
     assert RETRY_DELAYS_MS[4:14] == tuple(minutes * M for minutes in range(1, 11))
     assert RETRY_DELAYS_MS[14:] == (20 * M, 30 * M, H, 2 * H)
+
+
+@pytest.mark.parametrize(
+    ("levels_ms", "text"),
+    [
+        (RETRY_DELAYS_MS, DEFAULT_DELAY_LEVELS),
+        ((90 * S, 90 * M, 24 * H), "90s 90m 24h"),
+        ((1, S + 1), "1s 2s"),
+    ],
+)
+def test_levels_are_written_in_the_largest_unit_that_fits(
+    levels_ms: tuple[int, ...], text: str
+) -> None:
+    assert format_delay_levels(levels_ms) == text
 
 
 def test_days_and_any_blanks_are_understood() -> None:

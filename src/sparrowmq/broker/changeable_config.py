@@ -13,6 +13,7 @@ from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.topics import plain_topic
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.delay import format_delay_levels
 from sparrowmq.protocol.names import AUTO_CREATE_TOPIC
 from sparrowmq.protocol.perm import PERM_INHERIT, PERM_READ_WRITE
 
@@ -104,6 +105,7 @@ def config_lines(broker: Broker) -> str:
     values["brokerRole"] = "ASYNC_MASTER" if broker.config.broker_id == 0 else "SLAVE"
     values["listenPort"] = broker.address.rpartition(":")[2]
     values["brokerPermission"] = str(PERM_READ_WRITE)
+    values["messageDelayLevel"] = format_delay_levels(broker.config.store.delay_levels_ms)
     return "".join(f"{name}={values[name]}\n" for name in sorted(values))
 
 

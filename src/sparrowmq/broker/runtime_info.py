@@ -4,6 +4,7 @@ from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.sampling import DELIVERED_TIMERS
 from sparrowmq.broker.statistics import GROUP_GET, TOPIC_PUT
 from sparrowmq.broker.store_times import log_time
+from sparrowmq.protocol.codes import MQ_VERSION
 from sparrowmq.protocol.delay import schedule_queue_id
 from sparrowmq.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
 
@@ -22,7 +23,7 @@ def runtime_info(broker: Broker) -> dict[str, str]:
         "runtime": _duration(running_ms),
         "brokerActive": _yes(broker.config.broker_id == 0),
         "brokerVersionDesc": VERSION_TEXT,
-        "brokerVersion": "SparrowMQ",
+        "brokerVersion": MQ_VERSION,
         "startAcceptSendRequestTimeStamp": 0,
         **_counts(broker, now_ms),
         **_log(broker),
@@ -35,6 +36,7 @@ def runtime_info(broker: Broker) -> dict[str, str]:
 
 def _counts(broker: Broker, now_ms: int) -> dict[str, object]:
     put, got = broker.statistics.totals
+    put_bytes = broker.statistics.log_growth_bytes
     yesterday, today = broker.statistics.mornings
     put_tps, got_tps = (_rates(tps) for tps in broker.statistics.recent_tps(now_ms))
     return {
@@ -45,6 +47,13 @@ def _counts(broker: Broker, now_ms: int) -> dict[str, object]:
         "getMissTps": "0.0 0.0 0.0",
         "putMessageTimesTotal": put,
         "putMessageFailedTimes": 0,
+        "putMessageSizeTotal": put_bytes,
+        "putMessageAverageSize": put_bytes / max(1, put),
+        # Single messages are not timed. Tools want numbers all the same, and accept "null" for the
+        # distribution: Apache's brokers answer it during their first minute.
+        "putMessageEntireTimeMax": 0,
+        "getMessageEntireTimeMax": 0,
+        "putMessageDistributeTime": "null",
         "msgPutTotalYesterdayMorning": yesterday[0],
         "msgPutTotalTodayMorning": today[0],
         "msgPutTotalTodayNow": put,
@@ -64,6 +73,7 @@ def _log(broker: Broker) -> dict[str, object]:
         "commitLogMaxOffset": store.max_log_offset,
         "earliestMessageTimeStamp": log_time(store, store.min_log_offset),
         "dispatchBehindBytes": 0,
+        "dispatchMaxBuffer": 0,  # an append dispatches at once
         "remainHowManyDataToFlush": human_bytes(store.max_log_offset - store.durable_log_offset),
         "remainTransientStoreBufferNumbs": 2**31 - 1,
         "commitLogDiskRatio": round(ratio, 6),

@@ -29,6 +29,7 @@ def sample(broker: Broker) -> None:
         broker.monotonic(),
         ends.items(),
         [*broker.offsets.rows(), timers],
+        log_offset=broker.store.max_log_offset,
         today_ms=broker.clock(),
     )
 

@@ -119,6 +119,9 @@ class Statistics:
         self._is_first = True
         self.sampled_ms = now_ms
         """When offsets were looked at last."""
+        self._first_log_offset = 0
+        self.log_growth_bytes = 0
+        """By how much the log had grown since the start when it was looked at last."""
         self._put = Series(now_ms)
         self._got = Series(now_ms)
         self._series: dict[tuple[str, str], Series] = {
@@ -129,8 +132,16 @@ class Statistics:
         self.mornings: tuple[Sample, Sample] = ((0, 0), (0, 0))
         """Put and got in all, by yesterday's first and today's first look."""
 
-    def sample(self, now_ms: int, queues: Offsets, groups: Offsets, *, today_ms: int = 0) -> None:
-        """Look at the ends of all queues by topic and at all offsets by `topic@group`.
+    def sample(
+        self,
+        now_ms: int,
+        queues: Offsets,
+        groups: Offsets,
+        *,
+        log_offset: int = 0,
+        today_ms: int = 0,
+    ) -> None:
+        """Look at the ends of all queues by topic, all offsets by `topic@group`, the log's end.
 
         The first look only notes where things stand. What a group consumed before the first look at
         it is counted if `group_starts` told where it began.
@@ -140,7 +151,10 @@ class Statistics:
         if not self._is_first:
             self._add(TOPIC_PUT, put, self._put, now_ms)
             self._add(GROUP_GET, got, self._got, now_ms)
+        else:
+            self._first_log_offset = log_offset
         self._is_first = False
+        self.log_growth_bytes = log_offset - self._first_log_offset
         self.sampled_ms = now_ms
         self._forget_deleted()
         for series in self._series.values():

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sparrowmq.client.checks import check_kind, check_time
+from sparrowmq.client.checks import check_kind, check_number, check_time
 from sparrowmq.net.peers import split_address
 
 DEFAULT_NAME_SERVERS = ("127.0.0.1:9876",)
@@ -26,6 +26,16 @@ class ClientConfig:
     fast_heartbeat: bool = True
     """Whether consumers beat about once a second to brokers that notice the end of it (ours do), so
     that a host that vanished has its queues taken over within 5 s instead of two minutes."""
+    rebalance_s: float = 20.0
+    """Time from one look of a consumer at its group's members and queues to the next. Brokers
+    notify of most changes; shorter finds the others sooner and costs two requests per topic."""
+    lock_renewal_s: float = 20.0
+    """Time from one renewal of a consumer's queue locks to the next. A member stops consuming an
+    ordered queue whose lock is 30 s old, and a broker gives a lock away after 60 s: hence 25 at
+    most, which leaves time to ask again."""
+    pull_silence_s: float = 120.0
+    """A queue that was not pulled for this long is given up and taken anew. A pull may wait for
+    30 s when nothing is wrong: hence 60 at least."""
     name_server_timeout_s: float = 3.0
     call_timeout_s: float = 3.0
     connect_timeout_s: float = 3.0
@@ -38,6 +48,9 @@ class ClientConfig:
             split_address(address)
         check_time("route_poll_s", self.route_poll_s)
         check_time("heartbeat_s", self.heartbeat_s)
+        check_number("rebalance_s", self.rebalance_s, 1, 3_600)
+        check_number("lock_renewal_s", self.lock_renewal_s, 1, 25, "brokers free a lock after 60 s")
+        check_number("pull_silence_s", self.pull_silence_s, 60, 86_400, "a pull may wait for 30 s")
         check_time("name_server_timeout_s", self.name_server_timeout_s)
         check_time("call_timeout_s", self.call_timeout_s)
         check_time("connect_timeout_s", self.connect_timeout_s)

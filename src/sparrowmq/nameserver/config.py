@@ -80,12 +80,17 @@ class NameServerConfig:
         return replace(self, **{CHANGEABLE[name]: _read(name, changes[name]) for name in changes})
 
     def to_properties(self) -> str:
-        """`name=value` lines for operators. Paths stay inside."""
-        shown = {"listenPort": "listen_port", "bindAddress": "listen_host", **CHANGEABLE}
+        """`name=value` lines for operators; a path that is empty stands for memory only."""
+        shown = {**_READ_ONLY, **CHANGEABLE}
         lines = sorted(f"{name}={_write(name, getattr(self, shown[name]))}" for name in shown)
         return "".join(f"{line}\n" for line in lines)
 
 
+_READ_ONLY = {
+    "bindAddress": "listen_host",
+    "kvConfigPath": "kv_config_path",
+    "listenPort": "listen_port",
+}
 CHANGEABLE = {
     "brokerTimeoutMillis": "broker_timeout_s",
     "deleteTopicWithBrokerRegistration": "delete_topic_with_broker_registration",
@@ -118,6 +123,8 @@ def _read(name: str, text: str) -> Any:
 def _write(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
+    if value is None:
+        return ""
     return str(round(value * 1000)) if name in _IN_MILLISECONDS else str(value)
 
 

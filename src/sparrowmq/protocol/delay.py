@@ -27,6 +27,20 @@ def _parse_level(text: str) -> int:
     return int(found[1]) * _UNIT_MS[found[2]]
 
 
+def format_delay_levels(levels_ms: Sequence[int]) -> str:
+    """The text of levels, each in the largest unit that has no fraction. There is no unit below a
+    second: a level that needs one is rounded up."""
+    return " ".join(map(_format_level, levels_ms))
+
+
+def _format_level(level_ms: int) -> str:
+    for name in "hms":
+        count, rest = divmod(level_ms, _UNIT_MS[name])
+        if not rest:
+            return f"{count}{name}"
+    return f"{count + 1}s"
+
+
 RETRY_DELAYS_MS = parse_delay_levels(DEFAULT_DELAY_LEVELS)
 
 

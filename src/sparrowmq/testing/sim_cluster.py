@@ -66,16 +66,17 @@ class RunningCluster(Simulation):
         client.start()
         return client
 
-    def client_on(self, name: str, routes: Routes[Client] | None = None) -> Client:
+    def client_on(self, name: str, routes: Routes[Client] | None = None, **settings: Any) -> Client:
         """What producers and consumers share, for the host of that name; not yet started.
 
         Its code has to run there: `sim.run(..., on=sim.host(name))`. Brokers' calls to it go to
-        `routes`.
+        `routes`; `settings` are further ones of ClientConfig.
         """
         config = ClientConfig(
             name_servers=self.name_server_addresses,
             client_ip=self.host(name).ip,
             instance_name=name,
+            **settings,
         )
         rng = self.rng(f"client {name}")
         return Client(

@@ -19,7 +19,6 @@ from sparrowmq.client.group.offset_store import Offsets
 from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.errors import ProtocolError
 
-RENEW_S = 20.0
 LOCK_LIFE_S = 60.0
 """A broker frees a lock that was not renewed for this long."""
 FRESH_S = 30.0
@@ -92,7 +91,7 @@ class Ownership:
 
     async def _renew_for_ever(self) -> None:
         while True:
-            await asyncio.sleep(RENEW_S)
+            await asyncio.sleep(self._client.config.lock_renewal_s)
             await self._renew(list(self._assignment.held.values()))
 
     async def _clear_doubts(self) -> None:

@@ -26,15 +26,10 @@ from sparrowmq.protocol.errors import ProtocolError
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.names import is_retry_topic
 
-INTERVAL_S = 20.0
 MERGE_S = 1.0
 """Wake-ups closer together than this share one round."""
 AT_ONCE_S = 0.02
 """Queues that become free together, or may be given up together, do so within this time."""
-SILENT_S = 120.0
-"""A queue that should be pulled and was not for this long is taken anew."""
-_PAUSES = Backoff(first_s=MISSED_S, longest_s=INTERVAL_S)
-"""For a topic that does not exist, or whose rounds fail in a way that nobody expected."""
 NO_TOPIC = (
     "topic {topic} does not exist and is waited for;"
     " send to it, or create it with: sparrowmq topic create {topic}"
@@ -66,6 +61,10 @@ class Rebalancing:
         self._topics = topics
         self._changed = changed
         self._log = log
+        self._interval_s = client.config.rebalance_s
+        self._silence_s = client.config.pull_silence_s
+        self._pauses = Backoff(first_s=MISSED_S, longest_s=self._interval_s)
+        """For a topic that does not exist, or whose rounds fail unexpectedly."""
         self._steps = log.getChild("rebalance")
         self._wake_up = asyncio.Event()
         self._at_once = asyncio.Event()
@@ -96,9 +95,9 @@ class Rebalancing:
             self._clear()
             began_s = loop.time()
             again_s = await self.round()
-            if again_s >= INTERVAL_S and not self._is_changed:
+            if again_s >= self._interval_s and not self._is_changed:
                 self._clear()  # whatever it was, this round has seen it
-            next_s = loop.time() + min(INTERVAL_S, again_s)
+            next_s = loop.time() + min(self._interval_s, again_s)
             if await _is_set_by(self._wake_up, next_s):
                 early_s = min(began_s + MERGE_S, next_s)
                 if loop.time() < early_s and await _is_set_by(self._at_once, early_s):
@@ -127,7 +126,7 @@ class Rebalancing:
                 again_s = min(again_s, MISSED_S)
             except Exception as error:
                 self._failed[topic] += 1
-                again_s = min(again_s, _PAUSES.wait_s(self._failed[topic]))
+                again_s = min(again_s, self._pauses.wait_s(self._failed[topic]))
                 text = "rebalance of %s for group %s failed"
                 self._log.error(text, topic, self._group, exc_info=error)
         strange = {queue for queue in self._assignment.held if queue.topic not in topics}
@@ -144,7 +143,7 @@ class Rebalancing:
             # a topic that nobody makes is asked for less and less often.
             self._missing[topic] += 1
             self._tell(topic, NO_TOPIC.format(topic=topic))
-            return _PAUSES.wait_s(self._missing[topic])
+            return self._pauses.wait_s(self._missing[topic])
         self._missing.pop(topic, None)
         queues = sorted(subscribe_queues(topic, route))
         self._is_settling = False
@@ -154,12 +153,12 @@ class Rebalancing:
         silent: set[MessageQueue] = set()
         if self._drops_silent:
             now_s = asyncio.get_running_loop().time()
-            silent = held & assigned & self._assignment.silent(now_s - SILENT_S)
+            silent = held & assigned & self._assignment.silent(now_s - self._silence_s)
         plan = plan_rebalance(held, assigned, silent | self._assignment.leaving())
         assignment = self._assignment
         dropped = await assignment.give_up(plan.drop - silent, "not assigned any more")
         again_s = dropped.again_s
-        why = f"no pull for {SILENT_S:g} s"
+        why = f"no pull for {self._silence_s:g} s"
         restarted = await assignment.give_up(plan.drop & silent, why, number=2)
         taken = await assignment.take(plan.take)
         if dropped.changed or restarted.changed or taken.changed:
