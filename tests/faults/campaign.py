@@ -18,8 +18,8 @@ from enum import StrEnum
 
 from tests.faults.checker import MessageId, State, body_of
 
-UNSYNCED_S = 0.5
-"""The most that a power cut may take under asynchronous flush."""
+UNSYNCED_S = 0.6
+"""The most that a power cut may take under asynchronous flush: half a second, and two syncs."""
 UNDONE_S = 2.0
 """The most progress of groups that a crash of the broker may undo, and a little."""
 TICK_S = 0.002
@@ -118,6 +118,7 @@ class Story:
 
     seed: int
     sync_flush: bool
+    unsynced_s: float = UNSYNCED_S
     groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Group, or broadcasting member, to the topics of which it must see everything."""
     ordered: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -251,7 +252,7 @@ def _excused_by_cuts(story: Story, judged: Judged) -> set[MessageId]:
             if sending.state is not State.OK or sending.acknowledged_s > cut.at_s:
                 continue
             judged.unsynced += 1
-            if story.sync_flush or cut.at_s - sending.acknowledged_s > UNSYNCED_S:
+            if story.sync_flush or cut.at_s - sending.acknowledged_s > story.unsynced_s:
                 too_old.add(message)
     judged.lost += len(too_old)
     judged.problems += listed("acknowledged and not durable in a power cut", too_old)

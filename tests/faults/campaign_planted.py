@@ -11,7 +11,6 @@ from typing import Any
 from sparrowmq.broker.consumer_offsets import ConsumerOffsets
 from sparrowmq.broker.delivery.delay_levels import DelayLevels
 from sparrowmq.broker.positions import Positions
-from sparrowmq.broker.tables import OffsetsTable
 from sparrowmq.client.broker_calls import Position, max_offset
 from sparrowmq.client.client import Client
 from sparrowmq.client.consuming.pulling import PullLoop
@@ -21,7 +20,6 @@ from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.route_polls import RoutePolls
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import NetError
-from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.subscription import SubscriptionData
 from sparrowmq.store import store
@@ -51,16 +49,6 @@ def acknowledge_before_append(patch: Patch) -> None:
 def sync_nothing(patch: Patch) -> None:
     """A flush that is skipped."""
     patch(sim_nodes, "sync_plan", lambda disk, plan: None)
-
-
-def forget_progress(patch: Patch) -> None:
-    """Progress of groups is kept in memory only."""
-
-    async def forget(table: OffsetsTable, offsets: ConsumerOffsets, workers: Workers) -> None:
-        """Nothing is written."""
-
-    patch(OffsetsTable, "journal", forget)
-    patch(OffsetsTable, "save", forget)
 
 
 def commit_early(patch: Patch) -> None:
@@ -188,7 +176,7 @@ _SKIPPED = ("skipped", "passed")
 _BACKLOG = ("backlogs are left",)
 PLANTED = {
     "kill": Planted(acknowledge_before_append, ("kill",), ("lost",)),
-    "stop": Planted(forget_progress, ("stop",), ("went from",)),
+    "stop": Planted(acknowledge_before_append, ("stop",), ("lost",)),
     "connections": Planted(skip_after_failed_pulls, ("connections",), _SKIPPED),
     "port": Planted(believe_the_first_route, ("port",), _BACKLOG),
     "power": Planted(sync_nothing, ("power",), ("not durable in a power cut",), faults=2),

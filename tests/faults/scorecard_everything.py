@@ -14,8 +14,8 @@ from tests.faults.scored import Scored
 KEPT = Path("build") / "faults"
 _WORKERS = 2
 _SMALL_FAULTS = 12
-_RUNS, _FAULTS_EACH = 20, 40
-_PROCESS_FAULTS = 100
+_RUNS, _FAULTS_EACH = 10, 40
+_PROCESS_FAULTS = 50
 _STALL_MS = 50.0
 
 

@@ -101,7 +101,7 @@ def test_what_no_group_handled_is_lost_and_what_is_still_in_the_log_was_skipped(
     ("sync_flush", "at_s", "problems"),
     [
         (False, 1.5, []),
-        (False, 1.7, ["1 acknowledged and not durable in a power cut: plain-1"]),
+        (False, 1.8, ["1 acknowledged and not durable in a power cut: plain-1"]),
         (True, 1.5, ["1 acknowledged and not durable in a power cut: plain-1"]),
     ],
 )
