@@ -75,25 +75,28 @@ def skip_after_failed_pulls(patch: Patch) -> None:
     patch(PullLoop, "_pull", skip)
 
 
+async def _never(polls: RoutePolls) -> None:
+    """Ask nobody."""
+
+
 def never_ask_again(patch: Patch) -> None:
     """Routes are asked for no more when no name server answered once."""
 
     async def run(polls: RoutePolls) -> None:
         while True:
-            if not await polls._poll():
+            if not await polls._refresh(polls._members.topics()):
                 return
             await asyncio.sleep(10.0)
 
     patch(RoutePolls, "run", run)
+    patch(RoutePolls, "follow_losses", _never)
 
 
 def believe_the_first_route(patch: Patch) -> None:
     """Routes are asked for once."""
 
-    async def run(polls: RoutePolls) -> None:
-        """Never."""
-
-    patch(RoutePolls, "run", run)
+    patch(RoutePolls, "run", _never)
+    patch(RoutePolls, "follow_losses", _never)
 
 
 def deliver_at_once(patch: Patch) -> None:
