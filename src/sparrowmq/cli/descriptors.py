@@ -5,7 +5,7 @@ limit of the process │ own needs │ queue files kept open │ connections
 ```
 
 A server that ran out of descriptors could not save what it has acknowledged. Hence connections get
-what files leave, and never the other way round (decision 20).
+what files leave, and never the other way round (decision 18).
 """
 
 import sys
