@@ -16,6 +16,7 @@ from sparrowmq.protocol.names import TIMER_TOPIC
 from sparrowmq.protocol.record import Record
 from sparrowmq.store.messages import PutMessage
 from sparrowmq.store.recorded_calls import PowerCut
+from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from tests.broker.delivery_world import EPOCH_MS, DeliveryWorld, Sent, bodies, orders_world
 from tests.broker.timer_world import send_at
 
@@ -101,6 +102,25 @@ def test_what_is_overdue_at_a_stop_is_due_at_once_for_apache(world: DeliveryWorl
     world.now_ms += 40 * 86_400_000
     world.stop()
     assert [unit[4] for unit in units(world)] == [0, 0, 0, 0]
+
+
+def test_a_stop_after_the_clock_was_set_back_forgets_no_timer() -> None:
+    with SimCluster(seed=1).run() as sim:
+        for body, seconds in ((b"late", 60), (b"soon", 19)):
+            send_timed(sim, body, seconds)
+        sim.advance(20)
+        sim.set_clock(-15_000)
+        send_timed(sim, b"after the step", 4)
+        sim.brokers["broker-a"].stop()
+        sim.brokers["broker-a"].start()
+        sim.advance(80)
+        delivered = [bytes(record.body) for record in records(sim.broker.store, "orders", 0)]
+        assert delivered == [b"soon", b"after the step", b"late"]
+
+
+def send_timed(sim: RunningCluster, body: bytes, seconds: int) -> None:
+    due_ms = sim.clock() + 1000 * seconds
+    sim.wait(sim.client.send("orders", body, TIMER_DELIVER_MS=str(due_ms)))
 
 
 def test_a_recall_is_left_as_one(world: DeliveryWorld) -> None:

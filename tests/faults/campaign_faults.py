@@ -100,8 +100,10 @@ class World(ClientWorld, ABC):
         """The same with SIGTERM."""
 
     @abstractmethod
-    def cut_power(self, down_s: float) -> None:
-        """The same with everything gone that was not synced."""
+    def cut_power(self, down_s: float) -> float:
+        """The same with everything gone that was not synced; when it died.
+
+        What was in the log just before that is read."""
 
     @abstractmethod
     def pause_broker(self, seconds: float) -> None:
@@ -178,10 +180,9 @@ def port(world: World, rng: Random) -> None:
 
 def power(world: World, rng: Random) -> None:
     """The broker's machine loses power; everybody else lives on."""
-    with world.fault("power") as noted:
-        world.log.read(world.disk)
-        world.cut_power(rng.random() * 3)
-        world.story.cuts.append(Cut(noted.began_s, world.log.cut(world.disk)))
+    with world.fault("power"):
+        died_s = world.cut_power(rng.random() * 3)
+        world.story.cuts.append(Cut(died_s, world.log.cut(world.disk)))
 
 
 def pause(world: World, rng: Random) -> None:

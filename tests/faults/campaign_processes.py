@@ -161,11 +161,14 @@ class ProcessWorld(World):
         self.pass_time(down_s)
         self._broker = self._start()
 
-    def cut_power(self, down_s: float) -> None:
+    def cut_power(self, down_s: float) -> float:
         self._beside(self._broker.kill)
+        died_s = self.now_s
+        self.log.read(self.disk)
         lose_unsynced(self._data, self.rng(f"cut {len(self.story.cuts)}"))
         self.pass_time(down_s)
         self._broker = self._start()
+        return died_s
 
     def pause_broker(self, seconds: float) -> None:
         os.kill(self._broker.process.pid, signal.SIGSTOP)

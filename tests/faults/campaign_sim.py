@@ -119,10 +119,13 @@ class SimWorld(World):
         self.pass_time(down_s)
         self._node.start()
 
-    def cut_power(self, down_s: float) -> None:
+    def cut_power(self, down_s: float) -> float:
+        died_s = self.now_s
+        self.log.read(self.disk)
         self._node.lose_power()
         self.pass_time(down_s)
         self._node.start()
+        return died_s
 
     def pause_broker(self, seconds: float) -> None:
         self._node.host.pause()

@@ -74,8 +74,13 @@ class TimerCheck:
             marks.append(TimerMark(read_ms, queue_offset))
         return marks
 
-    def save(self, marks: Sequence[TimerMark], first_pending: int) -> None:
+    def save(
+        self, marks: Sequence[TimerMark], first_pending: int, due_ms: int | None = None
+    ) -> None:
         """Save up to `MOST_MARKS`, the newest last; durable when it returns.
+
+        Messages before `first_pending` that are pending all the same, because Apache's timer log
+        has them, are due at `due_ms` or later: earlier than the marks, if the clock was set back.
 
         Raises DiskFull, or OSError.
         """
@@ -88,7 +93,8 @@ class TimerCheck:
                 file.truncate(_SIZE)
             *older, newest = marks
             own = _OWN.pack(_MAGIC, *newest)
-            read_ms = newest.time_ms // 1000 * 1000
+            read_ms = newest.time_ms if due_ms is None else min(newest.time_ms, due_ms - 1)
+            read_ms = max(0, read_ms) // 1000 * 1000
             page = _APACHE.pack(read_ms, 0, first_pending, first_pending).ljust(_OWN_AT, b"\0")
             numbers = [number for mark in older for number in mark]
             rest = _OLDER.pack(*numbers, *[0] * (2 * (MOST_MARKS - 1) - len(numbers)))

@@ -4,6 +4,7 @@ import asyncio
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.delivery import timer_apache
+from sparrowmq.broker.delivery.timer_entries import time_of
 from sparrowmq.broker.delivery.timer_plans import Spill
 from sparrowmq.broker.delivery.timer_runs import Run, RunList, RunRange
 from sparrowmq.protocol.names import TIMER_TOPIC
@@ -96,6 +97,7 @@ async def leave_to_apache(broker: Broker) -> None:
     now_ms, entries = broker.clock(), timers.pending()
     try:
         await broker.workers.run(timer_apache.write, broker.disk, store, entries, now_ms)
-        await broker.workers.run(timers.check.save, timers.marks, end)
+        due_ms = min(map(time_of, entries), default=None)
+        await broker.workers.run(timers.check.save, timers.marks, end, due_ms)
     except DiskFull as error:
         broker.log.info("Apache's broker would deliver some timers again: %s", error)
