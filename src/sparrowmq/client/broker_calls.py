@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import BrokerRefused, NoRoute
+from sparrowmq.client.route_table import FoundBroker
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.body import Body
@@ -40,20 +41,25 @@ class _ConsumerIds(Body, frozen=True, kw_only=True):
     owners: dict[int, str] | None = None
 
 
-async def address_of(
+async def find_broker(
     client: Client, topic: str, broker_name: str, broker_id: int = MASTER_ID
-) -> str:
-    """The address of a broker (the master, else a slave), refreshing the route once.
+) -> FoundBroker:
+    """The broker with this id, else another of its name, refreshing the route once.
 
     Raises NoRoute.
     """
-    address = client.route_table.address(broker_name, broker_id)
-    if address is None:
+    found = client.route_table.find(broker_name, broker_id)
+    if found is None:
         await client.route_table.refresh(topic)
-        address = client.route_table.address(broker_name, broker_id)
-    if address is None:
+        found = client.route_table.find(broker_name, broker_id)
+    if found is None:
         raise NoRoute(topic, f"broker {broker_name} has no address now")
-    return address
+    return found
+
+
+async def address_of(client: Client, topic: str, broker_name: str) -> str:
+    """The address of the master, else of a slave, refreshing the route once. Raises NoRoute."""
+    return (await find_broker(client, topic, broker_name)).address
 
 
 async def call(client: Client, address: str, header: RequestHeader, body: bytes = b"") -> Response:
@@ -74,11 +80,7 @@ async def group_members(client: Client, topic: str, group: str) -> list[str]:
     # One that has just joined the topic does not know those yet who have not heard of it: whoever
     # asked it would take the queues of everybody else.
     table = client.route_table
-    settled = [
-        name
-        for name in names
-        if client.heartbeats.has_met_all(table.address(name, MASTER_ID) or "")
-    ]
+    settled = [name for name in names if client.heartbeats.has_met_all(table.address(name) or "")]
     address = await address_of(client, topic, client.rng.choice(settled or names))
     response = await call(client, address, GetConsumerList(consumer_group=group))
     return list(_ConsumerIds.from_json(response.body).consumer_id_list)

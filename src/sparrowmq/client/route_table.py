@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 
@@ -61,6 +62,18 @@ def _ordered_queues(topic: str, configuration: str) -> list[MessageQueue]:
             raise NoRoute(topic, f"{text}; an operator has to mend it at the name servers")
         queues += [MessageQueue(topic, broker, queue_id) for queue_id in range(int(count))]
     return queues
+
+
+class FoundBroker(NamedTuple):
+    """A broker to ask, which may have another id than the one that was wanted."""
+
+    broker_id: int
+    address: str
+
+    @property
+    def is_master(self) -> bool:
+        """Whether it keeps the progress of groups."""
+        return self.broker_id == MASTER_ID
 
 
 class RouteTable:
@@ -139,10 +152,19 @@ class RouteTable:
         """Address of a broker name's master."""
         return self._addresses.get(broker_name, {}).get(MASTER_ID)
 
-    def address(self, broker_name: str, broker_id: int = MASTER_ID) -> str | None:
-        """Address of one broker; any of the name's when that id is not there."""
-        known = self._addresses.get(broker_name, {})
-        return known.get(broker_id) or next(iter(known.values()), None)
+    def find(self, broker_name: str, broker_id: int = MASTER_ID) -> FoundBroker | None:
+        """One broker; any of the name's when that id is not there."""
+        known = self._addresses.get(broker_name)
+        if not known:
+            return None
+        if broker_id not in known:
+            broker_id = next(iter(known))
+        return FoundBroker(broker_id, known[broker_id])
+
+    def address(self, broker_name: str) -> str | None:
+        """Address of a broker name's master; of a slave when there is no master."""
+        found = self.find(broker_name)
+        return None if found is None else found.address
 
     def all_addresses(self) -> list[tuple[str, int, str]]:
         """(broker name, id, address) of every broker any route names."""

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from sparrowmq.client.broker_calls import UNKNOWN_EPOCH, address_of
+from sparrowmq.client.broker_calls import UNKNOWN_EPOCH, find_broker
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import ClientError
 from sparrowmq.client.group.consume_rates import ConsumeRates
@@ -101,10 +101,10 @@ class PullLoop:
 
     async def _pull(self, held: HeldQueue, subscription: SubscriptionData) -> Response:
         queue = held.queue
-        broker_id = held.broker_id
-        address = await address_of(self._client, queue.topic, queue.broker_name, broker_id)
-        # Only the master keeps progress: a slave is not told.
-        committed = self._committed(held) if broker_id == MASTER_ID else -1
+        broker = await find_broker(self._client, queue.topic, queue.broker_name, held.broker_id)
+        # Only the master keeps progress: a pull from a slave carries none, also where a slave
+        # stands in for a master that has no address.
+        committed = self._committed(held) if broker.is_master else -1
         carries = subscription.is_tag  # SQL92 stays at the broker, compiled once per heartbeat
         header = PullMessage(
             consumer_group=self._group,
@@ -125,7 +125,7 @@ class PullLoop:
             expression_type=subscription.expression_type,
             epoch=UNKNOWN_EPOCH if held.epoch is None else held.epoch,
         )
-        return await self._client.peers.call(address, header, timeout_s=self._call_timeout_s)
+        return await self._client.peers.call(broker.address, header, timeout_s=self._call_timeout_s)
 
     def _take(
         self,
