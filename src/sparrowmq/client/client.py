@@ -160,10 +160,12 @@ class Client:
             self._members,
             self.route_table,
             poll_s=self.config.route_poll_s,
-            backoff=Backoff(longest_s=self.config.route_poll_s, rng=self.rng),
+            rng=self.rng,
             log=self.log,
         )
+        self.when_peer_closes(polls.lost)
         self.keep(polls.run, "route poll")
+        self.keep(polls.follow_losses, "routes of lost brokers")
         self.keep(self.heartbeats.run, "heartbeats")
 
     def _died(self, error: BaseException) -> None:

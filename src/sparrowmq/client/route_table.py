@@ -166,6 +166,14 @@ class RouteTable:
         found = self.find(broker_name)
         return None if found is None else found.address
 
+    def topics_naming(self, address: str) -> set[str]:
+        """Topics whose routes name a broker by this address."""
+        return {
+            topic
+            for topic, route in self._routes.items()
+            if any(address in data.broker_addrs.values() for data in route.broker_datas)
+        }
+
     def all_addresses(self) -> list[tuple[str, int, str]]:
         """(broker name, id, address) of every broker any route names."""
         return [
