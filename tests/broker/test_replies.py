@@ -42,6 +42,8 @@ def test_a_reply_reaches_who_asked_and_is_stored(world: World) -> None:
     answer = reply(world, REPLY_TO_CLIENT="asking", CORRELATION_ID="c-1")
     assert answer.code == ResponseCode.SUCCESS
     assert answer.header(MessageSent).queue_offset == 0
+    fields = answer.ext_fields or {}
+    assert (fields.get("MSG_REGION"), fields.get("TRACE_ON")) == ("DefaultRegion", "true")
     (call,) = asking.answered.of(PushReply)
     assert call.body == b"42"
     assert (call.header.topic, call.header.flag, call.header.born_timestamp) == (TOPIC, 3, 7)

@@ -69,6 +69,30 @@ def test_a_message_without_unique_id_gets_one(world: World) -> None:
     assert len(sent.transaction_id) == 32
 
 
+@pytest.mark.parametrize(
+    ("kind", "properties"),
+    [
+        (SendMessage, ""),
+        (SendMessageV2, ""),
+        (SendBatchMessage, ""),
+        (SendMessageV2, "DELAY\x013\x02"),
+        (SendMessageV2, "TIMER_DELAY_SEC\x0160\x02"),
+        (SendMessageV2, "TRAN_MSG\x01true\x02PGROUP\x01shop\x02"),
+    ],
+    ids=["long", "short", "batch", "delayed", "timed", "half"],
+)
+def test_every_send_is_answered_with_what_traces_need(
+    world: World, kind: type, properties: str
+) -> None:
+    # The Go client sends no trace of a message whose answer lacks one of the two.
+    is_batch = kind is SendBatchMessage
+    body = batch(b"1", b"2") if is_batch else b"x"
+    answer = world.ask(header_of(kind, properties=properties, batch=is_batch), body)
+    assert answer.code == ResponseCode.SUCCESS
+    fields = answer.ext_fields or {}
+    assert (fields.get("MSG_REGION"), fields.get("TRACE_ON")) == ("DefaultRegion", "true")
+
+
 def test_a_new_topic_has_as_many_queues_as_the_producer_asks_but_not_more_than_the_default(
     world: World,
 ) -> None:

@@ -3,9 +3,9 @@
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -38,7 +38,9 @@ log = logging.getLogger("tests.client")
 
 
 class SentWithTrace(MessageSent, frozen=True, kw_only=True):
-    """What Apache's brokers add: where they are, and whether they want message trace."""
+    """A broker with settings of its own: where it is, and whether it wants message trace."""
+
+    CONSTANTS: ClassVar[Mapping[str, str]] = {}
 
     region: str = msgspec.field(name="MSG_REGION")
     wants_trace: str = msgspec.field(name="TRACE_ON")

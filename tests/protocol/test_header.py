@@ -4,7 +4,8 @@ import importlib
 import json
 import pkgutil
 import struct
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
@@ -206,6 +207,42 @@ def test_fields_beside_the_typed_ones_are_written_too() -> None:
     header = QueryConsumerOffset(consumer_group="g", topic="t", queue_id=0)
     _, head, _ = the_frame(encode_request(header, 1, ext_fields={"bname": 'b"x'}))
     assert json.loads(head)["extFields"]["bname"] == 'b"x'
+
+
+class Constant(ResponseHeader, frozen=True, kw_only=True):
+    """Fields that are the same in every answer, after none, optional and required ones."""
+
+    CONSTANTS: ClassVar[Mapping[str, str]] = {"SHARE": '100 % "sure"', "TRACE_ON": "true"}
+
+
+class ConstantAndOptional(Constant, frozen=True, kw_only=True):
+    note: str | None = None
+
+
+class ConstantAndRequired(ConstantAndOptional, frozen=True, kw_only=True):
+    queue_id: int
+
+
+@pytest.mark.parametrize(
+    ("header", "fields"),
+    [
+        (Constant(), {}),
+        (ConstantAndOptional(), {}),
+        (ConstantAndOptional(note="x"), {"note": "x"}),
+        (ConstantAndRequired(queue_id=7), {"queueId": "7"}),
+        (ConstantAndRequired(queue_id=7, note="x"), {"queueId": "7", "note": "x"}),
+    ],
+)
+@pytest.mark.parametrize("binary", [False, True])
+@pytest.mark.parametrize("code", [0, 14])
+def test_constant_fields_are_in_every_answer(
+    header: Constant, fields: dict[str, str], binary: bool, code: int
+) -> None:
+    frame = encode_response(1, code=code, header=header, binary=binary)
+    is_binary, head, _ = the_frame(frame)
+    plain = decode_plain(is_binary, head)
+    assert plain.ext_fields == {**fields, **Constant.CONSTANTS}
+    assert decode_ext_fields(plain.ext_fields, type(header)) == header
 
 
 def test_an_absent_value_is_not_written() -> None:

@@ -56,7 +56,8 @@ from sparrowmq.net.routes import Routes
 from sparrowmq.net.server import Server
 from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.ids import UniqueIds
-from sparrowmq.protocol.properties import CLUSTER, MSG_REGION, TRACE_SWITCH
+from sparrowmq.protocol.properties import CLUSTER, encode_properties
+from sparrowmq.protocol.trace import TRACE_FIELDS
 from sparrowmq.store.disk import Disk
 from sparrowmq.store.messages import Damage
 from sparrowmq.store.store import Store
@@ -292,11 +293,8 @@ class BrokerServer:
             unique_ids=UniqueIds(clock, ip=ip, pid=self._pid, instance=self._rng.getrandbits(32)),
             store_host=store_host,
             id_prefix=store_host.hex().upper(),
-            cluster_property=(
-                # As SendMessageProcessor adds them: tracing clients read the region.
-                f"{MSG_REGION}\x01DefaultRegion\x02{TRACE_SWITCH}\x01true\x02"
-                f"{CLUSTER}\x01{config.cluster_name}\x02"
-            ).encode(),
+            # As SendMessageProcessor adds them: tracing clients read the region.
+            cluster_property=encode_properties(TRACE_FIELDS | {CLUSTER: config.cluster_name}),
         )
         last = tables.load_last_subscriptions()
         # A clock that was set back meanwhile must not keep them longer.

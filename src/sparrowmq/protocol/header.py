@@ -26,6 +26,10 @@ class RequestHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel", g
 class ResponseHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """Base of all response headers. A field that is None is not written."""
 
+    CONSTANTS: ClassVar[Mapping[str, str]] = {}
+    """Wire fields with one value in all answers of the type. They are part of the prepared text,
+    so that an answer costs the same with them; who decodes into the type does not see them."""
+
 
 H = TypeVar("H", bound=RequestHeader, covariant=True)
 

@@ -106,8 +106,10 @@ def encode_success(
 
 def ext_fields_of(header: RequestHeader | ResponseHeader) -> dict[str, str]:
     """Wire names and values as strings, as both serialisations carry them."""
-    values = ((name, getattr(header, field)) for field, name in _wire_names(type(header)))
-    return {name: _string(value) for name, value in values if value is not None}
+    kind = type(header)
+    values = ((name, getattr(header, field)) for field, name in _wire_names(kind))
+    fields = {name: _string(value) for name, value in values if value is not None}
+    return fields | _constants(kind)
 
 
 def _fields_of(header: RequestHeader | ResponseHeader) -> bytes:
@@ -149,7 +151,7 @@ def _fields_code(kind: type) -> tuple[str, list[str]]:
     if names and not required:
         return "%b", ["present(header)"]
     pieces = [_field_code(field, name, hints[field]) for field, name in required]
-    template = ",".join(piece for piece, _ in pieces)
+    template = ",".join([piece for piece, _ in pieces] + _constant_pieces(kind))
     values = [value for _, value in pieces]
     for field, name in names:
         if _is_optional(hints[field]):
@@ -167,6 +169,16 @@ def _field_code(field: str, name: str, hint: object) -> tuple[str, str]:
         return f'"{name}":"%d"', f"header.{field}"
     value = f"header.{field}" if hint is str else f"string(header.{field})"
     return f'"{name}":%b', f"text({value})"
+
+
+def _constant_pieces(kind: type) -> list[str]:
+    """The constant fields as parts of a template, in which a percent sign is two."""
+    pieces = (_text(name) + b":" + _text(value) for name, value in _constants(kind).items())
+    return [piece.decode().replace("%", "%%") for piece in pieces]
+
+
+def _constants(kind: type) -> dict[str, str]:
+    return dict(kind.CONSTANTS) if issubclass(kind, ResponseHeader) else {}
 
 
 def _encode_present(header: Any) -> bytes:

@@ -10,7 +10,13 @@ from enum import IntEnum
 
 import msgspec
 
+from sparrowmq.protocol.properties import MSG_REGION, TRACE_SWITCH
+
 DEFAULT_REGION = "DefaultRegion"
+REGION_FIELD = {MSG_REGION: DEFAULT_REGION}
+TRACE_FIELDS = {**REGION_FIELD, TRACE_SWITCH: "true"}
+"""What Apache's brokers add to messages and to the answers of sends, there from the settings
+regionId and traceOn. Clients send a trace only where they find both."""
 _ABSENT = "null"
 
 

@@ -54,7 +54,7 @@ func (s selector) Select(message *primitive.Message, queues []*primitive.Message
 }
 
 func (p *producers) start(c command) (any, error) {
-	made, err := rocketmq.NewProducer(
+	options := []producer.Option{
 		producer.WithNameServer(c.nameServer()),
 		producer.WithGroupName(c.text("group", "")),
 		producer.WithInstanceName(c.text("name", "")),
@@ -63,7 +63,12 @@ func (p *producers) start(c command) (any, error) {
 		producer.WithRetry(2),
 		producer.WithVIPChannel(c.flag("vip_channel")),
 		producer.WithQueueSelector(selector{producer.NewHashQueueSelector(), producer.NewRoundRobinQueueSelector()}),
-	)
+	}
+	if c.flag("trace") {
+		options = append(options, producer.WithTrace(&primitive.TraceConfig{
+			Access: primitive.Local, NamesrvAddrs: c.nameServer()}))
+	}
+	made, err := rocketmq.NewProducer(options...)
 	if err != nil {
 		return nil, err
 	}

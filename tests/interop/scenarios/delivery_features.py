@@ -94,6 +94,17 @@ def traces_of_clients_are_messages_like_others(scene: Scene) -> Outcome:
     return {"consumed": came, "traces": _traces(own), "keys": keys()}
 
 
+@scenario(clients=("go",), needs="core", lane="apart")
+def a_traced_producer_sends_a_trace_of_every_message(scene: Scene) -> Outcome:
+    own = scene.own_cluster(TRACED)
+    topic = own.topic(queues=1)
+    own.wait_for_route(TRACE_TOPIC)
+    letters: list[Message] = [{"body": f"m-{n}", "keys": f"k-{n}"} for n in range(3)]
+    sent = own.producer(trace=True).send(topic, letters)
+    own.wait_until(lambda: len(_traces(own)) == 3, "a trace of every send")
+    return {"statuses": statuses(sent), "traces": _traces(own)}
+
+
 def _traces(scene: Scene) -> list[tuple[str, ...]]:
     """What the records in the trace topic tell: kind, topic or group, and key of the message."""
     found: set[tuple[str, ...]] = set()

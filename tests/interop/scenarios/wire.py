@@ -53,9 +53,10 @@ def the_consumer_list_of_a_group_has_the_same_json(scene: Scene) -> Outcome:
 def a_send_written_by_hand_is_answered_alike(scene: Scene) -> Outcome:
     topic = scene.topic(queues=2)
     good = send(scene, topic)
-    fields = set(good.fields) - {"MSG_REGION", "TRACE_ON"}
+    traced = {name: good.fields.get(name) for name in ("MSG_REGION", "TRACE_ON")}
     return {
-        "good": {"code": good.code, "fields": fields, "queue": good.fields.get("queueId")},
+        "good": {"code": good.code, "fields": set(good.fields), "queue": good.fields["queueId"]},
+        "traced": traced,
         "offset": good.fields.get("queueOffset"),
         "queue_does_not_exist": refused(send(scene, topic, queue_id=9)),
         "any_queue": refused(send(scene, topic, queue_id=-1)),

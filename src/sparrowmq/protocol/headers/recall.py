@@ -2,14 +2,13 @@
 
 from base64 import urlsafe_b64decode
 from binascii import b2a_base64
+from collections.abc import Mapping
 from typing import ClassVar, NamedTuple, Self
-
-import msgspec
 
 from sparrowmq.protocol.codes import RequestCode
 from sparrowmq.protocol.header import RequestHeader, ResponseHeader
-from sparrowmq.protocol.properties import MSG_REGION
-from sparrowmq.protocol.trace import DEFAULT_REGION
+from sparrowmq.protocol.headers.send import SendAnswer
+from sparrowmq.protocol.trace import REGION_FIELD
 
 _VERSION = "v1"
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
@@ -25,7 +24,7 @@ class RecallMessage(RequestHeader, frozen=True, kw_only=True):
     producer_group: str | None = None
 
 
-class RecallableSent(ResponseHeader, frozen=True, kw_only=True):
+class RecallableSent(SendAnswer, frozen=True, kw_only=True):
     """Where a message with a delivery time waits, and what takes it back."""
 
     msg_id: str
@@ -38,7 +37,7 @@ class RecallableSent(ResponseHeader, frozen=True, kw_only=True):
 class RecallAnswer(ResponseHeader, frozen=True, kw_only=True):
     """In every answer, also of refusals: Java's client traces recalls only if it has the region."""
 
-    region: str = msgspec.field(name=MSG_REGION, default=DEFAULT_REGION)
+    CONSTANTS: ClassVar[Mapping[str, str]] = REGION_FIELD
 
 
 class MessageRecalled(RecallAnswer, frozen=True, kw_only=True):

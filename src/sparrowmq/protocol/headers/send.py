@@ -1,10 +1,12 @@
 """Sending: the header with long names (10), with one-letter names (310, 320), the answer."""
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from sparrowmq.protocol.codes import RequestCode
 from sparrowmq.protocol.header import RequestHeader, ResponseHeader
 from sparrowmq.protocol.java_numbers import Int, Long
+from sparrowmq.protocol.trace import TRACE_FIELDS
 
 
 class SendMessage(RequestHeader, frozen=True, kw_only=True):
@@ -76,7 +78,13 @@ class SendBatchMessage(SendMessageV2, frozen=True, kw_only=True):
 AnySend = SendMessage | SendMessageV2 | SendBatchMessage
 
 
-class MessageSent(ResponseHeader, frozen=True, kw_only=True):
+class SendAnswer(ResponseHeader, frozen=True, kw_only=True):
+    """Base of what answers a send."""
+
+    CONSTANTS: ClassVar[Mapping[str, str]] = TRACE_FIELDS
+
+
+class MessageSent(SendAnswer, frozen=True, kw_only=True):
     """Where a plain message ended up; the id names broker address and log offset."""
 
     msg_id: str
@@ -86,7 +94,7 @@ class MessageSent(ResponseHeader, frozen=True, kw_only=True):
     """The unique id, whether or not there is a transaction: clients expect it there."""
 
 
-class SpecialMessageSent(ResponseHeader, frozen=True, kw_only=True):
+class SpecialMessageSent(SendAnswer, frozen=True, kw_only=True):
     """The same for batches and timers, with what only they carry."""
 
     msg_id: str
