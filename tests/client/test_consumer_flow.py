@@ -102,7 +102,7 @@ def test_nothing_that_goes_wrong_with_a_pull_ends_the_pulls(
         create_topic(sim)
         member = Member(sim)
         sim.advance(2)
-        monkeypatch.setattr(pulling, "address_of", fail)
+        monkeypatch.setattr(pulling, "find_broker", fail)
         sim.advance(20)
         assert "the last pull failed" in member.consumer.waits()[QUEUE]
         monkeypatch.undo()
