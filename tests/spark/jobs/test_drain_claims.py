@@ -156,10 +156,10 @@ def after_the_journal(running: Cluster, folder: Path, monkeypatch: pytest.Monkey
 def after_the_claim(running: Cluster, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed between the claim and the plan."""
 
-    def killed(*_: object) -> None:
+    def killed(*_: object, **__: object) -> None:
         raise Died
 
-    monkeypatch.setattr(Wire, "max_offset", killed)
+    monkeypatch.setattr(Wire, "end", killed)
 
 
 @pytest.mark.parametrize("kill", [after_the_journal, after_the_claim])
