@@ -51,6 +51,9 @@ LEVELS_MS = (1000, 8000, 500, 1000, 2000)
 _RETRIES = 2
 _LONGEST_DELAY_MS = 9000
 _LONGEST_CALL_S = 0.1
+_LONGEST_POLL_S = 0.01
+"""A lite member gets what one pull brought, often a single message, and works on one poll at a time:
+with longer ones it falls behind the load, and its backlog takes minutes to drain."""
 
 
 class ClientWorld(Protocol):
@@ -281,7 +284,8 @@ class Member:
         rng = self.world.rng(f"{self.name} {len(self.world.story.calls)}")
         calls = [self._begin(message) for message in messages]
         if messages:
-            await asyncio.sleep(rng.random() * _LONGEST_CALL_S)
+            longest_s = _LONGEST_POLL_S if self.group == LITE else _LONGEST_CALL_S
+            await asyncio.sleep(rng.random() * longest_s)
         for call, message in zip(calls, messages, strict=True):
             if call is not None:
                 is_done = not self._fails(call.message, message)
