@@ -24,6 +24,7 @@ from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.protocol.headers.admin import UpdateGroupForbidden
 from sparrowmq.protocol.headers.assignment import SetMessageRequestMode
 from sparrowmq.protocol.headers.clients import Heartbeat, NotifyConsumerIdsChanged
+from sparrowmq.protocol.headers.consumer_calls import InvokeResetOffset
 from sparrowmq.protocol.headers.groups import (
     CreateGroup,
     CreateGroups,
@@ -31,7 +32,7 @@ from sparrowmq.protocol.headers.groups import (
     GetAllGroupConfig,
 )
 from sparrowmq.protocol.headers.send_back import SendBack
-from sparrowmq.protocol.headers.statistics import GetAllConsumerOffsets
+from sparrowmq.protocol.headers.statistics import CloneGroupOffset, GetAllConsumerOffsets
 from sparrowmq.protocol.headers.topics import (
     CreateTopic,
     CreateTopics,
@@ -190,6 +191,53 @@ def test_a_change_is_answered_when_it_would_survive_a_power_cut(world: World, ch
     node(world).lose_power()
     node(world).start()
     assert tables(world) == expected
+
+
+PROGRESS_CHANGES: dict[str, RequestHeader] = {
+    "delete topic": DeleteTopic(topic="orders"),
+    "delete group": DeleteGroup(group_name="billing", clean_offset=True),
+    "reset": InvokeResetOffset(topic="orders", group="billing", timestamp=0),
+    "clone": CloneGroupOffset(src_group="billing", dest_group="mail", topic="orders", offline=True),
+}
+
+
+@pytest.mark.parametrize("crash", [BrokerNode.kill, BrokerNode.lose_power])
+@pytest.mark.parametrize("change", PROGRESS_CHANGES)
+def test_a_change_of_progress_that_was_answered_survives_a_crash(
+    change: str, crash: Callable[[BrokerNode], None]
+) -> None:
+    with world_with(flush=Flush.SYNC) as world:
+        world.topic("orders", 1)
+        world.send("orders", b"1", b"2", b"3")
+        world.commit("billing", "orders", 0, 3)
+        world.sim.advance(5)
+        world.done(PROGRESS_CHANGES[change])
+        expected = dict(world.broker.offsets.rows())
+        world.topic("orders", 1)
+        world.send("orders", b"new")
+        crash(node(world))
+        node(world).start()
+        assert dict(world.broker.offsets.rows()) == expected
+
+
+@pytest.mark.parametrize("change", PROGRESS_CHANGES)
+def test_a_change_of_progress_that_finds_no_space_is_not_answered_as_done(
+    world: World, change: str
+) -> None:
+    world.topic("orders", 1)
+    world.send("orders", b"1", b"2", b"3")
+    world.commit("billing", "orders", 0, 3)
+    world.sim.advance(5)
+    node(world).disk.fail("write", errno.ENOSPC, path_prefix="sparrowmq/consumerOffset")
+    answer = world.ask(PROGRESS_CHANGES[change])
+    assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert "not saved" in answer.remark
+    expected = dict(world.broker.offsets.rows())
+    node(world).disk.heal()
+    world.sim.advance(2)
+    node(world).lose_power()
+    node(world).start()
+    assert dict(world.broker.offsets.rows()) == expected
 
 
 @pytest.mark.parametrize("flush", Flush)

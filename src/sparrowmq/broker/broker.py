@@ -12,6 +12,7 @@ from sparrowmq.broker.consumers import ConsumerGroup, Consumers
 from sparrowmq.broker.delivery.delivery import Delivery
 from sparrowmq.broker.durability import Durability
 from sparrowmq.broker.groups import Groups
+from sparrowmq.broker.offset_saving import OffsetSaving
 from sparrowmq.broker.positions import Positions
 from sparrowmq.broker.producers import Producers
 from sparrowmq.broker.queue_locks import QueueLocks
@@ -57,6 +58,7 @@ class Broker:
     request_modes: RequestModes
     saving: TableSaving
     """Of topics, groups and request modes."""
+    offset_saving: OffsetSaving
     statistics: Statistics
     topic_routes: TopicRoutes
     disk: Disk

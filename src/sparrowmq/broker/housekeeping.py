@@ -1,4 +1,4 @@
-"""What a broker does by the clock: write-behind, retention, saving, forgetting the silent."""
+"""What a broker does by the clock: write-behind, retention, forgetting the silent."""
 
 import asyncio
 import logging
@@ -6,7 +6,6 @@ from functools import partial
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.sessions import LOOKS
-from sparrowmq.broker.tables import OffsetsTable
 from sparrowmq.clock import Clock, cpu_clock
 from sparrowmq.store.errors import DiskFull
 
@@ -46,22 +45,6 @@ def clean(broker: Broker, *, any_hour: bool = False) -> list[int]:
     """
     clock = broker.delivery.clock
     return broker.store.clean(clock.now_ms(), any_hour=any_hour, set_forward=clock.since)
-
-
-async def save_offsets(broker: Broker, table: OffsetsTable) -> None:
-    """Journal progress at least every second; rewrite the whole table now and then."""
-    loop = asyncio.get_running_loop()
-    save_at_s = loop.time() + broker.config.offsets_save_s
-    while True:
-        await asyncio.sleep(broker.config.offsets_journal_s / 2)
-        try:
-            async with broker.steps:
-                await table.journal(broker.offsets, broker.workers)
-                if loop.time() >= save_at_s:
-                    save_at_s = loop.time() + broker.config.offsets_save_s
-                    await table.save(broker.offsets, broker.workers)
-        except DiskFull as error:
-            broker.log.warning("consumer offsets are not saved: %s", error)
 
 
 async def forget_silent_clients(broker: Broker) -> None:

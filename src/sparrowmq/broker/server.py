@@ -39,6 +39,7 @@ from sparrowmq.broker.handlers import (
     statistics,
     topics,
 )
+from sparrowmq.broker.offset_saving import OffsetSaving
 from sparrowmq.broker.positions import Positions
 from sparrowmq.broker.queue_locks import QueueLocks
 from sparrowmq.broker.registration import Registration
@@ -169,7 +170,7 @@ class BrokerServer:
             registration.run,
             partial(housekeeping.tick_store, broker),
             partial(housekeeping.clean_store, broker),
-            partial(housekeeping.save_offsets, broker, tables.offsets),
+            broker.offset_saving.run,
             partial(housekeeping.forget_silent_clients, broker),
             partial(housekeeping.end_silent_sessions, broker),
             partial(housekeeping.watch_lag, broker, self._cpu),
@@ -271,6 +272,9 @@ class BrokerServer:
                 tables.load_request_modes(), file=tables.modes, saving=saving
             ),
             saving=saving,
+            offset_saving=OffsetSaving(
+                config, consumer_offsets, tables.offsets, self._workers, steps, self._log
+            ),
             statistics=Statistics(
                 self._monotonic(),
                 cluster=config.cluster_name,

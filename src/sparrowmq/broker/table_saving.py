@@ -117,7 +117,7 @@ class TableSaving:
         except OSError as error:
             self._failure = error
             for waiters in (*saves.values(), *self._dirty.values()):
-                _tell(waiters, error)
+                tell_waiters(waiters, error)
             raise
         finally:
             self._under_way = {}
@@ -127,7 +127,7 @@ class TableSaving:
             else:
                 self._log.warning("%s is not saved: %s; trying again", table.file.path, full)
                 self._dirty.setdefault(table, [])
-            _tell(waiters, full)
+            tell_waiters(waiters, full)
 
 
 def _write(tables: Sequence[tuple[TableFile[Any], Body]]) -> list[DiskFull | None]:
@@ -143,7 +143,8 @@ def _write(tables: Sequence[tuple[TableFile[Any], Body]]) -> list[DiskFull | Non
     return found
 
 
-def _tell(waiters: Sequence[asyncio.Future[None]], error: Exception | None) -> None:
+def tell_waiters(waiters: Sequence[asyncio.Future[None]], error: Exception | None) -> None:
+    """A save ended, with an error or None."""
     for waiter in waiters:
         if waiter.done():
             continue  # its client has gone

@@ -110,7 +110,12 @@ def delete_group(broker: Broker, request: Request[DeleteGroup]) -> Awaitable[Rep
     broker.offsets.forget_pulled(header.group_name)
     if header.clean_offset:
         broker.offsets.remove_group(header.group_name)
-    return broker.saving.reply_when_saved(broker.groups, Reply())
+    return _reply_when_forgotten(broker)
+
+
+async def _reply_when_forgotten(broker: Broker) -> Reply:
+    reply = await broker.offset_saving.reply_when_saved(Reply())
+    return await broker.saving.reply_when_saved(broker.groups, reply)
 
 
 @routes.on(GetGroupConfig)

@@ -1,6 +1,7 @@
 """Whole tables of offsets, copies of them, and raw queue units."""
 
 import struct
+from collections.abc import Awaitable
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.net.errors import RequestRefused
@@ -43,7 +44,7 @@ def get_all_delay_offsets(broker: Broker, request: Request[GetAllDelayOffsets]) 
 
 
 @routes.on(CloneGroupOffset)
-def clone_group_offset(broker: Broker, request: Request[CloneGroupOffset]) -> Reply:
+def clone_group_offset(broker: Broker, request: Request[CloneGroupOffset]) -> Awaitable[Reply]:
     """Give a group the progress of another, in one topic or in all."""
     header = request.header
     fault = group_fault(header.dest_group)
@@ -63,7 +64,7 @@ def clone_group_offset(broker: Broker, request: Request[CloneGroupOffset]) -> Re
         header.dest_group,
         topics,
     )
-    return Reply()
+    return broker.offset_saving.reply_when_saved(Reply())
 
 
 @routes.on(GetTimerCheckpoint)

@@ -10,6 +10,8 @@ Only Python members get 220: Java's and Go's clients suspend the whole consumer 
 thread that heartbeats need. Apache's broker has not sent it since 5.0 either.
 """
 
+from collections.abc import Awaitable
+
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import MASTER_ID
 from sparrowmq.broker.handlers.pull import move_parked
@@ -26,7 +28,7 @@ routes: Routes[Broker] = Routes()
 
 
 @routes.on(InvokeResetOffset)
-def reset_offset(broker: Broker, request: Request[InvokeResetOffset]) -> Reply:
+def reset_offset(broker: Broker, request: Request[InvokeResetOffset]) -> Awaitable[Reply]:
     """Move a group; the answer tells for each queue what is stored now."""
     header = request.header
     topic = _checked_topic(broker, header)
@@ -55,7 +57,7 @@ def reset_offset(broker: Broker, request: Request[InvokeResetOffset]) -> Reply:
         {queue.queue_id: offset for queue, offset in stored.items()},
         notified,
     )
-    return Reply(body=body)
+    return broker.offset_saving.reply_when_saved(Reply(body=body))
 
 
 def _checked_topic(broker: Broker, header: InvokeResetOffset) -> TopicConfig:

@@ -143,7 +143,13 @@ def delete_topic(broker: Broker, request: Request[DeleteTopic]) -> Awaitable[Rep
     broker.offsets.remove_topic(topic)
     broker.store.delete_topic(topic, broker.clock())
     broker.arrivals.end_topic(topic)
-    return broker.saving.reply_when_saved(broker.topics, Reply())
+    return _reply_when_forgotten(broker)
+
+
+async def _reply_when_forgotten(broker: Broker) -> Reply:
+    # Progress first: a topic that is made again must not get the old one back.
+    reply = await broker.offset_saving.reply_when_saved(Reply())
+    return await broker.saving.reply_when_saved(broker.topics, reply)
 
 
 @routes.on(GetTopicConfig)

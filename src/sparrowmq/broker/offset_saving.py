@@ -1,0 +1,96 @@
+"""Saves the progress of groups beside the loop: a journal by the clock, the whole table at times.
+
+```
+progress ──────▶ journaled within a second; lost by a crash, it is only delivered again
+an operator's ─▶ journaled at once, and answered then: a topic or group that is made again must not
+change           get the old progress back, nor a group that was reset
+```
+"""
+
+import asyncio
+import logging
+from contextlib import suppress
+
+from sparrowmq.broker.config import BrokerConfig
+from sparrowmq.broker.consumer_offsets import ConsumerOffsets
+from sparrowmq.broker.table_saving import tell_waiters
+from sparrowmq.broker.tables import OffsetsTable
+from sparrowmq.broker.whole_steps import WholeSteps
+from sparrowmq.net.errors import RequestRefused
+from sparrowmq.net.reply import Reply
+from sparrowmq.net.workers import Workers
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.store.errors import DiskFull
+
+
+class OffsetSaving:
+    """`run` saves, for ever, and alone: two journal entries are never written at the same time."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        offsets: ConsumerOffsets,
+        table: OffsetsTable,
+        workers: Workers,
+        steps: WholeSteps,
+        log: logging.Logger,
+    ) -> None:
+        self.workers = workers
+        self._journal_s = config.offsets_journal_s / 2
+        self._save_s = config.offsets_save_s
+        self._offsets = offsets
+        self._table = table
+        self._steps = steps
+        self._log = log
+        self._waiters: list[asyncio.Future[None]] = []
+        self._is_asked = asyncio.Event()
+
+    async def reply_when_saved(self, reply: Reply) -> Reply:
+        """The reply to a request that changed offsets. Raises RequestRefused."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        self._is_asked.set()
+        try:
+            await waiter
+        except (DiskFull, OSError) as error:
+            text = f"changed, but not saved: {error}"
+            raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, text) from error
+        return reply
+
+    async def run(self) -> None:
+        """Journal at least every second; rewrite the whole table now and then.
+
+        Ends with an error only: OSError when the disk has failed.
+        """
+        loop = asyncio.get_running_loop()
+        save_at_s = loop.time() + self._save_s
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._journal_s):
+                    await self._is_asked.wait()
+            async with self._steps:
+                await self._journal()
+                if loop.time() >= save_at_s:
+                    save_at_s = loop.time() + self._save_s
+                    await self._save()
+
+    async def _journal(self) -> None:
+        self._is_asked.clear()
+        waiters, self._waiters = self._waiters, []
+        found: OSError | DiskFull | None = None
+        try:
+            await self._table.journal(self._offsets, self.workers)
+        except DiskFull as error:
+            found = error
+            self._log.warning("consumer offsets are not saved: %s", error)
+        except OSError as error:
+            found = error
+            raise
+        finally:
+            tell_waiters(waiters, found)
+
+    async def _save(self) -> None:
+        try:
+            await self._table.save(self._offsets, self.workers)
+        except DiskFull as error:
+            self._log.warning("consumer offsets are not saved: %s", error)
