@@ -5,12 +5,14 @@ kept 0 … 3 | lost 4 … 9      power cut      kept 0 … 3 | new 4 …
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from sparrowmq.broker.config import Flush
 from sparrowmq.broker.positions import UNHANDLED, back_to
 from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.headers.admin import DeleteExpiredLog
 from sparrowmq.protocol.headers.offsets import (
     GetMaxOffset,
     OffsetFound,
@@ -22,7 +24,7 @@ from sparrowmq.protocol.headers.offsets import (
 from sparrowmq.protocol.headers.pull import Pulled, PulledInEpoch, PullMessage
 from sparrowmq.protocol.headers.topics import DeleteTopic
 from sparrowmq.protocol.sys_flag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
-from sparrowmq.testing.sim_cluster import SimCluster
+from sparrowmq.testing.sim_cluster import SMALL_STORE, SimCluster
 from tests.broker.world import TalkingClient, World, subscribes
 
 TOPIC, GROUP = "orders", "billing"
@@ -261,6 +263,65 @@ def test_a_pull_that_waited_while_its_topic_was_made_anew_vouches_for_nothing() 
         commit(client, 5)
         assert stored(client) == -1
         assert pull(client, 5, 5) == (MOVED, 0)
+
+
+def test_positions_older_than_two_deletions_are_in_doubt() -> None:
+    with SimCluster(seed=1).run() as sim:
+        world = World(sim)
+        world.group(GROUP)
+        world.topic(TOPIC, 1)
+        world.send(TOPIC, *(b"old",) * 20)
+        client = java(world)
+        assert pull(client, 19) == (FOUND, 20)
+        for count in (5, 30):  # while the member is busy with what it has
+            world.done(DeleteTopic(topic=TOPIC))
+            world.topic(TOPIC, 1)
+            world.send(TOPIC, *(b"new",) * count)
+        assert pull(client, 20, 20) == (MOVED, 0)
+
+
+def test_positions_past_a_lost_end_are_in_doubt_when_the_topic_is_deleted_after_it() -> None:
+    store = replace(SMALL_STORE, unsynced_window=10)
+    with SimCluster(seed=1, flush_interval_s=NEVER_S, store=store).run() as sim:
+        world = World(sim)
+        world.topic(TOPIC, 1)
+        world.group(GROUP)
+        world.send(TOPIC, *(b"kept",) * 20)
+        node = sim.brokers["broker-a"]
+        sim.wait(node.host.start(node.broker.durability.flush()))
+        node.lose_power()  # with up to 10 more, which members may have seen
+        node.start()
+        sim.clients.clear()
+        world.done(DeleteTopic(topic=TOPIC))
+        world.topic(TOPIC, 1)
+        world.send(TOPIC, *(b"new",) * 35)
+        sim.wait(node.host.start(node.broker.durability.flush()))
+        assert pull(java(world), 30, 30) == (MOVED, 0)
+
+
+def test_doubts_outlive_the_messages_that_came_next() -> None:
+    """An epoch without losses follows; everything before it expires, and with it the epoch of the
+    cut. What is left has offsets that members may have seen before the cut."""
+    store = replace(SMALL_STORE, retention_ms=60_000)
+    with SimCluster(seed=1, flush_interval_s=NEVER_S, store=store).run() as sim:
+        world = World(sim)
+        world.topic(TOPIC, 1)
+        world.group(GROUP)
+        node = sim.brokers["broker-a"]
+        world.send(TOPIC, *(b"lost",) * 30)
+        node.lose_power()
+        node.start()
+        sim.clients.clear()
+        node.stop()
+        node.start()
+        for _ in range(2):
+            world.send(TOPIC, *(b"new" * 30_000,) * 20)
+            sim.wait(node.host.start(node.broker.durability.flush()))
+            sim.advance(40)
+        world.done(DeleteExpiredLog())
+        low, high = world.broker.store.queue_range(TOPIC, 0)
+        assert 0 < low < 30 < high
+        assert pull(java(world), 30, 30) == (MOVED, low)
 
 
 # ---- clients that say the epoch

@@ -50,7 +50,7 @@ class Epoch(msgspec.Struct, frozen=True):
 
 
 class Deletion(msgspec.Struct, frozen=True):
-    """A topic was deleted in an epoch of its own; no queue of it was longer than `longest`."""
+    """A topic was deleted in an epoch of its own; no position in it was ever past `longest`."""
 
     epoch: int
     longest: int
@@ -110,8 +110,12 @@ class LogEpochs:
 
     def delete_topic(self, topic: str, log_end: int, longest: int, now_ms: int) -> None:
         """A topic's queues are gone, and may begin again. Call `save` before that is told."""
+        # A position may be older than the last loss, and than the last deletion of this topic.
+        longest += max((one.seen_past_end for one in self._epochs), default=0)
+        before = self._deleted.pop(topic, None)
+        if before is not None:
+            longest = max(longest, before.longest)
         self._begin(log_end, 0, now_ms)
-        self._deleted.pop(topic, None)
         self._deleted[topic] = Deletion(self.current, longest)
         while len(self._deleted) > _MOST_DELETED:
             del self._deleted[next(iter(self._deleted))]
@@ -146,9 +150,12 @@ class LogEpochs:
 
     def forget_before(self, min_log_offset: int) -> None:
         """Records before it have expired. The last epoch that began there stays: a position from
-        an older one is good for nothing that is left."""
+        an older one is good for nothing that is left, and as far in doubt as it was."""
         while len(self._epochs) > 1 and self._epochs[1].start <= min_log_offset:
-            del self._epochs[0]
+            seen_past_end = max(one.seen_past_end for one in self._epochs[:2])
+            following = msgspec.structs.replace(self._epochs[1], seen_past_end=seen_past_end)
+            self._epochs[:2] = [following]
+            self._doubts.clear()
             self._is_saved = False
 
     def end_since(self, topic: str, queue_id: int, epoch: int) -> int | None:
