@@ -1,5 +1,6 @@
 """Operators create, change, delete and list topics."""
 
+import errno
 import logging
 
 import msgspec
@@ -194,3 +195,20 @@ def test_topics_survive_a_crash(world: World) -> None:
     world.sim.brokers["broker-a"].restart()
     world.sim.client.disconnect()
     assert config(world).attributes == {"message.type": "FIFO"}
+
+
+def test_a_topic_that_a_full_disk_keeps_from_being_deleted_stays_as_it_was(world: World) -> None:
+    world.topic("orders", 1)
+    world.send("orders", b"1", b"2")
+    world.commit("billing", "orders", 0, 2)
+    disk = world.sim.brokers["broker-a"].disk
+    disk.fail("create", errno.ENOSPC, path_prefix="sparrowmq/epochs")
+    answer = world.ask(DeleteTopic(topic="orders"))
+    assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert "topic orders is not deleted: no space" in answer.remark
+    assert "orders" in world.broker.topics
+    assert world.broker.offsets.get("billing", "orders", 0) == 2
+    disk.heal()
+    world.done(DeleteTopic(topic="orders"))
+    assert "orders" not in world.broker.topics
+    assert world.broker.offsets.get("billing", "orders", 0) == -1

@@ -30,6 +30,7 @@ from sparrowmq.protocol.names import is_system_topic, topic_fault
 from sparrowmq.protocol.perm import is_valid_perm
 from sparrowmq.protocol.route import TopicList
 from sparrowmq.protocol.topic_config import RegisteredTopics, TopicConfig, TopicFilterType
+from sparrowmq.store.errors import DiskFull
 
 routes: Routes[Broker] = Routes()
 
@@ -138,10 +139,15 @@ def delete_topic(broker: Broker, request: Request[DeleteTopic]) -> Awaitable[Rep
         fault = f"topic {topic} belongs to the broker and cannot be deleted"
     if fault is not None:
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
+    try:
+        # First, so that a full disk leaves the topic and all progress in it as they were.
+        broker.store.delete_topic(topic, broker.clock())
+    except DiskFull as error:
+        text = f"topic {topic} is not deleted: {error}; make room and delete it again"
+        raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, text) from error
     if broker.topics.remove(topic):
         broker.log.info("audit: %s deleted topic %s", request.connection.peer, topic)
     broker.offsets.remove_topic(topic)
-    broker.store.delete_topic(topic, broker.clock())
     broker.arrivals.end_topic(topic)
     return _reply_when_forgotten(broker)
 
