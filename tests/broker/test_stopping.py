@@ -127,7 +127,7 @@ def progress_on_its_way(world: World) -> None:
         world.send("orders", b"hello")
     world.commit("billing", "orders", 0, 5)
     world.sim.advance(2)
-    world.broker.workers = thread = SlowThread("billing")
+    world.broker.offset_saving.workers = thread = SlowThread("billing")
     world.commit("billing", "orders", 0, 9)
     world.sim.until(lambda: thread.is_busy)
 

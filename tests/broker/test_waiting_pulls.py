@@ -1,5 +1,7 @@
 """Pulls that wait at the broker (more of it in tests/sim/test_waiting_pulls.py)."""
 
+from dataclasses import replace
+
 import pytest
 
 from sparrowmq.net.errors import ConnectionLost
@@ -7,12 +9,26 @@ from sparrowmq.protocol.batch import encode_batch
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.send import SendBatchMessage
 from sparrowmq.protocol.names import AUTO_CREATE_TOPIC
+from sparrowmq.protocol.properties import encode_properties
 from sparrowmq.protocol.sys_flag import PULL_SUSPEND
+from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.messages import PutMessage
+from sparrowmq.testing.sim_cluster import SMALL_STORE
 from tests.broker.world import World, subscribes, world_with
 
 AT_ONCE_S = 0.1
 """Less than any timer: somebody was woken."""
+BATCH = SendBatchMessage(
+    producer_group="shop",
+    topic="orders",
+    default_topic=AUTO_CREATE_TOPIC,
+    default_topic_queue_nums=4,
+    queue_id=0,
+    sys_flag=0,
+    born_timestamp=1,
+    flag=0,
+    batch=True,
+)
 
 
 @pytest.fixture
@@ -62,6 +78,31 @@ def test_what_a_waiting_filter_skipped_need_not_be_skipped_again(live: World) ->
     assert result.next_offset == 4
 
 
+@pytest.mark.parametrize(
+    "store",
+    [replace(SMALL_STORE, unsynced_window=2), replace(SMALL_STORE, scan_units=2)],
+    ids=["unsynced", "many"],
+)
+@pytest.mark.parametrize("come", ["one by one", "together"])
+def test_a_waiting_filter_that_rejects_all_that_it_may_see_gets_what_follows_at_once(
+    store: StoreConfig, come: str
+) -> None:
+    with world_with(store=store, flush_interval_s=3_000.0) as world:
+        world.topic("orders", 1)
+        pull = world.sim.client.pull("orders", wait_s=15, tags="paid")
+        world.sim.until_idle()
+        tags = [*["new"] * 70, "paid"]
+        if come == "one by one":
+            for tag in tags:
+                world.send("orders", b"more", TAGS=tag)
+        else:
+            batch = [(0, b"more", encode_properties({"TAGS": tag})) for tag in tags]
+            world.done(BATCH, encode_batch(batch))
+        sent_s = world.sim.now_s
+        assert world.sim.wait(pull).code == ResponseCode.SUCCESS
+        assert world.sim.now_s - sent_s < AT_ONCE_S
+
+
 def test_a_message_that_nobody_announced_is_found_within_five_seconds(live: World) -> None:
     pull = live.sim.client.pull("orders", offset=3, wait_s=15)
     live.sim.until_idle()
@@ -100,19 +141,8 @@ def test_a_batch_wakes_a_waiting_pull_once_with_all_of_it(live: World) -> None:
     pull = live.sim.client.pull("orders", offset=3, wait_s=10)
     live.sim.until_idle()
     wanted = [b"0", b"1", b"2", b"3", b"4"]
-    header = SendBatchMessage(
-        producer_group="shop",
-        topic="orders",
-        default_topic=AUTO_CREATE_TOPIC,
-        default_topic_queue_nums=4,
-        queue_id=0,
-        sys_flag=0,
-        born_timestamp=1,
-        flag=0,
-        batch=True,
-    )
     began_s = live.sim.now_s
-    live.done(header, encode_batch([(0, body, b"") for body in wanted]))
+    live.done(BATCH, encode_batch([(0, body, b"") for body in wanted]))
     assert live.sim.wait(pull).bodies == wanted
     assert live.sim.now_s - began_s < AT_ONCE_S
 

@@ -207,8 +207,14 @@ def retry_parked(broker: Broker, pull: ParkedPull) -> bool:
         return True
     if found.status is ReadStatus.NO_MATCHED_MESSAGE:
         pull.offset, pull.epoch = found.next_offset, epoch
+        if found.next_offset < found.max_offset:
+            broker.arrivals.announce(*pull.key)  # a long run was rejected: others go first
+        elif found.max_offset < broker.store.max_offset(*pull.key):
+            broker.durability.ask()
         return False
     if _code(found.status, pull.offset) == ResponseCode.PULL_NOT_FOUND:
+        if found.has_unsynced:
+            broker.durability.ask()
         return False
     request.answer(_reply(broker, request, found, epoch))
     return True
