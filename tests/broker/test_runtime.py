@@ -1,9 +1,11 @@
 """How the broker is doing, and cleaning up at an operator's word."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
+from sparrowmq.broker.config import Flush
 from sparrowmq.broker.delivery import timer
 from sparrowmq.broker.runtime_info import human_bytes
 from sparrowmq.protocol.headers.admin import (
@@ -12,9 +14,12 @@ from sparrowmq.protocol.headers.admin import (
     DeleteExpiredLog,
     GetRuntimeInfo,
 )
+from sparrowmq.protocol.headers.topics import DeleteTopic
 from sparrowmq.protocol.tables import KVTable
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.errors import DiskFull
+from sparrowmq.testing.sim_cluster import SMALL_STORE
+from sparrowmq.testing.sim_nodes import BrokerNode
 from tests.broker.world import World, world_with
 
 HOUR_S = 3600
@@ -167,3 +172,27 @@ def test_queues_of_topics_that_do_not_exist_any_more_are_deleted(world: World) -
     world.done(CleanUnusedTopics())
     assert ("orders", 0) not in set(world.broker.store.queues())
     assert ("refunds", 0) in set(world.broker.store.queues())
+
+
+@pytest.mark.parametrize("crash", [BrokerNode.kill, BrokerNode.lose_power])
+def test_expired_messages_stay_gone_when_a_topic_is_deleted_and_the_broker_crashes(
+    crash: Callable[[BrokerNode], None],
+) -> None:
+    """The deletion writes the last snapshot once more, which is older than the expiry."""
+    store = replace(SMALL_STORE, retention_ms=10_000, checkpoint_interval_ms=3_600_000)
+    with world_with(flush=Flush.SYNC, store=store) as world:
+        node = world.sim.brokers["broker-a"]
+        world.topic("orders", 1)
+        world.send("orders", *(b"old" * 100_000,) * 8)
+        world.send("other", b"hello")
+        node.stop()
+        node.start()
+        world.sim.advance(20)
+        world.done(DeleteExpiredLog())
+        expected = world.broker.store.queue_range("orders", 0)
+        assert expected[0] > 0
+        world.done(DeleteTopic(topic="other"))
+        node.disk.sync_dir("commitlog")  # the expired files are gone for good
+        crash(node)
+        node.start()
+        assert world.broker.store.queue_range("orders", 0) == expected

@@ -53,12 +53,17 @@ class Checkpoints:
         self._began_ms = 0
         self._queue_time = 0
         self._states: list[QueueState] = []
-        """What the last snapshot said."""
+        """What the last snapshot said …"""
+        self._min_log_offset = -1
+        """… of a log that began here; -1 when that is not known."""
 
-    def start(self, now_ms: int, log_offset: int, states: list[QueueState]) -> None:
+    def start(
+        self, now_ms: int, log_offset: int, states: list[QueueState], min_log_offset: int
+    ) -> None:
         """Begin with the snapshot that recovery found."""
         self._offset = log_offset
         self._states = states
+        self._min_log_offset = min_log_offset
         self._began_ms = now_ms
 
     def forget_topic(self, topic: str) -> None:
@@ -72,7 +77,7 @@ class Checkpoints:
             self._offset,
             self._states,
             self._dispatch.dropped,
-            min_log_offset=self._log.min_offset,
+            min_log_offset=self._min_log_offset,
             sync=True,
         )
 
@@ -83,6 +88,7 @@ class Checkpoints:
     def complete(self, store_timestamp: int) -> None:
         """Everything is durable, by other ways: take it for the last checkpoint."""
         self._offset = self._log.end
+        self._min_log_offset = self._log.min_offset
         self._states = [state_of(queue) for queue in self._dispatch.queues.values()]
         self._queue_time = store_timestamp
         self._marks.save_checkpoint(
@@ -175,6 +181,7 @@ class Checkpoints:
             store_timestamp, self._queue_time, self._dispatch.index.durable_timestamp
         )
         self._offset = checkpoint.log_offset
+        self._min_log_offset = checkpoint.min_log_offset
         self._under_way = None
         return {path, CHECKPOINT}
 

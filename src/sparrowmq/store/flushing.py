@@ -155,7 +155,7 @@ class Flushing:
         self.durable = found.durable
         self.last_record = found.last_record
         self.last_timestamp = found.last_timestamp
-        self._checkpoints.start(now_ms, found.checkpointed, found.states)
+        self._checkpoints.start(now_ms, found.checkpointed, found.states, found.min_log_offset)
 
     def begin_flush(self, *, urgent: bool = False) -> FlushPlan | None:
         """What to sync now; None if nothing is to be done or a flush is under way.
