@@ -120,10 +120,14 @@ def _files_below(disk: Disk, path: str) -> Iterator[str]:
 
 
 def _is_file(disk: Disk, path: str) -> bool:
-    file = disk.open(path, write=False)
+    """An empty directory is not one, and nothing is lost with it."""
     try:
-        file.read(0, 1)
-    except IsADirectoryError:  # an empty one: nothing is lost with it
+        file = disk.open(path, write=False)
+    except IsADirectoryError:
+        return False
+    try:
+        file.read(0, 1)  # the real disk opens a directory, but does not read it
+    except IsADirectoryError:
         return False
     finally:
         file.close()
