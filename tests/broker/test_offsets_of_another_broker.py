@@ -1,4 +1,4 @@
-"""Consumer offsets when Apache's broker had the store in between, or nobody had."""
+"""Consumer offsets when Apache's broker or an older one had the store before, or nobody had."""
 
 import asyncio
 from pathlib import Path
@@ -7,6 +7,7 @@ from sparrowmq.broker.consumer_offsets import ConsumerOffsets
 from sparrowmq.broker.tables import OffsetsTable
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.store.disk_real import RealDisk
+from sparrowmq.store.journal import Journal
 
 TABLE = "config/consumerOffset.json"
 
@@ -47,3 +48,12 @@ def test_progress_after_apaches_table_is_journaled_again(tmp_path: Path) -> None
     (tmp_path / TABLE).write_text('{"offsetTable":{"orders@billing":{0:40}}}')
     consume_to(tmp_path, 45)
     assert loaded(tmp_path).get("billing", "orders", 0) == 45
+
+
+def test_a_journal_from_before_resets_were_journaled_counts(tmp_path: Path) -> None:
+    consume_to(tmp_path, 15)
+    journal = Journal(RealDisk(tmp_path), "consumerOffset")
+    journal.replay(lambda damage: None)
+    journal.append(b'[["orders@billing",0,16],["orders@billing",1,-1]]')
+    journal.close()
+    assert dict(loaded(tmp_path).rows()) == {"orders@billing": {0: 16}}

@@ -1,12 +1,14 @@
 """An operator moves a group: online or not, by time or to an offset, told queue by queue."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from sparrowmq.net.calls import Response
 from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.protocol.headers.clients import NotifyConsumerIdsChanged
 from sparrowmq.protocol.headers.consumer_calls import InvokeResetOffset, ResetConsumerOffset
 from sparrowmq.protocol.headers.groups import DeleteGroup
@@ -16,8 +18,10 @@ from sparrowmq.protocol.headers.offsets import (
     UpdateConsumerOffset,
 )
 from sparrowmq.protocol.headers.pull import Pulled, PullMessage
+from sparrowmq.protocol.headers.topics import DeleteTopic
 from sparrowmq.protocol.offsets_body import ResetOffset
 from sparrowmq.protocol.sys_flag import PULL_COMMIT_OFFSET, PULL_SUSPEND
+from sparrowmq.testing.sim_nodes import BrokerNode
 from tests.broker.world import TalkingClient, World, queue, subscribes
 
 AT_ONCE_S = 0.1
@@ -290,8 +294,98 @@ def test_a_tool_that_asks_while_members_are_online_does_not_end_a_reset(consumed
     assert stored(consumed, 0) == 0
 
 
-def test_a_reset_survives_a_crash(consumed: World) -> None:
-    reset(consumed)
+ENDS: dict[str, Callable[[BrokerNode], None]] = {
+    "kill": BrokerNode.kill,
+    "power cut": BrokerNode.lose_power,
+    "orderly stop": BrokerNode.stop,
+}
+
+ends = pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+
+
+def start_again(world: World, end: Callable[[BrokerNode], None]) -> None:
+    node = world.sim.brokers["broker-a"]
+    end(node)
+    node.start()
+    world.sim.clients.clear()  # the next request needs a connection of its own
+    world.client("a").beat(subscribes("billing"))
+
+
+@ends
+@pytest.mark.parametrize("target", [1, 3], ids=["elsewhere", "where it stands already"])
+def test_a_member_that_slept_through_a_reset_and_a_restart_does_not_undo_it(
+    consumed: World, end: Callable[[BrokerNode], None], target: int
+) -> None:
     consumed.sim.advance(1)
-    consumed.sim.brokers["broker-a"].restart()
-    assert [stored(consumed, 0), stored(consumed, 1)] == [0, 0]
+    reset(consumed, queue_id=0, offset=target)
+    start_again(consumed, end)
+    commit(consumed, 0, 2)
+    assert stored(consumed, 0) == target
+    answer = consumed.pull(
+        "orders", queue_offset=2, sys_flag=PULL_COMMIT_OFFSET, commit_offset=target + 1
+    )
+    assert answer.code == ResponseCode.PULL_OFFSET_MOVED
+    assert answer.header(Pulled).next_begin_offset == target
+    assert stored(consumed, 0) == target
+    consumed.pull("orders", queue_offset=target)
+    commit(consumed, 0, 2)
+    assert stored(consumed, 0) == 2, "the reset is over"
+
+
+@ends
+def test_a_reset_that_was_applied_before_a_restart_takes_no_progress_back(
+    consumed: World, end: Callable[[BrokerNode], None]
+) -> None:
+    consumed.client("a").beat(subscribes("billing"))
+    reset(consumed, queue_id=0, offset=1)
+    for _ in range(2):
+        consumed.pull("orders", queue_offset=1)
+    commit(consumed, 0, 2)
+    consumed.sim.advance(1)
+    start_again(consumed, end)
+    assert stored(consumed, 0) == 2
+    assert consumed.pull("orders", queue_offset=2).code == ResponseCode.SUCCESS
+    commit(consumed, 0, 3)
+    assert stored(consumed, 0) == 3
+
+
+def test_the_end_of_a_reset_is_remembered_without_any_commit(consumed: World) -> None:
+    consumed.client("a").beat(subscribes("billing"))
+    reset(consumed, queue_id=0, offset=1)
+    for _ in range(2):
+        consumed.pull("orders", queue_offset=1)
+    consumed.sim.advance(1)
+    start_again(consumed, BrokerNode.kill)
+    assert consumed.pull("orders", queue_offset=1).code == ResponseCode.SUCCESS
+
+
+def test_a_pending_reset_is_saved_with_the_table_when_journals_were_given_up(
+    consumed: World,
+) -> None:
+    reset(consumed, queue_id=0, offset=1)
+    for offset in (1, 2, 1, 2):
+        commit(consumed, 1, offset)
+        consumed.sim.advance(consumed.broker.config.offsets_save_s + 1)
+    start_again(consumed, BrokerNode.kill)
+    commit(consumed, 0, 3)
+    assert [stored(consumed, 0), stored(consumed, 1)] == [1, 2]
+
+
+@pytest.mark.parametrize("is_killed", [True, False], ids=["killed", "running"])
+@pytest.mark.parametrize(
+    "deletion", [DeleteTopic(topic="orders"), DeleteGroup(group_name="billing", clean_offset=True)]
+)
+def test_a_pending_reset_is_forgotten_with_the_progress(
+    consumed: World, deletion: RequestHeader, *, is_killed: bool
+) -> None:
+    consumed.client("b").beat(subscribes("billing"))
+    reset(consumed)
+    consumed.done(deletion)
+    if is_killed:
+        start_again(consumed, BrokerNode.kill)
+    consumed.topic("orders", 2)
+    consumed.group("billing")
+    consumed.send("orders", b"new")
+    assert consumed.pull("orders").code == ResponseCode.SUCCESS
+    commit(consumed, 0, 1)
+    assert stored(consumed, 0) == 1

@@ -7,29 +7,50 @@ A reset is pending until the member that has the queue applies it:
 
     reset ─┬─ each puller is sent to the new offset once; commits are ignored meanwhile
            └─ over: a puller that was sent there pulls again, or a member asks for the offset
+
+That it is pending is journaled and saved with the offset: a member may sleep through the reset and
+a restart. Who was sent is not: connections end with the broker.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 QueueOffsets = dict[int, int]
 
 
-class _Reset:
-    __slots__ = ("offset", "sent")
+class OffsetChange(NamedTuple):
+    """What is true of a queue now, as the journal says it.
 
-    def __init__(self, offset: int) -> None:
-        self.offset = offset
-        self.sent: set[Hashable] = set()
-        """Pullers that were sent to the offset already."""
+    One value holds the offset and the reset, so that progress is never replayed without the end of
+    the reset before it.
+    """
+
+    key: str
+    """`topic@group`."""
+    queue_id: int
+    offset: int
+    """-1: removed."""
+    is_reset: bool = False
+    """A reset to the offset is pending. Journals of older versions do not have it."""
 
 
 class ConsumerOffsets:
-    """`topic@group` → queue → next offset, as consumerOffset.json keeps it."""
+    """`topic@group` → queue → next offset, as consumerOffset.json keeps it; and pending resets."""
 
-    def __init__(self, table: Mapping[str, Mapping[int, int]]) -> None:
+    def __init__(
+        self,
+        table: Mapping[str, Mapping[int, int]],
+        pending_resets: Mapping[str, Iterable[int]] | None = None,
+    ) -> None:
         self._table: dict[str, QueueOffsets] = {key: dict(row) for key, row in table.items()}
         self._dirty: dict[tuple[str, int], None] = {}
-        self._resets: dict[tuple[str, int], _Reset] = {}
+        self._resets: dict[tuple[str, int], set[Hashable]] = {
+            (key, queue_id): set()
+            for key, queue_ids in (pending_resets or {}).items()
+            for queue_id in queue_ids
+            if queue_id in self._table.get(key, {})
+        }
+        """Pending ones, to the offset in the table: the pullers that were sent there already."""
         self.pulled: dict[tuple[str, str, int], int] = {}
         """(group, topic, queue) → the offset after what pulls were answered. Only shown: it is
         neither saved nor what a member goes on from. A plain dict, as every pull writes to it."""
@@ -65,7 +86,8 @@ class ConsumerOffsets:
         """An operator's choice; commits are ignored until the queue's member has applied it."""
         key = f"{topic}@{group}"
         self._put(key, queue_id, offset)
-        self._resets[key, queue_id] = _Reset(offset)
+        self._resets[key, queue_id] = set()
+        self._dirty[key, queue_id] = None
         self.pulled.pop((group, topic, queue_id), None)
 
     def redirect(self, group: str, topic: str, queue_id: int, puller: Hashable) -> int | None:
@@ -77,33 +99,35 @@ class ConsumerOffsets:
         """
         if not self._resets:
             return None
-        reset = self._resets.get((f"{topic}@{group}", queue_id))
-        if reset is None:
+        sent = self._resets.get((f"{topic}@{group}", queue_id))
+        if sent is None:
             return None
-        if puller in reset.sent:
+        if puller in sent:
             self.applied(group, topic, queue_id)
             return None
-        reset.sent.add(puller)
-        return reset.offset
+        sent.add(puller)
+        return self.get(group, topic, queue_id)
 
     def sent_to_reset(
         self, group: str, topic: str, queue_id: int, pullers: Iterable[Hashable]
     ) -> None:
         """Pullers learn of a pending reset otherwise than by `redirect`."""
-        reset = self._resets.get((f"{topic}@{group}", queue_id))
-        if reset is not None:
-            reset.sent.update(pullers)
+        sent = self._resets.get((f"{topic}@{group}", queue_id))
+        if sent is not None:
+            sent.update(pullers)
 
     def confirms(
         self, group: str, topic: str, queue_id: int, offset: int, puller: Hashable
     ) -> bool:
         """Whether a commit stores the offset of a pending reset that its sender was sent to."""
-        reset = self._resets.get((f"{topic}@{group}", queue_id)) if self._resets else None
-        return reset is not None and reset.offset == offset and puller in reset.sent
+        sent = self._resets.get((f"{topic}@{group}", queue_id)) if self._resets else None
+        return sent is not None and puller in sent and offset == self.get(group, topic, queue_id)
 
     def applied(self, group: str, topic: str, queue_id: int) -> None:
         """A member goes on from the stored offset: a pending reset of the queue is over."""
-        self._resets.pop((f"{topic}@{group}", queue_id), None)
+        key = f"{topic}@{group}"
+        if self._resets.pop((key, queue_id), None) is not None:
+            self._dirty[key, queue_id] = None
 
     def _put(self, key: str, queue_id: int, offset: int) -> None:
         row = self._table.setdefault(key, {})
@@ -149,22 +173,32 @@ class ConsumerOffsets:
             self._dirty[key, queue_id] = None
             self._resets.pop((key, queue_id), None)
 
-    def take_dirty(self) -> list[tuple[str, int, int]]:
-        """(topic@group, queue, offset) of all changes since the last call; offset -1: removed."""
+    def take_dirty(self) -> list[OffsetChange]:
+        """All changes since the last call."""
         dirty, self._dirty = self._dirty, {}
         return [
-            (key, queue_id, self._table.get(key, {}).get(queue_id, -1)) for key, queue_id in dirty
+            OffsetChange(
+                key,
+                queue_id,
+                self._table.get(key, {}).get(queue_id, -1),
+                (key, queue_id) in self._resets,
+            )
+            for key, queue_id in dirty
         ]
 
-    def mark_dirty(self, changes: Iterable[tuple[str, int, int]]) -> None:
+    def mark_dirty(self, changes: Iterable[OffsetChange]) -> None:
         """Changes that could not be journaled after all."""
-        for key, queue_id, _ in changes:
-            self._dirty[key, queue_id] = None
+        for change in changes:
+            self._dirty[change.key, change.queue_id] = None
 
-    def replay(self, key: str, queue_id: int, offset: int) -> None:
+    def replay(self, change: OffsetChange) -> None:
         """Apply a journal entry at start."""
+        key, queue_id, offset, is_reset = change
+        self._resets.pop((key, queue_id), None)
         if offset >= 0:
             self._table.setdefault(key, {})[queue_id] = offset
+            if is_reset:
+                self._resets[key, queue_id] = set()
         else:
             row = self._table.get(key, {})
             row.pop(queue_id, None)
@@ -191,3 +225,10 @@ class ConsumerOffsets:
     def rows(self) -> Iterator[tuple[str, QueueOffsets]]:
         """Everything, as it is saved."""
         return iter([(key, dict(row)) for key, row in self._table.items()])
+
+    def pending_resets(self) -> dict[str, list[int]]:
+        """`topic@group` → queues whose reset is pending, as it is saved."""
+        pending: dict[str, list[int]] = {}
+        for key, queue_id in self._resets:
+            pending.setdefault(key, []).append(queue_id)
+        return pending

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import msgspec
 
-from sparrowmq.broker.consumer_offsets import ConsumerOffsets
+from sparrowmq.broker.consumer_offsets import ConsumerOffsets, OffsetChange
 from sparrowmq.broker.last_subscriptions import LastSubscriptions
 from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.body import Body
@@ -22,7 +22,7 @@ from sparrowmq.store.table_file import TableFile
 
 Report = Callable[[Damage], None]
 T = TypeVar("T", bound=Body)
-Changes = list[tuple[str, int, int]]
+Changes = list[OffsetChange]
 
 
 def _decoder(kind: type[T]) -> Callable[[bytes], T]:
@@ -39,7 +39,18 @@ _OWN_MARK = "sparrowmq"
 
 
 def _table(offsets: ConsumerOffsets) -> ConsumerOffsetTable:
-    return ConsumerOffsetTable(offset_table=dict(offsets.rows()), written_by=_OWN_MARK)
+    return ConsumerOffsetTable(
+        offset_table=dict(offsets.rows()),
+        pending_resets=offsets.pending_resets() or None,
+        written_by=_OWN_MARK,
+    )
+
+
+def replay_journal(journal: Journal, offsets: ConsumerOffsets, report: Report) -> None:
+    """Apply what the journal of consumer offsets says to the table it follows."""
+    for entry in journal.replay(report):
+        for change in msgspec.json.decode(entry, type=Changes):
+            offsets.replay(change)
 
 
 class OffsetsTable:
@@ -57,14 +68,14 @@ class OffsetsTable:
         TableMissing when a used store has lost both copies.
         """
         table = self._file.load(self._report, store_is_used=store_is_used)
-        offsets = ConsumerOffsets(table.offset_table if table is not None else {})
+        offsets = ConsumerOffsets({})
+        if table is not None:
+            offsets = ConsumerOffsets(table.offset_table, table.pending_resets)
         if table is None or table.written_by != _OWN_MARK:
             self._journal.discard()
             # From here on the journal counts: the table it builds on has to say that it is ours.
             self._file.save(_table(offsets).to_json())
-        for entry in self._journal.replay(self._report):
-            for key, queue_id, offset in msgspec.json.decode(entry, type=Changes):
-                offsets.replay(key, queue_id, offset)
+        replay_journal(self._journal, offsets, self._report)
         return offsets
 
     def take_back(

@@ -3,7 +3,7 @@
 import msgspec
 
 from sparrowmq.broker.consumer_offsets import ConsumerOffsets
-from sparrowmq.broker.tables import Changes
+from sparrowmq.broker.tables import replay_journal
 from sparrowmq.protocol.offsets_body import ConsumerOffsetTable
 from sparrowmq.protocol.topic_config import TopicConfig, TopicConfigTable
 from sparrowmq.store.disk import Disk
@@ -53,7 +53,7 @@ def _topics(disk: Disk) -> TopicConfigTable:
 
 def _offsets(disk: Disk) -> ConsumerOffsetTable:
     offsets = ConsumerOffsets({})
-    for entry in Journal(disk, "consumerOffset").replay(lambda _: None):
-        for key, queue_id, offset in msgspec.json.decode(entry, type=Changes):
-            offsets.replay(key, queue_id, offset)
-    return ConsumerOffsetTable(offset_table=dict(offsets.rows()))
+    replay_journal(Journal(disk, "consumerOffset"), offsets, lambda _: None)
+    return ConsumerOffsetTable(
+        offset_table=dict(offsets.rows()), pending_resets=offsets.pending_resets() or None
+    )

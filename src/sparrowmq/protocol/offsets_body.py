@@ -19,6 +19,8 @@ class ConsumerOffsetTable(Body, frozen=True, kw_only=True):
     data_version: DataVersion | None = None
     written_by: str | None = None
     """Ours in files that SparrowMQ wrote; Apache ignores it and leaves it out when it writes."""
+    pending_resets: dict[str, list[int]] | None = None
+    """Ours, in files only: queues that a member has to take from the stored offset first."""
 
 
 class DelayOffsetTable(Body, frozen=True, kw_only=True):
