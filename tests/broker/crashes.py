@@ -1,10 +1,11 @@
-"""A crash at every call of the disk, one after the other."""
+"""Crashes: at every call of the disk, one after the other, and such that take what was synced."""
 
 import random
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import TypeVar
 
+from sparrowmq.store.layout import file_name
 from sparrowmq.store.recorded_calls import PowerCut
 from tests.broker.delivery_world import DeliveryWorld, orders_world
 
@@ -42,3 +43,10 @@ def crashed_worlds(
             else:
                 world.kill()
             yield world, acknowledged, call
+
+
+def lose_log_from(world: DeliveryWorld, log_offset: int) -> None:
+    """Like a disk that forgets what it said was durable. The log must be of one file."""
+    path = f"commitlog/{file_name(0)}"
+    data = world.disk.files()[path]
+    world.disk.poke(path, data[:log_offset].ljust(len(data), b"\0"))

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 import pytest
 
 from sparrowmq.broker.delivery.delay import journal_progress
-from sparrowmq.broker.delivery.delay_progress import DelayOffsets
+from sparrowmq.broker.delivery.delay_progress import DelayOffsets, DelayProgress
 from sparrowmq.protocol.delay import RETRY_DELAYS_MS
+from sparrowmq.store.errors import DiskFull
 from sparrowmq.store.table_file import TableMissing
 from sparrowmq.testing.sim_cluster import SimCluster
-from tests.broker.crashes import crashed_worlds
+from tests.broker.crashes import crashed_worlds, lose_log_from
 from tests.broker.delivery_world import DeliveryWorld, bodies, orders_world
 
 
@@ -127,3 +128,32 @@ def test_a_running_broker_keeps_its_progress_in_apaches_file() -> None:
         sim.advance(12)
         table = sim.brokers["broker-a"].disk.files()["config/delayOffset.json"]
         assert DelayOffsets.from_json(table).offset_table[1] == 1
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_delays_that_take_offsets_of_delivered_ones_after_damage_are_delivered(
+    world: DeliveryWorld, monkeypatch: pytest.MonkeyPatch, is_full: bool
+) -> None:
+    """The damage takes the end of the log. With space for one table the next kill may come before
+    anything else is saved."""
+
+    def refuse(progress: DelayProgress, offsets: dict[int, int]) -> None:
+        raise DiskFull("delayOffset.json", 0, "no space")
+
+    world.send("orders", b"kept")
+    log_end = world.broker.store.max_log_offset
+    for number in range(4):
+        world.send("orders", b"taken %d" % number, DELAY="1")
+    world.pass_time(2)
+    world.save()
+    lose_log_from(world, log_end)
+    if is_full:
+        monkeypatch.setattr(DelayProgress, "lower", refuse)
+    world.kill()
+    sent = [b"%d" % number for number in range(5)]
+    for body in sent:
+        world.send("orders", body, DELAY="1")
+    if not is_full:
+        world.kill()
+    world.pass_time(2)
+    assert bodies(world) == [b"kept", *sent]

@@ -7,7 +7,7 @@ import pytest
 
 from sparrowmq.broker.delivery import timer_saving
 from sparrowmq.broker.delivery.timer_runs import RunRange
-from tests.broker.crashes import crashed_worlds
+from tests.broker.crashes import crashed_worlds, lose_log_from
 from tests.broker.delivery_world import EPOCH_MS, DeliveryWorld, bodies, orders_world
 from tests.broker.timer_world import send_at, spill
 
@@ -88,6 +88,31 @@ def test_a_timer_delivered_while_a_run_waits_for_the_disk_survives_a_power_cut()
             world.lose_power(random.Random(seed))
             world.pass_time(20)
             assert set(bodies(world)) == {b"due soon", b"due later"}, seed
+
+
+@pytest.mark.parametrize("is_spilled", [False, True])
+@pytest.mark.parametrize("step_ms", [0, -3_600_000])
+def test_timers_that_take_offsets_of_delivered_ones_after_damage_are_delivered(
+    world: DeliveryWorld, step_ms: int, is_spilled: bool
+) -> None:
+    """The damage takes the end of the log, and the broker is killed before it saves anything."""
+    world.send("orders", b"kept")
+    log_end = world.broker.store.max_log_offset
+    for number in range(4):
+        send_at(world, EPOCH_MS + 1_000, b"taken %d" % number)
+    if is_spilled:
+        spill(world)
+    world.pass_time(2)
+    world.save()
+    lose_log_from(world, log_end)
+    world.kill()
+    world.set_clock(step_ms)
+    sent = [b"%d" % number for number in range(5)]
+    for body in sent:
+        send_at(world, world.now_ms + 5_000, body)
+    world.kill()
+    world.pass_time(20)
+    assert bodies(world) == [b"kept", *sent]
 
 
 def _run_until_cut(world: DeliveryWorld, acknowledged: dict[bytes, int]) -> None:

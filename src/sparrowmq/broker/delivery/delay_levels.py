@@ -9,6 +9,7 @@ from sparrowmq.clock import Clock
 from sparrowmq.protocol.delay import schedule_queue_id
 from sparrowmq.protocol.names import SCHEDULE_TOPIC
 from sparrowmq.store.disk import Disk
+from sparrowmq.store.errors import DiskFull
 from sparrowmq.store.store import Store
 
 
@@ -41,6 +42,11 @@ class DelayLevels:
         for level in levels.offsets:
             # Now: the next message may take the very offset that was noted as delivered.
             levels.clamp(level, store)
+        if any(levels.offsets[level] < offset for level, offset in offsets.items()):
+            try:
+                progress.lower(levels.offsets)
+            except DiskFull as error:
+                report(f"delays may be lost if the broker is killed before there is space: {error}")
         return levels
 
     def clamp(self, level: int, store: Store) -> tuple[int, int]:

@@ -90,12 +90,24 @@ class DelayProgress:
     def _save(self) -> None:
         if self._journaled == self._saved:
             return
+        self._write(self._journaled)
+        self._journal.rotate()
+
+    def lower(self, offsets: Mapping[int, int]) -> None:
+        """Queues got shorter, and this is all that counts now; durable when it returns.
+
+        Raises DiskFull, or OSError.
+        """
+        self._write(dict(offsets))
+        self._journal.discard()  # of what it says, the furthest would count
+        self._journaled = self._saved
+
+    def _write(self, offsets: dict[int, int]) -> None:
         version = self._version.next(self._clock())
-        table = DelayOffsets(offset_table=self._journaled, data_version=version)
+        table = DelayOffsets(offset_table=offsets, data_version=version)
         self._file.save(table.to_json())
         self._version = version
-        self._saved = self._journaled
-        self._journal.rotate()
+        self._saved = offsets
 
     def close(self) -> None:
         """Give the journal's file back."""

@@ -48,6 +48,10 @@ class TimerMark(NamedTuple):
         """Whether a message has been delivered."""
         return time_ms <= self.time_ms and queue_offset < self.queue_offset
 
+    def within(self, queue_end: int) -> "TimerMark":
+        """What it says of a queue that ends there."""
+        return TimerMark(self.time_ms, min(self.queue_offset, queue_end))
+
 
 class TimerCheck:
     """The file. Everything in it fits one sector, so that it is written whole or not at all."""

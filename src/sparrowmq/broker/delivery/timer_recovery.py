@@ -22,11 +22,14 @@ def recover_timers(disk: Disk, store: Store) -> TimerIndex:
     """The runs, and from the queue what is in none of them. Raises OSError."""
     files, check = RunFiles(disk), TimerCheck(disk)
     low, high = store.queue_range(TIMER_TOPIC, 0)
-    runs = files.load_list()
+    runs, saved = files.load_list(), check.load()
+    # Damage may have cut the queue: what comes next takes offsets that were noted as delivered.
+    marks = [mark.within(high) for mark in saved]
     if runs.covered > high:
-        runs = RunList()  # the log was cut below what the runs stand for
+        files.remove_list()
+        runs = RunList()
     files.remove_strangers(runs)
-    index = TimerIndex(files, check, check.load(), RunList(max(runs.covered, low)))
+    index = TimerIndex(files, check, marks, RunList(max(runs.covered, low)))
     for span in runs.runs:
         run = files.open(span, check=True)
         if run is not None:
@@ -38,7 +41,7 @@ def recover_timers(disk: Disk, store: Store) -> TimerIndex:
     if high - index.list.covered > 2 * index.run_entries:
         _write_runs(disk, store, files, index, high)
     _add_all(index, _pending(store, index, RunRange(index.list.covered, high)))
-    if timer_apache.is_there(disk):
+    if marks != saved or timer_apache.is_there(disk):
         check.save(index.marks, index.first_pending(high))
         timer_apache.forget(disk)
     return index

@@ -127,6 +127,11 @@ class RunFiles:
         """Durable when it returns. Raises DiskFull, or OSError."""
         self._replace(_LIST, msgspec.json.encode(runs))
 
+    def remove_list(self) -> None:
+        """No run counts any more; durable when it returns."""
+        self._disk.unlink(_LIST)
+        self._disk.sync_dir(TIMER_DIR)
+
     def write(self, span: RunRange, entries: Sequence[int]) -> None:
         """Make a run of sorted entries, durably; it counts when a list names it."""
         body = b"".join([entry.to_bytes(ENTRY, "big") for entry in entries])
