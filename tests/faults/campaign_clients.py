@@ -52,8 +52,8 @@ _RETRIES = 2
 _LONGEST_DELAY_MS = 9000
 _LONGEST_CALL_S = 0.1
 _LONGEST_POLL_S = 0.01
-"""A lite member gets what one pull brought, often a single message, and works on one poll at a time:
-with longer ones it falls behind the load, and its backlog takes minutes to drain."""
+"""A lite member gets what one pull brought, often a single message, and works on one poll at a
+time: with longer ones it falls behind the load, and its backlog takes minutes to drain."""
 
 
 class ClientWorld(Protocol):
