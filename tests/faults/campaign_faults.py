@@ -231,6 +231,8 @@ def driver(world: World, rng: Random) -> None:
     while not world.stream.is_reading and world.now_s < deadline_s:
         world.pass_time(world.look_s)
     world.pass_time(rng.random() * 2)
+    if why := world.stream.why_ended():
+        world.story.seen_wrong.append(f"{STREAM} ended: {why}")
     with world.fault("driver"):
         world.stream.kill()
         world.pass_time(rng.random() * 3)

@@ -12,7 +12,6 @@ FOLDER/driver.log       what it and Java said
 from __future__ import annotations
 
 import base64
-import contextlib
 import importlib.util
 import json
 import os
@@ -80,10 +79,10 @@ class Stream:
 
     def kill(self) -> None:
         """kill -9 for the driver and its Java machine; Spark's workers end with that."""
-        if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+        if self._process is None or self._process.poll() is not None:
+            return  # its number may be somebody else's by now
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
 
     @property
     def is_reading(self) -> bool:
