@@ -57,7 +57,7 @@ class Stream:
     """The driver as the campaign sees it: started, killed, and read by its files."""
 
     def __init__(self, name_server: str, folder: Path, *, is_planted: bool = False) -> None:
-        """`is_planted`: each driver forgets its checkpoint and begins at the end of the topics."""
+        """`is_planted`: drivers after the first forget the checkpoint, and begin at the end."""
         self._command = [sys.executable, "-m", __name__, name_server, str(folder)]
         self._command += ["--planted"] * is_planted
         self._folder = folder
@@ -132,6 +132,7 @@ def keep(folder: Path, frame: DataFrame, batch_id: int) -> None:
 
 def main(name_server: str, folder: Path, *, is_planted: bool) -> None:
     """Read until killed."""
+    forgets = is_planted and any((folder / "batches").iterdir())
     # The campaign judges how long the broker's loop is held: Spark takes what is left of the CPUs.
     os.nice(_NICENESS)
     settings = {
@@ -145,12 +146,12 @@ def main(name_server: str, folder: Path, *, is_planted: bool) -> None:
         "subscribe": ",".join(STREAMED),
         "group": STREAM,
         "columns": "topic,queueId,body",
-        "startingOffsets": "latest" if is_planted else "earliest",
+        "startingOffsets": "latest" if forgets else "earliest",
         "failOnDataLoss": "false",
         "retryTimeout": _LONGEST_OUTAGE,
     }
     spark = spark_session("campaign", master="local[1]", settings=settings)
-    checkpoint = folder / (f"checkpoint-{os.getpid()}" if is_planted else "checkpoint")
+    checkpoint = folder / (f"checkpoint-{os.getpid()}" if forgets else "checkpoint")
     frame = spark.readStream.format("rocketmq").options(**options).load()
     writer = frame.writeStream.foreachBatch(partial(keep, folder))
     writer = writer.option("checkpointLocation", str(checkpoint))
