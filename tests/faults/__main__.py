@@ -30,7 +30,8 @@ def main() -> int:
         type=lambda text: tuple(text.split(",")),
         default=("all",),
         metavar="KINDS",
-        help=f"what may happen in row 20: all, or some of {','.join(FAULTS)}",
+        help=f"what may happen in row 20: all, or some of {','.join(FAULTS)};"
+        " driver needs full size and Spark",
     )
     arguments = parser.parse_args()
     kinds = tuple(FAULTS) if arguments.faults == ("all",) else arguments.faults

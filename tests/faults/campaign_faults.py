@@ -42,6 +42,7 @@ from tests.faults.campaign_clients import (
     make_members,
 )
 from tests.faults.campaign_log import LogIndex
+from tests.faults.campaign_stream import STREAM, STREAMED, Stream
 from tests.faults.checker import MessageId
 
 _GROUPS = (PUSH, LITE, IN_ORDER)
@@ -49,6 +50,8 @@ KEPT_S = 60
 """Retention of the broker."""
 DRAINED_S = 200.0
 """Everything is handled so long after the last fault: a lock's life and two rebalances, twice."""
+_DRIVER_STARTS_S = 120.0
+"""What Java and Spark may take on a busy machine; a kill before that would be one of nothing."""
 
 
 class World(ClientWorld, ABC):
@@ -71,6 +74,8 @@ class World(ClientWorld, ABC):
         """What each group had stored when it was last looked at."""
         self.passed: dict[str, set[MessageId]] = defaultdict(set)
         """What it had passed without handling it, reported once."""
+        self.stream: Stream | None = None
+        """A reader that Spark runs, in worlds that have one."""
 
     # ---- time and servers
 
@@ -140,6 +145,11 @@ class World(ClientWorld, ABC):
         """Those whose life ended by itself, and why."""
 
     # ---- what is noted
+
+    def note_stream(self) -> None:
+        """Take what the stream has written down so far."""
+        if self.stream is not None:
+            self.stream.note(self)
 
     @contextlib.contextmanager
     def fault(self, kind: str, *members: str, step_s: float = 0.0) -> Iterator[Fault]:
@@ -212,6 +222,21 @@ def stopped_member(world: World, rng: Random) -> None:
     name = rng.choice(sorted(world.members))
     with world.fault("stopped member", name):
         world.pause_member(name, rng.choice((1.0, 6.0)) * (0.5 + rng.random()))
+
+
+def driver(world: World, rng: Random) -> None:
+    """Spark's driver gets kill -9 while it reads, and another one goes on from its checkpoint."""
+    assert world.stream is not None, "this world has no stream"
+    deadline_s = world.now_s + _DRIVER_STARTS_S
+    while not world.stream.is_reading and world.now_s < deadline_s:
+        world.pass_time(world.look_s)
+    world.pass_time(rng.random() * 2)
+    if why := world.stream.why_ended():
+        world.story.seen_wrong.append(f"{STREAM} ended: {why}")
+    with world.fault("driver"):
+        world.stream.kill()
+        world.pass_time(rng.random() * 3)
+        world.stream.start()
 
 
 def name_server(world: World, rng: Random) -> None:
@@ -323,6 +348,7 @@ FAULTS: dict[str, FaultKind] = {
     "partition": partition,
     "member": member,
     "stopped-member": stopped_member,
+    "driver": driver,
     "name-server": name_server,
     "clock-forward": clock_forward,
     "clock-back": clock_back,
@@ -350,6 +376,7 @@ def _offset(world: World, header: RequestHeader) -> int:
 
 def _is_drained(world: World, name: str, queue_id: int) -> bool:
     """Whether every group has handled all of a queue."""
+    world.note_stream()
     world.log.read(world.disk)
     stored = set(world.log.in_queue(name, queue_id, 1 << 62))
     story = world.story
@@ -380,6 +407,9 @@ def run(
     world.members = make_members(world)
     for one in world.members.values():
         one.start()
+    if world.stream is not None:
+        world.story.groups[STREAM] = STREAMED
+        world.stream.start()
     world.pass_time(3.0)
     load = Load(world, pause_s)
     for _ in range(count):
@@ -425,10 +455,12 @@ def drain(world: World, within_s: float) -> None:
     deadline_s = world.now_s + within_s
     while world.now_s < deadline_s:
         world.pass_time(world.look_s)
+        world.note_stream()
         if not any(story.owed(who) for who in story.groups) and not backlog(world):
             break
     # Whatever should not come gets its chance as well.
     world.pass_time(world.look_s)
+    world.note_stream()
     watch(world)
     story.seen_wrong += [f"{name} ended: {why}" for name, why in world.dead_members().items()]
     story.seen_wrong += listed("backlogs are left", backlog(world))

@@ -1,5 +1,6 @@
 """A planted bug for every kind of fault of a campaign: the checker has to notice each of them.
 
+That of `driver` is in `campaign_stream`: Spark reads in processes that cannot be changed from here.
 Bugs are planted by replacing a named part of the product, in a simulation or in a broker's process.
 """
 

@@ -1,6 +1,7 @@
 """Row 20 with real servers: a broker and a name server in processes of their own.
 
-Producers and members live in this process, one client each. A power cut is kill -9, after which
+Producers and members live in this process, one client each; a Spark stream, where there is one, in
+a driver of its own. A power cut is kill -9, after which
 whatever the store had not marked as durable is taken from its log.
 """
 
@@ -32,11 +33,13 @@ from tests.faults.campaign import UNSYNCED_S, Judged, Story
 from tests.faults.campaign_broker import CLOCK, PLANTED_BUG, STALLS, STEP, beside
 from tests.faults.campaign_clients import LEVELS_MS
 from tests.faults.campaign_faults import DRAINED_S, FAULTS, KEPT_S, World, run
+from tests.faults.campaign_stream import STREAM, Stream
 from tests.faults.nameserver_outage_servers import NameServerProcess
 
 IMPOSSIBLE = frozenset({"partition", "connections", "stopped-member"})
 """Members share a process with the campaign, and the network is the machine's own."""
-KINDS = tuple(kind for kind in FAULTS if kind not in IMPOSSIBLE)
+KINDS = tuple(kind for kind in FAULTS if kind not in {*IMPOSSIBLE, "driver"})
+"""Those of a campaign without a stream."""
 _LOG_FILE_BYTES = 1024 * 1024
 _OPTIONS = (
     *("--vip-alias", "false", "--store-log-file-size", str(_LOG_FILE_BYTES)),
@@ -78,11 +81,17 @@ class ProcessWorld(World):
             life.cancel()
         self._wait(asyncio.wait([*self._lives.values()], timeout=60))
         self._wait(self._operator.stop())
+        if self.stream is not None:
+            self.stream.kill()
         self._broker.kill()
         self._name_server.close()
         for held in self._ports:
             held.close()
         self._runner.close()
+
+    def add_stream(self, folder: Path, *, is_planted: bool) -> None:
+        """A Spark stream reads as well; it starts together with the members."""
+        self.stream = Stream(self._name_server.address, folder, is_planted=is_planted)
 
     def _wait(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         return self._loop.run_until_complete(coroutine)
@@ -201,11 +210,14 @@ class ProcessWorld(World):
         self._wait(asyncio.wait([self._lives[name]]))
 
     def dead_members(self) -> dict[str, str]:
-        return {
+        dead = {
             name: "cancelled" if life.cancelled() else repr(life.exception())
             for name, life in self._lives.items()
             if life.done()
         }
+        if self.stream is not None and (why := self.stream.why_ended()):
+            dead[STREAM] = why
+        return dead
 
     def note_stalls(self) -> None:
         """What held the broker's loop."""
@@ -247,13 +259,16 @@ def campaign_in_processes(
     kinds: Iterable[str] = KINDS,
     drained_s: float = DRAINED_S,
     planted: str = "",
+    with_stream: bool = False,
     keep_in: Path | None = None,
 ) -> Judged:
-    """So many faults under the mixed load."""
+    """So many faults under the mixed load; a Spark stream can be killed only where there is one."""
     story = Story(seed, sync_flush, unsynced_s=UNSYNCED_S + _SLOW_SYNC_S)
     root = Path(tempfile.mkdtemp(prefix="sparrowmq-campaign-"))
     try:
-        world = ProcessWorld(root, story, planted)
+        world = ProcessWorld(root, story, "" if planted == "driver" else planted)
+        if with_stream:
+            world.add_stream(root / STREAM, is_planted=planted == "driver")
         try:
             judged = run(world, kinds, count, pause_s=0.03, drained_s=drained_s)
             world.note_stalls()

@@ -1,6 +1,6 @@
 """Row 20 of the scorecard: everything at once."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -8,7 +8,9 @@ from pathlib import Path
 from tests.faults.campaign import Judged
 from tests.faults.campaign_faults import FAULTS
 from tests.faults.campaign_processes import IMPOSSIBLE, campaign_in_processes
+from tests.faults.campaign_sim import IMPOSSIBLE as UNSIMULATED
 from tests.faults.campaign_sim import campaign_in_simulation
+from tests.faults.campaign_stream import STREAM, why_no_stream
 from tests.faults.scored import Scored
 
 KEPT = Path("build") / "faults"
@@ -19,23 +21,37 @@ _PROCESS_FAULTS = 50
 _STALL_MS = 50.0
 
 
-def everything(seed: int, small: bool, kinds: Iterable[str] = tuple(FAULTS)) -> Scored:
-    """Row 20; `kinds` are the faults that may happen."""
+def everything(seed: int, small: bool, kinds: Sequence[str] = tuple(FAULTS)) -> Scored:
+    """Row 20; `kinds` are the faults that may happen.
+
+    At full size a Spark stream reads along in the processes, unless this machine has no Spark.
+    """
     scored = Scored(20, "everything at once")
-    chosen = tuple(kinds)
+    simulated = tuple(kind for kind in kinds if kind not in UNSIMULATED)
+    no_stream = "" if small else why_no_stream()
+    left_out = {*IMPOSSIBLE, "driver"} if no_stream else IMPOSSIBLE
+    in_processes = () if small else tuple(kind for kind in kinds if kind not in left_out)
     runs: dict[str, list[Judged]] = {}
     for sync_flush in (True, False):
         flush = "sync" if sync_flush else "async"
-        runs[f"simulated, {flush}"] = _simulated(seed, small, sync_flush, chosen)
-        if not small and (possible := [kind for kind in chosen if kind not in IMPOSSIBLE]):
-            kept = KEPT / f"row20-{flush}-{seed}"
+        if simulated:
+            runs[f"simulated, {flush}"] = _simulated(seed, small, sync_flush, simulated)
+        if in_processes:
             judged = campaign_in_processes(
-                seed, _PROCESS_FAULTS, sync_flush=sync_flush, kinds=possible, keep_in=kept
+                seed,
+                _PROCESS_FAULTS,
+                sync_flush=sync_flush,
+                kinds=in_processes,
+                with_stream=not no_stream,
+                keep_in=KEPT / f"row20-{flush}-{seed}",
             )
             runs[f"processes, {flush}"] = [judged]
+    if not runs:
+        scored.failures.append(f"nothing was tried: {', '.join(kinds)} cannot happen here")
     for name, results in runs.items():
         scored.failures += [f"{name}, {result}" for result in results if not result]
-    scored.counts = "; ".join(f"{name}: {_counts(results)}" for name, results in runs.items())
+    counts = [f"{name}: {_counts(results)}" for name, results in runs.items()]
+    scored.counts = "; ".join([*counts, *([f"no Spark stream: {no_stream}"] if no_stream else [])])
     return scored
 
 
@@ -57,6 +73,8 @@ def _counts(results: list[Judged]) -> str:
         f" {total('skipped')} skipped, {total('out_of_order')} out of order,"
         f" {total('repeated')} repeated, {total('unsynced')} unsynced"
     )
+    if streamed := sum(call.group == STREAM for result in results for call in result.story.calls):
+        text += f", {streamed} read by the stream"
     stalls = [stall for result in results for stall in result.story.stalls]
     if stalls:
         longest_ms, where = max(stalls)

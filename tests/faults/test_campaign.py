@@ -1,15 +1,18 @@
 """Everything at once: all kinds of messages and members while everything goes wrong."""
 
 import logging
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tests.faults.campaign import Call, Cut, Fault, Kind, Sending, Story, judge
-from tests.faults.campaign_faults import FAULTS
 from tests.faults.campaign_planted import PLANTED
 from tests.faults.campaign_processes import campaign_in_processes
-from tests.faults.campaign_sim import campaign_in_simulation
-from tests.faults.checker import MessageId, State
+from tests.faults.campaign_sim import KINDS, campaign_in_simulation
+from tests.faults.campaign_stream import Stream, keep
+from tests.faults.checker import MessageId, State, body_of
 from tests.faults.scorecard_everything import everything
 
 
@@ -46,8 +49,8 @@ def test_a_campaign_repeats_itself_from_its_seed() -> None:
     assert first.story.calls == second.story.calls != []
 
 
-def test_every_kind_of_fault_has_a_planted_bug() -> None:
-    assert {planted.kinds[0] for planted in PLANTED.values()} == set(FAULTS)
+def test_every_simulated_kind_of_fault_has_a_planted_bug() -> None:
+    assert {planted.kinds[0] for planted in PLANTED.values()} == set(KINDS)
 
 
 @pytest.mark.parametrize("name", PLANTED)
@@ -165,6 +168,22 @@ def test_a_delayed_message_is_neither_early_nor_late(
     told.calls[0].clock_ms = at_ms
     told.faults = [Fault("clock", 2, 2, step_s=step_s)]
     assert [one.split(":")[0] for one in judge(told).problems] == ([f"1 {problem}"] * bool(problem))
+
+
+def test_a_stream_has_handled_what_its_drivers_wrote_down(tmp_path: Path) -> None:
+    told = story(sent(1), sent(2))
+    told.groups = {"stream": ("plain",)}
+    world: Any = SimpleNamespace(story=told, now_s=10.0, clock=lambda: 10_000)
+    stream = Stream("127.0.0.1:1", tmp_path)
+    rows = [("plain", 0, bytearray(body_of(MessageId("plain", 1))))]
+    frame: Any = SimpleNamespace(collect=lambda: rows)
+    for batch_id in (0, 1):
+        keep(tmp_path, frame, batch_id)
+        stream.note(world)
+    told.logged = {MessageId("plain", 2)}
+    judged = judge(told)
+    assert judged.problems == ["1 skipped by stream: plain-2"]
+    assert judged.repeated == 1
 
 
 def test_what_was_rolled_back_is_never_delivered() -> None:
