@@ -181,10 +181,10 @@ def _failing_member(scene: Scene, word: str, topic: str) -> PushConsumer:
 
 
 def _asked_ms(message: Message) -> int:
-    """How long a retry had to wait: until a time, counted from when it was stored, or a level."""
+    """How long a retry had to wait: for a time, or for a level."""
     told = message["properties"]
-    if "TIMER_DELIVER_MS" in told:
-        return int(told["TIMER_DELIVER_MS"]) - int(told["TIMER_ENQUEUE_MS"])
+    if "TIMER_DELAY_MS" in told:
+        return int(told["TIMER_DELAY_MS"])
     return LEVEL_3_MS if told["DELAY"] == "3" else 0
 
 
