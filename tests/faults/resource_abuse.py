@@ -69,7 +69,7 @@ ABUSES: dict[str, Abuse] = {
         abuses.slow_readers, Size(40, 200, ("--limit-max-unread", "64MiB")), Size(200, 600)
     ),
     "deaf waiters": Abuse(
-        abuses.deaf_waiters, Size(200, 128, ("--limit-max-unread", "32MiB")), Size(1_000, 600)
+        abuses.deaf_waiters, Size(200, 64, ("--limit-max-unread", "32MiB")), Size(1_000, 600)
     ),
     "a huge heartbeat": Abuse(abuses.huge_heartbeat, Size(30, 32), Size(1_000, 48), stall_ms=50),
     "full tables": Abuse(
