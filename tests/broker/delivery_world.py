@@ -13,9 +13,9 @@ import pytest
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import BrokerConfig
-from sparrowmq.broker.delivery import delay, timer, transactions_check
-from sparrowmq.broker.delivery import loops as delivery_loops
-from sparrowmq.broker.delivery.transactions_recovery import records
+from sparrowmq.broker.delivery import delay_levels, timer_delivery, transaction_checks
+from sparrowmq.broker.delivery import delivery as delivery_loops
+from sparrowmq.broker.delivery.half_messages import records
 from sparrowmq.broker.server import BrokerServer, routes
 from sparrowmq.broker.tables import BrokerTables
 from sparrowmq.broker.topics import plain_topic
@@ -188,9 +188,9 @@ class DeliveryWorld:
         """Do what is due now; when the next is."""
 
         async def all_rounds() -> int | None:
-            due_ms = [await delay.deliver_round(self.broker)]
-            due_ms.append(await timer.deliver_round(self.broker))
-            question_ms = await transactions_check.check_round(self.broker)
+            due_ms = [await delay_levels.deliver_round(self.broker)]
+            due_ms.append(await timer_delivery.deliver_round(self.broker))
+            question_ms = await transaction_checks.check_round(self.broker)
             due_ms.append(None if question_ms is None else question_ms + self._set_ms)
             return min((one for one in due_ms if one is not None), default=None)
 

@@ -9,7 +9,7 @@ from sparrowmq.broker.arrivals import Arrivals
 from sparrowmq.broker.config import Flush
 from sparrowmq.broker.durability import CROWD, Durability
 from sparrowmq.broker.housekeeping import watch_lag
-from sparrowmq.broker.sendable import answer_when_safe
+from sparrowmq.broker.send_checks import answer_when_safe
 from sparrowmq.net.reply import Reply
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.store.config import StoreConfig

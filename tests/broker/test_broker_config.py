@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from sparrowmq.broker.changeable_config import CHANGEABLE
+from sparrowmq.broker.runtime_config import CHANGEABLE
 from sparrowmq.net.calls import Response
 from sparrowmq.protocol.broker_stats import GroupForbidden
 from sparrowmq.protocol.codes import ResponseCode

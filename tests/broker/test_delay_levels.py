@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sparrowmq.broker.delivery import delay
+from sparrowmq.broker.delivery import delay_levels
 from sparrowmq.broker.topics import plain_topic
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.delay import RETRY_DELAYS_MS
@@ -157,7 +157,7 @@ def test_a_message_that_comes_while_others_are_delivered_is_not_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its level, the first, was looked at already, and nothing else comes any more."""
-    read = delay.read
+    read = delay_levels.read
     reads: list[str] = []
 
     async def slowly(*where: Any) -> QueueRead:
@@ -165,7 +165,7 @@ def test_a_message_that_comes_while_others_are_delivered_is_not_forgotten(
         await asyncio.sleep(0.5)
         return await read(*where)
 
-    monkeypatch.setattr(delay, "read", slowly)
+    monkeypatch.setattr(delay_levels, "read", slowly)
     with world_with() as world:
         world.topic("orders", 1)
         world.send("orders", b"second level", DELAY="2")

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sparrowmq.broker.delivery.delay import journal_progress
-from sparrowmq.broker.delivery.delay_progress import DelayOffsets, DelayProgress
+from sparrowmq.broker.delivery.delay_levels import DelayOffsets, DelayProgress, journal_progress
 from sparrowmq.protocol.delay import RETRY_DELAYS_MS
 from sparrowmq.store.errors import DiskFull
 from sparrowmq.store.table_file import TableMissing

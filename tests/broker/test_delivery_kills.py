@@ -5,12 +5,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from sparrowmq.broker.delivery import delay, delivery, timer
+from sparrowmq.broker.delivery import delay_levels, delivery, timer_delivery
 from sparrowmq.broker.delivery.delay_levels import DelayLevels
-from sparrowmq.broker.delivery.timer_check import TimerCheck
+from sparrowmq.broker.delivery.half_messages import records
+from sparrowmq.broker.delivery.timer_files import RunFiles, RunList, TimerCheck
 from sparrowmq.broker.delivery.timer_index import TimerIndex
-from sparrowmq.broker.delivery.timer_runs import RunFiles, RunList
-from sparrowmq.broker.delivery.transactions_recovery import records
 from sparrowmq.net.errors import ConnectionLost
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.delay import RETRY_DELAYS_MS
@@ -111,7 +110,7 @@ def test_the_check_notices_messages_that_come_early(monkeypatch: pytest.MonkeyPa
 def test_the_check_notices_what_is_delivered_again(
     monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    module = {"level": delay, "timer": timer}[what]
+    module = {"level": delay_levels, "timer": timer_delivery}[what]
     monkeypatch.setattr(module, "is_repeat", lambda *_: False)
     faults = faults_of(*run_with_kills(0, kills=8))
     assert faults

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sparrowmq.broker.delivery.timer_runs import RunFiles
+from sparrowmq.broker.delivery.timer_files import RunFiles
 from sparrowmq.net.reply import Reply
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.codes import ResponseCode

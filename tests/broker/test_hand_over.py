@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from sparrowmq.broker.hand_over import LONGEST_S, after_hand_over
+from sparrowmq.broker.queue_handover import LONGEST_S, after_hand_over
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.codes import ResponseCode

@@ -2,8 +2,8 @@
 
 import pytest
 
-from sparrowmq.broker.changeable_config import CHANGEABLE
 from sparrowmq.broker.handlers.topics import TopicConfigList
+from sparrowmq.broker.runtime_config import CHANGEABLE
 from sparrowmq.broker.topics import plain_topic
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.group_config import SubscriptionGroupConfig, SubscriptionGroupList

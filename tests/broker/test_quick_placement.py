@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.delivery.placement import place
-from sparrowmq.broker.delivery.quick_placement import place_quickly
+from sparrowmq.broker.delivery.placement import place, place_quickly
 from sparrowmq.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC
 from sparrowmq.protocol.properties import parse_properties
 from sparrowmq.store.messages import PutMessage

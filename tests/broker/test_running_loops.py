@@ -2,7 +2,7 @@
 
 import pytest
 
-from sparrowmq.broker.delivery.transactions_recovery import TRANSACTION_GROUP
+from sparrowmq.broker.delivery.half_messages import TRANSACTION_GROUP
 from sparrowmq.protocol.names import TRANS_HALF_TOPIC
 from sparrowmq.store.store import Store
 from tests.broker.world import World

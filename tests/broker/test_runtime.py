@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from sparrowmq.broker.config import Flush
-from sparrowmq.broker.delivery import timer
+from sparrowmq.broker.delivery import timer_delivery
 from sparrowmq.broker.runtime_info import human_bytes
 from sparrowmq.protocol.headers.admin import (
     CleanExpiredQueues,
@@ -122,7 +122,7 @@ def test_timers_that_find_no_space_tell_how_late_they_are(
         raise DiskFull("log", 0, "no space")
 
     world.send("orders", b"later", TIMER_DELIVER_MS=str(world.sim.clock() + 5_000))
-    monkeypatch.setattr(timer, "deliver", full)
+    monkeypatch.setattr(timer_delivery, "deliver", full)
     world.sim.advance(15)
     assert runtime(world)["timerReadBehind"] in ("9", "10")
 

@@ -3,7 +3,7 @@
 import random
 from typing import Any
 
-from sparrowmq.broker.sessions import LOOKS, Sessions
+from sparrowmq.broker.live_clients import LOOKS, Sessions
 
 
 class Peer:

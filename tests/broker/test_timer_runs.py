@@ -7,9 +7,8 @@ from typing import ClassVar, ParamSpec, TypeVar
 
 import pytest
 
-from sparrowmq.broker.delivery import timer, timer_saving
-from sparrowmq.broker.delivery.timer_check import TimerCheck
-from sparrowmq.broker.delivery.timer_runs import RunList, RunRange
+from sparrowmq.broker.delivery import timer_delivery, timer_persistence
+from sparrowmq.broker.delivery.timer_files import RunList, RunRange, TimerCheck
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.store.errors import DiskFull
 from tests.broker.delivery_world import EPOCH_MS, DeliveryWorld, bodies, orders_world
@@ -59,16 +58,16 @@ def test_a_run_is_kept_while_its_last_timer_is_not_delivered(
         raise DiskFull("log", 0, "no space")
 
     async def stopped_while_it_reads(*_: object) -> None:
-        await timer_saving.save_mark(
+        await timer_persistence.save_mark(
             world.broker
         )  # progress is saved while a cold read is waited for
         raise asyncio.CancelledError
 
     with monkeypatch.context() as patch:
         if ends == "full disk":
-            patch.setattr(timer, "deliver", full)
+            patch.setattr(timer_delivery, "deliver", full)
         else:
-            patch.setattr(timer, "read", stopped_while_it_reads)
+            patch.setattr(timer_delivery, "read", stopped_while_it_reads)
         with pytest.raises((DiskFull, asyncio.CancelledError)):
             world.deliver()
     world.save()
@@ -87,7 +86,7 @@ def test_few_pending_timers_among_many_make_no_long_start(world: DeliveryWorld) 
         send_at(world, world.now_ms + (3_600_000 if number % 40 == 0 else 10))
         world.pass_time(0.02)
         world.flush()
-        world.run(timer_saving.spill(world.broker))
+        world.run(timer_persistence.spill(world.broker))
     assert timers.list == RunList(100, [RunRange(0, 100)])
     assert len(timers) == 3
 
@@ -102,7 +101,7 @@ def test_a_hundred_thousand_pending_timers_take_little_memory_and_all_come() -> 
             world.send("orders", b"x", TIMER_DELAY_MS=str(rng.randrange(1, 3 * DAY_MS)))
             if number % 4_096 == 0:
                 world.flush()
-                world.run(timer_saving.spill(world.broker))
+                world.run(timer_persistence.spill(world.broker))
         assert len(index) == count
         assert len(index._fresh) < 3 * 8_192
         world.flush()
@@ -140,13 +139,13 @@ def test_a_run_that_is_forgotten_while_another_is_written_takes_no_timer_with_it
     world.broker.workers = SlowWorkers()
 
     async def both() -> None:
-        work = [timer_saving.spill(world.broker), timer_saving.save_mark(world.broker)]
+        work = [timer_persistence.spill(world.broker), timer_persistence.save_mark(world.broker)]
         await asyncio.gather(*(work if spill_first else reversed(work)))
 
     world.run(both())
     send_at(world, EPOCH_MS + 61_000, b"later")
     world.flush()
-    world.run(timer_saving.spill(world.broker))
+    world.run(timer_persistence.spill(world.broker))
     world.save()
     assert timers.list.covered == 3
     assert RunRange(0, 1) not in timers.list.runs
@@ -167,7 +166,9 @@ def test_progress_that_is_saved_while_a_run_is_written_names_the_first_that_wait
     world.broker.workers = SlowWorkers()
 
     async def both() -> None:
-        await asyncio.gather(timer_saving.spill(world.broker), timer_saving.save_mark(world.broker))
+        await asyncio.gather(
+            timer_persistence.spill(world.broker), timer_persistence.save_mark(world.broker)
+        )
 
     world.broker.delivery.timers._waiting = None  # noted again, while the run is on its way
     world.broker.delivery.timers._has_moved = True
@@ -183,10 +184,10 @@ def test_timers_that_come_while_a_run_waits_for_the_log_stay_in_order(world: Del
     for number in numbers:
         send_at(world, EPOCH_MS + 1_000 + number, b"%d" % number)
         if len(timers) == 100:
-            world.run(timer_saving.spill(world.broker))
+            world.run(timer_persistence.spill(world.broker))
     assert runs(world) == []
     world.flush()
-    world.run(timer_saving.spill(world.broker))
+    world.run(timer_persistence.spill(world.broker))
     assert timers.list == RunList(100, [RunRange(0, 100)])
     timers.run_entries = 1_000
     world.pass_time(2)

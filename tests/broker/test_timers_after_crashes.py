@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from sparrowmq.broker.delivery import timer_saving
-from sparrowmq.broker.delivery.timer_runs import RunRange
+from sparrowmq.broker.delivery import timer_persistence
+from sparrowmq.broker.delivery.timer_files import RunRange
 from tests.broker.crashes import crashed_worlds, lose_log_from
 from tests.broker.delivery_world import EPOCH_MS, DeliveryWorld, bodies, orders_world
 from tests.broker.timer_world import send_at, spill
@@ -59,10 +59,10 @@ def test_progress_and_runs_are_not_saved_before_what_they_stand_for_is_durable()
             world.now_ms += 1_000
             world.deliver()
             for _ in range(2):
-                world.run(timer_saving.save_mark(world.broker))
+                world.run(timer_persistence.save_mark(world.broker))
             world.broker.delivery.timers.run_entries = 1
             send_at(world, EPOCH_MS + 9_000, b"not flushed")
-            world.run(timer_saving.spill(world.broker))
+            world.run(timer_persistence.spill(world.broker))
             world.lose_power(random.Random(seed))
             assert world.broker.delivery.timers.list.runs == []
             world.deliver()
@@ -76,12 +76,12 @@ def test_a_timer_delivered_while_a_run_waits_for_the_disk_survives_a_power_cut()
             send_at(world, EPOCH_MS + 9_000, b"due later")
             timers = world.broker.delivery.timers
             timers.run_entries = 1
-            world.run(timer_saving.spill(world.broker))
+            world.run(timer_persistence.spill(world.broker))
             assert timers.list.runs == []
             world.flush()
             world.now_ms += 1_000
             world.deliver()
-            world.run(timer_saving.spill(world.broker))
+            world.run(timer_persistence.spill(world.broker))
             assert timers.list.runs == [RunRange(0, 2)]
             world.pass_time(1)
             assert bodies(world) == [b"due soon"]

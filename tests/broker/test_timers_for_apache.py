@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from sparrowmq.broker.delivery.half_messages import records
 from sparrowmq.broker.delivery.placement import fields_of
-from sparrowmq.broker.delivery.stored_again import stored_again
-from sparrowmq.broker.delivery.timer_check import TimerCheck, TimerMark
-from sparrowmq.broker.delivery.transactions_recovery import records
+from sparrowmq.broker.delivery.redelivery import stored_again
+from sparrowmq.broker.delivery.timer_files import TimerCheck, TimerMark
 from sparrowmq.protocol.headers.recall import RecallableSent, RecallMessage
 from sparrowmq.protocol.names import TIMER_TOPIC
 from sparrowmq.protocol.record import Record

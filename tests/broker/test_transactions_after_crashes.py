@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from sparrowmq.broker.delivery.transactions_progress import commit_progress
-from sparrowmq.broker.delivery.transactions_recovery import TRANSACTION_GROUP
+from sparrowmq.broker.delivery.half_messages import TRANSACTION_GROUP
+from sparrowmq.broker.delivery.transactions import commit_progress
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.message_ext import decode_messages

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sparrowmq.broker.delivery.transactions_recovery import records
+from sparrowmq.broker.delivery.half_messages import records
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.transactions import ResumeCheckHalfMessage
 from sparrowmq.protocol.ids import offset_id

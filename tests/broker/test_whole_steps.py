@@ -5,7 +5,7 @@ import gc
 
 import pytest
 
-from sparrowmq.broker.whole_steps import WholeSteps, running
+from sparrowmq.net.tasks import WholeSteps, running
 from sparrowmq.testing.sim_cluster import SimCluster
 
 

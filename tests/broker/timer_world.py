@@ -1,6 +1,6 @@
 """Messages with a delivery time in a world of deliveries: sent, and spilled to disk."""
 
-from sparrowmq.broker.delivery import timer_saving
+from sparrowmq.broker.delivery import timer_persistence
 from tests.broker.delivery_world import DeliveryWorld, Sent
 
 DAY_MS = 86_400_000
@@ -15,7 +15,7 @@ def spill(world: DeliveryWorld) -> None:
     """Write a run of everything in memory."""
     world.broker.delivery.timers.run_entries = 1
     world.flush()
-    world.run(timer_saving.spill(world.broker))
+    world.run(timer_persistence.spill(world.broker))
     world.broker.delivery.timers.run_entries = 1_000_000
 
 

@@ -1,6 +1,6 @@
 """Transactions in a world of deliveries: half messages, their ends, and producers to ask."""
 
-from sparrowmq.broker.consumers import Member
+from sparrowmq.broker.live_clients import Member
 from sparrowmq.net.reply import Reply
 from sparrowmq.protocol.headers.transactions import CheckTransactionState, EndTransaction
 from sparrowmq.protocol.ids import OffsetId

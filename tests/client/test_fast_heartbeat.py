@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from sparrowmq.broker.sessions import Sessions
+from sparrowmq.broker.live_clients import Sessions
 from sparrowmq.client.consuming.push_consumer import PushConsumer
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere

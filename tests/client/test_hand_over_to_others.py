@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from sparrowmq.broker import hand_over
+from sparrowmq.broker import queue_handover
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.offsets import OffsetFound, QueryConsumerOffset
 from sparrowmq.protocol.headers.pull import Pulled, PullMessage
@@ -76,7 +76,7 @@ def test_nothing_comes_twice_when_another_client_takes_a_python_member_s_queues(
 
 
 def test_without_that_wait_what_is_in_flight_comes_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hand_over, "LONGEST_S", 0.0)
+    monkeypatch.setattr(queue_handover, "LONGEST_S", 0.0)
     began_at, ended_at = take_from_a_busy_member(seed=0, handler_s=0.3)
     assert all(began_at[queue_id] < ended_at[queue_id] for queue_id in began_at)
 

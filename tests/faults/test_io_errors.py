@@ -2,9 +2,9 @@
 
 import pytest
 
-from sparrowmq.broker import farewell
+from sparrowmq.broker import shutdown
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.registration import Registration
+from sparrowmq.broker.name_servers import Registration
 from sparrowmq.broker.tables import BrokerTables
 from sparrowmq.net.server import Server
 from tests.faults.io_errors import KINDS, RetryingRun, fail_disk
@@ -42,9 +42,9 @@ def test_planted_saying_goodbye_to_everybody_first_is_noticed(
         registration: Registration, server: Server[Broker], tables: BrokerTables
     ) -> None:
         await registration.unregister()
-        await farewell.end_pulls(server.endpoint)
+        await shutdown.end_pulls(server.endpoint)
         await server.close()
 
-    monkeypatch.setattr(farewell, "leave", leave)
+    monkeypatch.setattr(shutdown, "leave", leave)
     results = [stop_after_failed_sync(seed, sync_flush=True) for seed in range(4)]
     assert any("gone only" in str(result) for result in results)

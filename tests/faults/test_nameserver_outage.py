@@ -2,7 +2,7 @@
 
 import pytest
 
-from sparrowmq.broker.registration import Registration
+from sparrowmq.broker.name_servers import Registration
 from sparrowmq.client.route_table import RouteTable
 from sparrowmq.client.sending.send_queues import SendQueues
 from sparrowmq.protocol.route import TopicRoute

@@ -10,7 +10,7 @@ import re
 import pytest
 
 import sparrowmq.client
-from sparrowmq.broker.changeable_config import CHANGEABLE
+from sparrowmq.broker.runtime_config import CHANGEABLE
 from sparrowmq.broker.server import routes as broker_routes
 from sparrowmq.nameserver.server import all_routes
 from sparrowmq.net.routes import Routes

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sparrowmq.broker.delivery.delay_progress import DelayOffsets
+from sparrowmq.broker.delivery.delay_levels import DelayOffsets
 from sparrowmq.broker.topics import plain_topic
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.delay import RETRY_DELAYS_MS

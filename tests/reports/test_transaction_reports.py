@@ -2,7 +2,7 @@
 
 import pytest
 
-from sparrowmq.broker.consumers import Member
+from sparrowmq.broker.live_clients import Member
 from sparrowmq.net.errors import ConnectionLost
 from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.protocol.message_ext import decode_messages

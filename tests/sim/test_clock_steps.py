@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from sparrowmq.broker.delivery import timer
 from sparrowmq.broker.delivery.clock_steps import ClockSteps
-from sparrowmq.broker.delivery.transactions_recovery import records
+from sparrowmq.broker.delivery.half_messages import records
 from sparrowmq.protocol.delay import RETRY_DELAYS_MS
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from tests.sim.consumers import Feeder, Member, create_topic
@@ -140,7 +139,7 @@ def test_the_check_notices_a_broker_that_believes_its_clock(
 
 
 def test_the_check_notices_timers_that_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timer, "_waits_on", lambda *_: True)
+    monkeypatch.setattr(timer_delivery, "_waits_on", lambda *_: True)
     assert any(fault.startswith("lost") for fault in lived(0, steps=10).faults())
 
 

@@ -8,24 +8,21 @@ from dataclasses import dataclass, field
 from sparrowmq.broker.arrivals import Arrivals
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.consumer_offsets import ConsumerOffsets
-from sparrowmq.broker.consumers import ConsumerGroup, Consumers
 from sparrowmq.broker.delivery.delivery import Delivery
 from sparrowmq.broker.durability import Durability
-from sparrowmq.broker.groups import Groups
+from sparrowmq.broker.groups import Groups, RequestModes
+from sparrowmq.broker.live_clients import ConsumerGroup, Consumers, Producers, Sessions
+from sparrowmq.broker.name_servers import TopicRoutes
 from sparrowmq.broker.offset_saving import OffsetSaving
 from sparrowmq.broker.positions import Positions
-from sparrowmq.broker.producers import Producers
 from sparrowmq.broker.queue_locks import QueueLocks
-from sparrowmq.broker.request_modes import RequestModes
-from sparrowmq.broker.sessions import Sessions
 from sparrowmq.broker.statistics import Statistics
 from sparrowmq.broker.table_saving import TableSaving
-from sparrowmq.broker.topic_routes import TopicRoutes
 from sparrowmq.broker.topics import Topics
-from sparrowmq.broker.whole_steps import WholeSteps
 from sparrowmq.clock import Clock
 from sparrowmq.net.connection import Connection
 from sparrowmq.net.errors import ConnectionLost
+from sparrowmq.net.tasks import WholeSteps
 from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.data_version import DataVersion
 from sparrowmq.protocol.headers.clients import NotifyConsumerIdsChanged

@@ -20,8 +20,8 @@ import msgspec
 
 from sparrowmq.broker.arrivals import Arrivals
 from sparrowmq.broker.config import Flush
-from sparrowmq.broker.whole_steps import WholeSteps
 from sparrowmq.net.reply import Reply, Request
+from sparrowmq.net.tasks import WholeSteps
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.store.errors import StoreError
 from sparrowmq.store.store import Store

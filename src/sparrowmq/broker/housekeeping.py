@@ -5,7 +5,7 @@ import logging
 from functools import partial
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.sessions import LOOKS
+from sparrowmq.broker.live_clients import LOOKS
 from sparrowmq.clock import Clock, cpu_clock
 from sparrowmq.store.errors import DiskFull
 

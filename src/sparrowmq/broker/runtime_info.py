@@ -1,9 +1,7 @@
 """How the broker is doing, in the words that Apache's tools look for."""
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.sampling import DELIVERED_TIMERS
-from sparrowmq.broker.statistics import GROUP_GET, TOPIC_PUT
-from sparrowmq.broker.store_times import log_time
+from sparrowmq.broker.statistics import DELIVERED_TIMERS, GROUP_GET, TOPIC_PUT, log_time
 from sparrowmq.protocol.codes import MQ_VERSION
 from sparrowmq.protocol.delay import schedule_queue_id
 from sparrowmq.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC

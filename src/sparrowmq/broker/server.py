@@ -8,53 +8,46 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 
-from sparrowmq.broker import farewell, housekeeping, sampling, whole_steps
+from sparrowmq.broker import housekeeping, shutdown
 from sparrowmq.broker.arrivals import Arrivals
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import BrokerConfig, Flush
-from sparrowmq.broker.delivery import loops as delivery_loops
+from sparrowmq.broker.delivery import delivery as delivery_loops
 from sparrowmq.broker.delivery.delivery import Delivery
 from sparrowmq.broker.durability import Durability
-from sparrowmq.broker.groups import Groups
+from sparrowmq.broker.groups import Groups, RequestModes
 from sparrowmq.broker.handlers import (
     assignment,
-    broker_config,
-    client_config,
-    client_pass_through,
+    broker_admin,
     clients,
     connections,
-    end_transaction,
     groups,
-    locks,
+    member_calls,
     messages,
     offset_tables,
     offsets,
     pull,
-    recall,
     reply,
-    reset_offset,
-    runtime,
     send,
     send_back,
     statistics,
     topics,
+    transactions,
 )
+from sparrowmq.broker.name_servers import Registration, TopicRoutes
 from sparrowmq.broker.offset_saving import OffsetSaving
 from sparrowmq.broker.positions import Positions
 from sparrowmq.broker.queue_locks import QueueLocks
-from sparrowmq.broker.registration import Registration
-from sparrowmq.broker.request_modes import RequestModes
-from sparrowmq.broker.statistics import Statistics
+from sparrowmq.broker.statistics import Statistics, keep_sampling, sample
 from sparrowmq.broker.table_saving import TableSaving
 from sparrowmq.broker.tables import BrokerTables
-from sparrowmq.broker.topic_routes import TopicRoutes
 from sparrowmq.broker.topics import Topics, own_topics, system_topics
-from sparrowmq.broker.whole_steps import Loop, WholeSteps
 from sparrowmq.clock import Clock, cpu_clock, monotonic_clock
 from sparrowmq.net.connection import Connection
 from sparrowmq.net.peers import Peers
 from sparrowmq.net.routes import Routes
 from sparrowmq.net.server import Server
+from sparrowmq.net.tasks import Loop, WholeSteps, running
 from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.ids import UniqueIds
 from sparrowmq.protocol.properties import CLUSTER, encode_properties
@@ -66,10 +59,8 @@ from sparrowmq.store.syncer import Syncer
 
 routes: Routes[Broker] = Routes()
 for capability in (
-    *(send, send_back, end_transaction, recall, pull, clients, offsets, locks, topics, groups),
-    messages,
-    *(assignment, client_config, client_pass_through, connections, reply, reset_offset),
-    *(broker_config, offset_tables, runtime, statistics),
+    *(send, send_back, transactions, pull, clients, offsets, topics, groups, messages),
+    *(assignment, member_calls, connections, reply, broker_admin, offset_tables, statistics),
 ):
     routes.include(capability.routes)
 
@@ -148,11 +139,11 @@ class BrokerServer:
             )
             await registration.register_everywhere()
             broker.topics.changed = registration.topics_changed
-            async with whole_steps.running(self._loops(broker, tables, registration), broker.steps):
+            async with running(self._loops(broker, tables, registration), broker.steps):
                 try:
                     yield self
                 finally:
-                    await farewell.leave(registration, server, tables)
+                    await shutdown.leave(registration, server, tables)
 
     def _closed(self, connection: Connection) -> None:
         if self._is_open:  # somebody may connect while the store is being opened, and leave again
@@ -174,7 +165,7 @@ class BrokerServer:
             partial(housekeeping.forget_silent_clients, broker),
             partial(housekeeping.end_silent_sessions, broker),
             partial(housekeeping.watch_lag, broker, self._cpu),
-            partial(sampling.keep_sampling, broker),
+            partial(keep_sampling, broker),
             *delivery_loops.loops(broker),
         ]
 
@@ -304,7 +295,7 @@ class BrokerServer:
         # A clock that was set back meanwhile must not keep them longer.
         left_ms = min(last.until_ms - clock(), int(config.client_timeout_s * 1000))
         broker.consumers.remember(last.by_name(), self._monotonic() + left_ms)
-        sampling.sample(broker)
+        sample(broker)
         return broker
 
     async def _close(self, broker: Broker, tables: BrokerTables) -> None:

@@ -7,10 +7,42 @@ are looked at and the differences added up.
     every 10 s  ── minute: the last 7 looks     every 10 min ── hour: 7     every hour ── day: 25
 """
 
+import asyncio
 from collections.abc import Iterable, Mapping
 
+from sparrowmq.broker.broker import Broker
 from sparrowmq.protocol.broker_stats import BrokerStatsData, BrokerStatsItem
-from sparrowmq.protocol.names import is_system_topic
+from sparrowmq.protocol.names import TIMER_TOPIC, is_system_topic
+from sparrowmq.protocol.sys_flag import BORN_HOST_V6
+from sparrowmq.store.store import Store
+
+# When messages were stored, by their place in a queue.
+
+
+_SYS_FLAG_AT = 36
+_TIME_AT, _TIME_AT_V6 = 56, 68
+_HEAD_BYTES = _TIME_AT_V6 + 8
+
+
+def stored_at(store: Store, topic: str, queue_id: int, offset: int) -> int:
+    """The store time of one message of a queue; -1 if it is not there."""
+    for log_offset, _, _ in store.units(topic, queue_id, offset, 1):
+        return log_time(store, log_offset)
+    return -1
+
+
+def log_time(store: Store, log_offset: int) -> int:
+    """The store time of the record at a log offset; -1 if there is none."""
+    if not store.min_log_offset <= log_offset < store.max_log_offset:
+        return -1
+    # Only the head: a group's statistics look at a message of every queue
+    head = store.read_log(log_offset, _HEAD_BYTES)
+    if len(head) < _HEAD_BYTES:
+        return -1
+    sys_flag = int.from_bytes(head[_SYS_FLAG_AT : _SYS_FLAG_AT + 4], "big")
+    at = _TIME_AT_V6 if sys_flag & BORN_HOST_V6 else _TIME_AT
+    return int.from_bytes(head[at : at + 8], "big", signed=True)
+
 
 TOPIC_PUT = "TOPIC_PUT_NUMS"
 GROUP_GET = "GROUP_GET_NUMS"
@@ -204,3 +236,41 @@ class Statistics:
 
     def _day_of(self, time_ms: int) -> int:
         return (time_ms + self._utc_offset_ms) // _DAY_MS
+
+
+# Looking at all offsets now and then, for the statistics.
+
+
+_FRESH_MS = 1_000
+DELIVERED_TIMERS = f"{TIMER_TOPIC}@delivered"
+"""The timer queue is consumed by the broker itself, and out of turn: how much of it is."""
+
+
+def refresh(broker: Broker) -> None:
+    """Bring the statistics up to date for somebody who asks, at most once a second: with thousands
+    of queues a look takes milliseconds, and a tool may ask for every topic in turn."""
+    if broker.monotonic() - broker.statistics.sampled_ms >= _FRESH_MS:
+        sample(broker)
+
+
+def sample(broker: Broker) -> None:
+    """Look at all offsets now."""
+    ends: dict[str, dict[int, int]] = {}
+    for topic, queue_id in broker.store.queues():
+        ends.setdefault(topic, {})[queue_id] = broker.store.max_offset(topic, queue_id)
+    delivered = broker.store.max_offset(TIMER_TOPIC, 0) - len(broker.delivery.timers)
+    timers = (DELIVERED_TIMERS, {0: delivered})
+    broker.statistics.sample(
+        broker.monotonic(),
+        ends.items(),
+        [*broker.offsets.rows(), timers],
+        log_offset=broker.store.max_log_offset,
+        today_ms=broker.clock(),
+    )
+
+
+async def keep_sampling(broker: Broker) -> None:
+    """Sample for ever."""
+    while True:
+        await asyncio.sleep(SAMPLE_MS / 1000)
+        sample(broker)

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
-from sparrowmq.broker.whole_steps import WholeSteps
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.reply import Reply
+from sparrowmq.net.tasks import WholeSteps
 from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.body import Body
 from sparrowmq.protocol.codes import ResponseCode

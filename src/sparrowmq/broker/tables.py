@@ -1,17 +1,18 @@
 """The broker's tables on disk: topics, groups and consumer offsets under config/."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import msgspec
 
 from sparrowmq.broker.consumer_offsets import ConsumerOffsets, OffsetChange
-from sparrowmq.broker.last_subscriptions import LastSubscriptions
+from sparrowmq.broker.live_clients import ConsumerGroup
 from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.body import Body
 from sparrowmq.protocol.broker_stats import MessageRequestModeTable
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.group_config import SubscriptionGroupTable
+from sparrowmq.protocol.heartbeat import ConsumerData
 from sparrowmq.protocol.offsets_body import ConsumerOffsetTable
 from sparrowmq.protocol.topic_config import TopicConfigTable
 from sparrowmq.store.disk import Disk
@@ -19,6 +20,45 @@ from sparrowmq.store.errors import DiskFull
 from sparrowmq.store.journal import Journal
 from sparrowmq.store.messages import Damage
 from sparrowmq.store.table_file import TableFile
+
+# What groups subscribed to when the broker stopped, until their members say it again.
+#
+# Pulls of the Go client do not carry their filter, and its heartbeats come every 30 s: without this
+# its consumers would stand still that long after every restart.
+
+
+class LastSubscriptions(Body, frozen=True, kw_only=True):
+    """Contents of config/lastSubscriptions.json, written by a broker that stops in order."""
+
+    until_ms: int = 0
+    """Members that have not come back by then are gone."""
+    groups: tuple[ConsumerData, ...] = ()
+
+    def by_name(self) -> dict[str, ConsumerGroup]:
+        """Groups as they were, without their members."""
+        found = {}
+        for data in self.groups:
+            group = found[data.group_name] = ConsumerGroup(data.group_name, data)
+            group.subscribe(data.subscription_data_set)
+        return found
+
+
+def last_subscriptions(groups: Iterable[ConsumerGroup], until_ms: int) -> LastSubscriptions:
+    """What these groups subscribe to now."""
+    return LastSubscriptions(
+        until_ms=until_ms,
+        groups=tuple(
+            ConsumerData(
+                group_name=group.name,
+                consume_type=group.consume_type,
+                message_model=group.message_model,
+                consume_from_where=group.from_where,
+                subscription_data_set=tuple(group.subscriptions.values()),
+            )
+            for group in groups
+        ),
+    )
+
 
 Report = Callable[[Damage], None]
 T = TypeVar("T", bound=Body)

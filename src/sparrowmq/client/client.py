@@ -23,7 +23,7 @@ from sparrowmq.client.sessions import Sessions
 from sparrowmq.clock import Clock, system_clock
 from sparrowmq.net.peers import Peers
 from sparrowmq.net.routes import Routes
-from sparrowmq.net.task_owner import TaskOwner
+from sparrowmq.net.tasks import TaskOwner
 from sparrowmq.protocol.ids import UniqueIds
 
 _ANOTHER_LOOP = (

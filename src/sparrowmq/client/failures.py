@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from sparrowmq.backoff import Backoff
-from sparrowmq.net.task_owner import is_asked_to_end
+from sparrowmq.net.tasks import is_asked_to_end
 
 Loop = Callable[[], Coroutine[Any, Any, None]]
 """Makes a coroutine that runs until it is cancelled, or until there is nothing left to do."""

@@ -23,7 +23,7 @@ from itertools import accumulate
 
 from msgspec.structs import replace
 
-from sparrowmq.broker.delivery.delay_alarm import Alarm
+from sparrowmq.broker.delivery.alarm import Alarm
 from sparrowmq.clock import Clock
 from sparrowmq.protocol.body import Body
 from sparrowmq.protocol.delay import schedule_queue_id

@@ -1,16 +1,229 @@
 """The delay levels: how far the queue of each has been delivered."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 
+import msgspec
+
+from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.delivery.alarm import Alarm, repeat
 from sparrowmq.broker.delivery.clock_steps import ClockSteps
-from sparrowmq.broker.delivery.delay_alarm import Alarm
-from sparrowmq.broker.delivery.delay_progress import DelayProgress
+from sparrowmq.broker.delivery.earlier_deliveries import is_repeat
+from sparrowmq.broker.delivery.placement import fields_of
+from sparrowmq.broker.delivery.redelivery import deliver, records_of
 from sparrowmq.clock import Clock
+from sparrowmq.net.workers import Workers
+from sparrowmq.protocol.body import Body
+from sparrowmq.protocol.data_version import DataVersion
 from sparrowmq.protocol.delay import schedule_queue_id
+from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.names import SCHEDULE_TOPIC
+from sparrowmq.protocol.record import RecordError
 from sparrowmq.store.disk import Disk
 from sparrowmq.store.errors import DiskFull
-from sparrowmq.store.store import Store
+from sparrowmq.store.journal import Journal
+from sparrowmq.store.messages import Damage, QueueRead
+from sparrowmq.store.store import ColdRead, Store
+from sparrowmq.store.table_file import TableFile
+
+# How far the delay levels have been delivered: delayOffset.json and the journal of its changes.
+#
+# Progress is saved only when everything delivered before it is durable. Saved sooner, a power cut
+# could take the delivered message and leave the word that it was delivered.
+
+
+Report = Callable[[Damage], None]
+
+
+class DelayOffsets(Body, frozen=True, kw_only=True):
+    """The file delayOffset.json: per level the queue offset of the next message to deliver."""
+
+    offset_table: dict[int, int] = msgspec.field(default_factory=dict)
+    data_version: DataVersion | None = None
+
+
+def _decode(data: bytes) -> DelayOffsets:
+    try:
+        return DelayOffsets.from_json(data)
+    except BodyError as error:
+        raise ValueError(str(error)) from error
+
+
+class DelayProgress:
+    """What has been saved, and what waits for the log to become durable."""
+
+    def __init__(self, disk: Disk, report: Report, clock: Clock) -> None:
+        self._file = TableFile(disk, "delayOffset.json", _decode)
+        self._journal = Journal(disk, "delayOffset")
+        self._report = report
+        self._clock = clock
+        self._version = DataVersion()
+        self._waiting: tuple[int, dict[int, int]] | None = None
+        self._journaled: dict[int, int] = {}
+        self._saved: dict[int, int] = {}
+
+    def load(self, *, store_is_used: bool, may_be_missing: bool) -> dict[int, int]:
+        """Level → next offset as last saved. Raises TableMissing."""
+        table = self._file.load(
+            self._report, store_is_used=store_is_used, may_be_missing=may_be_missing
+        )
+        offsets = dict(table.offset_table) if table is not None else {}
+        self._saved = dict(offsets)
+        if table is not None and table.data_version is not None:
+            self._version = table.data_version
+        for entry in self._journal.replay(self._report):
+            for level, offset in msgspec.json.decode(entry, type=dict[int, int]).items():
+                # Apache may have run on this store since: what is further is newer.
+                offsets[level] = max(offset, offsets.get(level, 0))
+        self._journaled = dict(offsets)
+        return offsets
+
+    async def journal(
+        self, offsets: Mapping[int, int], log_end: int, durable_log_offset: int, workers: Workers
+    ) -> None:
+        """Note progress made up to `log_end`; journal what has become durable by now.
+
+        Raises DiskFull, having lost nothing.
+        """
+        if self._waiting is None and offsets != self._journaled:
+            self._waiting = (log_end, dict(offsets))
+        if self._waiting is not None and self._waiting[0] <= durable_log_offset:
+            _, ready = self._waiting
+            await workers.run(self._append, ready)
+            self._journaled = ready
+            self._waiting = None
+
+    def _append(self, offsets: dict[int, int]) -> None:
+        self._journal.append(msgspec.json.encode(offsets))
+        self._journal.sync()
+
+    async def save(self, workers: Workers) -> None:
+        """Rewrite the table with what is journaled. Raises DiskFull."""
+        await workers.run(self._save)
+
+    def _save(self) -> None:
+        if self._journaled == self._saved:
+            return
+        self._write(self._journaled)
+        self._journal.rotate()
+
+    def lower(self, offsets: Mapping[int, int]) -> None:
+        """Queues got shorter, and this is all that counts now; durable when it returns.
+
+        Raises DiskFull, or OSError.
+        """
+        self._write(dict(offsets))
+        self._journal.discard()  # of what it says, the furthest would count
+        self._journaled = self._saved
+
+    def _write(self, offsets: dict[int, int]) -> None:
+        version = self._version.next(self._clock())
+        table = DelayOffsets(offset_table=offsets, data_version=version)
+        self._file.save(table.to_json())
+        self._version = version
+        self._saved = offsets
+
+    def close(self) -> None:
+        """Give the journal's file back."""
+        self._journal.close()
+
+
+# Delivering the messages of the delay levels when their time has come.
+#
+# ```
+# SCHEDULE_TOPIC_XXXX, queue n-1:   delivered … delivered | due  due | waiting  waiting …
+#                                                  offset ^          ^ the alarm is set for this one
+# ```
+
+
+_BATCH = 64
+"""Messages delivered before others have their turn."""
+_BATCH_BYTES = 1024 * 1024
+
+
+async def deliver_delayed(broker: Broker) -> None:
+    """Deliver for ever."""
+    alarm = broker.delivery.levels.alarm
+    await repeat(broker, alarm, deliver_round, "delayed messages wait", broker.clock)
+
+
+async def deliver_round(broker: Broker) -> int | None:
+    """Deliver everything that is due; when the next message is, None if none waits.
+
+    Raises DiskFull, StoreStopped; what was delivered before is not delivered again.
+    """
+    times_ms = [await _deliver_level(broker, level) for level in broker.delivery.levels.offsets]
+    return min((due_ms for due_ms in times_ms if due_ms is not None), default=None)
+
+
+async def _deliver_level(broker: Broker, level: int) -> int | None:
+    levels, store = broker.delivery.levels, broker.store
+    queue_id = schedule_queue_id(level)
+    while True:
+        offset, end = levels.clamp(level, store)
+        if offset == end:
+            return None
+        now_ms = broker.delivery.clock.now_ms()
+        due = 0
+        for log_offset, _, unit_ms in store.units(SCHEDULE_TOPIC, queue_id, offset, _BATCH):
+            due_ms = levels.due_ms(log_offset, unit_ms)
+            if due_ms > now_ms:
+                break
+            due += 1
+        if due == 0:
+            return due_ms
+        await _deliver_batch(broker, level, offset, due)
+        await asyncio.sleep(0)
+
+
+async def _deliver_batch(broker: Broker, level: int, offset: int, count: int) -> None:
+    levels = broker.delivery.levels
+    found = await read(broker, SCHEDULE_TOPIC, schedule_queue_id(level), offset, count)
+    try:
+        for record in records_of(found):
+            fields = fields_of(record)
+            if not is_repeat(broker, level, record, fields):
+                deliver(broker, record, fields)
+            levels.offsets[level] = record.queue_offset + 1
+    except RecordError as error:
+        broker.log.error("a delayed message of level %d is left out: %s", level, error)
+    # What the read left out is damaged or gone; the store has reported it.
+    levels.offsets[level] = max(offset + 1, min(found.next_offset, offset + count))
+
+
+async def read(broker: Broker, topic: str, queue_id: int, offset: int, count: int) -> QueueRead:
+    """Messages of a queue of the broker's own, beside the loop where the device is needed."""
+    found = broker.store.read_queue(
+        topic, queue_id, offset, max_count=count, max_bytes=_BATCH_BYTES
+    )
+    if isinstance(found, ColdRead):
+        return await broker.workers.run(found.load)
+    return found
+
+
+async def save_progress(broker: Broker) -> None:
+    """Save how far delivery has come, as soon as what was delivered is durable."""
+    loop = asyncio.get_running_loop()
+    config = broker.config
+    save_at_s = loop.time() + config.offsets_save_s
+    while True:
+        await asyncio.sleep(config.offsets_journal_s / 2)
+        try:
+            async with broker.steps:
+                await journal_progress(broker)
+                if loop.time() >= save_at_s:
+                    save_at_s = loop.time() + config.offsets_save_s
+                    await broker.delivery.levels.progress.save(broker.workers)
+        except DiskFull as error:
+            broker.log.warning("the progress of delayed messages is not saved: %s", error)
+
+
+async def journal_progress(broker: Broker) -> None:
+    """Journal what is durable by now. Raises DiskFull."""
+    store, levels = broker.store, broker.delivery.levels
+    await levels.progress.journal(
+        levels.offsets, store.max_log_offset, store.durable_log_offset, broker.workers
+    )
 
 
 class DelayLevels:

@@ -2,18 +2,56 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
+from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.consumer_offsets import ConsumerOffsets
+from sparrowmq.broker.delivery import (
+    delay_levels,
+    timer_delivery,
+    timer_persistence,
+    transaction_checks,
+    transactions,
+)
 from sparrowmq.broker.delivery.clock_steps import ClockSteps
 from sparrowmq.broker.delivery.delay_levels import DelayLevels
+from sparrowmq.broker.delivery.half_messages import Halves, recover_halves
 from sparrowmq.broker.delivery.timer_index import TimerIndex
-from sparrowmq.broker.delivery.timer_recovery import recover_timers
-from sparrowmq.broker.delivery.transactions_halves import Halves
-from sparrowmq.broker.delivery.transactions_recovery import recover_halves
+from sparrowmq.broker.delivery.timer_persistence import recover_timers
 from sparrowmq.clock import Clock
+from sparrowmq.net.tasks import Loop
 from sparrowmq.store.disk import Disk
 from sparrowmq.store.store import Store
+
+# What a broker runs for messages that are delivered later than they were sent.
+
+
+def loops(broker: Broker) -> list[Loop]:
+    """All of them; each runs for ever."""
+    return [
+        partial(delay_levels.deliver_delayed, broker),
+        partial(delay_levels.save_progress, broker),
+        partial(timer_delivery.deliver_timers, broker),
+        partial(timer_persistence.save_progress, broker),
+        partial(transaction_checks.check_transactions, broker),
+        partial(transactions.save_progress, broker),
+    ]
+
+
+async def close(broker: Broker) -> None:
+    """The last words of delivery. Everything in the log must be durable already."""
+    await save(broker)
+    await timer_persistence.leave_to_apache(broker)
+
+
+async def save(broker: Broker) -> None:
+    """Save how far delivery has come."""
+    for _ in range(2):  # what was noted before, then what is true now
+        await delay_levels.journal_progress(broker)
+        await timer_persistence.save_mark(broker)
+        transactions.commit_progress(broker)
+    await broker.delivery.levels.progress.save(broker.workers)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -10,14 +10,14 @@ place ─┬ its own queue                    nothing special about it, or its t
 What lies aside remembers its topic and queue in REAL_TOPIC and REAL_QID, as in Apache's stores.
 """
 
+import re
 from collections.abc import Collection, Mapping
 
 import msgspec
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.delivery.asked_delays import DELAYS, TIMES, delay_level, delivery_ms
-from sparrowmq.broker.delivery.timer_times import slot_ms
-from sparrowmq.broker.delivery.transactions_recovery import immunity_ms
+from sparrowmq.broker.delivery.half_messages import immunity_ms
+from sparrowmq.broker.delivery.timer_delivery import asked_time_ms, slot_ms
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC, is_retry_topic
@@ -28,7 +28,10 @@ from sparrowmq.protocol.properties import (
     PRODUCER_GROUP,
     REAL_QUEUE_ID,
     REAL_TOPIC,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_S,
     TIMER_DELETE_UNIQUE_KEY,
+    TIMER_DELIVER_MS,
     TIMER_OUT_MS,
     TRANSACTION_CHECK_TIMES,
     TRANSACTION_ID,
@@ -40,6 +43,51 @@ from sparrowmq.protocol.properties import (
 from sparrowmq.protocol.record import Record
 from sparrowmq.protocol.sys_flag import TRANSACTION_NONE, with_transaction_type
 from sparrowmq.store.messages import PutMessage, Stored
+
+# What a message asks for in its properties: a delay level, or a delivery time.
+
+
+TIMES = frozenset({TIMER_DELAY_S, TIMER_DELAY_MS, TIMER_DELIVER_MS})
+"""Each of them asks for a delivery time."""
+DELAYS = TIMES | {DELAY_LEVEL}
+"""A message without any of these is never delayed."""
+
+
+def delay_level(fields: Mapping[str, str]) -> int:
+    """The level a message asks for, 0 for none. Raises RequestRefused for what is no number."""
+    return _number(fields, DELAY_LEVEL) if DELAY_LEVEL in fields else 0
+
+
+def _number(fields: Mapping[str, str], name: str) -> int:
+    """A property that must be a whole number of at most 64 bits. Raises RequestRefused."""
+    text = fields[name]
+    try:
+        value = int(text) if text.isascii() and len(text) < 20 and "_" not in text else None
+    except ValueError:
+        value = None
+    if value is None:
+        raise RequestRefused(
+            ResponseCode.MESSAGE_ILLEGAL, f"property {name} is {text[:40]!r}, must be a number"
+        )
+    return value
+
+
+def delivery_ms(fields: Mapping[str, str], now_ms: int, longest_s: float) -> int:
+    """The delivery time a message asks for at `now_ms`; it may be over already.
+
+    Raises RequestRefused for what is no number, or further away than `longest_s`.
+    """
+    asked_ms = asked_time_ms(fields, now_ms)
+    if asked_ms is not None and asked_ms - now_ms <= longest_s * 1000:
+        return asked_ms
+    if asked_ms is None:
+        names = ", ".join(sorted(TIMES & fields.keys()))
+        text = f"the delivery time ({names}) is not a whole number of at most 19 digits"
+    else:
+        delay_ms = asked_ms - now_ms
+        text = f"delivery in {delay_ms / 1000:.0f} s, at most {longest_s:.0f} s allowed"
+    raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, text)
+
 
 SPECIAL = DELAYS | {TRANSACTION_PREPARED}
 """A message without any of these goes straight to its queue."""
@@ -225,3 +273,85 @@ def fields_of(record: Record) -> dict[str, str]:
     fields = decode_properties(record.properties)
     fields.pop(CRC32, None)
     return fields
+
+
+# Placement of what nearly all special messages ask for, by a look at their raw properties.
+#
+# ```
+# place_quickly ─┬ one delivery time    \x02 TIMER_DELIVER_MS \x01 1794741940696 \x02
+#                ├ one delay level      \x02 DELAY \x01 3 \x02
+#                ├ a half message       \x02 TRAN_MSG \x01 true \x02, and PGROUP
+#                └ None: anything else  two of these, one that lay aside before, no number, over
+# ```
+#
+# `place` takes all properties apart, which is half of what a special send costs. Both do the same
+# to a message; what is unusual is left to `place`.
+
+
+_TIME = re.compile("\x02TIMER_(DELIVER_MS|DELAY_MS|DELAY_SEC)\x01([0-9]{1,15})\x02")
+_LEVEL = re.compile("\x02DELAY\x01([1-9][0-9]?)\x02")
+
+
+def place_quickly(broker: Broker, put: PutMessage, text: str, now_ms: int) -> Placement | None:
+    """`place` of a message that is no retry; None, and nothing done, where that has to decide.
+
+    `text` are its properties, ended by their separator.
+    """
+    if "REAL_" in text:  # it has lain aside before
+        return None
+    text = f"\x02{text}"
+    if "TIMER_" in text:
+        return _timed(broker, put, text, now_ms)
+    if "TRAN_MSG" in text:
+        return _half(broker, put, text, now_ms)
+    return _delayed(broker, put, text, now_ms)
+
+
+def _timed(broker: Broker, put: PutMessage, text: str, now_ms: int) -> Placement | None:
+    found = _TIME.search(text)
+    # A second one may be another time, a recall, or left from an earlier timer.
+    if found is None or text.count("TIMER_") != 1 or "\x02DELAY\x01" in text or "TRAN_MSG" in text:
+        return None
+    wish, value = found.groups()
+    due_ms = int(value)
+    if wish != "DELIVER_MS":
+        due_ms = now_ms + due_ms * (1000 if wish == "DELAY_SEC" else 1)
+    if not now_ms < due_ms <= now_ms + broker.config.max_timer_delay_s * 1000:
+        return None
+    out_ms = slot_ms(due_ms)
+    _put_aside(put, TIMER_TOPIC, 0, f"TIMER_OUT_MS\x01{out_ms}\x02")
+    return Placement(put, due_ms, False, out_ms + 1)
+
+
+def _delayed(broker: Broker, put: PutMessage, text: str, now_ms: int) -> Placement | None:
+    found = _LEVEL.search(text)
+    if found is None or text.count("DELAY") != 1:
+        return None
+    level, levels_ms = int(found[1]), broker.config.store.delay_levels_ms
+    if level > len(levels_ms):
+        return None
+    put.tags_code = due_ms = now_ms + levels_ms[level - 1]
+    _put_aside(put, SCHEDULE_TOPIC, level - 1, "")
+    return Placement(put, due_ms)
+
+
+def _half(broker: Broker, put: PutMessage, text: str, now_ms: int) -> Placement | None:
+    if (
+        "\x02TRAN_MSG\x01true\x02" not in text
+        or text.count("TRAN") != 1
+        or "__transactionId__" in text
+        or "CHECK_IMMUNITY" in text
+        or "DELAY" in text
+        or "\x02PGROUP\x01" not in text
+        or "\x02PGROUP\x01\x02" in text
+    ):
+        return None
+    put.sys_flag = with_transaction_type(put.sys_flag, TRANSACTION_NONE)
+    _put_aside(put, TRANS_HALF_TOPIC, 0, f"__transactionId__\x01{put.uniq_key}\x02")
+    return Placement(put, now_ms + int(broker.config.transaction_timeout_s * 1000))
+
+
+def _put_aside(put: PutMessage, topic: str, queue_id: int, values: str) -> None:
+    text = f"{values}REAL_TOPIC\x01{put.topic}\x02REAL_QID\x01{put.queue_id}\x02"
+    put.properties += text.encode()
+    put.topic, put.queue_id = topic, queue_id

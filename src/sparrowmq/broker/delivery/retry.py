@@ -20,7 +20,7 @@ from sparrowmq.broker.delivery.placement import (
     place,
     with_properties,
 )
-from sparrowmq.broker.delivery.stored_again import bare_properties, stored_again
+from sparrowmq.broker.delivery.redelivery import bare_properties, stored_again
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.group_config import GroupRetryPolicy, SubscriptionGroupConfig

@@ -16,11 +16,86 @@ import sys
 from collections.abc import Iterable
 from heapq import heappush
 
-from sparrowmq.broker.delivery.delay_alarm import Alarm
-from sparrowmq.broker.delivery.timer_check import MOST_MARKS, TimerCheck, TimerMark
-from sparrowmq.broker.delivery.timer_entries import RECALL, entry_of, is_recall, offset_of, time_of
-from sparrowmq.broker.delivery.timer_plans import Progress, Spill, SpillPlan
-from sparrowmq.broker.delivery.timer_runs import Run, RunFiles, RunList, RunRange
+import msgspec
+
+from sparrowmq.broker.delivery.alarm import Alarm
+from sparrowmq.broker.delivery.timer_files import (
+    MOST_MARKS,
+    Run,
+    RunFiles,
+    RunList,
+    RunRange,
+    TimerCheck,
+    TimerMark,
+)
+
+# What the timer index wants to have written: a run of its entries, or how far it has come.
+
+
+class SpillPlan(msgspec.Struct):
+    """A run that is to be written as soon as the log is durable up to `log_end`."""
+
+    queue_end: int
+    log_end: int
+    taken: list[int] = msgspec.field(default_factory=list)
+    """Entries for it that became due meanwhile."""
+
+
+class Spill(msgspec.Struct):
+    """A run that is to be written now."""
+
+    span: RunRange
+    delivered: list[int]
+    """Entries of it that were delivered since it was planned, sorted.
+
+    Perhaps not durably: after a crash they are due again.
+    """
+    entries: list[int]
+    """The others, sorted; they are in memory no more."""
+
+    @property
+    def is_empty(self) -> bool:
+        """There is nothing to write but how far the queue is covered."""
+        return not self.delivered and not self.entries
+
+
+class Progress(msgspec.Struct):
+    """What may be saved as soon as the log is durable up to `log_end`."""
+
+    marks: tuple[TimerMark, ...]
+    log_end: int
+    finished: list[RunRange]
+    first_pending: int
+
+
+# Entries of the timer queue as whole numbers: time in the upper, offset in the lower 64 bits.
+#
+# They sort by time. The highest bit of the offset says that an entry is a recall.
+
+
+RECALL = 1 << 63
+_OFFSET = RECALL - 1
+
+
+def entry_of(time_ms: int, queue_offset: int, *, is_recall: bool = False) -> int:
+    """An entry as one number that sorts by time."""
+    return time_ms << 64 | (RECALL if is_recall else 0) | queue_offset
+
+
+def time_of(entry: int) -> int:
+    """When an entry is due."""
+    return entry >> 64
+
+
+def offset_of(entry: int) -> int:
+    """Where its message lies in the timer queue."""
+    return entry & _OFFSET
+
+
+def is_recall(entry: int) -> bool:
+    """Whether it takes a message back rather than delivering one."""
+    return bool(entry & RECALL)
+
 
 RUN_ENTRIES = 32_768
 """Entries in memory from which a run is written. More means less work and a longer start."""

@@ -10,12 +10,14 @@ The message comes before the operation: a crash between them makes the broker as
 order could lose a committed message.
 """
 
+import asyncio
+
 import msgspec
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.delivery.asked_delays import DELAYS
-from sparrowmq.broker.delivery.delay_delivery import bury, undeliverable
+from sparrowmq.broker.delivery.half_messages import TRANSACTION_GROUP, Half
 from sparrowmq.broker.delivery.placement import (
+    DELAYS,
     Placement,
     append,
     encoded,
@@ -23,8 +25,13 @@ from sparrowmq.broker.delivery.placement import (
     place,
     real_queue,
 )
-from sparrowmq.broker.delivery.stored_again import bare_properties, real_queue_id, stored_again
-from sparrowmq.broker.delivery.transactions_halves import Half
+from sparrowmq.broker.delivery.redelivery import (
+    bare_properties,
+    bury,
+    real_queue_id,
+    stored_again,
+    undeliverable,
+)
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.names import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
@@ -41,6 +48,32 @@ from sparrowmq.protocol.sys_flag import TRANSACTION_COMMIT, with_transaction_typ
 from sparrowmq.protocol.tags import tag_code
 from sparrowmq.store.errors import DiskFull, MessageTooLarge
 from sparrowmq.store.messages import PutMessage
+
+# How far transactions have come: the offsets at which a restart begins to read both topics.
+
+
+async def save_progress(broker: Broker) -> None:
+    """Commit the offsets of both topics as soon as what they stand for is durable."""
+    while True:
+        await asyncio.sleep(broker.config.offsets_journal_s / 2)
+        commit_progress(broker)
+
+
+def commit_progress(broker: Broker) -> None:
+    """Commit what was noted last time if it is durable by now, and note what is next."""
+    delivery, store = broker.delivery, broker.store
+    waiting = delivery.halves_progress
+    if waiting is not None and waiting[2] <= store.durable_log_offset:
+        broker.offsets.commit(TRANSACTION_GROUP, TRANS_HALF_TOPIC, 0, waiting[0])
+        broker.offsets.commit(TRANSACTION_GROUP, TRANS_OP_HALF_TOPIC, 0, waiting[1])
+        waiting = None
+    if waiting is None:
+        half_end = store.max_offset(TRANS_HALF_TOPIC, 0)
+        operation_end = store.max_offset(TRANS_OP_HALF_TOPIC, 0)
+        progress = delivery.halves.progress(half_end, operation_end)
+        waiting = (*progress, store.max_log_offset)
+    delivery.halves_progress = waiting
+
 
 _ENDED_TAG = "d"
 _ENDED_CODE = tag_code(_ENDED_TAG)

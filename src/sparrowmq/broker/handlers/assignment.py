@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Sequence
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.request_modes import PULL
+from sparrowmq.broker.groups import PULL
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.reply import Reply, Request
 from sparrowmq.net.routes import Routes
@@ -20,11 +20,54 @@ from sparrowmq.protocol.headers.assignment import (
     QueryAssignment,
     SetMessageRequestMode,
 )
+from sparrowmq.protocol.headers.clients import LockBatch, UnlockBatch
 from sparrowmq.protocol.heartbeat import MessageModel
+from sparrowmq.protocol.locks import LockBatchRequest, LockBatchResponse, UnlockBatchRequest
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.names import is_retry_topic
 
+# Locks of queues, which ordered consumers and all Python members take.
+
+
 routes: Routes[Broker] = Routes()
+
+
+@routes.on(LockBatch)
+def lock_batch(broker: Broker, request: Request[LockBatch]) -> Reply:
+    """Lock what is free; the answer lists what the client holds now."""
+    wanted = _wanted(request.body)
+    group = broker.consumers.group(wanted.consumer_group)
+    member = None if group is None else group.members.get(request.connection)
+    if member is not None:
+        member.takes_locks = True
+    got = broker.locks.lock(
+        wanted.consumer_group,
+        wanted.client_id,
+        sorted(wanted.mq_set),
+        tells_freed=bool(request.header.tells_freed),
+    )
+    return Reply(body=LockBatchResponse(lock_ok_mq_set=frozenset(got)).to_json())
+
+
+@routes.on(UnlockBatch)
+def unlock_batch(broker: Broker, request: Request[UnlockBatch]) -> Reply:
+    """Free what the client holds."""
+    wanted: UnlockBatchRequest = _wanted(request.body)
+    broker.locks.unlock(wanted.consumer_group, wanted.client_id, wanted.mq_set)
+    return Reply()
+
+
+def _wanted(body: bytes) -> LockBatchRequest:
+    try:
+        wanted = LockBatchRequest.from_json(body)
+    except BodyError as error:
+        text = f"the lock request's body cannot be read: {error}"
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, text) from error
+    if not wanted.consumer_group or not wanted.client_id:
+        text = "a lock request needs consumerGroup and clientId"
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, text)
+    return wanted
+
 
 _KEEP_WHAT_YOU_HAVE = b"{}"
 """No list at all, unlike an empty one, lets a member keep its queues."""

@@ -3,8 +3,7 @@
 from msgspec import field
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.consumers import Member
-from sparrowmq.broker.group_faults import faults_of
+from sparrowmq.broker.live_clients import Member, faults_of
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.reply import Reply, Request
 from sparrowmq.net.routes import Routes

@@ -4,9 +4,9 @@ from collections.abc import Awaitable
 
 from sparrowmq.broker.arrivals import ParkedPull
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.hand_over import after_hand_over, hand_over_s
 from sparrowmq.broker.positions import back_to
 from sparrowmq.broker.pull_filter import PullFilter, filter_for
+from sparrowmq.broker.queue_handover import after_hand_over, hand_over_s
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.reply import Handled, Reply, Request
 from sparrowmq.net.routes import Routes

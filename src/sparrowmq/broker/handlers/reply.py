@@ -1,7 +1,7 @@
 """Request-reply: a consumer's answer is pushed to the client that asked, and stored."""
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.sendable import (
+from sparrowmq.broker.send_checks import (
     UNUSUAL_BITS,
     check_size,
     checked_sys_flag,

@@ -3,7 +3,7 @@
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.delivery.placement import append, size_fault
 from sparrowmq.broker.delivery.retry import given_back, given_up, group_of
-from sparrowmq.broker.sendable import refusal
+from sparrowmq.broker.send_checks import refusal
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.reply import Reply, Request
 from sparrowmq.net.routes import Routes

@@ -3,9 +3,7 @@
 from collections.abc import Iterable
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.sampling import refresh
-from sparrowmq.broker.statistics import GROUP_GET, TOPIC_PUT
-from sparrowmq.broker.store_times import stored_at
+from sparrowmq.broker.statistics import GROUP_GET, TOPIC_PUT, refresh, stored_at
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.reply import Reply, Request
 from sparrowmq.net.routes import Routes

@@ -10,7 +10,7 @@ from sparrowmq.client.checks import check_number, check_whole
 from sparrowmq.client.failures import ends_caller
 from sparrowmq.client.group.consume_rates import ConsumeRates
 from sparrowmq.client.subscriptions import Subscriptions
-from sparrowmq.net.task_owner import is_asked_to_end
+from sparrowmq.net.tasks import is_asked_to_end
 from sparrowmq.net.workers import Workers, WorkersClosed
 from sparrowmq.protocol.connections import ConsumeDirectlyResult
 from sparrowmq.protocol.message_ext import MessageExt

@@ -11,11 +11,11 @@ A group without a live producer is asked nothing, and that counts as no question
 import asyncio
 
 from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.delivery.alarm import TRY_AGAIN_MS, repeat
+from sparrowmq.broker.delivery.half_messages import Half
 from sparrowmq.broker.delivery.placement import Placement, append, fields_of
-from sparrowmq.broker.delivery.rounds import TRY_AGAIN_MS, repeat
-from sparrowmq.broker.delivery.stored_again import real_queue_id, stored_again
+from sparrowmq.broker.delivery.redelivery import real_queue_id, stored_again
 from sparrowmq.broker.delivery.transactions import end, write_operations
-from sparrowmq.broker.delivery.transactions_halves import Half
 from sparrowmq.net.errors import ConnectionLost
 from sparrowmq.protocol.headers.transactions import CheckTransactionState
 from sparrowmq.protocol.ids import offset_id

@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.consumers import Member
+from sparrowmq.broker.live_clients import Member
 from sparrowmq.net.errors import CallTimedOut, ConnectionLost, NetError, RequestRefused
 from sparrowmq.net.reply import Reply, Request
 from sparrowmq.net.routes import Routes

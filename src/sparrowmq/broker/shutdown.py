@@ -9,9 +9,8 @@ import asyncio
 from typing import Any
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.last_subscriptions import last_subscriptions
-from sparrowmq.broker.registration import Registration
-from sparrowmq.broker.tables import BrokerTables
+from sparrowmq.broker.name_servers import Registration
+from sparrowmq.broker.tables import BrokerTables, last_subscriptions
 from sparrowmq.net.endpoint import Endpoint
 from sparrowmq.net.reply import Reply, Request
 from sparrowmq.net.server import Server

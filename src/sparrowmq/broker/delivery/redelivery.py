@@ -15,7 +15,6 @@ from sparrowmq.broker.delivery.placement import (
     with_properties,
 )
 from sparrowmq.broker.delivery.retry import dead_letters
-from sparrowmq.broker.delivery.stored_again import bare_properties, real_queue_id, stored_again
 from sparrowmq.protocol.ids import offset_id
 from sparrowmq.protocol.names import (
     DLQ_PREFIX,
@@ -29,14 +28,63 @@ from sparrowmq.protocol.names import (
 from sparrowmq.protocol.properties import (
     DLQ_ORIGIN_MESSAGE_ID,
     DLQ_ORIGIN_TOPIC,
+    KEYS,
     PRODUCER_GROUP,
+    REAL_QUEUE_ID,
     REAL_TOPIC,
+    TAGS,
     UNIQUE_KEY,
 )
-from sparrowmq.protocol.record import Record, decode_record
+from sparrowmq.protocol.record import CRC_PROPERTY, CRC_PROPERTY_SIZE, Record, decode_record
+from sparrowmq.protocol.tags import cached_tag_code
 from sparrowmq.protocol.topic_config import TopicConfig
 from sparrowmq.store.errors import MessageTooLarge
 from sparrowmq.store.messages import PutMessage, QueueRead
+
+# A stored message on its way to another queue, and where it says that it belongs.
+
+
+def bare_properties(record: Record) -> bytes:
+    """`fields_of`, encoded, without taking them apart."""
+    properties = record.properties
+    at = len(properties) - CRC_PROPERTY_SIZE
+    if at >= 0 and properties.startswith(CRC_PROPERTY, at):
+        return properties[:at]
+    return encoded(fields_of(record)) if CRC_PROPERTY in properties else properties
+
+
+def real_queue_id(fields: Mapping[str, str]) -> int:
+    """The queue a message that lies aside belongs to, -1 if it does not say."""
+    text = fields.get(REAL_QUEUE_ID, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
+
+
+def stored_again(
+    record: Record,
+    topic: str,
+    queue_id: int,
+    fields: Mapping[str, str],
+    properties: bytes | None = None,
+) -> PutMessage:
+    """A stored message on its way to another queue: the same but for its properties.
+
+    `properties` are the fields encoded, where the caller has them already.
+    """
+    return PutMessage(
+        topic,
+        queue_id,
+        record.flag,
+        record.sys_flag,
+        record.born_timestamp,
+        record.born_host,
+        record.reconsume_times,
+        record.body,
+        encoded(fields) if properties is None else properties,
+        cached_tag_code(fields.get(TAGS)),
+        fields.get(UNIQUE_KEY, ""),
+        fields.get(KEYS, ""),
+    )
+
 
 HEIRLESS_GROUP = "SCHEDULE_CONSUMER"
 """Whose dead letters a message joins that belongs to no group."""

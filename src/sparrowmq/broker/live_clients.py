@@ -1,12 +1,89 @@
 """Live consumers: which members a group has now, and what they subscribe to."""
 
+import random
+from collections import Counter
 from collections.abc import Iterable, Iterator
+
+import msgspec
 
 from sparrowmq.clock import Clock
 from sparrowmq.net.connection import Connection
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel
 from sparrowmq.protocol.names import is_retry_topic
 from sparrowmq.protocol.subscription import SubscriptionData
+
+# Sessions of members that want to be missed quickly: who does not beat for seconds is gone.
+#
+# opened by a heartbeat that asks ─▶ first beat ─▶ watched─┬─ 8 looks without a sign of life: silent
+#                                                          └─ its connection ends: forgotten
+#
+# A session lives and ends with its connection. Whoever names a session that is not there any more
+# learns that its queues may have been given to others meanwhile.
+
+
+LOOKS = 8
+"""Looks, not time, make a member silent: a broker that was itself held up has looked only once, and
+does not blame members whose beats wait unread."""
+
+
+class _Session:
+    __slots__ = ("connection", "frames_read", "is_watched", "looks", "name")
+
+    def __init__(self, name: str, connection: Connection) -> None:
+        self.name = name
+        self.connection = connection
+        self.frames_read = connection.frames_read
+        self.looks = 0
+        self.is_watched = False
+        """Not before its first beat: a member that cannot send beats is not to be lost for it."""
+
+
+class Sessions:
+    """At most one for each connection."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, _Session] = {}
+        self._by_connection: dict[Connection, _Session] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def open(self, connection: Connection, rng: random.Random) -> str:
+        """The name of the connection's session, a new one if it had none."""
+        session = self._by_connection.get(connection)
+        if session is None:
+            session = _Session(f"{rng.getrandbits(64):016x}", connection)
+            self._by_connection[connection] = self._by_name[session.name] = session
+        return session.name
+
+    def beat(self, name: str) -> bool:
+        """A sign of life; False when there is no such session any more."""
+        session = self._by_name.get(name)
+        if session is None:
+            return False
+        session.is_watched = True
+        session.looks = 0
+        return True
+
+    def forget(self, connection: Connection) -> None:
+        """The connection ended, or has no consumer any more."""
+        session = self._by_connection.pop(connection, None)
+        if session is not None:
+            del self._by_name[session.name]
+
+    def look(self) -> list[Connection]:
+        """Look once; connections of members that have been silent for too many looks."""
+        silent = []
+        for session in self._by_name.values():
+            frames_read = session.connection.frames_read
+            if frames_read != session.frames_read or not session.is_watched:
+                session.frames_read = frames_read
+                session.looks = 0
+                continue
+            session.looks += 1
+            if session.looks >= LOOKS:
+                silent.append(session.connection)
+        return silent
 
 
 class Member:
@@ -219,3 +296,110 @@ def _wanted(data: ConsumerData) -> frozenset[str]:
         for one in data.subscription_data_set
         if not is_retry_topic(one.topic)
     )
+
+
+# Live producers: who can be asked about the transactions of a group.
+
+
+class Producers:
+    """Producer groups and their connections."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[Connection, Member]] = {}
+        self._groups_of: dict[Connection, set[str]] = {}
+        self._by_client_id: dict[str, Member] = {}
+
+    def join(self, group: str, member: Member) -> None:
+        """Register a producer by its heartbeat."""
+        self._groups.setdefault(group, {})[member.connection] = member
+        self._groups_of.setdefault(member.connection, set()).add(group)
+        self._by_client_id[member.client_id] = member
+
+    def leave(self, connection: Connection, group: str) -> None:
+        """A producer said goodbye."""
+        members = self._groups.get(group)
+        gone = None
+        if members is not None:
+            gone = members.pop(connection, None)
+            if not members:
+                del self._groups[group]
+        groups = self._groups_of.get(connection)
+        if groups is not None:
+            groups.discard(group)
+            if not groups:
+                del self._groups_of[connection]
+                self._forget_client(gone)
+
+    def _forget_client(self, member: Member | None) -> None:
+        if member is not None:
+            current = self._by_client_id.get(member.client_id)
+            if current is not None and current.connection is member.connection:
+                del self._by_client_id[member.client_id]
+
+    def find(self, client_id: str) -> Member | None:
+        """The live producer with a client id, on its newest connection."""
+        return self._by_client_id.get(client_id)
+
+    def forget(self, connection: Connection) -> None:
+        """A connection ended."""
+        for group in tuple(self._groups_of.get(connection, ())):
+            self.leave(connection, group)
+
+    def members(self, group: str) -> list[Member]:
+        """The live producers of a group, in the order they came."""
+        return list(self._groups.get(group, {}).values())
+
+    def groups(self) -> Iterator[tuple[str, list[Member]]]:
+        """Every live group with its members."""
+        return iter([(group, list(members.values())) for group, members in self._groups.items()])
+
+    def silent_since(self, before_ms: int) -> list[Member]:
+        """Members whose last heartbeat came before that time."""
+        return [
+            member
+            for members in self._groups.values()
+            for member in members.values()
+            if member.last_seen_ms < before_ms
+        ]
+
+
+# What is wrong inside a group: members that subscribe differently, one client id used twice.
+#
+# Both are reported and never refused: a rolling change of a subscription looks the same for a
+# while.
+
+
+class GroupFaults(msgspec.Struct, frozen=True):
+    """Empty when all is well."""
+
+    unequal: dict[str, list[str]]
+    """Client id to what it subscribes to, of every member, when they do not agree."""
+    doubled: list[str]
+    """Client ids with several connections: such members take the same queues."""
+
+    def __bool__(self) -> bool:
+        return bool(self.unequal or self.doubled)
+
+    def __str__(self) -> str:
+        parts = []
+        if self.unequal:
+            wanted = "; ".join(f"{who}: {', '.join(what)}" for who, what in self.unequal.items())
+            remedy = "give all members of a group the same subscriptions"
+            parts.append(f"members subscribe differently ({wanted}): {remedy}")
+        if self.doubled:
+            remedy = "give each process an instance name of its own"
+            parts.append(f"client ids are used twice ({', '.join(self.doubled)}): {remedy}")
+        return " and ".join(parts)
+
+
+def faults_of(group: ConsumerGroup) -> GroupFaults:
+    """What is wrong in the group now."""
+    told = [member for member in group.members.values() if member.wanted is not None]
+    unequal = {}
+    if len({member.wanted for member in told}) > 1:
+        unequal = {member.client_id: sorted(member.wanted or ()) for member in told}
+    doubled = []
+    if not group.is_broadcasting:
+        uses = Counter(member.client_id for member in group.members.values())
+        doubled = sorted(client_id for client_id, count in uses.items() if count > 1)
+    return GroupFaults(unequal, doubled)

@@ -15,8 +15,8 @@ write them when we stop and remove them when we start.
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 
-from sparrowmq.broker.delivery.timer_entries import is_recall, offset_of, time_of
-from sparrowmq.broker.delivery.timer_times import slot_ms
+from sparrowmq.broker.delivery.timer_delivery import slot_ms
+from sparrowmq.broker.delivery.timer_index import is_recall, offset_of, time_of
 from sparrowmq.protocol.names import TIMER_TOPIC
 from sparrowmq.store.disk import Disk
 from sparrowmq.store.layout import file_name, file_offset

@@ -2,9 +2,9 @@
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.delivery import transactions
+from sparrowmq.broker.delivery.half_messages import immunity_ms
 from sparrowmq.broker.delivery.placement import fields_of
-from sparrowmq.broker.delivery.transactions_recovery import immunity_ms
-from sparrowmq.broker.sendable import refusal
+from sparrowmq.broker.send_checks import refusal
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.reply import Reply, Request
 from sparrowmq.net.routes import Routes
