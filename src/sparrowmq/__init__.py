@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from sparrowmq.client.client import Client
     from sparrowmq.client.config import ClientConfig
     from sparrowmq.client.consuming.deduplicate import Deduplicate, MemorySeen, SqliteSeen
-    from sparrowmq.client.consuming.flow_control import FlowLimits
-    from sparrowmq.client.consuming.handling import RetryLater
+    from sparrowmq.client.consuming.handler_calls import RetryLater
     from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
     from sparrowmq.client.consuming.pull_consumer import PullConsumer
+    from sparrowmq.client.consuming.pull_loop import FlowLimits
     from sparrowmq.client.consuming.push_consumer import PushConsumer
     from sparrowmq.client.consuming.scheduled_pull import ScheduledPull
     from sparrowmq.client.errors import (
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from sparrowmq.client.send_result import SendResult, SendStatus
     from sparrowmq.client.sending.producer import Producer
     from sparrowmq.client.sending.request_reply import RequestTimedOut
-    from sparrowmq.client.sending.transaction import (
+    from sparrowmq.client.sending.transactional_producer import (
         HalfMessage,
+        TransactionalProducer,
         TransactionListener,
         TransactionResult,
         TransactionState,
     )
-    from sparrowmq.client.sending.transactional_producer import TransactionalProducer
     from sparrowmq.client.strategies import Strategy
     from sparrowmq.client.subscriptions import Only, Sql
     from sparrowmq.net.errors import NetError

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparrowmq.broker.handlers.assignment import allocate
-from sparrowmq.client.strategies.average import averagely, averagely_by_circle
+from sparrowmq.client.strategies.classic import averagely, averagely_by_circle
 from sparrowmq.net.calls import Response
 from sparrowmq.protocol.broker_stats import MessageRequestMode, MessageRequestModeTable
 from sparrowmq.protocol.codes import ResponseCode

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from sparrowmq.cli.showing import Showing, show, showing_consumer
-from sparrowmq.client.group.consumer_calls import routes
+from sparrowmq.client.group.broker_requests import routes
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster

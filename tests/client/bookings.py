@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sparrowmq.client.sending.transaction import HalfMessage, TransactionState
+from sparrowmq.client.sending.transactional_producer import HalfMessage, TransactionState
 from sparrowmq.protocol.message_ext import MessageExt
 
 COMMIT, ROLLBACK, UNKNOWN = TransactionState

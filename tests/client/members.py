@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from sparrowmq.client.consuming.handling import Handler
+from sparrowmq.client.consuming.handler_calls import Handler
 from sparrowmq.client.consuming.push_consumer import PushConsumer
-from sparrowmq.client.group.consumer_calls import routes
+from sparrowmq.client.group.broker_requests import routes
 from sparrowmq.client.subscriptions import Filter
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.headers.offsets import (

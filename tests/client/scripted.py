@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from sparrowmq.client.beats import SameLoop
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.sending.producer import Producer
+from sparrowmq.client.session_keepalive import SameLoop
 from sparrowmq.net.connection import Connection
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.reply import Reply, Request

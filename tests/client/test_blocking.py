@@ -18,10 +18,10 @@ from sparrowmq.blocking import (
     PushConsumer,
     TransactionalProducer,
 )
+from sparrowmq.blocking.facade import Facade
 from sparrowmq.client.background_loop import loop_of_process
-from sparrowmq.client.blocking.facade import Facade
 from sparrowmq.client.errors import NotStarted
-from sparrowmq.client.sending.transaction import HalfMessage, TransactionState
+from sparrowmq.client.sending.transactional_producer import HalfMessage, TransactionState
 from sparrowmq.testing import Cluster
 from sparrowmq.testing.held_port import HeldPort
 from tests.patience import PATIENCE_S

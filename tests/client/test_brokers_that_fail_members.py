@@ -5,9 +5,9 @@ from typing import NoReturn
 
 import pytest
 
-from sparrowmq.client.consuming import giving_back
+from sparrowmq.client.consuming import concurrent_consumption
 from sparrowmq.client.errors import NoRoute
-from sparrowmq.client.group import leases, offset_store
+from sparrowmq.client.group import leases, offsets
 from sparrowmq.net.errors import ConnectionLost
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.message_ext import MessageExt
@@ -72,7 +72,7 @@ def test_progress_that_cannot_be_stored_now_is_stored_later(
         member = Member(sim)
         send(sim, b"x")
         sim.until(lambda: member.got == [b"x"])
-        break_down(monkeypatch, offset_store, "commit_offset", error)
+        break_down(monkeypatch, offsets, "commit_offset", error)
         sim.advance(12)
         monkeypatch.undo()
         sim.advance(6)
@@ -90,7 +90,7 @@ def test_a_message_that_cannot_be_given_back_now_is_handled_again(
 
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
-        break_down(monkeypatch, giving_back, "call", error)
+        break_down(monkeypatch, concurrent_consumption, "call", error)
         member = Member(sim, fail_once)
         send(sim, b"x")
         sim.advance(8)

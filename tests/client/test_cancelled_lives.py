@@ -5,7 +5,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from sparrowmq import MessageExt
-from sparrowmq.client.group.consumer_calls import routes
+from sparrowmq.client.group.broker_requests import routes
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from tests.client.members import GROUP, TOPIC, create_topic, send, stored_offset
 from tests.client.simulated_push import push_consumer

@@ -7,10 +7,10 @@ import pytest
 
 from sparrowmq.client import broker_calls
 from sparrowmq.client.client import Client
-from sparrowmq.client.consuming.giving_back import GivingBack
+from sparrowmq.client.consuming.concurrent_consumption import GivingBack
 from sparrowmq.client.group import leases
 from sparrowmq.client.group.held_queue import HeldQueue
-from sparrowmq.client.group.outcome import NEVER
+from sparrowmq.client.group.rebalance import NEVER
 from sparrowmq.net.calls import Response
 from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.protocol.headers.clients import LockBatch

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from sparrowmq.client.consuming.giving_back import GivingBack
-from sparrowmq.client.consuming.handling import RetryLater
-from sparrowmq.client.consuming.pool import CHECK_S
+from sparrowmq.client.consuming.concurrent_consumption import CHECK_S, GivingBack
+from sparrowmq.client.consuming.handler_calls import RetryLater
 from sparrowmq.client.consuming.push_consumer import PushConsumer
 from sparrowmq.protocol.heartbeat import MessageModel
 from sparrowmq.protocol.message import MessageQueue

@@ -5,8 +5,8 @@ from typing import NoReturn
 
 import pytest
 
-from sparrowmq.client.consuming import pulling
-from sparrowmq.client.consuming.flow_control import FlowLimits
+from sparrowmq.client.consuming import pull_loop
+from sparrowmq.client.consuming.pull_loop import FlowLimits
 from sparrowmq.client.errors import NoRoute
 from sparrowmq.net.errors import ConnectionLost
 from sparrowmq.protocol.errors import BodyError
@@ -102,7 +102,7 @@ def test_nothing_that_goes_wrong_with_a_pull_ends_the_pulls(
         create_topic(sim)
         member = Member(sim)
         sim.advance(2)
-        monkeypatch.setattr(pulling, "find_broker", fail)
+        monkeypatch.setattr(pull_loop, "find_broker", fail)
         sim.advance(20)
         assert "the last pull failed" in member.consumer.waits()[QUEUE]
         monkeypatch.undo()

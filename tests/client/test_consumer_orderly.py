@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from sparrowmq.client.consuming.handling import RetryLater
-from sparrowmq.client.consuming.orderly import OrderlyConsuming
+from sparrowmq.client.consuming.handler_calls import RetryLater
+from sparrowmq.client.consuming.orderly_consumption import OrderlyConsuming
 from sparrowmq.client.group.assignment import Assignment
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.membership import Membership

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sparrowmq.client.consuming.deduplicate import Deduplicate, MemorySeen, Seen, SqliteSeen
-from sparrowmq.client.consuming.handling import RetryLater
+from sparrowmq.client.consuming.handler_calls import RetryLater
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.record import decode_record, encode_record, topic_part
 from sparrowmq.testing.sim_cluster import SimCluster

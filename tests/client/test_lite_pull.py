@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from sparrowmq.client.consuming.flow_control import FlowLimits
 from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
+from sparrowmq.client.consuming.pull_loop import FlowLimits
 from sparrowmq.client.errors import NotStarted
 from sparrowmq.client.subscriptions import Only
 from sparrowmq.testing.sim_cluster import SimCluster

@@ -9,7 +9,7 @@ from sparrowmq.client.broker_calls import commit_offset
 from sparrowmq.client.client import Client
 from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
 from sparrowmq.client.errors import QueueLost
-from sparrowmq.client.group import offset_store
+from sparrowmq.client.group import offsets
 from sparrowmq.client.strategies import by_configuration
 from sparrowmq.client.subscriptions import Sql
 from sparrowmq.net.errors import NetError
@@ -117,7 +117,7 @@ def test_a_queue_that_is_lost_while_another_s_progress_is_stored_is_told_to_who_
     with SimCluster(seed=1).run() as sim:
         with_25_messages(sim, queues=2)
         send(sim, b"other", queue_id=1)
-        monkeypatch.setattr(offset_store, "commit_offset", slowly)
+        monkeypatch.setattr(offsets, "commit_offset", slowly)
         run(sim, read, auto_commit=False)
 
 

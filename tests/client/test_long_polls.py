@@ -8,7 +8,7 @@ import pytest
 from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
 from sparrowmq.client.consuming.pull_consumer import PullConsumer
 from sparrowmq.client.consuming.push_consumer import PushConsumer
-from sparrowmq.client.group.consumer_calls import routes
+from sparrowmq.client.group.broker_requests import routes
 from sparrowmq.client.group.group_consumer import GroupConsumer
 from sparrowmq.net.peers import Peers
 from sparrowmq.net.workers import InlineWorkers

@@ -10,14 +10,14 @@ import pytest
 
 from sparrowmq import LitePullConsumer, NotStarted, Producer
 from sparrowmq.backoff import Backoff
-from sparrowmq.client.consuming import pulling
-from sparrowmq.client.consuming.giving_back import GivingBack
+from sparrowmq.client.consuming import pull_loop
+from sparrowmq.client.consuming.concurrent_consumption import GivingBack
 from sparrowmq.client.failures import keep_running
-from sparrowmq.client.group import rebalancing
-from sparrowmq.client.group.consume_rates import ConsumeRates
+from sparrowmq.client.group import rebalance
 from sparrowmq.client.group.leases import Leases
-from sparrowmq.client.group.offset_store import RemoteOffsets
+from sparrowmq.client.group.offsets import RemoteOffsets
 from sparrowmq.client.group.process_queue import ProcessQueue
+from sparrowmq.client.group.running_info import ConsumeRates
 from sparrowmq.client.heartbeats import Heartbeats
 from sparrowmq.client.name_servers import NameServers
 from sparrowmq.client.route_table import RouteTable, subscribe_queues
@@ -56,8 +56,8 @@ LOOPS = [
     (RouteTable, "refresh"),
     (RemoteOffsets, "persist"),
     (Leases, "take"),
-    (pulling, "decode_messages"),
-    (rebalancing, "group_members"),
+    (pull_loop, "decode_messages"),
+    (rebalance, "group_members"),
     (ConsumeRates, "consumed"),
 ]
 CONCURRENT = [(GivingBack, "give_back"), (ProcessQueue, "expired")]
@@ -111,7 +111,7 @@ def test_a_topic_that_fails_leaves_the_others_their_rounds(
             raise KeyError(PLANTED)
         return subscribe_queues(topic, route)
 
-    monkeypatch.setattr(rebalancing, "subscribe_queues", refuse_some)
+    monkeypatch.setattr(rebalance, "subscribe_queues", refuse_some)
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
         create_topic(sim, topic="a-broken-one")

@@ -9,8 +9,8 @@ import pytest
 
 from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
 from sparrowmq.client.consuming.push_consumer import PushConsumer
-from sparrowmq.client.group.consumer_calls import routes
-from sparrowmq.client.members_here import MEMBERS_OF_PROCESS, MembersHere
+from sparrowmq.client.group.broker_requests import routes
+from sparrowmq.client.members import MEMBERS_OF_PROCESS, MembersHere
 from sparrowmq.client.subscriptions import Filter, Sql, Subscriptions, differences
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.heartbeat import MessageModel

@@ -6,11 +6,11 @@ from typing import Any, TypeVar
 
 import pytest
 
-from sparrowmq.client.beats import beat
 from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
 from sparrowmq.client.errors import QueueLost
-from sparrowmq.client.group.consumer_calls import routes
+from sparrowmq.client.group.broker_requests import routes
 from sparrowmq.client.group.ownership import Ownership
+from sparrowmq.client.session_keepalive import beat
 from sparrowmq.client.sessions import Session
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import CallTimedOut

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from sparrowmq.client.consuming.giving_back import GivingBack
-from sparrowmq.client.consuming.handling import RetryLater
+from sparrowmq.client.consuming.concurrent_consumption import GivingBack
+from sparrowmq.client.consuming.handler_calls import RetryLater
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.membership import Membership
 from sparrowmq.protocol.headers.consumer_calls import InvokeResetOffset

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from sparrowmq.client.sending.producer import Producer
-from sparrowmq.client.sending.transaction import TransactionState
-from sparrowmq.client.sending.transactional_producer import TransactionalProducer
+from sparrowmq.client.sending.transactional_producer import TransactionalProducer, TransactionState
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.compression import CompressionType, decompress

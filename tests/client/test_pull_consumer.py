@@ -8,7 +8,7 @@ import pytest
 
 from sparrowmq.client.consuming.pull_consumer import PullConsumer, PullStatus
 from sparrowmq.client.errors import BrokerRefused, NoRoute
-from sparrowmq.client.group.consumer_calls import routes
+from sparrowmq.client.group.broker_requests import routes
 from sparrowmq.client.subscriptions import Sql
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster

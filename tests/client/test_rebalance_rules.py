@@ -7,10 +7,10 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from sparrowmq.client.consuming.flow_control import FlowLimits, shared_out
+from sparrowmq.client.consuming.pull_loop import FlowLimits, shared_out
 from sparrowmq.client.group.member_settings import MemberSettings
+from sparrowmq.client.group.offsets import start_at, start_offset
 from sparrowmq.client.group.rebalance import plan_rebalance
-from sparrowmq.client.group.start_offset import start_at, start_offset
 from sparrowmq.client.strategies import AVG, Strategy, pinned_machines
 from sparrowmq.protocol.headers.offsets import UpdateConsumerOffset
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere, MessageModel

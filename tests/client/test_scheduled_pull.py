@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pytest
 
 from sparrowmq.client.consuming.scheduled_pull import PullCallback, ScheduledPull, Turn
-from sparrowmq.client.group.consumer_calls import routes
+from sparrowmq.client.group.broker_requests import routes
 from sparrowmq.protocol.heartbeat import MessageModel
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster

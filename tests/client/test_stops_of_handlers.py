@@ -8,7 +8,7 @@ import pytest
 
 from sparrowmq import MessageExt
 from sparrowmq.client.consuming.push_consumer import PushConsumer
-from sparrowmq.client.group.consumer_calls import routes
+from sparrowmq.client.group.broker_requests import routes
 from sparrowmq.net.workers import InlineWorkers, WorkersClosed
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.client.members import GROUP, TOPIC, Member, create_topic, send, stored_offset

@@ -7,8 +7,12 @@ import pytest
 
 from sparrowmq.client.errors import SendFailed
 from sparrowmq.client.sending.producer import Producer
-from sparrowmq.client.sending.transaction import HalfMessage, TransactionResult, TransactionState
-from sparrowmq.client.sending.transactional_producer import TransactionalProducer
+from sparrowmq.client.sending.transactional_producer import (
+    HalfMessage,
+    TransactionalProducer,
+    TransactionResult,
+    TransactionState,
+)
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.transactions import CheckTransactionState, EndTransaction

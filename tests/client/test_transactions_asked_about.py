@@ -5,8 +5,12 @@ from typing import Any
 
 import pytest
 
-from sparrowmq.client.sending.transaction import HalfMessage, TransactionResult, TransactionState
-from sparrowmq.client.sending.transactional_producer import TransactionalProducer
+from sparrowmq.client.sending.transactional_producer import (
+    HalfMessage,
+    TransactionalProducer,
+    TransactionResult,
+    TransactionState,
+)
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.message import Message
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster

@@ -16,9 +16,9 @@ import pytest
 
 from sparrowmq import Deduplicate, MemorySeen, Message, Only, TransactionState
 from sparrowmq.blocking import Producer as BlockingProducer
-from sparrowmq.client.consuming.handling import Handler
+from sparrowmq.client.consuming.handler_calls import Handler
 from sparrowmq.client.consuming.scheduled_pull import ScheduledPull, Turn
-from sparrowmq.client.group.consumer_calls import routes
+from sparrowmq.client.group.broker_requests import routes
 from sparrowmq.client.sending.transactional_producer import TransactionalProducer
 from sparrowmq.client.strategies import AVG, Strategy
 from sparrowmq.client.subscriptions import Filter

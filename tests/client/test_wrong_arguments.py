@@ -20,10 +20,9 @@ from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
 from sparrowmq.client.consuming.pull_consumer import PullConsumer
 from sparrowmq.client.consuming.push_consumer import PushConsumer
 from sparrowmq.client.consuming.scheduled_pull import ScheduledPull
-from sparrowmq.client.group.consumer_calls import routes
+from sparrowmq.client.group.broker_requests import routes
 from sparrowmq.client.sending.producer import Producer
-from sparrowmq.client.sending.transaction import TransactionState
-from sparrowmq.client.sending.transactional_producer import TransactionalProducer
+from sparrowmq.client.sending.transactional_producer import TransactionalProducer, TransactionState
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.client.members import GROUP, TOPIC, create_topic
 from tests.client.scripted import world

@@ -24,8 +24,11 @@ from sparrowmq.client.consuming.push_consumer import PushConsumer
 from sparrowmq.client.errors import ClientError
 from sparrowmq.client.send_result import SendResult
 from sparrowmq.client.sending.producer import Producer
-from sparrowmq.client.sending.transaction import HalfMessage, TransactionState
-from sparrowmq.client.sending.transactional_producer import TransactionalProducer
+from sparrowmq.client.sending.transactional_producer import (
+    HalfMessage,
+    TransactionalProducer,
+    TransactionState,
+)
 from sparrowmq.net.errors import NetError
 from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere, MessageModel

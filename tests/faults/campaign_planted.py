@@ -14,11 +14,11 @@ from sparrowmq.broker.delivery.delay_levels import DelayLevels
 from sparrowmq.broker.positions import Positions
 from sparrowmq.client.broker_calls import Position, max_offset
 from sparrowmq.client.client import Client
-from sparrowmq.client.consuming.pulling import PullLoop
+from sparrowmq.client.consuming.pull_loop import PullLoop
 from sparrowmq.client.consuming.push_consumer import PushConsumer
 from sparrowmq.client.group import membership
 from sparrowmq.client.group.held_queue import HeldQueue
-from sparrowmq.client.route_polls import RoutePolls
+from sparrowmq.client.route_table import RoutePolls
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.message import MessageQueue

@@ -12,8 +12,11 @@ from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.consuming.push_consumer import PushConsumer
 from sparrowmq.client.errors import ClientError
 from sparrowmq.client.sending.producer import Producer
-from sparrowmq.client.sending.transaction import HalfMessage, TransactionState
-from sparrowmq.client.sending.transactional_producer import TransactionalProducer
+from sparrowmq.client.sending.transactional_producer import (
+    HalfMessage,
+    TransactionalProducer,
+    TransactionState,
+)
 from sparrowmq.clock import system_clock
 from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.delay import RETRY_DELAYS_MS

@@ -4,7 +4,7 @@ import pytest
 
 from sparrowmq.broker.name_servers import Registration
 from sparrowmq.client.route_table import RouteTable
-from sparrowmq.client.sending.send_queues import SendQueues
+from sparrowmq.client.sending.queue_choice import SendQueues
 from sparrowmq.protocol.route import TopicRoute
 from tests.faults.nameserver_outage import Outage, Registrations
 from tests.faults.nameserver_outage_processes import outage_in_processes

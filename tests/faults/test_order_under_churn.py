@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sparrowmq.client.consuming.orderly import OrderlyConsuming
+from sparrowmq.client.consuming.orderly_consumption import OrderlyConsuming
 from sparrowmq.client.consuming.push_consumer import PushConsumer
 from sparrowmq.client.group.assignment import Assignment
 from sparrowmq.client.group.held_queue import HeldQueue

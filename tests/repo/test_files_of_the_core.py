@@ -11,7 +11,7 @@ CORE = ("protocol", "store", "net", "broker", "nameserver", "client")
 MAY_OPEN = {
     "store/disk_real.py": "the real Disk",
     "nameserver/durable_file.py": "kvConfig.json, where there is no store",
-    "client/group/local_offsets.py": "progress of a broadcasting member, on its own machine",
+    "client/group/offsets.py": "progress of a broadcasting member, on its own machine",
 }
 PATH_CALLS = {"read_text", "write_text", "read_bytes", "write_bytes"}
 

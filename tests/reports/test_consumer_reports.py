@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
-from sparrowmq.client.group.consumer_calls import routes
+from sparrowmq.client.group.broker_requests import routes
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere, MessageModel
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster

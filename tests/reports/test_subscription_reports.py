@@ -5,9 +5,9 @@ import random
 import pytest
 
 from sparrowmq.broker.handlers.connections import CheckedConsumerConnection
-from sparrowmq.client.beats import SameLoop
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import ClientConfig
+from sparrowmq.client.session_keepalive import SameLoop
 from sparrowmq.protocol.headers.connections import GetConsumerConnections
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.broker.world import World, subscribes, world_with

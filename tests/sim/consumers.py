@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from sparrowmq.client.consuming.push_consumer import PushConsumer
-from sparrowmq.client.group.consumer_calls import routes
+from sparrowmq.client.group.broker_requests import routes
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.headers.topics import CreateTopic

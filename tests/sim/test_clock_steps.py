@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sparrowmq.broker.delivery import timer_delivery
 from sparrowmq.broker.delivery.clock_steps import ClockSteps
 from sparrowmq.broker.delivery.half_messages import records
 from sparrowmq.protocol.delay import RETRY_DELAYS_MS

@@ -15,7 +15,7 @@ import pytest
 from sparrowmq.broker.config import Flush
 from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
 from sparrowmq.client.consuming.push_consumer import PushConsumer
-from sparrowmq.client.group.consumer_calls import routes
+from sparrowmq.client.group.broker_requests import routes
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.headers.topics import CreateTopic, DeleteTopic
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere, MessageModel

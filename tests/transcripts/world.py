@@ -18,12 +18,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from sparrowmq.client.beats import SameLoop
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.consuming.push_consumer import PushConsumer
-from sparrowmq.client.group.consumer_calls import routes
-from sparrowmq.client.members_here import MembersHere
+from sparrowmq.client.group.broker_requests import routes
+from sparrowmq.client.members import MembersHere
+from sparrowmq.client.session_keepalive import SameLoop
 from sparrowmq.client.strategies import AVG, Strategy
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.headers.topics import CreateTopic

@@ -1,30 +1,84 @@
 """What producers and consumers of one process share: connections, routes, heartbeats."""
 
 import asyncio
+import ipaddress
+import itertools
 import logging
 import os
 import random
+import socket
 from collections.abc import Callable
+from typing import Any
 
 from sparrowmq.backoff import Backoff
-from sparrowmq.client.beats import BeatPlace, Beats, OwnThread
-from sparrowmq.client.client_id import make_client_id
-from sparrowmq.client.client_members import Members
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.errors import NotStarted
 from sparrowmq.client.failures import Loop, keep_running
 from sparrowmq.client.heartbeats import Heartbeats
-from sparrowmq.client.members_here import MEMBERS_OF_PROCESS, MembersHere
+from sparrowmq.client.members import MEMBERS_OF_PROCESS, Members, MembersHere
 from sparrowmq.client.name_servers import NameServers
-from sparrowmq.client.own_address import find_own_address, packed
-from sparrowmq.client.route_polls import RoutePolls
-from sparrowmq.client.route_table import RouteTable
+from sparrowmq.client.route_table import RoutePolls, RouteTable
+from sparrowmq.client.session_keepalive import BeatPlace, Beats, OwnThread
 from sparrowmq.client.sessions import Sessions
 from sparrowmq.clock import Clock, system_clock
 from sparrowmq.net.peers import Peers
 from sparrowmq.net.routes import Routes
 from sparrowmq.net.tasks import TaskOwner
 from sparrowmq.protocol.ids import UniqueIds
+
+# The address of this machine, as the ids of clients and messages carry it.
+
+
+async def find_own_address(name_server: str) -> str:
+    """The same without stopping the loop: a name may have to be looked up, and that takes time."""
+    host = name_server.rpartition(":")[0].strip("[]")
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(None, own_address, name_server)
+    return own_address(name_server)
+
+
+def own_address(name_server: str) -> str:
+    """The local address that reaches a name server: a connected UDP socket sends nothing."""
+    host, _, port = name_server.rpartition(":")
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((host, int(port)))
+            address: Any = probe.getsockname()
+            return str(address[0])
+    except (OSError, ValueError):
+        return "127.0.0.1"
+
+
+def packed(ip: str) -> bytes:
+    """Four or sixteen bytes; a name counts as 127.0.0.1."""
+    try:
+        return socket.inet_pton(socket.AF_INET6 if ":" in ip else socket.AF_INET, ip)
+    except OSError:
+        return bytes((127, 0, 0, 1))
+
+
+# The client id: who a process is for brokers and for the other members of its groups.
+
+
+_numbers = itertools.count()
+
+
+def make_client_id(
+    config: ClientConfig, *, ip: str, pid: int, now_ms: int, rng: random.Random
+) -> str:
+    """`ip@instance`, with `@unit` where there is one; each is another unless the instance is named.
+
+    `pid#number` is what Java's changeInstanceNameToPID makes. The random part tells containers
+    apart that share an address, a pid and a start time.
+    """
+    own = f"{now_ms}{next(_numbers)}{rng.getrandbits(32)}"
+    name = config.instance_name or f"{pid}#{own}"
+    unit = f"@{config.unit_name}" if config.unit_name else ""
+    return f"{ip}@{name}{unit}"
+
 
 _ANOTHER_LOOP = (
     "started on another event loop: start one in each asyncio.run, or use sparrowmq.blocking"
@@ -232,9 +286,9 @@ class Client:
 
 def _all_routes() -> Routes[Client]:
     """What producers and consumers answer: a client that is shared may get either."""
-    from sparrowmq.client.group import consumer_calls  # they need this module
-    from sparrowmq.client.sending import producer_calls
+    from sparrowmq.client.group.broker_requests import routes as consumer_routes
+    from sparrowmq.client.sending.broker_requests import routes as producer_routes
 
     routes: Routes[Client] = Routes()
-    routes.include(consumer_calls.routes, producer_calls.routes)
+    routes.include(consumer_routes, producer_routes)
     return routes

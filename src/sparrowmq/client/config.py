@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sparrowmq.client.checks import check_kind, check_number, check_time
+from sparrowmq.client.argument_checks import check_kind, check_number, check_time
 from sparrowmq.net.peers import split_address
 
 DEFAULT_NAME_SERVERS = ("127.0.0.1:9876",)

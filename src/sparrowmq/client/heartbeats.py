@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterable
 from contextlib import suppress
 
-from sparrowmq.client.beats import beat
-from sparrowmq.client.client_members import Members
 from sparrowmq.client.config import ClientConfig
+from sparrowmq.client.members import Members
 from sparrowmq.client.route_table import RouteTable
+from sparrowmq.client.session_keepalive import beat
 from sparrowmq.client.sessions import Sessions
 from sparrowmq.net.errors import NetError
 from sparrowmq.net.peers import Peers

@@ -17,10 +17,10 @@ from typing import Any
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import BrokerConfig
-from sparrowmq.client.beats import SameLoop
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import ClientConfig
-from sparrowmq.client.members_here import MembersHere
+from sparrowmq.client.members import MembersHere
+from sparrowmq.client.session_keepalive import SameLoop
 from sparrowmq.net.routes import Routes
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.testing.paths import Conditions

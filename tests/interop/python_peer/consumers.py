@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sparrowmq.client.client import Client
-from sparrowmq.client.consuming.handling import RetryLater
+from sparrowmq.client.consuming.handler_calls import RetryLater
 from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
 from sparrowmq.client.consuming.pull_consumer import PullConsumer, PullStatus
 from sparrowmq.client.consuming.push_consumer import PushConsumer

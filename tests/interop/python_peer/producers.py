@@ -5,8 +5,11 @@ import asyncio
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import ClientError
 from sparrowmq.client.sending.producer import Producer
-from sparrowmq.client.sending.transaction import HalfMessage, TransactionState
-from sparrowmq.client.sending.transactional_producer import TransactionalProducer
+from sparrowmq.client.sending.transactional_producer import (
+    HalfMessage,
+    TransactionalProducer,
+    TransactionState,
+)
 from sparrowmq.protocol.message import Message
 from sparrowmq.protocol.message_ext import MessageExt
 from tests.interop.python_peer.values import (

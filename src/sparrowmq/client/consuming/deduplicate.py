@@ -16,8 +16,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
 
-from sparrowmq.client.checks import check_function, check_time
-from sparrowmq.client.consuming.handling import Handler, RetryLater, check_handler
+from sparrowmq.client.argument_checks import check_function, check_time
+from sparrowmq.client.consuming.handler_calls import Handler, RetryLater, check_handler
 from sparrowmq.clock import Clock, system_clock
 from sparrowmq.protocol.message_ext import MessageExt
 

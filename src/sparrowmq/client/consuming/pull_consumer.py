@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Unpack
 
+from sparrowmq.client.argument_checks import check_names, check_offsets
 from sparrowmq.client.broker_calls import address_of, committed_offset
-from sparrowmq.client.checks import check_names, check_offsets
-from sparrowmq.client.consuming.giving_back import GivingBack
+from sparrowmq.client.consuming.concurrent_consumption import GivingBack
 from sparrowmq.client.errors import BrokerRefused
 from sparrowmq.client.group.group_consumer import GroupConsumer
 from sparrowmq.client.group.member_settings import GroupSettings

@@ -1,17 +1,15 @@
 """The push consumer: pulls for its group's share of the queues and hands messages to a handler."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Unpack
 
-from sparrowmq.client.checks import check_kind, check_number, check_time, check_whole
-from sparrowmq.client.consuming.flow_control import FlowLimits, reason_to_wait, shared_out
-from sparrowmq.client.consuming.handling import Handler, Handling, check_handler
-from sparrowmq.client.consuming.orderly import SUSPEND_S, UNLIMITED, OrderlyConsuming
-from sparrowmq.client.consuming.pool import Consuming
-from sparrowmq.client.consuming.pulling import PullLoop
-from sparrowmq.client.consuming.push_consuming import consuming
+from sparrowmq.client.argument_checks import check_kind, check_number, check_time, check_whole
+from sparrowmq.client.consuming.concurrent_consumption import Consuming, GivingBack
+from sparrowmq.client.consuming.handler_calls import Handler, Handling, check_handler
+from sparrowmq.client.consuming.orderly_consumption import SUSPEND_S, UNLIMITED, OrderlyConsuming
+from sparrowmq.client.consuming.pull_loop import FlowLimits, PullLoop, reason_to_wait, shared_out
 from sparrowmq.client.group.group_consumer import GroupConsumer
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.member_settings import StartSettings
@@ -23,6 +21,51 @@ from sparrowmq.protocol.connections import ConsumeDirectlyResult
 from sparrowmq.protocol.heartbeat import ConsumeType
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
+
+# Which way a push consumer's messages take: side by side, or one after the other.
+
+
+_MAX_RECONSUME_TIMES = 16
+
+
+def consuming(
+    handling: Handling,
+    member: Membership,
+    *,
+    batch: int,
+    max_reconsume_times: int,
+    timeout_s: float,
+    suspend_s: float,
+    progressed: Callable[[HeldQueue], None],
+) -> Consuming | OrderlyConsuming:
+    """Workers for a member, as its settings say. `max_reconsume_times` -1 means 16, and no limit
+    when orderly."""
+    settings, client = member.settings, member.client
+    if settings.is_orderly:
+        return OrderlyConsuming(
+            handling,
+            GivingBack(client, settings.group, max(0, max_reconsume_times), client.log),
+            batch=batch,
+            max_reconsume_times=max_reconsume_times,
+            suspend_s=suspend_s,
+            has_lock=member.has_lock,
+            progressed=progressed,
+            log=client.log,
+        )
+    is_default = max_reconsume_times == UNLIMITED
+    times = _MAX_RECONSUME_TIMES if is_default else max_reconsume_times
+    giving_back = GivingBack(client, settings.group, times, client.log)
+    return Consuming(
+        handling,
+        None if settings.is_broadcasting else giving_back,
+        batch=batch,
+        timeout_s=timeout_s,
+        held=member.held.values,
+        may_work=member.may_work,
+        progressed=progressed,
+        log=client.log,
+    )
+
 
 _PULL_TIMEOUT_S = 30.0
 _SUSPEND_S = 15.0

@@ -17,12 +17,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Unpack
 
-from sparrowmq.client.checks import MAX_INT, check_function, check_number, check_whole
+from sparrowmq.client.argument_checks import MAX_INT, check_function, check_number, check_whole
 from sparrowmq.client.consuming.pull_consumer import PullConsumer
 from sparrowmq.client.failures import ends_caller
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.member_settings import GroupSettings
-from sparrowmq.client.open_block import OpenBlock
+from sparrowmq.client.lifecycle import OpenBlock
 from sparrowmq.protocol.message import MessageQueue
 
 DELAY_S = 0.2

@@ -16,8 +16,8 @@ from sparrowmq.client.client import Client
 from sparrowmq.client.errors import ClientError
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.leases import NO_LOCKS, Leases
-from sparrowmq.client.group.offset_store import Offsets
-from sparrowmq.client.group.outcome import NEVER, Outcome
+from sparrowmq.client.group.offsets import Offsets
+from sparrowmq.client.group.rebalance import NEVER, Outcome
 from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.errors import ProtocolError
 from sparrowmq.protocol.message import MessageQueue

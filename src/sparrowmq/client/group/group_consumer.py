@@ -8,18 +8,14 @@ from sparrowmq.client.broker_calls import max_offset, min_offset, offset_at
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import DEFAULT_NAME_SERVERS, config_of
 from sparrowmq.client.errors import NoRoute, NotStarted
-from sparrowmq.client.group.consume_rates import ConsumeRates
-from sparrowmq.client.group.consumer_calls import routes
+from sparrowmq.client.group.broker_requests import routes
 from sparrowmq.client.group.member_settings import GroupSettings, MemberSettings
 from sparrowmq.client.group.membership import Membership
-from sparrowmq.client.group.running_info import offsets_of, running_info
-from sparrowmq.client.group.subscription_check import check_subscriptions, report_differences
-from sparrowmq.client.members_here import Place
-from sparrowmq.client.open_block import OpenBlock
+from sparrowmq.client.group.running_info import ConsumeRates, offsets_of, running_info
+from sparrowmq.client.lifecycle import OpenBlock, Starting, Stopping
+from sparrowmq.client.members import Place
 from sparrowmq.client.route_table import subscribe_queues
-from sparrowmq.client.starting import Starting
-from sparrowmq.client.stopping import Stopping
-from sparrowmq.client.subscriptions import Subscriptions
+from sparrowmq.client.subscriptions import Subscriptions, check_subscriptions, report_differences
 from sparrowmq.protocol.connections import ConsumeDirectlyResult, ConsumerRunningInfo
 from sparrowmq.protocol.heartbeat import ConsumerData
 from sparrowmq.protocol.message import MessageQueue

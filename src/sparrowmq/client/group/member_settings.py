@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
 
-from sparrowmq.client.checks import MAX_LONG, check_function, check_kind, check_whole
+from sparrowmq.client.argument_checks import MAX_LONG, check_function, check_kind, check_whole
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.strategies import AVG, Strategy

@@ -15,16 +15,12 @@ from sparrowmq.client.client import Client
 from sparrowmq.client.errors import ClientError, QueueLost
 from sparrowmq.client.failures import ends_caller
 from sparrowmq.client.group.assignment import Assignment
-from sparrowmq.client.group.by_hand import ByHand
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.leases import Leases
-from sparrowmq.client.group.local_offsets import LocalOffsets
 from sparrowmq.client.group.member_settings import MemberSettings
-from sparrowmq.client.group.offset_store import Offsets, RemoteOffsets
-from sparrowmq.client.group.outcome import NEVER
+from sparrowmq.client.group.offsets import LocalOffsets, Offsets, RemoteOffsets, start_at
 from sparrowmq.client.group.ownership import Ownership
-from sparrowmq.client.group.rebalancing import Rebalancing
-from sparrowmq.client.group.start_offset import start_at
+from sparrowmq.client.group.rebalance import NEVER, ByHand, Rebalancing
 from sparrowmq.client.subscriptions import Subscriptions
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere, ConsumerData
 from sparrowmq.protocol.message import MessageQueue

@@ -15,7 +15,7 @@ from sparrowmq.client.errors import ClientError
 from sparrowmq.client.group.assignment import Assignment
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.leases import Leases
-from sparrowmq.client.group.offset_store import Offsets
+from sparrowmq.client.group.offsets import Offsets
 from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.errors import ProtocolError
 

@@ -2,23 +2,61 @@
 
 from collections.abc import Sequence
 from functools import partial
+from typing import TypedDict
 
-from sparrowmq.client.checks import check_kind
+from sparrowmq.client.argument_checks import MAX_LONG, check_kind, check_time, check_whole
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import DEFAULT_NAME_SERVERS, ClientConfig, config_of
 from sparrowmq.client.send_result import SendResult
-from sparrowmq.client.sending.fault_avoidance import FaultAvoidance
-from sparrowmq.client.sending.group_producer import GroupProducer
-from sparrowmq.client.sending.outgoing import Packing
-from sparrowmq.client.sending.producer_calls import routes
-from sparrowmq.client.sending.producer_settings import check_settings, check_timeout
+from sparrowmq.client.sending.attempts import FaultAvoidance, RetryRules
+from sparrowmq.client.sending.broker_requests import routes
+from sparrowmq.client.sending.packing import Packing
+from sparrowmq.client.sending.producer_member import GroupProducer
 from sparrowmq.client.sending.queue_choice import Selector, chooser
-from sparrowmq.client.sending.send_attempts import RetryRules
 from sparrowmq.client.sending.sender import Sender
 from sparrowmq.protocol.compression import CompressionType
 from sparrowmq.protocol.message import MAX_BODY_BYTES, Message, MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import check_group, check_topic
+
+# Settings of a producer, and what they must be.
+
+
+class SendSettings(TypedDict, total=False):
+    """The settings of a Producer, for those that pass them on; see there."""
+
+    name_servers: str | Sequence[str]
+    config: ClientConfig | None
+    timeout_s: float
+    retries: int
+    default_queues: int
+    max_body_bytes: int
+    compress_from_bytes: int
+    compression: CompressionType
+    retry_unless_ok: bool
+    avoid_faults: bool
+    trace: bool
+
+
+class ProducerSettings(SendSettings, total=False):
+    """The same with the client that producers and consumers may share."""
+
+    client: Client | None
+
+
+def check_timeout(timeout_s: float) -> None:
+    """Raises ValueError for a time in which nothing can be done."""
+    check_time("timeout_s", timeout_s)
+
+
+def check_settings(timeout_s: float, retries: int, packing: Packing) -> None:
+    """Raises ValueError for what cannot be meant."""
+    check_timeout(timeout_s)
+    check_whole("retries", retries, 0)
+    check_whole("default_queues", packing.default_queues, 1)
+    check_whole("max_body_bytes", packing.max_body_bytes, 1)
+    check_whole("compress_from_bytes", packing.compress_from_bytes, 0, MAX_LONG)
+    check_kind("compression", packing.compression, CompressionType)
 
 
 class Producer(GroupProducer):

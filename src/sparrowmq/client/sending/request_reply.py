@@ -6,7 +6,7 @@ RequestTimedOut is a ClientError: no reply came in time.
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
-from sparrowmq.client.checks import MAX_INT
+from sparrowmq.client.argument_checks import MAX_INT
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import ClientError, NotStarted
 from sparrowmq.client.send_result import SendResult

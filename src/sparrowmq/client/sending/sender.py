@@ -6,13 +6,11 @@ from functools import partial
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import ClientError
 from sparrowmq.client.send_result import SendResult
-from sparrowmq.client.sending.fault_avoidance import FaultAvoidance
-from sparrowmq.client.sending.introductions import Introductions
-from sparrowmq.client.sending.outgoing import Outgoing, Packing, pack, pack_batches
-from sparrowmq.client.sending.queue_choice import Chooser, queue_on
+from sparrowmq.client.sending.attempts import FaultAvoidance, RetryRules, SendAttempts
+from sparrowmq.client.sending.packing import Outgoing, Packing, pack, pack_batches
+from sparrowmq.client.sending.producer_member import Introductions
+from sparrowmq.client.sending.queue_choice import Chooser, SendQueues, queue_on
 from sparrowmq.client.sending.request_reply import reply_to
-from sparrowmq.client.sending.send_attempts import RetryRules, SendAttempts
-from sparrowmq.client.sending.send_queues import SendQueues
 from sparrowmq.client.sending.trace import TraceLog
 from sparrowmq.protocol.headers.recall import MessageRecalled, RecallHandle, RecallMessage
 from sparrowmq.protocol.message import Message, MessageQueue

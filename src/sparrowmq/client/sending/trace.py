@@ -10,9 +10,9 @@ import msgspec
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import ClientError
 from sparrowmq.client.send_result import SendResult
-from sparrowmq.client.sending.outgoing import Outgoing, Packing, pack
-from sparrowmq.client.sending.send_attempts import RetryRules, SendAttempts
-from sparrowmq.client.sending.send_queues import SendQueues
+from sparrowmq.client.sending.attempts import RetryRules, SendAttempts
+from sparrowmq.client.sending.packing import Outgoing, Packing, pack
+from sparrowmq.client.sending.queue_choice import SendQueues
 from sparrowmq.protocol.compression import CompressionType
 from sparrowmq.protocol.message import MAX_BODY_BYTES, Message
 from sparrowmq.protocol.names import TRACE_TOPIC

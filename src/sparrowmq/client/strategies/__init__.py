@@ -1,15 +1,15 @@
 """Allocation strategies: which member of a group consumes which queues. Pure functions."""
 
-from sparrowmq.client.strategies.average import (
+from sparrowmq.client.strategies.classic import (
     AVG,
     AVG_BY_CIRCLE,
     averagely,
     averagely_by_circle,
+    by_configuration,
+    pinned_machines,
 )
-from sparrowmq.client.strategies.configuration import by_configuration
 from sparrowmq.client.strategies.consistent_hash import CONSISTENT_HASH, consistent_hash
 from sparrowmq.client.strategies.machine_room import by_machine_room, machine_room_nearby
-from sparrowmq.client.strategies.pinned_machines import pinned_machines
 from sparrowmq.client.strategies.registry import NAMED, strategy_named
 from sparrowmq.client.strategies.sticky import STICKY, plan_sticky, sticky
 from sparrowmq.client.strategies.strategy import Allocate, Strategy

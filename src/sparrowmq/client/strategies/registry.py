@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from sparrowmq.client.strategies.average import AVG, AVG_BY_CIRCLE
+from sparrowmq.client.strategies.classic import AVG, AVG_BY_CIRCLE
 from sparrowmq.client.strategies.consistent_hash import CONSISTENT_HASH
 from sparrowmq.client.strategies.sticky import STICKY
 from sparrowmq.client.strategies.strategy import Strategy

@@ -8,14 +8,14 @@ Usable from several threads, and after a fork (gunicorn, multiprocessing): a chi
 a producer of its parent gets connections and a client id of its own; consumers it starts itself.
 """
 
-from sparrowmq.client.blocking.consumers import (
+from sparrowmq.blocking.consumers import (
     LitePullConsumer,
     PullConsumer,
     PushConsumer,
     ScheduledPull,
     Turn,
 )
-from sparrowmq.client.blocking.producer import Producer, TransactionalProducer
+from sparrowmq.blocking.producer import Producer, TransactionalProducer
 from sparrowmq.protocol.message import Message
 
 __all__ = [

@@ -24,7 +24,7 @@ from sparrowmq.net.peers import Peers
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.clients import Heartbeat
 
-log = logging.getLogger("sparrowmq.client.beats")
+log = logging.getLogger("sparrowmq.client.session_keepalive")
 
 Beating = Callable[[Peers], Coroutine[Any, Any, None]]
 

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
-from sparrowmq.client.checks import check_number, check_whole
+from sparrowmq.client.argument_checks import check_number, check_whole
 from sparrowmq.client.failures import ends_caller
-from sparrowmq.client.group.consume_rates import ConsumeRates
+from sparrowmq.client.group.running_info import ConsumeRates
 from sparrowmq.client.subscriptions import Subscriptions
 from sparrowmq.net.tasks import is_asked_to_end
 from sparrowmq.net.workers import Workers, WorkersClosed

@@ -6,10 +6,10 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
+from sparrowmq.blocking.facade import Facade, awaited, called
+from sparrowmq.client.argument_checks import check_function
 from sparrowmq.client.background_loop import BackgroundLoop, loop_of_process
-from sparrowmq.client.blocking.facade import Facade, awaited, called
-from sparrowmq.client.checks import check_function
-from sparrowmq.client.consuming.handling import Handler
+from sparrowmq.client.consuming.handler_calls import Handler
 from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer as AsyncLitePullConsumer
 from sparrowmq.client.consuming.pull_consumer import PullConsumer as AsyncPullConsumer
 from sparrowmq.client.consuming.push_consumer import WAITS_FOR_ITSELF

@@ -8,10 +8,8 @@ import msgspec
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import BrokerRefused, NoRoute, SendFailed
 from sparrowmq.client.send_result import STATUS_OF_CODE, SendResult
-from sparrowmq.client.sending.fault_avoidance import FaultAvoidance
-from sparrowmq.client.sending.outgoing import Outgoing
-from sparrowmq.client.sending.queue_choice import Chooser
-from sparrowmq.client.sending.send_queues import SendQueues, TopicQueues
+from sparrowmq.client.sending.packing import Outgoing
+from sparrowmq.client.sending.queue_choice import Chooser, SendQueues, TopicQueues
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.codes import ResponseCode
@@ -19,6 +17,47 @@ from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.protocol.headers.send import SpecialMessageSent
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.properties import MSG_REGION, TRACE_SWITCH
+
+# Staying away from slow and failing brokers for a while, when a producer is told to.
+
+
+_PAUSES = ((15_000, 30.0), (5_000, 10.0), (3_000, 6.0), (1_800, 5.0), (550, 2.0))
+"""An answer that took so many milliseconds keeps its broker unused for so many seconds.
+
+The numbers are RocketMQ's (MQFaultStrategy)."""
+
+_FAILURE_MS = 10_000
+"""A failure counts as an answer that took this long."""
+
+
+def pause_s(latency_ms: float) -> float:
+    """How long a broker that took so long is avoided."""
+    return next((pause for least_ms, pause in _PAUSES if latency_ms >= least_ms), 0.0)
+
+
+class FaultAvoidance:
+    """Until when each broker is avoided. Times are the loop's."""
+
+    def __init__(self) -> None:
+        self._until_s: dict[str, float] = {}
+
+    def answered(self, broker_name: str, latency_s: float, now_s: float) -> None:
+        """A broker took a message; a slow one is avoided for a while."""
+        self._avoid(broker_name, pause_s(latency_s * 1000), now_s)
+
+    def failed(self, broker_name: str, now_s: float) -> None:
+        """A broker did not answer, or refused."""
+        self._avoid(broker_name, pause_s(_FAILURE_MS), now_s)
+
+    def is_available(self, broker_name: str, now_s: float) -> bool:
+        """Whether the broker may be used now."""
+        return self._until_s.get(broker_name, now_s) <= now_s
+
+    def _avoid(self, broker_name: str, seconds: float, now_s: float) -> None:
+        # A quick answer does not end a pause: it may have been on its way before the failure
+        if seconds and now_s + seconds > self._until_s.get(broker_name, now_s):
+            self._until_s[broker_name] = now_s + seconds
+
 
 RETRIED = frozenset(
     {

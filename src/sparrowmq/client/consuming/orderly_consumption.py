@@ -9,8 +9,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from sparrowmq.client.consuming.giving_back import DEAD_LETTER, GivingBack
-from sparrowmq.client.consuming.handling import THREADS_CLOSED, Handling, Result
+from sparrowmq.client.consuming.concurrent_consumption import DEAD_LETTER, GivingBack
+from sparrowmq.client.consuming.handler_calls import THREADS_CLOSED, Handling, Result
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.net.workers import WorkersClosed
 from sparrowmq.protocol.message_ext import MessageExt

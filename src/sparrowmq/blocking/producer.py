@@ -3,13 +3,13 @@
 from functools import partial
 from typing import TypeVar, Unpack
 
-from sparrowmq.client.blocking.facade import Facade, awaited
+from sparrowmq.blocking.facade import Facade, awaited
 from sparrowmq.client.sending.producer import Producer as AsyncProducer
-from sparrowmq.client.sending.producer_settings import SendSettings
-from sparrowmq.client.sending.transaction import TransactionListener
+from sparrowmq.client.sending.producer import SendSettings
 from sparrowmq.client.sending.transactional_producer import (
     TransactionalProducer as AsyncTransactionalProducer,
 )
+from sparrowmq.client.sending.transactional_producer import TransactionListener
 
 P = TypeVar("P", bound=AsyncProducer)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from sparrowmq.client.checks import check_kind
+from sparrowmq.client.argument_checks import check_kind
 from sparrowmq.protocol import properties as names
 from sparrowmq.protocol.batch import encode_batch
 from sparrowmq.protocol.compression import CompressionType, compress

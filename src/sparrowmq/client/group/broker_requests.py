@@ -1,7 +1,7 @@
 """Calls that brokers make to consumers: notices, and questions of operators that they pass on."""
 
 from sparrowmq.client.client import Client
-from sparrowmq.client.client_members import ConsumerMember
+from sparrowmq.client.members import ConsumerMember
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.reply import Reply, Request
 from sparrowmq.net.routes import Routes

@@ -1,1 +1,0 @@
-"""The facade of `sparrowmq.blocking`: plain calls that run on a background loop."""
