@@ -14,10 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
+from sparrowmq.disk.real_disk import RealDisk
+from sparrowmq.disk.syncer import sync_plan
 from sparrowmq.protocol.tags import tag_code
 from sparrowmq.store.config import StoreConfig
-from sparrowmq.store.disk_real import RealDisk
-from sparrowmq.store.flushing import sync_plan
 from sparrowmq.store.messages import PutMessage, QueueRead, ReadStatus
 from sparrowmq.store.store import Store
 from tests.store.stores import batch

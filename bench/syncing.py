@@ -10,12 +10,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from sparrowmq.disk.real_disk import RealDisk
+from sparrowmq.disk.syncer import ProcessSyncer, Syncer, SyncPlan, sync_plan
 from sparrowmq.store.config import StoreConfig
-from sparrowmq.store.disk_real import RealDisk
-from sparrowmq.store.flushing import FlushPlan, sync_plan
 from sparrowmq.store.messages import PutMessage
 from sparrowmq.store.store import Store
-from sparrowmq.store.syncer import ProcessSyncer, Syncer
 
 _HOST = bytes((127, 0, 0, 1, 0, 0, 0x2A, 0x9F))
 
@@ -27,7 +26,7 @@ class ThreadSyncer:
         self._disk = disk
         self._pool = ThreadPoolExecutor(1)
 
-    async def sync(self, plan: FlushPlan) -> None:
+    async def sync(self, plan: SyncPlan) -> None:
         """Sync in a thread."""
         await asyncio.get_running_loop().run_in_executor(self._pool, sync_plan, self._disk, plan)
 

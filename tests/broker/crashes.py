@@ -6,7 +6,7 @@ from itertools import count
 from typing import TypeVar
 
 from sparrowmq.store.layout import file_name
-from sparrowmq.store.recorded_calls import PowerCut
+from sparrowmq.testing.recorded_calls import PowerCut
 from tests.broker.delivery_world import DeliveryWorld, orders_world
 
 K = TypeVar("K")

@@ -19,6 +19,8 @@ from sparrowmq.broker.delivery.half_messages import records
 from sparrowmq.broker.server import BrokerServer, routes
 from sparrowmq.broker.tables import BrokerTables
 from sparrowmq.broker.topics import plain_topic
+from sparrowmq.disk.errors import DiskFull
+from sparrowmq.disk.syncer import InlineSyncer
 from sparrowmq.net.connection import Connection
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.peers import Peers
@@ -33,9 +35,7 @@ from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import AUTO_CREATE_TOPIC
 from sparrowmq.protocol.properties import format_properties
 from sparrowmq.store.config import StoreConfig
-from sparrowmq.store.errors import DiskFull
-from sparrowmq.store.recording_disk import RecordingDisk
-from sparrowmq.store.syncer import InlineSyncer
+from sparrowmq.testing.recording_disk import RecordingDisk
 from sparrowmq.testing.sim_cluster import SMALL_STORE
 
 T = TypeVar("T")

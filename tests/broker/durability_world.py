@@ -10,13 +10,13 @@ from sparrowmq.broker.config import Flush
 from sparrowmq.broker.durability import CROWD, Durability
 from sparrowmq.broker.housekeeping import watch_lag
 from sparrowmq.broker.send_checks import answer_when_safe
+from sparrowmq.disk.syncer import SyncPlan
 from sparrowmq.net.reply import Reply
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.store.config import StoreConfig
-from sparrowmq.store.flushing import FlushPlan
 from sparrowmq.store.messages import PutMessage
-from sparrowmq.store.recording_disk import RecordingDisk
 from sparrowmq.store.store import Store
+from sparrowmq.testing.recording_disk import RecordingDisk
 from sparrowmq.testing.simulation import Simulation
 
 SMALL = StoreConfig(log_file_size=64 * 1024, reserve_bytes=4096, index_slots=10, index_entries=50)
@@ -67,7 +67,7 @@ class Bench:
             log=logging.getLogger("tests.durability"),
         )
 
-    async def _sync(self, plan: FlushPlan) -> None:
+    async def _sync(self, plan: SyncPlan) -> None:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.syncs.append(done)
         await done

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from sparrowmq.broker.delivery.delay_levels import DelayOffsets, DelayProgress, journal_progress
+from sparrowmq.disk.errors import DiskFull
 from sparrowmq.protocol.delay import RETRY_DELAYS_MS
-from sparrowmq.store.errors import DiskFull
 from sparrowmq.store.table_file import TableMissing
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.broker.crashes import crashed_worlds, lose_log_from

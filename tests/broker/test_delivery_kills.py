@@ -10,13 +10,13 @@ from sparrowmq.broker.delivery.delay_levels import DelayLevels
 from sparrowmq.broker.delivery.half_messages import records
 from sparrowmq.broker.delivery.timer_files import RunFiles, RunList, TimerCheck
 from sparrowmq.broker.delivery.timer_index import TimerIndex
+from sparrowmq.disk.disk import Disk
 from sparrowmq.net.errors import ConnectionLost
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.delay import RETRY_DELAYS_MS
 from sparrowmq.protocol.headers.transactions import EndTransaction
 from sparrowmq.protocol.ids import OffsetId
 from sparrowmq.protocol.sys_flag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
-from sparrowmq.store.disk import Disk
 from sparrowmq.store.store import Store
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import pytest
 
 from sparrowmq.broker.delivery.timer_files import RunFiles
+from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.reply import Reply
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.recall import RecallableSent, RecallMessage
 from sparrowmq.protocol.sys_flag import TRANSACTION_COMMIT
-from sparrowmq.store.errors import DiskFull
 from sparrowmq.store.journal import Journal
 from tests.broker import transaction_world
 from tests.broker.delivery_world import EPOCH_MS, DeliveryWorld, bodies, orders_world

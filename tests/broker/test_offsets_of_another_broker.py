@@ -5,8 +5,8 @@ from pathlib import Path
 
 from sparrowmq.broker.consumer_offsets import ConsumerOffsets
 from sparrowmq.broker.tables import OffsetsTable
+from sparrowmq.disk.real_disk import RealDisk
 from sparrowmq.net.workers import InlineWorkers
-from sparrowmq.store.disk_real import RealDisk
 from sparrowmq.store.journal import Journal
 
 TABLE = "config/consumerOffset.json"

@@ -8,6 +8,7 @@ import pytest
 from sparrowmq.broker.config import Flush
 from sparrowmq.broker.delivery import timer_delivery
 from sparrowmq.broker.runtime_info import human_bytes
+from sparrowmq.disk.errors import DiskFull
 from sparrowmq.protocol.headers.admin import (
     CleanExpiredQueues,
     CleanUnusedTopics,
@@ -17,7 +18,6 @@ from sparrowmq.protocol.headers.admin import (
 from sparrowmq.protocol.headers.topics import DeleteTopic
 from sparrowmq.protocol.tables import KVTable
 from sparrowmq.store.config import StoreConfig
-from sparrowmq.store.errors import DiskFull
 from sparrowmq.testing.sim_cluster import SMALL_STORE
 from sparrowmq.testing.sim_nodes import BrokerNode
 from tests.broker.world import World, world_with

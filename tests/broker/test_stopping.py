@@ -7,13 +7,13 @@ from typing import ParamSpec, TypeVar
 import pytest
 
 from sparrowmq.broker.topics import plain_topic
+from sparrowmq.disk.syncer import SyncPlan, sync_plan
 from sparrowmq.net.calls import Response
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.pull import PullMessage
 from sparrowmq.protocol.message_ext import decode_messages
 from sparrowmq.protocol.sys_flag import PULL_SUBSCRIPTION, PULL_SUSPEND
-from sparrowmq.store.flushing import FlushPlan, sync_plan
 from tests.broker.world import World, subscribes
 
 P = ParamSpec("P")
@@ -166,9 +166,9 @@ def test_a_delayed_message_comes_once_although_a_stop_comes_in_the_middle_of_a_f
 ) -> None:
     world.topic("orders", 1)
     disk, durability = world.sim.brokers["broker-a"].disk, world.broker.durability
-    flushes: list[FlushPlan] = []
+    flushes: list[SyncPlan] = []
 
-    async def sync(plan: FlushPlan) -> None:
+    async def sync(plan: SyncPlan) -> None:
         flushes.append(plan)
         await asyncio.sleep(2.0)
         sync_plan(disk, plan)

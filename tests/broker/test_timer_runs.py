@@ -9,8 +9,8 @@ import pytest
 
 from sparrowmq.broker.delivery import timer_delivery, timer_persistence
 from sparrowmq.broker.delivery.timer_files import RunList, RunRange, TimerCheck
+from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.workers import InlineWorkers
-from sparrowmq.store.errors import DiskFull
 from tests.broker.delivery_world import EPOCH_MS, DeliveryWorld, bodies, orders_world
 from tests.broker.timer_world import DAY_MS, runs, send_at, spill
 

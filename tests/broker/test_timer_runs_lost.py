@@ -8,7 +8,7 @@ import pytest
 from sparrowmq.broker.delivery import timer_index
 from sparrowmq.broker.delivery.timer_files import RunFiles, RunList, RunRange, TimerCheck
 from sparrowmq.broker.delivery.timer_index import entry_of
-from sparrowmq.store.errors import DiskFull
+from sparrowmq.disk.errors import DiskFull
 from tests.broker.delivery_world import EPOCH_MS, DeliveryWorld, bodies, orders_world
 from tests.broker.timer_world import runs, send_at, spill
 

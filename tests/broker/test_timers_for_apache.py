@@ -15,7 +15,7 @@ from sparrowmq.protocol.headers.recall import RecallableSent, RecallMessage
 from sparrowmq.protocol.names import TIMER_TOPIC
 from sparrowmq.protocol.record import Record
 from sparrowmq.store.messages import PutMessage
-from sparrowmq.store.recorded_calls import PowerCut
+from sparrowmq.testing.recorded_calls import PowerCut
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from tests.broker.delivery_world import EPOCH_MS, DeliveryWorld, Sent, bodies, orders_world
 from tests.broker.timer_world import send_at

@@ -7,6 +7,7 @@ import pytest
 
 from sparrowmq.broker.delivery.half_messages import TRANSACTION_GROUP
 from sparrowmq.broker.delivery.transactions import commit_progress
+from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.message_ext import decode_messages
@@ -16,9 +17,8 @@ from sparrowmq.protocol.names import (
     TRANS_OP_HALF_TOPIC,
 )
 from sparrowmq.protocol.sys_flag import TRANSACTION_COMMIT, TRANSACTION_NONE, TRANSACTION_ROLLBACK
-from sparrowmq.store.errors import DiskFull
 from sparrowmq.store.messages import PutMessage, Stored
-from sparrowmq.store.recorded_calls import PowerCut
+from sparrowmq.testing.recorded_calls import PowerCut
 from tests.broker.crashes import crashed_worlds
 from tests.broker.delivery_world import DeliveryWorld, orders_world
 from tests.broker.transaction_world import answer, bodies, end, half, producer

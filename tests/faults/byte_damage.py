@@ -6,7 +6,7 @@ from random import Random
 
 from sparrowmq.store.errors import StoreCorrupted
 from sparrowmq.store.layout import log_path
-from sparrowmq.store.recording_disk import RecordingDisk
+from sparrowmq.testing.recording_disk import RecordingDisk
 from tests.faults.checker import MessageId, Verdict
 from tests.faults.store_run import CONFIG, StoreRun, open_store, read_all
 

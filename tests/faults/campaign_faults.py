@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from random import Random
 
+from sparrowmq.disk.disk import Disk
 from sparrowmq.net.calls import Response
 from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.codes import ResponseCode
@@ -23,7 +24,6 @@ from sparrowmq.protocol.headers.offsets import GetMaxOffset, GetMinOffset, Offse
 from sparrowmq.protocol.headers.statistics import GetAllConsumerOffsets
 from sparrowmq.protocol.headers.topics import CreateTopic, DeleteTopic
 from sparrowmq.protocol.offsets_body import ConsumerOffsetTable
-from sparrowmq.store.disk import Disk
 from tests.faults.campaign import Cut, Fault, Judged, Reset, Story, judge, listed
 from tests.faults.campaign_clients import (
     EVERYONE,

@@ -6,10 +6,10 @@ Says what a power cut took, what retention deleted, and which message a committe
 from collections import defaultdict
 from collections.abc import Iterator
 
+from sparrowmq.disk.disk import Disk
 from sparrowmq.protocol.record import Record
-from sparrowmq.store.disk import Disk
 from sparrowmq.store.files import StoreFiles
-from sparrowmq.store.scan import FileEnd, Hole
+from sparrowmq.store.recovery.log_scan import FileEnd, Hole
 from tests.faults.campaign import identify
 from tests.faults.checker import MessageId
 

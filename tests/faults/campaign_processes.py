@@ -20,11 +20,11 @@ from typing import Any
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.clock import system_clock
+from sparrowmq.disk.disk import Disk
+from sparrowmq.disk.real_disk import RealDisk
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.header import RequestHeader
-from sparrowmq.store.disk import Disk
-from sparrowmq.store.disk_real import RealDisk
 from sparrowmq.store.files import StoreFiles
 from sparrowmq.store.layout import log_path
 from sparrowmq.testing.held_port import HeldPort

@@ -10,12 +10,12 @@ from typing import Any
 
 from sparrowmq.broker.config import BrokerConfig, Flush
 from sparrowmq.client.client import Client
+from sparrowmq.disk.disk import Disk
+from sparrowmq.disk.syncer import SyncPlan
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import NetError
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.header import RequestHeader
-from sparrowmq.store.disk import Disk
-from sparrowmq.store.flushing import FlushPlan
 from sparrowmq.testing.sim_cluster import SMALL_STORE, RunningCluster, SimCluster
 from sparrowmq.testing.sim_nodes import BrokerNode
 from sparrowmq.testing.virtual_tasks import SimTask
@@ -36,7 +36,7 @@ STORE = replace(
 class SlowDiskNode(BrokerNode):
     """A broker whose disk takes its time: what is written meanwhile is not durable."""
 
-    async def sync(self, plan: FlushPlan) -> None:
+    async def sync(self, plan: SyncPlan) -> None:
         """Return when everything in the plan is durable."""
         await asyncio.sleep(self._sim.rng(f"sync at {self._sim.now_s}").random() * _LONGEST_SYNC_S)
         await super().sync(plan)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from random import Random
 
-from sparrowmq.store.recording_disk import RecordingDisk
+from sparrowmq.testing.recording_disk import RecordingDisk
 from tests.faults.store_run import StoreRun, open_store, read_all
 
 KINDS = ("consumequeue", "index", "checkpoint", "abort", "sparrowmq", "all")

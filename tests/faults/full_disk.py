@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from sparrowmq.store.disk import Disk
-from sparrowmq.store.disk_real import RealDisk
-from sparrowmq.store.recording_disk import RecordingDisk
+from sparrowmq.disk.disk import Disk
+from sparrowmq.disk.real_disk import RealDisk
+from sparrowmq.testing.recording_disk import RecordingDisk
 from tests.faults.checker import Ledger, MessageId, State, Verdict
 from tests.faults.store_run import StoreRun, open_store, read_all
 

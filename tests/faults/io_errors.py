@@ -4,8 +4,8 @@ import errno
 from dataclasses import dataclass, field
 from random import Random
 
-from sparrowmq.store.flushing import sync_plan
-from sparrowmq.store.recording_disk import RecordingDisk
+from sparrowmq.disk.syncer import sync_plan
+from sparrowmq.testing.recording_disk import RecordingDisk
 from tests.faults.checker import State, Verdict
 from tests.faults.store_run import StoreRun, ids_in, read_all
 

@@ -5,8 +5,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from sparrowmq.disk.real_disk import RealDisk
 from sparrowmq.store.config import StoreConfig
-from sparrowmq.store.disk_real import RealDisk
 from sparrowmq.store.messages import PutMessage
 from sparrowmq.store.store import Store
 

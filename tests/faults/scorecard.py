@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from sparrowmq.store.recording_disk import RecordingDisk
+from sparrowmq.testing.recording_disk import RecordingDisk
 from tests.faults import crash_points
 from tests.faults.byte_damage import DamageResult, cut, flip, small_store
 from tests.faults.derived_files import KINDS as DERIVED_KINDS

@@ -11,15 +11,16 @@ from typing import Any
 
 import msgspec
 
+from sparrowmq.disk.disk import Disk
+from sparrowmq.disk.errors import DiskFull
+from sparrowmq.disk.syncer import sync_plan
 from sparrowmq.protocol.record import Record, decode_record
 from sparrowmq.store.config import StoreConfig
-from sparrowmq.store.disk import Disk
-from sparrowmq.store.errors import DiskFull, StoreStopped
-from sparrowmq.store.flushing import sync_plan
+from sparrowmq.store.errors import StoreStopped
+from sparrowmq.store.index.entries import IndexLayout
 from sparrowmq.store.index.key_index import KeyIndex
-from sparrowmq.store.index.layout import IndexLayout
 from sparrowmq.store.messages import Damage, Progress, PutMessage, QueueRead
-from sparrowmq.store.reading import ColdRead
+from sparrowmq.store.queue_read import ColdRead
 from sparrowmq.store.store import Store
 from sparrowmq.store.table_file import TableFile
 from tests.faults.checker import Ledger, MessageId, ReadBack, State, body_of, properties_of

@@ -12,13 +12,13 @@ from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.server import BrokerServer, routes
 from sparrowmq.broker.topics import plain_topic
+from sparrowmq.disk.real_disk import RealDisk
+from sparrowmq.disk.syncer import InlineSyncer
 from sparrowmq.net.connection import Connection
 from sparrowmq.net.endpoint import Endpoint
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.frame import FrameDecoder
 from sparrowmq.protocol.header import decode_plain
-from sparrowmq.store.disk_real import RealDisk
-from sparrowmq.store.syncer import InlineSyncer
 from tests.guard import frames
 
 QUEUES = 8

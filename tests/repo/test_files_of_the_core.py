@@ -9,7 +9,7 @@ from tests.repo.tree import ROOT
 PACKAGE = ROOT / "src" / "sparrowmq"
 CORE = ("protocol", "store", "net", "broker", "nameserver", "client")
 MAY_OPEN = {
-    "store/disk_real.py": "the real Disk",
+    "disk/real_disk.py": "the real Disk",
     "nameserver/durable_file.py": "kvConfig.json, where there is no store",
     "client/group/offsets.py": "progress of a broadcasting member, on its own machine",
 }

@@ -1,8 +1,8 @@
 """Full disks that RocketMQ brokers of users did not survive, by the report's number."""
 
+from sparrowmq.disk.errors import DiskFull
 from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.store.errors import DiskFull
-from sparrowmq.store.recording_disk import RecordingDisk
+from sparrowmq.testing.recording_disk import RecordingDisk
 from sparrowmq.testing.wire import Refused
 from tests.broker.world import World, world_with
 from tests.store.stores import SMALL, flush, message, open_store

@@ -11,8 +11,8 @@ from sparrowmq.broker.topics import plain_topic
 from sparrowmq.clock import Clock
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.nameserver import GetTopicRoute
-from sparrowmq.store.recorded_calls import PowerCut
 from sparrowmq.store.table_file import TableMissing
+from sparrowmq.testing.recorded_calls import PowerCut
 from sparrowmq.testing.sim_cluster import SimCluster
 from sparrowmq.testing.sim_nodes import BrokerNode
 from tests.broker.delivery_world import DeliveryWorld

@@ -8,7 +8,7 @@ import pytest
 from sparrowmq.broker.config import Flush
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.store.errors import StoreError
-from sparrowmq.store.recording_disk import RecordingDisk
+from sparrowmq.testing.recording_disk import RecordingDisk
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.broker.delivery_world import DeliveryWorld
 from tests.store.stores import flush, message, numbers, open_store

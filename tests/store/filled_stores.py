@@ -1,7 +1,7 @@
 """A store of three queues with snapshots and flushes, for tests of starting it again."""
 
-from sparrowmq.store.recording_disk import RecordingDisk
 from sparrowmq.store.store import Store
+from sparrowmq.testing.recording_disk import RecordingDisk
 from tests.store.stores import flush, message, numbers, open_store
 
 COUNT = 400

@@ -7,8 +7,8 @@ from sparrowmq.protocol.sys_flag import TRANSACTION_COMMIT, TRANSACTION_PREPARED
 from sparrowmq.protocol.tags import tag_code
 from sparrowmq.store.errors import MessageTooLarge
 from sparrowmq.store.messages import ReadStatus
-from sparrowmq.store.recording_disk import RecordingDisk
 from sparrowmq.store.store import Store
+from sparrowmq.testing.recording_disk import RecordingDisk
 from tests.store.stores import (
     batch,
     flush,

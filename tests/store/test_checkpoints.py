@@ -2,10 +2,10 @@
 
 import pytest
 
+from sparrowmq.disk.syncer import sync_plan
 from sparrowmq.store.config import StoreConfig
-from sparrowmq.store.flushing import sync_plan
-from sparrowmq.store.marks import Marks
-from sparrowmq.store.recording_disk import RecordingDisk
+from sparrowmq.store.durable_marks import Marks
+from sparrowmq.testing.recording_disk import RecordingDisk
 from tests.store.stores import Told, flush, message, numbers, open_store, with_sizes
 
 

@@ -2,10 +2,10 @@
 
 import threading
 
-from sparrowmq.store.disk import DiskFile
+from sparrowmq.disk.disk import DiskFile
 from sparrowmq.store.messages import QueueRead, ReadStatus
-from sparrowmq.store.recording_disk import RecordingDisk
 from sparrowmq.store.store import ColdRead, Store
+from sparrowmq.testing.recording_disk import RecordingDisk
 from tests.store.stores import message, number_of, numbers, open_store, records_of
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from sparrowmq.protocol.record import MAGIC_V1, RecordError, check_record
 from sparrowmq.store.errors import StoreCorrupted
-from sparrowmq.store.recording_disk import RecordingDisk
 from sparrowmq.store.store import Store
+from sparrowmq.testing.recording_disk import RecordingDisk
 from tests.store.stores import SMALL, Told, message, number_of, numbers, open_store, read_all
 
 QUEUES = 2

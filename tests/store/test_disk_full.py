@@ -4,9 +4,9 @@ import errno
 
 import pytest
 
-from sparrowmq.store.errors import DiskFull
-from sparrowmq.store.recording_disk import RecordingDisk
+from sparrowmq.disk.errors import DiskFull
 from sparrowmq.store.store import Store
+from sparrowmq.testing.recording_disk import RecordingDisk
 from tests.store.stores import message, numbers, open_store
 
 MIB = 1024 * 1024

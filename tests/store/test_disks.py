@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sparrowmq.store.disk import Disk
-from sparrowmq.store.disk_real import RealDisk
-from sparrowmq.store.errors import StoreLocked
-from sparrowmq.store.recording_disk import RecordingDisk
+from sparrowmq.disk.disk import Disk
+from sparrowmq.disk.errors import StoreLocked
+from sparrowmq.disk.real_disk import RealDisk
+from sparrowmq.testing.recording_disk import RecordingDisk
 
 MAKERS: dict[str, Callable[[Path], Disk]] = {
     "real": RealDisk,

@@ -5,10 +5,10 @@ from random import Random
 
 import pytest
 
+from sparrowmq.disk.syncer import sync_plan
 from sparrowmq.store.errors import StoreStopped
-from sparrowmq.store.flushing import sync_plan
-from sparrowmq.store.recording_disk import RecordingDisk
 from sparrowmq.store.store import Store
+from sparrowmq.testing.recording_disk import RecordingDisk
 from tests.store.stores import Told, batch, flush, message, numbers, open_store
 
 

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from sparrowmq.store.errors import DiskFull
-from sparrowmq.store.index.key_index import KeyIndex
-from sparrowmq.store.index.layout import HEADER, IndexLayout
-from sparrowmq.store.index.message_index import IndexRequest
-from sparrowmq.store.recording_disk import RecordingDisk
+from sparrowmq.disk.errors import DiskFull
+from sparrowmq.store.index.entries import HEADER, IndexLayout
+from sparrowmq.store.index.key_index import IndexRequest, KeyIndex
+from sparrowmq.testing.recording_disk import RecordingDisk
 from tests.protocol.java_vectors import cases
 
 LAYOUT = IndexLayout(slots=16, entries=40)

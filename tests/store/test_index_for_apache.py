@@ -2,17 +2,17 @@
 
 import numpy as np
 
-from sparrowmq.store.index.entries import KeyEntries
-from sparrowmq.store.index.index_file import IndexFile
-from sparrowmq.store.index.layout import (
+from sparrowmq.store.index.entries import (
     ENTRY,
     ENTRY_SIZE,
     HEADER_SIZE,
     SLOT_SIZE,
     IndexHeader,
     IndexLayout,
+    KeyEntries,
 )
-from sparrowmq.store.recording_disk import RecordingDisk
+from sparrowmq.store.index.index_file import IndexFile
+from sparrowmq.testing.recording_disk import RecordingDisk
 
 LAYOUT = IndexLayout(slots=40, entries=500)
 PATH = "index/20231114221320355"

@@ -2,9 +2,9 @@
 
 import pytest
 
-from sparrowmq.store.index.layout import HEADER
-from sparrowmq.store.index.load import IndexDamaged, open_index_file
-from sparrowmq.store.recording_disk import RecordingDisk
+from sparrowmq.store.index.entries import HEADER
+from sparrowmq.store.index.index_recovery import IndexDamaged, open_index_file
+from sparrowmq.testing.recording_disk import RecordingDisk
 from tests.store.test_index import LAYOUT, files_of, requests
 
 _, _, BEGIN_LOG_OFFSET, END_LOG_OFFSET, USED_SLOTS, COUNT = range(6)

@@ -5,11 +5,10 @@ from random import Random
 
 import pytest
 
-from sparrowmq.store.index.key_index import INDEX_MARK, KeyIndex
-from sparrowmq.store.index.layout import ENTRY, HEADER, IndexLayout
-from sparrowmq.store.index.message_index import IndexRequest
-from sparrowmq.store.recorded_calls import PowerCut
-from sparrowmq.store.recording_disk import RecordingDisk
+from sparrowmq.store.index.entries import ENTRY, HEADER, IndexLayout
+from sparrowmq.store.index.key_index import INDEX_MARK, IndexRequest, KeyIndex
+from sparrowmq.testing.recorded_calls import PowerCut
+from sparrowmq.testing.recording_disk import RecordingDisk
 from tests.store.test_index import (
     FOREVER,
     LAYOUT,

@@ -5,11 +5,11 @@ from random import Random
 
 import pytest
 
-from sparrowmq.store.errors import DiskFull
+from sparrowmq.disk.errors import DiskFull
 from sparrowmq.store.journal import Journal
 from sparrowmq.store.messages import Damage
-from sparrowmq.store.recorded_calls import PowerCut
-from sparrowmq.store.recording_disk import RecordingDisk
+from sparrowmq.testing.recorded_calls import PowerCut
+from sparrowmq.testing.recording_disk import RecordingDisk
 
 PATH = "sparrowmq/offsets.journal"
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from sparrowmq.disk.errors import StoreLocked
+from sparrowmq.disk.real_disk import RealDisk
 from sparrowmq.protocol.record import BLANK_MAGIC
-from sparrowmq.store.disk_real import RealDisk
-from sparrowmq.store.errors import StoreLocked
-from sparrowmq.store.marks import load_checkpoint
-from sparrowmq.store.recording_disk import RecordingDisk
+from sparrowmq.store.durable_marks import load_checkpoint
 from sparrowmq.store.store import Store
+from sparrowmq.testing.recording_disk import RecordingDisk
 from tests.store.stores import SMALL, flush, message, numbers, open_store, with_sizes
 
 FILE = SMALL.log_file_size
@@ -119,7 +119,7 @@ def test_a_second_process_is_refused(tmp_path: Path) -> None:
     store = open_store(RealDisk(tmp_path))
     script = (
         "import sys; from pathlib import Path\n"
-        "from sparrowmq.store.disk_real import RealDisk\n"
+        "from sparrowmq.disk.real_disk import RealDisk\n"
         "from sparrowmq.store.store import Store\n"
         "from sparrowmq.store.config import StoreConfig\n"
         "Store.open(StoreConfig(), RealDisk(Path(sys.argv[1])), 1)\n"

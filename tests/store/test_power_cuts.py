@@ -5,10 +5,10 @@ from random import Random
 
 import pytest
 
-from sparrowmq.store.errors import DiskFull
-from sparrowmq.store.recorded_calls import PowerCut
-from sparrowmq.store.recording_disk import RecordingDisk
+from sparrowmq.disk.errors import DiskFull
 from sparrowmq.store.store import Store
+from sparrowmq.testing.recorded_calls import PowerCut
+from sparrowmq.testing.recording_disk import RecordingDisk
 from tests.store.stores import Told, batch, flush, message, numbers, open_store
 
 QUEUES = 3

@@ -3,8 +3,8 @@
 import pytest
 
 from sparrowmq.protocol.record import decode_record
-from sparrowmq.store.recording_disk import RecordingDisk
 from sparrowmq.store.store import Boundary, Store
+from sparrowmq.testing.recording_disk import RecordingDisk
 from tests.store.stores import message, number_of, open_store
 
 LOWER, UPPER = Boundary.LOWER, Boundary.UPPER

@@ -7,11 +7,11 @@ import pytest
 
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.errors import StoreCorrupted, StoreError
-from sparrowmq.store.index.layout import IndexLayout
+from sparrowmq.store.index.entries import IndexLayout
 from sparrowmq.store.messages import Damage, Progress
-from sparrowmq.store.rebuild import Rebuilt, config_of, rebuild
-from sparrowmq.store.recorded_calls import PowerCut
-from sparrowmq.store.recording_disk import RecordingDisk
+from sparrowmq.store.recovery.rebuild import Rebuilt, config_of, rebuild
+from sparrowmq.testing.recorded_calls import PowerCut
+from sparrowmq.testing.recording_disk import RecordingDisk
 from tests.store.filled_stores import COUNT, derived, everything, filled, with_an_old_topic
 from tests.store.stores import SMALL, message, open_store, with_sizes
 

@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from sparrowmq.store.errors import DiskFull
-from sparrowmq.store.recorded_calls import PowerCut
-from sparrowmq.store.recording_disk import RecordingDisk
+from sparrowmq.disk.errors import DiskFull
+from sparrowmq.testing.recorded_calls import PowerCut
+from sparrowmq.testing.recording_disk import RecordingDisk
 
 SEEDS = range(60)
 

@@ -6,7 +6,7 @@ import pytest
 
 from sparrowmq.protocol.names import SCHEDULE_TOPIC
 from sparrowmq.store.messages import PutMessage
-from sparrowmq.store.recording_disk import RecordingDisk
+from sparrowmq.testing.recording_disk import RecordingDisk
 from tests.store.filled_stores import COUNT, derived, everything, filled, with_an_old_topic
 from tests.store.stores import SMALL, Told, flush, message, numbers, open_store, with_sizes
 

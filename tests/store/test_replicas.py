@@ -5,8 +5,8 @@ from random import Random
 import pytest
 
 from sparrowmq.protocol.record import RecordError
-from sparrowmq.store.recording_disk import RecordingDisk
 from sparrowmq.store.store import Store
+from sparrowmq.testing.recording_disk import RecordingDisk
 from tests.store.stores import message, numbers, open_store
 
 

@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from sparrowmq.store.recorded_calls import PowerCut
-from sparrowmq.store.recording_disk import RecordingDisk
+from sparrowmq.testing.recorded_calls import PowerCut
+from sparrowmq.testing.recording_disk import RecordingDisk
 from tests.store.stores import SMALL, Told, flush, message, numbers, open_store
 
 

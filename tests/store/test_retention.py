@@ -2,10 +2,10 @@
 
 import pytest
 
-from sparrowmq.store.errors import DiskFull
-from sparrowmq.store.recording_disk import RecordingDisk
+from sparrowmq.disk.errors import DiskFull
 from sparrowmq.store.retention import LogFile, files_to_delete, is_deletion_hour, refuses
 from sparrowmq.store.store import Store
+from sparrowmq.testing.recording_disk import RecordingDisk
 from tests.store.stores import SMALL, Told, flush, message, numbers, open_store, read, with_sizes
 
 HOUR = 3_600_000

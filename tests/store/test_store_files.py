@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from sparrowmq.disk.real_disk import RealDisk
 from sparrowmq.protocol.record import Record
-from sparrowmq.store.disk_real import RealDisk
 from sparrowmq.store.errors import StoreCorrupted
 from sparrowmq.store.files import StoreFiles
-from sparrowmq.store.recording_disk import RecordingDisk
-from sparrowmq.store.scan import FileEnd, Hole
+from sparrowmq.store.recovery.log_scan import FileEnd, Hole
+from sparrowmq.testing.recording_disk import RecordingDisk
 from tests.store.stores import SMALL, flush, message, number_of, open_store
 
 

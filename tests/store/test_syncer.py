@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from sparrowmq.store.disk_real import RealDisk
-from sparrowmq.store.flushing import MANY_FILES, FlushPlan
-from sparrowmq.store.recording_disk import RecordingDisk
-from sparrowmq.store.syncer import InlineSyncer, ProcessSyncer, syncer_for
+from sparrowmq.disk.real_disk import RealDisk
+from sparrowmq.disk.syncer import MANY_FILES, InlineSyncer, ProcessSyncer, syncer_for
+from sparrowmq.store.flushing import FlushPlan
+from sparrowmq.testing.recording_disk import RecordingDisk
 from tests.patience import PATIENCE_S
 from tests.store.stores import message, open_store
 
@@ -157,8 +157,8 @@ def test_close_ends_the_helper_and_signals_meant_for_the_parent_do_not(tmp_path:
 def test_the_helper_dies_with_its_parent(tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path\n"
-        "from sparrowmq.store.disk_real import RealDisk\n"
-        "from sparrowmq.store.syncer import ProcessSyncer\n"
+        "from sparrowmq.disk.real_disk import RealDisk\n"
+        "from sparrowmq.disk.syncer import ProcessSyncer\n"
         "syncer = ProcessSyncer(RealDisk(Path(sys.argv[1])))\n"
         "syncer.start()\n"
         "print(syncer.process_id, flush=True)\n"

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from sparrowmq.store.errors import DiskFull
+from sparrowmq.disk.errors import DiskFull
 from sparrowmq.store.messages import Damage
-from sparrowmq.store.recorded_calls import PowerCut
-from sparrowmq.store.recording_disk import RecordingDisk
 from sparrowmq.store.table_file import TableFile, TableMissing
+from sparrowmq.testing.recorded_calls import PowerCut
+from sparrowmq.testing.recording_disk import RecordingDisk
 
 NAME = "consumerOffset.json"
 MAIN, BACKUP = f"config/{NAME}", f"config/{NAME}.bak"

@@ -1,8 +1,7 @@
 """One read of a queue's file serves several pulls, and never what is not there any more."""
 
-from sparrowmq.store.consume_queue import ConsumeQueue
-from sparrowmq.store.queue_files import UNIT, QueueFiles
-from sparrowmq.store.recording_disk import RecordingDisk
+from sparrowmq.store.consume_queue import UNIT, ConsumeQueue, QueueFiles
+from sparrowmq.testing.recording_disk import RecordingDisk
 from tests.store.stores import SMALL
 
 COUNT = 600

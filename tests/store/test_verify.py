@@ -4,10 +4,10 @@ from random import Random
 
 import pytest
 
-from sparrowmq.store.index.layout import IndexLayout
+from sparrowmq.store.index.entries import IndexLayout
+from sparrowmq.store.inspect.verify import Finding, Verified, verify
 from sparrowmq.store.messages import Damage, Progress
-from sparrowmq.store.recording_disk import RecordingDisk
-from sparrowmq.store.verify import Finding, Verified, verify
+from sparrowmq.testing.recording_disk import RecordingDisk
 from tests.faults.store_run import LAYOUT, StoreRun, open_store
 
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from sparrowmq.cli.store_commands import app
-from sparrowmq.store.disk_real import RealDisk
+from sparrowmq.disk.real_disk import RealDisk
 from tests.faults.store_run import CONFIG, LAYOUT, StoreRun, open_store, read_all
 
 SIZES = ["--index-slots", str(LAYOUT.slots), "--index-entries", str(LAYOUT.entries)]
@@ -97,7 +97,7 @@ def test_a_rebuild_of_a_whole_store_changes_nothing(directory: Path) -> None:
 
 def test_a_rebuild_is_refused_while_the_store_is_in_use(directory: Path) -> None:
     hold = (
-        "import sys; from pathlib import Path; from sparrowmq.store.disk_real import RealDisk;"
+        "import sys; from pathlib import Path; from sparrowmq.disk.real_disk import RealDisk;"
         "lock = RealDisk(Path(sys.argv[1])).lock('lock'); print('held', flush=True);"
         "sys.stdin.read()"
     )

@@ -15,11 +15,11 @@ import uvloop
 
 from sparrowmq.broker.config import Flush
 from sparrowmq.clock import system_clock
+from sparrowmq.disk.syncer import SyncPlan
 from sparrowmq.net.errors import ConnectionLost
 from sparrowmq.protocol.headers.nameserver import GetTopicRoute
 from sparrowmq.protocol.route import TopicRoute
 from sparrowmq.store.errors import StoreError
-from sparrowmq.store.flushing import FlushPlan
 from sparrowmq.testing import async_cluster, cluster, local_cluster
 from sparrowmq.testing.held_port import LOOPBACK, HeldPort
 from sparrowmq.testing.wire import Refused, Wire, wire
@@ -254,7 +254,7 @@ def test_the_async_cluster_runs_on_the_loop_of_the_test() -> None:
 class BrokenSyncer:
     """A disk that never gets anything safe."""
 
-    async def sync(self, plan: FlushPlan) -> None:
+    async def sync(self, plan: SyncPlan) -> None:
         raise OSError(errno.EIO, "the disk is broken")
 
     def close(self) -> None:

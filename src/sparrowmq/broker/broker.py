@@ -20,6 +20,7 @@ from sparrowmq.broker.statistics import Statistics
 from sparrowmq.broker.table_saving import TableSaving
 from sparrowmq.broker.topics import Topics
 from sparrowmq.clock import Clock
+from sparrowmq.disk.disk import Disk
 from sparrowmq.net.connection import Connection
 from sparrowmq.net.errors import ConnectionLost
 from sparrowmq.net.tasks import WholeSteps
@@ -27,7 +28,6 @@ from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.data_version import DataVersion
 from sparrowmq.protocol.headers.clients import NotifyConsumerIdsChanged
 from sparrowmq.protocol.ids import UniqueIds
-from sparrowmq.store.disk import Disk
 from sparrowmq.store.store import Store
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.live_clients import LOOKS
 from sparrowmq.clock import Clock, cpu_clock
-from sparrowmq.store.errors import DiskFull
+from sparrowmq.disk.errors import DiskFull
 
 _TICK_S = 0.05
 """Index entries are at most twice this behind the log."""

@@ -15,12 +15,12 @@ from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.consumer_offsets import ConsumerOffsets
 from sparrowmq.broker.table_saving import tell_waiters
 from sparrowmq.broker.tables import OffsetsTable
+from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.reply import Reply
 from sparrowmq.net.tasks import WholeSteps
 from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.store.errors import DiskFull
 
 
 class OffsetSaving:

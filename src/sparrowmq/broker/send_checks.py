@@ -12,6 +12,7 @@ The system flag comes from the client. What would make a message unreadable is r
 from collections.abc import Callable
 
 from sparrowmq.broker.broker import Broker
+from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.reply import Handled, Reply, Request
 from sparrowmq.protocol.codes import ResponseCode
@@ -28,7 +29,7 @@ from sparrowmq.protocol.sys_flag import (
     with_transaction_type,
 )
 from sparrowmq.protocol.topic_config import TopicConfig
-from sparrowmq.store.errors import DiskFull, MessageTooLarge, StoreStopped
+from sparrowmq.store.errors import MessageTooLarge, StoreStopped
 from sparrowmq.store.messages import PutMessage
 
 _UNKNOWN_COMPRESSION = 0x400

@@ -43,6 +43,8 @@ from sparrowmq.broker.table_saving import TableSaving
 from sparrowmq.broker.tables import BrokerTables
 from sparrowmq.broker.topics import Topics, own_topics, system_topics
 from sparrowmq.clock import Clock, cpu_clock, monotonic_clock
+from sparrowmq.disk.disk import Disk
+from sparrowmq.disk.syncer import Syncer
 from sparrowmq.net.connection import Connection
 from sparrowmq.net.peers import Peers
 from sparrowmq.net.routes import Routes
@@ -52,10 +54,8 @@ from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.ids import UniqueIds
 from sparrowmq.protocol.properties import CLUSTER, encode_properties
 from sparrowmq.protocol.trace import TRACE_FIELDS
-from sparrowmq.store.disk import Disk
 from sparrowmq.store.messages import Damage
 from sparrowmq.store.store import Store
-from sparrowmq.store.syncer import Syncer
 
 routes: Routes[Broker] = Routes()
 for capability in (

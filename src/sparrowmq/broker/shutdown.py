@@ -11,12 +11,12 @@ from typing import Any
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.name_servers import Registration
 from sparrowmq.broker.tables import BrokerTables, last_subscriptions
+from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.endpoint import Endpoint
 from sparrowmq.net.reply import Reply, Request
 from sparrowmq.net.server import Server
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.pull import LitePullMessage, PullMessage
-from sparrowmq.store.errors import DiskFull
 
 _QUIET_S = 0.1
 """A pull that was on its way when its turn came has arrived by then."""

@@ -17,13 +17,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
+from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.reply import Reply
 from sparrowmq.net.tasks import WholeSteps
 from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.body import Body
 from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.store.errors import DiskFull
 from sparrowmq.store.table_file import TableFile
 
 _GATHER_S = 0.05

@@ -7,6 +7,8 @@ import msgspec
 
 from sparrowmq.broker.consumer_offsets import ConsumerOffsets, OffsetChange
 from sparrowmq.broker.live_clients import ConsumerGroup
+from sparrowmq.disk.disk import Disk
+from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.body import Body
 from sparrowmq.protocol.broker_stats import MessageRequestModeTable
@@ -15,8 +17,6 @@ from sparrowmq.protocol.group_config import SubscriptionGroupTable
 from sparrowmq.protocol.heartbeat import ConsumerData
 from sparrowmq.protocol.offsets_body import ConsumerOffsetTable
 from sparrowmq.protocol.topic_config import TopicConfigTable
-from sparrowmq.store.disk import Disk
-from sparrowmq.store.errors import DiskFull
 from sparrowmq.store.journal import Journal
 from sparrowmq.store.messages import Damage
 from sparrowmq.store.table_file import TableFile

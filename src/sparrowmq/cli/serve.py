@@ -20,12 +20,13 @@ from sparrowmq.cli.descriptors import Config, Descriptors, TooFewDescriptors
 from sparrowmq.cli.settings import SettingError
 from sparrowmq.cli.stopping import stop_signal
 from sparrowmq.clock import boot_id, system_clock
+from sparrowmq.disk.errors import DiskError
+from sparrowmq.disk.real_disk import RealDisk
+from sparrowmq.disk.syncer import ProcessSyncer
 from sparrowmq.nameserver.config import NameServerConfig
 from sparrowmq.nameserver.server import NameServer
 from sparrowmq.net.workers import ThreadWorkers
-from sparrowmq.store.disk_real import RealDisk
 from sparrowmq.store.errors import StoreError
-from sparrowmq.store.syncer import ProcessSyncer
 
 _COLD_READERS = 2
 
@@ -154,7 +155,7 @@ def run(work: Coroutine[Any, Any, None], *, as_json: bool, ports: str = "--port"
     code = 0
     try:
         _run_loop(work)
-    except* (StoreError, OSError, CannotServe, SettingError) as group:
+    except* (DiskError, StoreError, OSError, CannotServe, SettingError) as group:
         for error in _leaves(group):
             _tell(_explain(error).replace("{ports}", ports), as_json=as_json)
         code = 1

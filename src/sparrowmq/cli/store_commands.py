@@ -13,15 +13,16 @@ import click
 
 from sparrowmq.cli.groups import Group
 from sparrowmq.clock import system_clock
-from sparrowmq.store.disk_real import RealDisk
+from sparrowmq.disk.errors import DiskError
+from sparrowmq.disk.real_disk import RealDisk
 from sparrowmq.store.errors import StoreError
-from sparrowmq.store.index.layout import IndexLayout
+from sparrowmq.store.index.entries import IndexLayout
 from sparrowmq.store.messages import Damage, Progress
 
 if TYPE_CHECKING:
     from sparrowmq.protocol.record import Record
-    from sparrowmq.store.dump import DumpedHole
-    from sparrowmq.store.verify import Finding
+    from sparrowmq.store.inspect.dump import DumpedHole
+    from sparrowmq.store.inspect.verify import Finding
 
 FINE, DAMAGED, UNREADABLE = 0, 1, 2
 _SUGGESTED = 3
@@ -68,7 +69,7 @@ def verify_store(
     Example:
       sparrowmq store verify sparrowmq-data
     """
-    from sparrowmq.store.verify import verify
+    from sparrowmq.store.inspect.verify import verify
 
     findings = 0
     with _refusals(), _progress(quiet=quiet) as tell:
@@ -121,7 +122,7 @@ def rebuild_store(
       sparrowmq store rebuild sparrowmq-data
       sparrowmq store rebuild sparrowmq-data --table topics.json
     """
-    from sparrowmq.store.rebuild import config_of, rebuild
+    from sparrowmq.store.recovery.rebuild import config_of, rebuild
 
     disk = _disk(directory)
     if tables:
@@ -173,8 +174,8 @@ def dump_store(
       sparrowmq store dump sparrowmq-data --topic orders --limit 10
       sparrowmq store dump sparrowmq-data --key o-1 --table
     """
-    from sparrowmq.store.dump import Choice, DumpedHole, dump
     from sparrowmq.store.files import StoreFiles
+    from sparrowmq.store.inspect.dump import Choice, DumpedHole, dump
 
     disk = _disk(directory)
     is_damaged, count = False, 0
@@ -198,13 +199,13 @@ def dump_store(
 def _print_json(found: "Record | DumpedHole") -> None:
     import msgspec
 
-    from sparrowmq.store.dump import as_json
+    from sparrowmq.store.inspect.dump import as_json
 
     click.echo(msgspec.json.encode(as_json(found)))
 
 
 def _table_printer() -> "Callable[[Record | DumpedHole], None]":
-    from sparrowmq.store.dump import DumpedHole, as_json
+    from sparrowmq.store.inspect.dump import DumpedHole, as_json
 
     click.echo(f"{'log offset':>12} {'topic':<24} {'queue':>5} {'offset':>9}  message id / body")
 
@@ -253,7 +254,7 @@ def _refusals() -> Iterator[None]:
         yield
     except BrokenPipeError:
         raise
-    except (StoreError, OSError, ValueError) as error:
+    except (DiskError, StoreError, OSError, ValueError) as error:
         click.echo(str(error), err=True)
         sys.exit(UNREADABLE)
 

@@ -4,9 +4,9 @@ import msgspec
 
 from sparrowmq.broker.consumer_offsets import ConsumerOffsets
 from sparrowmq.broker.tables import replay_journal
+from sparrowmq.disk.disk import Disk
 from sparrowmq.protocol.offsets_body import ConsumerOffsetTable
 from sparrowmq.protocol.topic_config import TopicConfig, TopicConfigTable
-from sparrowmq.store.disk import Disk
 from sparrowmq.store.files import StoreFiles
 from sparrowmq.store.journal import Journal
 from sparrowmq.store.layout import LOCK

@@ -16,8 +16,8 @@ import msgspec
 from sparrowmq.store.commit_log import CommitLog
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.dispatch import Dispatch
+from sparrowmq.store.durable_marks import Marks, QueueState, state_of
 from sparrowmq.store.layout import CHECKPOINT
-from sparrowmq.store.marks import Marks, QueueState, state_of
 
 
 class Checkpoint(msgspec.Struct):

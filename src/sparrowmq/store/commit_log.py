@@ -13,12 +13,12 @@ one only where the writer was faster. Its pages are brought into memory in small
 
 from bisect import bisect_left
 
+from sparrowmq.disk.disk import Bytes, Disk, DiskFile
+from sparrowmq.disk.open_files import OpenFiles
 from sparrowmq.protocol.record import encode_blank
 from sparrowmq.store.config import StoreConfig
-from sparrowmq.store.disk import Bytes, Disk, DiskFile
 from sparrowmq.store.errors import MessageTooLarge
 from sparrowmq.store.layout import LOG_DIR, file_offset, log_path
-from sparrowmq.store.open_files import OpenFiles
 
 BLANK_SIZE = 8
 WARM_BYTES = 256 * 1024

@@ -13,9 +13,8 @@ from sparrowmq.protocol.properties import DELAY_LEVEL, KEYS, TAGS, UNIQUE_KEY, d
 from sparrowmq.protocol.record import Record
 from sparrowmq.protocol.record_batch import BatchedPuts
 from sparrowmq.protocol.tags import cached_tag_code
-from sparrowmq.store.consume_queue import ConsumeQueue
-from sparrowmq.store.index.message_index import MessageIndex
-from sparrowmq.store.queue_files import BLANK_UNIT, UNIT, QueueFiles
+from sparrowmq.store.consume_queue import BLANK_UNIT, UNIT, ConsumeQueue, QueueFiles
+from sparrowmq.store.index.key_index import MessageIndex
 
 
 def unit_tag(

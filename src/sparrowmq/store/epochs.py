@@ -27,9 +27,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from sparrowmq.disk.atomic_file import write_draft
+from sparrowmq.disk.disk import Disk
 from sparrowmq.store.consume_queue import ConsumeQueue
-from sparrowmq.store.disk import Disk
-from sparrowmq.store.draft import write_draft
 from sparrowmq.store.layout import OWN_DIR
 
 EPOCHS = f"{OWN_DIR}/epochs"

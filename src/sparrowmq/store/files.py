@@ -7,17 +7,17 @@ the last record may still be on its way: it counts as the end.
 from collections.abc import Iterator
 from pathlib import Path
 
+from sparrowmq.disk.disk import Disk
+from sparrowmq.disk.real_disk import RealDisk
 from sparrowmq.protocol.names import topic_fault
 from sparrowmq.protocol.record import Record
 from sparrowmq.store.commit_log import read_log
 from sparrowmq.store.config import CONSUME_QUEUE_UNIT, StoreConfig
-from sparrowmq.store.disk import Disk
-from sparrowmq.store.disk_real import RealDisk
+from sparrowmq.store.consume_queue import UNIT
+from sparrowmq.store.durable_marks import Mark, Marks, Snapshot
 from sparrowmq.store.errors import StoreCorrupted
 from sparrowmq.store.layout import LOG_DIR, QUEUE_DIR, file_offset, log_path
-from sparrowmq.store.marks import Mark, Marks, Snapshot
-from sparrowmq.store.queue_files import UNIT
-from sparrowmq.store.scan import FileEnd, Hole, LogScan
+from sparrowmq.store.recovery.log_scan import FileEnd, Hole, LogScan
 
 _UNITS_AT_ONCE = 16_384
 

@@ -9,19 +9,17 @@ A checkpoint makes queues and index durable as well, in small portions, so that 
 for the log never waits for hundreds of other files.
 """
 
-import contextlib
-import os
-
 import msgspec
 
+from sparrowmq.disk.disk import Disk
+from sparrowmq.disk.syncer import MANY_FILES, SyncPlan, sync_plan
 from sparrowmq.store.checkpoints import Checkpoints
 from sparrowmq.store.commit_log import CommitLog
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.consume_queue import ConsumeQueue
-from sparrowmq.store.disk import Disk
 from sparrowmq.store.dispatch import Dispatch
+from sparrowmq.store.durable_marks import MARK, Marks, QueueState, state_of
 from sparrowmq.store.layout import LOG_DIR, log_path
-from sparrowmq.store.marks import MARK, Marks, QueueState, state_of
 
 FILES_AT_ONCE = 32
 """Queue and index files one flush syncs along with the log."""
@@ -31,9 +29,6 @@ PATIENT_FLUSHES = 50
 """… so many flushes in a row were waited for; with each where …"""
 FILES_IN_A_HURRY = 16
 """… so many files are left: two in fifty flushes would keep the checkpoint from ending."""
-MANY_FILES = 256
-"""From so many on they are synced all at once, with everything else on the machine: one by one
-they take 1 to 3 ms each. That no error is told does not matter: their CRCs are checked at start."""
 
 
 class Recovered(msgspec.Struct):
@@ -58,35 +53,14 @@ class Recovered(msgspec.Struct):
     """… and it was not this code that had it open."""
 
 
-class FlushPlan(msgspec.Struct):
+class FlushPlan(SyncPlan):
     """Sync these paths, all of them or nothing counts, then call `finish_flush`."""
 
-    files: list[str]
-    """Of the log: one that is missing is an error."""
-    derived: list[str]
-    """Queues, index, snapshots: one that is missing was deleted meanwhile and needs no sync."""
-    directories: list[str]
-    """Synced after the files; a missing one needs none."""
     log_offset: int
     last_record: int
     store_timestamp: int
-    grown: list[tuple[ConsumeQueue, int]] = []
+    grown: list[tuple[ConsumeQueue, int]] = msgspec.field(default_factory=list)
     """Queues, and where they end in this part of the log."""
-
-
-def sync_plan(disk: Disk, plan: FlushPlan) -> None:
-    """Sync everything in the plan, here and now. Raises OSError for the first that fails."""
-    for path in plan.files:
-        disk.sync(path)
-    if len(plan.derived) > MANY_FILES and disk.real_path("") is not None:
-        os.sync()
-        return
-    for path in plan.derived:
-        with contextlib.suppress(FileNotFoundError):
-            disk.sync(path)
-    for path in plan.directories:
-        with contextlib.suppress(FileNotFoundError):
-            disk.sync_dir(path)
 
 
 class Flushing:
@@ -167,7 +141,7 @@ class Flushing:
         end = self._log.end
         files: list[str] = []
         directories: list[str] = []
-        grown: list[tuple[ConsumeQueue, int]] = []
+        grown: list[tuple[ConsumeQueue, int]] = msgspec.field(default_factory=list)
         if end > self.durable:
             grown = self._dispatch.take_unsynced()
             files = [log_path(start) for start in self._log.starts_from(self.durable)]

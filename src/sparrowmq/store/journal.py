@@ -14,8 +14,8 @@ saved table was appended before.
 import struct
 from collections.abc import Callable, Iterator
 
+from sparrowmq.disk.disk import Disk, DiskFile
 from sparrowmq.protocol.crc import crc32
-from sparrowmq.store.disk import Disk, DiskFile
 from sparrowmq.store.layout import OWN_DIR
 from sparrowmq.store.messages import Damage
 

@@ -1,17 +1,18 @@
 """What a store is made of, and whether it takes messages."""
 
+from sparrowmq.disk.disk import Disk, DiskLock
+from sparrowmq.disk.errors import DiskFull
+from sparrowmq.store.appender import RawAppend
 from sparrowmq.store.commit_log import CommitLog
 from sparrowmq.store.config import StoreConfig
-from sparrowmq.store.disk import Disk, DiskLock
+from sparrowmq.store.consume_queue import QueueFiles
 from sparrowmq.store.dispatch import Dispatch
+from sparrowmq.store.durable_marks import Marks
 from sparrowmq.store.epochs import LogEpochs
-from sparrowmq.store.errors import DiskFull, StoreError, StoreStopped
+from sparrowmq.store.errors import StoreStopped
 from sparrowmq.store.flushing import Flushing
-from sparrowmq.store.index.message_index import MessageIndex
-from sparrowmq.store.marks import Marks
-from sparrowmq.store.queue_files import QueueFiles
-from sparrowmq.store.raw_log import RawAppend
-from sparrowmq.store.recovery import Report
+from sparrowmq.store.index.key_index import MessageIndex
+from sparrowmq.store.recovery.recovery import Report
 
 
 class StoreParts:
@@ -38,7 +39,7 @@ class StoreParts:
         """The last tick found no space."""
         self._over_mark: DiskFull | None = None
         """The disk is used above the upper mark."""
-        self._refusal: StoreError | None = None
+        self._refusal: StoreStopped | DiskFull | None = None
         """The first of the three that is set."""
         self._own_from = 0
         self._reported: set[int] = set()

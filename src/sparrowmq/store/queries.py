@@ -11,7 +11,7 @@ from sparrowmq.protocol.record import MIN_RECORD_SIZE, Record, RecordError, chec
 from sparrowmq.protocol.sys_flag import BORN_HOST_V6
 from sparrowmq.store.commit_log import CommitLog
 from sparrowmq.store.consume_queue import ConsumeQueue
-from sparrowmq.store.index.message_index import MessageIndex
+from sparrowmq.store.index.key_index import MessageIndex
 
 _SIZE = struct.Struct(">i")
 _MOST_RECORDS = 1024

@@ -8,21 +8,20 @@ that fails otherwise is the end (`StoreStopped`), because nobody knows what reac
 from collections.abc import Callable
 from itertools import pairwise
 
-from sparrowmq.store.appends import Appends
+from sparrowmq.disk.disk import Disk
+from sparrowmq.disk.errors import DiskFull
+from sparrowmq.store.appender import Appends
 from sparrowmq.store.config import StoreConfig
-from sparrowmq.store.disk import Disk
 from sparrowmq.store.epochs import UNBOUNDED
-from sparrowmq.store.errors import DiskFull
 from sparrowmq.store.flushing import FlushPlan, Recovered
-from sparrowmq.store.index.key_index import KeyIndex
-from sparrowmq.store.index.layout import IndexLayout
-from sparrowmq.store.index.message_index import MessageIndex
+from sparrowmq.store.index.entries import IndexLayout
+from sparrowmq.store.index.key_index import KeyIndex, MessageIndex
 from sparrowmq.store.layout import ABORT, LOCK, LOG_DIR, OWN_DIR, QUEUE_DIR
 from sparrowmq.store.messages import Damage, Progress
 from sparrowmq.store.queries import Boundary, store_time
-from sparrowmq.store.reading import ColdRead
-from sparrowmq.store.reads import Reads
-from sparrowmq.store.recovery import Recovery, Report
+from sparrowmq.store.queue_read import ColdRead
+from sparrowmq.store.reader import Reads
+from sparrowmq.store.recovery.recovery import Recovery, Report
 from sparrowmq.store.retention import LogFile, files_to_delete, refuses
 
 __all__ = ["Boundary", "ColdRead", "Store"]

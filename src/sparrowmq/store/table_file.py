@@ -14,8 +14,8 @@ time before. What a table means is the broker's business: it brings the function
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from sparrowmq.store.disk import Disk
-from sparrowmq.store.draft import write_draft
+from sparrowmq.disk.atomic_file import write_draft
+from sparrowmq.disk.disk import Disk
 from sparrowmq.store.errors import StoreError
 from sparrowmq.store.layout import CONFIG_DIR
 from sparrowmq.store.messages import Damage

@@ -23,11 +23,11 @@ from typing import Any, Self
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.server import BrokerServer
 from sparrowmq.clock import Clock, system_clock
+from sparrowmq.disk.real_disk import RealDisk
+from sparrowmq.disk.syncer import syncer_for
 from sparrowmq.nameserver.config import NameServerConfig
 from sparrowmq.nameserver.server import NameServer
 from sparrowmq.net.workers import ThreadWorkers
-from sparrowmq.store.disk_real import RealDisk
-from sparrowmq.store.syncer import syncer_for
 from sparrowmq.testing.held_port import LOOPBACK, HeldPort
 
 READ_THREADS = 2

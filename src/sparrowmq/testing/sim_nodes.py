@@ -11,11 +11,11 @@ from typing import Any, Generic, Protocol, TypeVar
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.server import BrokerServer
+from sparrowmq.disk.syncer import SyncPlan, sync_plan
 from sparrowmq.nameserver.config import NameServerConfig
 from sparrowmq.nameserver.server import NameServer
 from sparrowmq.net.workers import InlineWorkers
-from sparrowmq.store.flushing import FlushPlan, sync_plan
-from sparrowmq.store.recording_disk import RecordingDisk
+from sparrowmq.testing.recording_disk import RecordingDisk
 from sparrowmq.testing.simulation import Simulation
 from sparrowmq.testing.virtual_tasks import SimTask
 
@@ -142,7 +142,7 @@ class BrokerNode(Node[BrokerServer]):
             cpu=lambda: self.cpu_ms,
         )
 
-    async def sync(self, plan: FlushPlan) -> None:
+    async def sync(self, plan: SyncPlan) -> None:
         """What the broker asks for to make a plan durable."""
         if self.sync_s:
             await asyncio.sleep(self.sync_s)

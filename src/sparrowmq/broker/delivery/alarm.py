@@ -7,7 +7,8 @@ from contextlib import suppress
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.clock import Clock
-from sparrowmq.store.errors import DiskFull, StoreStopped
+from sparrowmq.disk.errors import DiskFull
+from sparrowmq.store.errors import StoreStopped
 
 _LONGEST_S = 1.0
 """The clock may be set forward while nobody looks: look again after this long."""

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from sparrowmq.broker.delivery.timer_delivery import slot_ms
 from sparrowmq.broker.delivery.timer_index import is_recall, offset_of, time_of
+from sparrowmq.disk.disk import Disk
 from sparrowmq.protocol.names import TIMER_TOPIC
-from sparrowmq.store.disk import Disk
 from sparrowmq.store.layout import file_name, file_offset
 from sparrowmq.store.store import Store
 

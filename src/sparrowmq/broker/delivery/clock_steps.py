@@ -25,13 +25,13 @@ from msgspec.structs import replace
 
 from sparrowmq.broker.delivery.alarm import Alarm
 from sparrowmq.clock import Clock
+from sparrowmq.disk.disk import Disk
+from sparrowmq.disk.errors import DiskFull
 from sparrowmq.protocol.body import Body
 from sparrowmq.protocol.delay import schedule_queue_id
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.names import SCHEDULE_TOPIC
 from sparrowmq.protocol.record import Record
-from sparrowmq.store.disk import Disk
-from sparrowmq.store.errors import DiskFull
 from sparrowmq.store.store import Store
 from sparrowmq.store.table_file import TableFile, TableMissing
 

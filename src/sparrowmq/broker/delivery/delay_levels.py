@@ -12,6 +12,8 @@ from sparrowmq.broker.delivery.earlier_deliveries import is_repeat
 from sparrowmq.broker.delivery.placement import fields_of
 from sparrowmq.broker.delivery.redelivery import deliver, records_of
 from sparrowmq.clock import Clock
+from sparrowmq.disk.disk import Disk
+from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.body import Body
 from sparrowmq.protocol.data_version import DataVersion
@@ -19,8 +21,6 @@ from sparrowmq.protocol.delay import schedule_queue_id
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.names import SCHEDULE_TOPIC
 from sparrowmq.protocol.record import RecordError
-from sparrowmq.store.disk import Disk
-from sparrowmq.store.errors import DiskFull
 from sparrowmq.store.journal import Journal
 from sparrowmq.store.messages import Damage, QueueRead
 from sparrowmq.store.store import ColdRead, Store

@@ -20,8 +20,8 @@ from sparrowmq.broker.delivery.half_messages import Halves, recover_halves
 from sparrowmq.broker.delivery.timer_index import TimerIndex
 from sparrowmq.broker.delivery.timer_persistence import recover_timers
 from sparrowmq.clock import Clock
+from sparrowmq.disk.disk import Disk
 from sparrowmq.net.tasks import Loop
-from sparrowmq.store.disk import Disk
 from sparrowmq.store.store import Store
 
 # What a broker runs for messages that are delivered later than they were sent.

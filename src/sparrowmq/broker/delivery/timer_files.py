@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from sparrowmq.disk.atomic_file import write_draft
+from sparrowmq.disk.disk import Disk, DiskFile
 from sparrowmq.protocol.crc import crc32
-from sparrowmq.store.disk import Disk, DiskFile
-from sparrowmq.store.draft import write_draft
 from sparrowmq.store.layout import CONFIG_DIR, OWN_DIR, file_name, file_offset
 
 # How far delivery times have been delivered: config/timercheck, one page, written in place.

@@ -16,12 +16,12 @@ from sparrowmq.broker.delivery.timer_index import (
     offset_of,
     time_of,
 )
+from sparrowmq.disk.disk import Disk
+from sparrowmq.disk.errors import DiskFull
+from sparrowmq.disk.syncer import sync_plan
 from sparrowmq.protocol.names import TIMER_TOPIC
 from sparrowmq.protocol.properties import TIMER_DELETE_UNIQUE_KEY, decode_properties
 from sparrowmq.protocol.record import Record
-from sparrowmq.store.disk import Disk
-from sparrowmq.store.errors import DiskFull
-from sparrowmq.store.flushing import sync_plan
 from sparrowmq.store.store import Store
 
 # Knowing the pending timers again when a broker starts.

@@ -16,6 +16,7 @@ from sparrowmq.broker.delivery.half_messages import Half
 from sparrowmq.broker.delivery.placement import Placement, append, fields_of
 from sparrowmq.broker.delivery.redelivery import real_queue_id, stored_again
 from sparrowmq.broker.delivery.transactions import end, write_operations
+from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import ConnectionLost
 from sparrowmq.protocol.headers.transactions import CheckTransactionState
 from sparrowmq.protocol.ids import offset_id
@@ -27,7 +28,7 @@ from sparrowmq.protocol.properties import (
     UNIQUE_KEY,
 )
 from sparrowmq.protocol.record import Record, encode_record, topic_part
-from sparrowmq.store.errors import DiskFull, MessageTooLarge
+from sparrowmq.store.errors import MessageTooLarge
 from sparrowmq.store.messages import PutMessage, Stored
 
 _BATCH = 64

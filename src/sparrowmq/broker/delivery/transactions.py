@@ -32,6 +32,7 @@ from sparrowmq.broker.delivery.redelivery import (
     stored_again,
     undeliverable,
 )
+from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.names import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
@@ -46,7 +47,7 @@ from sparrowmq.protocol.properties import (
 from sparrowmq.protocol.record import Record
 from sparrowmq.protocol.sys_flag import TRANSACTION_COMMIT, with_transaction_type
 from sparrowmq.protocol.tags import tag_code
-from sparrowmq.store.errors import DiskFull, MessageTooLarge
+from sparrowmq.store.errors import MessageTooLarge
 from sparrowmq.store.messages import PutMessage
 
 # How far transactions have come: the offsets at which a restart begins to read both topics.

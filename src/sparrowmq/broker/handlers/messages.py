@@ -4,6 +4,7 @@ from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.delivery.placement import append, encoded, place
 from sparrowmq.broker.delivery.timer_delivery import recall_key
 from sparrowmq.broker.send_checks import check_size, refusal
+from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.reply import Reply, Request
 from sparrowmq.net.routes import Routes
@@ -24,7 +25,7 @@ from sparrowmq.protocol.properties import (
     UNIQUE_KEY,
 )
 from sparrowmq.protocol.tags import tag_code
-from sparrowmq.store.errors import DiskFull, MessageTooLarge, StoreStopped
+from sparrowmq.store.errors import MessageTooLarge, StoreStopped
 from sparrowmq.store.messages import PutMessage
 
 # Recalling messages that wait for their delivery time.

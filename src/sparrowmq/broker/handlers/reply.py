@@ -8,6 +8,7 @@ from sparrowmq.broker.send_checks import (
     refusal,
     topic_for_send,
 )
+from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import NetError
 from sparrowmq.net.reply import Reply, Request
 from sparrowmq.net.routes import Routes
@@ -23,7 +24,7 @@ from sparrowmq.protocol.properties import (
     parse_properties,
 )
 from sparrowmq.protocol.tags import tag_code
-from sparrowmq.store.errors import DiskFull, MessageTooLarge, StoreStopped
+from sparrowmq.store.errors import MessageTooLarge, StoreStopped
 from sparrowmq.store.messages import PutMessage, Stored
 
 routes: Routes[Broker] = Routes()

@@ -16,6 +16,7 @@ from sparrowmq.broker.send_checks import (
     send_when_saved,
     too_large,
 )
+from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.reply import Handled, Reply, Request
 from sparrowmq.net.routes import Routes
@@ -37,7 +38,7 @@ from sparrowmq.protocol.properties import UNIQUE_KEY, parse_properties
 from sparrowmq.protocol.record_batch import BatchedPuts
 from sparrowmq.protocol.tags import cached_tag_code
 from sparrowmq.protocol.topic_config import TopicConfig
-from sparrowmq.store.errors import DiskFull, MessageTooLarge, StoreStopped
+from sparrowmq.store.errors import MessageTooLarge, StoreStopped
 from sparrowmq.store.messages import PutBatch, PutMessage, Stored
 
 # Sends of messages that lie aside first: delayed, half of a transaction, or failed ones.

@@ -5,6 +5,7 @@ from collections.abc import Awaitable
 import msgspec
 
 from sparrowmq.broker.broker import Broker
+from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.reply import Reply, Request
 from sparrowmq.net.routes import Routes
@@ -30,7 +31,6 @@ from sparrowmq.protocol.names import is_system_topic, topic_fault
 from sparrowmq.protocol.perm import is_valid_perm
 from sparrowmq.protocol.route import TopicList
 from sparrowmq.protocol.topic_config import RegisteredTopics, TopicConfig, TopicFilterType
-from sparrowmq.store.errors import DiskFull
 
 routes: Routes[Broker] = Routes()
 

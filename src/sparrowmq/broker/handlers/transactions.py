@@ -5,6 +5,7 @@ from sparrowmq.broker.delivery import transactions
 from sparrowmq.broker.delivery.half_messages import immunity_ms
 from sparrowmq.broker.delivery.placement import fields_of
 from sparrowmq.broker.send_checks import refusal
+from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.reply import Reply, Request
 from sparrowmq.net.routes import Routes
@@ -16,7 +17,7 @@ from sparrowmq.protocol.names import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPI
 from sparrowmq.protocol.properties import CHECK_IMMUNITY_TIME_S, PRODUCER_GROUP
 from sparrowmq.protocol.record import Record
 from sparrowmq.protocol.sys_flag import TRANSACTION_COMMIT, TRANSACTION_NONE, TRANSACTION_ROLLBACK
-from sparrowmq.store.errors import DiskFull, MessageTooLarge, StoreStopped
+from sparrowmq.store.errors import MessageTooLarge, StoreStopped
 
 routes: Routes[Broker] = Routes()
 

@@ -21,16 +21,16 @@ from contextlib import suppress
 
 import numpy as np
 
-from sparrowmq.store.disk import Disk, DiskFile, Words
-from sparrowmq.store.errors import DiskFull, StoreError
-from sparrowmq.store.index.entries import KeyEntries
-from sparrowmq.store.index.layout import (
+from sparrowmq.disk.disk import Disk, DiskFile, Words
+from sparrowmq.disk.errors import DiskError, DiskFull
+from sparrowmq.store.index.entries import (
     ENTRY,
     ENTRY_SIZE,
     HEADER_SIZE,
     SLOT_SIZE,
     IndexHeader,
     IndexLayout,
+    KeyEntries,
 )
 
 _PLACE_BATCH = 4096
@@ -72,7 +72,7 @@ class IndexFile:
             file.reserve(0, layout.entries_at)
             disk.sync_dir(directory)
             disk.sync_dir(directory.rpartition("/")[0])
-        except (OSError, StoreError):
+        except (OSError, DiskError):
             file.close()
             disk.unlink(path)
             raise
@@ -107,7 +107,7 @@ class IndexFile:
         data["previous"] = previous
         try:
             self.file.write(self.entry_at(header.count), data.tobytes())
-        except (OSError, StoreError):
+        except (OSError, DiskError):
             slots[places] = before
             raise
         marked = np.where(previous == 0, places | np.uint32(_FIRST), places)

@@ -4,17 +4,18 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import zip_longest
 
-from sparrowmq.store.disk import Disk
+from sparrowmq.disk.disk import Disk
+from sparrowmq.store.index.entries import IndexHeader, IndexLayout
 from sparrowmq.store.index.index_file import IndexFile
-from sparrowmq.store.index.layout import IndexHeader, IndexLayout
-from sparrowmq.store.index.load import (
+from sparrowmq.store.index.index_recovery import (
     IndexDamaged,
+    IndexMark,
+    IndexMarkFile,
     cut_index_file,
     header_before,
     load_index_files,
     remove_index_file,
 )
-from sparrowmq.store.index.mark import IndexMark, IndexMarkFile
 
 
 class IndexFiles:

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 
-from sparrowmq.store.disk import Disk, DiskFile
+from sparrowmq.disk.disk import Disk, DiskFile
 
 
 class OpenFiles:

@@ -6,16 +6,20 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sparrowmq.disk.disk import Disk
 from sparrowmq.protocol.java_hash import positive_index_hash, unsigned_java_hash
 from sparrowmq.protocol.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQUE_KEY, decode_properties
 from sparrowmq.protocol.record import Record
-from sparrowmq.store.disk import Disk
+from sparrowmq.store.index.entries import ENTRY, IndexLayout
 from sparrowmq.store.index.index_file import IndexFile
-from sparrowmq.store.index.layout import ENTRY, IndexLayout
-from sparrowmq.store.index.load import IndexDamaged, index_names, open_index_file
-from sparrowmq.store.index.mark import IndexMark
+from sparrowmq.store.index.index_recovery import (
+    IndexDamaged,
+    IndexMark,
+    index_names,
+    open_index_file,
+)
+from sparrowmq.store.inspect.verify_queues import FoundDamage
 from sparrowmq.store.layout import INDEX_DIR
-from sparrowmq.store.verify_queues import FoundDamage
 
 _CHUNK = 4096
 

@@ -11,19 +11,19 @@ lost queues   those that are missing or whose CRC is wrong are rebuilt from the 
 from collections.abc import Callable
 from typing import TypeAlias
 
+from sparrowmq.disk.disk import Disk
 from sparrowmq.protocol.record import Record
 from sparrowmq.store.commit_log import CommitLog
 from sparrowmq.store.config import StoreConfig
-from sparrowmq.store.disk import Disk
 from sparrowmq.store.dispatch import Dispatch
+from sparrowmq.store.durable_marks import Mark, Marks, Snapshot
 from sparrowmq.store.errors import StoreCorrupted
 from sparrowmq.store.flushing import Recovered
 from sparrowmq.store.layout import ABORT, LOG_DIR, QUARANTINE_DIR, log_path
-from sparrowmq.store.marks import Mark, Marks, Snapshot
 from sparrowmq.store.messages import Damage, Progress
-from sparrowmq.store.quarantine import fill, free_path, keep_aside
-from sparrowmq.store.queue_recovery import QueueRecovery
-from sparrowmq.store.scan import FileEnd, Hole, LogScan, last_byte
+from sparrowmq.store.recovery.log_scan import FileEnd, Hole, LogScan, last_byte
+from sparrowmq.store.recovery.quarantine import fill, free_path, keep_aside
+from sparrowmq.store.recovery.queue_recovery import QueueRecovery
 
 Report: TypeAlias = Callable[[Damage | Progress], None]
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Container, Iterator
 
 from sparrowmq.protocol.record import Record
 from sparrowmq.store.commit_log import CommitLog
-from sparrowmq.store.consume_queue import ConsumeQueue
+from sparrowmq.store.consume_queue import UNIT, ConsumeQueue
 from sparrowmq.store.layout import log_path
 from sparrowmq.store.messages import Damage, QueueRead, ReadStatus
 from sparrowmq.store.parts import StoreParts
@@ -16,9 +16,7 @@ from sparrowmq.store.queries import (
     read_record,
     store_time,
 )
-from sparrowmq.store.queue_files import UNIT
-from sparrowmq.store.read_plan import AcceptsRecord, ReadPlan
-from sparrowmq.store.reading import ColdRead, run
+from sparrowmq.store.queue_read import AcceptsRecord, ColdRead, ReadPlan, run
 
 
 class Reads(StoreParts):

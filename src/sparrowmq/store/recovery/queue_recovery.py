@@ -3,18 +3,17 @@
 from collections.abc import Callable
 from itertools import pairwise
 
+from sparrowmq.disk.disk import Disk
 from sparrowmq.protocol.crc import crc32
 from sparrowmq.protocol.names import topic_fault
 from sparrowmq.protocol.record import RecordError, check_record
 from sparrowmq.store.commit_log import CommitLog
-from sparrowmq.store.consume_queue import ConsumeQueue, FileSum
-from sparrowmq.store.disk import Disk
+from sparrowmq.store.consume_queue import BLANK_UNIT, BLANK_UNIT_SIZE, UNIT, ConsumeQueue, FileSum
 from sparrowmq.store.dispatch import Dispatch
+from sparrowmq.store.durable_marks import QueueState, Snapshot, state_of
 from sparrowmq.store.layout import QUEUE_DIR
-from sparrowmq.store.marks import QueueState, Snapshot, state_of
 from sparrowmq.store.messages import Damage, Progress
-from sparrowmq.store.queue_files import BLANK_UNIT, BLANK_UNIT_SIZE, UNIT
-from sparrowmq.store.scan import Hole
+from sparrowmq.store.recovery.log_scan import Hole
 
 _CHECKED_BYTES = 64 * 1024 * 1024
 """How much of the queues' files is checked at start, the youngest first: about 0.1 s."""

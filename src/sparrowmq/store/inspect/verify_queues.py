@@ -3,15 +3,15 @@
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
+from sparrowmq.disk.disk import Disk, DiskFile
 from sparrowmq.protocol.names import SCHEDULE_TOPIC
 from sparrowmq.protocol.properties import decode_properties
 from sparrowmq.protocol.record import Record
 from sparrowmq.store.config import StoreConfig
-from sparrowmq.store.disk import Disk, DiskFile
+from sparrowmq.store.consume_queue import BLANK_UNIT_SIZE, UNIT
 from sparrowmq.store.dispatch import unit_tag
 from sparrowmq.store.files import StoreFiles
 from sparrowmq.store.layout import file_offset, queue_dir
-from sparrowmq.store.queue_files import BLANK_UNIT_SIZE, UNIT
 
 FoundDamage: TypeAlias = Callable[[str, int, str, bool], None]
 """Path, position, reason, whether it is damage."""

@@ -7,6 +7,7 @@ it reaches to the end of a file, with the blank record that ends a file.
 
 from itertools import count
 
+from sparrowmq.disk.disk import Disk
 from sparrowmq.protocol.record import (
     MIN_RECORD_SIZE,
     encode_blank,
@@ -14,9 +15,8 @@ from sparrowmq.protocol.record import (
     topic_part,
 )
 from sparrowmq.protocol.sys_flag import TRANSACTION_ROLLBACK
-from sparrowmq.store.disk import Disk
 from sparrowmq.store.layout import OWN_DIR, QUARANTINE_DIR, file_name, log_path
-from sparrowmq.store.scan import Hole
+from sparrowmq.store.recovery.log_scan import Hole
 
 FILLER_TOPIC = "RMQ_SYS_DAMAGED"
 _NO_HOST = bytes(8)

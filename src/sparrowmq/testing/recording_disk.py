@@ -15,11 +15,10 @@ import os
 from random import Random
 from typing import NamedTuple
 
-from sparrowmq.store.disk import Bytes, DiskFile, Words
-from sparrowmq.store.errors import DiskFull, StoreLocked
-from sparrowmq.store.recorded_bytes import SECTOR, RecordedBytes
-from sparrowmq.store.recorded_calls import RecordedCalls
-from sparrowmq.store.recorded_names import RecordedNames, parent_of
+from sparrowmq.disk.disk import Bytes, DiskFile, Words
+from sparrowmq.disk.errors import DiskFull, StoreLocked
+from sparrowmq.testing.recorded_calls import SECTOR, RecordedBytes, RecordedCalls
+from sparrowmq.testing.recorded_names import RecordedNames, parent_of
 
 _UNLIMITED = 1 << 50
 

@@ -14,20 +14,51 @@ import sys
 from pathlib import Path
 from typing import Protocol
 
-from sparrowmq.store.disk import Disk
-from sparrowmq.store.flushing import MANY_FILES, FlushPlan, sync_plan
+import msgspec
+
+from sparrowmq.disk.disk import Disk
 
 _HEAD = struct.Struct(">II")
 _ANSWER = struct.Struct(">III")
-_WORKER = Path(__file__).with_name("disk_sync.py")
+_WORKER = Path(__file__).with_name("sync_process.py")
 _PATIENCE_S = 10.0
 """How long a helper may take to notice that it is no longer needed."""
+
+MANY_FILES = 256
+"""From so many on they are synced all at once, with everything else on the machine: one by one
+they take 1 to 3 ms each. That no error is told does not matter: their CRCs are checked at start."""
+
+
+class SyncPlan(msgspec.Struct):
+    """What is to be synced: all of it, or nothing counts."""
+
+    files: list[str]
+    """Of the log: one that is missing is an error."""
+    derived: list[str]
+    """Queues, index, snapshots: one that is missing was deleted meanwhile and needs no sync."""
+    directories: list[str]
+    """Synced after the files; a missing one needs none."""
+
+
+def sync_plan(disk: Disk, plan: SyncPlan) -> None:
+    """Sync everything in the plan, here and now. Raises OSError for the first that fails."""
+    for path in plan.files:
+        disk.sync(path)
+    if len(plan.derived) > MANY_FILES and disk.real_path("") is not None:
+        os.sync()
+        return
+    for path in plan.derived:
+        with contextlib.suppress(FileNotFoundError):
+            disk.sync(path)
+    for path in plan.directories:
+        with contextlib.suppress(FileNotFoundError):
+            disk.sync_dir(path)
 
 
 class Syncer(Protocol):
     """Makes flush plans durable."""
 
-    async def sync(self, plan: FlushPlan) -> None:
+    async def sync(self, plan: SyncPlan) -> None:
         """Return when everything in the plan is durable. Raises OSError: nothing is sure then."""
         ...
 
@@ -42,7 +73,7 @@ class InlineSyncer:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
 
-    async def sync(self, plan: FlushPlan) -> None:
+    async def sync(self, plan: SyncPlan) -> None:
         """Return when everything in the plan is durable."""
         sync_plan(self._disk, plan)
 
@@ -88,7 +119,7 @@ class ProcessSyncer:
         """The helper's, None before it was started."""
         return None if self._process is None else self._process.pid
 
-    def begin(self, plan: FlushPlan) -> int:
+    def begin(self, plan: SyncPlan) -> int:
         """Ask for a plan; `fileno` becomes readable when it is done."""
         self.start()
         assert self._socket is not None
@@ -97,7 +128,7 @@ class ProcessSyncer:
         self._socket.sendall(_HEAD.pack(len(body), self._number) + body)
         return self._number
 
-    def _items(self, plan: FlushPlan) -> list[bytes]:
+    def _items(self, plan: SyncPlan) -> list[bytes]:
         items: list[bytes] = []
         derived, directories = plan.derived, plan.directories
         if len(derived) > MANY_FILES:
@@ -134,7 +165,7 @@ class ProcessSyncer:
             data += piece
         return data
 
-    async def sync(self, plan: FlushPlan) -> None:
+    async def sync(self, plan: SyncPlan) -> None:
         """Return when everything in the plan is durable. Raises OSError: nothing is sure then."""
         if not (plan.files or plan.derived or plan.directories):
             return

@@ -1,7 +1,7 @@
 """A file that replaces another one: written beside it and synced, so that a rename is enough."""
 
-from sparrowmq.store.disk import Disk
-from sparrowmq.store.errors import StoreError
+from sparrowmq.disk.disk import Disk
+from sparrowmq.disk.errors import DiskError
 
 
 def write_draft(disk: Disk, path: str, data: bytes) -> str:
@@ -15,7 +15,7 @@ def write_draft(disk: Disk, path: str, data: bytes) -> str:
     try:
         file.write(0, data)
         file.sync()
-    except (OSError, StoreError):
+    except (OSError, DiskError):
         file.close()
         disk.unlink(draft)
         raise

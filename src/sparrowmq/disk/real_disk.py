@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sparrowmq.store.disk import Bytes, DiskFile, Words
-from sparrowmq.store.errors import DiskFull, NoDescriptors, StoreLocked
+from sparrowmq.disk.disk import Bytes, DiskFile, Words
+from sparrowmq.disk.errors import DiskFull, NoDescriptors, StoreLocked
 
 _CLOEXEC = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})

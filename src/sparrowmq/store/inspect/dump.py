@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 
+from sparrowmq.disk.disk import Disk
 from sparrowmq.protocol.hosts import decode_host, format_address
 from sparrowmq.protocol.properties import KEYS, TAGS, UNIQUE_KEY, decode_properties
 from sparrowmq.protocol.record import Record
-from sparrowmq.store.disk import Disk
 from sparrowmq.store.files import StoreFiles
 from sparrowmq.store.layout import log_path
-from sparrowmq.store.scan import FileEnd, Hole
+from sparrowmq.store.recovery.log_scan import FileEnd, Hole
 
 _COLUMNS = (KEYS, TAGS, UNIQUE_KEY)
 

@@ -15,10 +15,10 @@ import struct
 
 import msgspec
 
+from sparrowmq.disk.disk import Disk, DiskFile
 from sparrowmq.protocol.crc import crc32
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.consume_queue import ConsumeQueue, FileSum
-from sparrowmq.store.disk import Disk, DiskFile
 from sparrowmq.store.layout import CHECKPOINT, OWN_DIR
 
 MARK = f"{OWN_DIR}/mark"

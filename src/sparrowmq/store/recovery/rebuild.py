@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from sparrowmq.disk.disk import Disk, DiskFile, DiskLock, Usage
 from sparrowmq.store.config import CONSUME_QUEUE_UNIT, StoreConfig
-from sparrowmq.store.disk import Disk, DiskFile, DiskLock, Usage
+from sparrowmq.store.durable_marks import Marks, QueueState
 from sparrowmq.store.errors import StoreError
 from sparrowmq.store.files import StoreFiles
+from sparrowmq.store.index.entries import IndexLayout
+from sparrowmq.store.index.index_recovery import index_names
 from sparrowmq.store.index.key_index import INDEX_MARK
-from sparrowmq.store.index.layout import IndexLayout
-from sparrowmq.store.index.load import index_names
 from sparrowmq.store.layout import INDEX_DIR, LOCK, OWN_DIR, QUEUE_DIR, file_offset, queue_dir
-from sparrowmq.store.marks import Marks, QueueState
 from sparrowmq.store.messages import Damage, Progress
 from sparrowmq.store.store import Store
 

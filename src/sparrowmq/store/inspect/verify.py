@@ -12,24 +12,66 @@ mentioned, but is no damage.
 """
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
+from sparrowmq.disk.disk import Disk
+from sparrowmq.protocol.errors import BodyError
+from sparrowmq.protocol.json_reader import parse_json
 from sparrowmq.protocol.record import Record
 from sparrowmq.store.commit_log import read_log
-from sparrowmq.store.disk import Disk
+from sparrowmq.store.durable_marks import load_checkpoint
 from sparrowmq.store.files import StoreFiles
+from sparrowmq.store.index.entries import IndexLayout
+from sparrowmq.store.index.index_recovery import IndexMarkFile
 from sparrowmq.store.index.key_index import INDEX_MARK
-from sparrowmq.store.index.layout import IndexLayout
-from sparrowmq.store.index.mark import IndexMarkFile
-from sparrowmq.store.layout import ABORT, log_path
+from sparrowmq.store.inspect.verify_index import IndexCheck
+from sparrowmq.store.inspect.verify_queues import FoundDamage, QueueChecks
+from sparrowmq.store.layout import ABORT, CHECKPOINT, CONFIG_DIR, log_path
 from sparrowmq.store.messages import Progress
-from sparrowmq.store.quarantine import FILLER_TOPIC
-from sparrowmq.store.scan import FileEnd, Hole
-from sparrowmq.store.verify_index import IndexCheck
-from sparrowmq.store.verify_queues import QueueChecks
-from sparrowmq.store.verify_tables import check_checkpoint, check_tables
+from sparrowmq.store.recovery.log_scan import FileEnd, Hole
+from sparrowmq.store.recovery.quarantine import FILLER_TOPIC
+
+# Checking the small files: RocketMQ's checkpoint and the tables in config/.
+
+
+_CHECKPOINT_SIZE = 4096
+
+
+def check_checkpoint(disk: Disk, found: FoundDamage, last_timestamp: int) -> None:
+    """No time in the checkpoint may be ahead of the log: Apache trusts them."""
+    if not disk.exists(CHECKPOINT):
+        return
+    size = disk.size(CHECKPOINT)
+    if size != _CHECKPOINT_SIZE:
+        found(CHECKPOINT, 0, f"{size} bytes long, must be {_CHECKPOINT_SIZE}", True)
+    names = ("last message", "last queue unit", "last index entry")
+    for number, (name, time) in enumerate(zip(names, load_checkpoint(disk), strict=True)):
+        if time > last_timestamp:
+            reason = f"time of the {name} is {time}, the youngest message is of {last_timestamp}"
+            found(CHECKPOINT, 8 * number, reason, True)
+
+
+def check_tables(disk: Disk, found: FoundDamage) -> int:
+    """Every table and backup must be JSON, as Java writes it; returns how many there are."""
+    names = [name for name in disk.listdir(CONFIG_DIR) if name.endswith((".json", ".json.bak"))]
+    for name in names:
+        path = f"{CONFIG_DIR}/{name}"
+        try:
+            _decode(disk, path)
+        except BodyError as error:
+            found(path, 0, f"is no JSON: {error}", True)
+    return len(names)
+
+
+def _decode(disk: Disk, path: str) -> Any:
+    file = disk.open(path, write=False)
+    try:
+        return parse_json(file.read(0, file.size()))
+    finally:
+        file.close()
+
 
 _PROGRESS_EVERY = 4 * 1024 * 1024
 _TAIL_LOOKED_AT = 1024 * 1024

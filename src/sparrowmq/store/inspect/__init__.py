@@ -1,0 +1,1 @@
+"""Reading a store that nobody has open: verify it, dump it."""
