@@ -22,8 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparrowmq.spark.java_home import NoJava, find_java
-from sparrowmq.spark.session import spark_session
+from sparrowmq.spark.session import NoJava, find_java, spark_session
 from tests.faults.campaign import Call
 from tests.faults.campaign_clients import PLAIN, TRADES, ClientWorld
 from tests.repo.tree import ROOT

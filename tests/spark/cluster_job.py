@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparrowmq.spark.dedup import deduplicated
+from sparrowmq.spark.frames import deduplicated
 from sparrowmq.spark.jobs.archive import (
     ArchiveJob,
     archive_once,

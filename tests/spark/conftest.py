@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sparrowmq.spark.remoting import Remoting
-from sparrowmq.spark.routes import Cluster as Routes
+from sparrowmq.spark.wire.cluster import Cluster as Routes
+from sparrowmq.spark.wire.remoting import Remoting
 from sparrowmq.testing import Cluster, cluster
 from tests.patience import PATIENCE_S
 from tests.spark.standalone import QUICK_JAVA

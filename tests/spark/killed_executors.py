@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparrowmq.spark.dedup import deduplicated
+from sparrowmq.spark.frames import deduplicated
 from sparrowmq.spark.session import spark_session
 from tests.spark.admin import create_topic_at
 from tests.spark.death import DIED, EXECUTOR, WORKER, Death

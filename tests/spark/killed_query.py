@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparrowmq.spark.dedup import deduplicated
+from sparrowmq.spark.frames import deduplicated
 from sparrowmq.spark.offsets import Offsets, from_json
-from sparrowmq.spark.routes import Cluster as Wire
-from sparrowmq.spark.routes import Queue
 from sparrowmq.spark.session import spark_session
+from sparrowmq.spark.wire.cluster import Cluster as Wire
+from sparrowmq.spark.wire.cluster import Queue
 from tests.spark.dying_driver import die_before, processes_of
 from tests.spark.standalone import QUICK_JAVA
 

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparrowmq.spark.java_home import find_java
+from sparrowmq.spark.session import find_java
 from tests.spark.bare_python import bare_python
 
 LOOPBACK = "127.0.0.1"

@@ -17,8 +17,8 @@ from sparrowmq.protocol.message_ext import MessageExt, decode_messages  # noqa: 
 from sparrowmq.protocol.properties import encode_properties  # noqa: E402
 from sparrowmq.protocol.record import topic_part  # noqa: E402
 from sparrowmq.protocol.sys_flag import COMPRESSED, INNER_BATCH, NEED_UNWRAP  # noqa: E402
-from sparrowmq.spark.decode import Decoder  # noqa: E402
-from sparrowmq.spark.decode_slow import messages_at  # noqa: E402
+from sparrowmq.spark.decode.decoder import Decoder  # noqa: E402
+from sparrowmq.spark.decode.slow_path import messages_at  # noqa: E402
 from sparrowmq.spark.errors import Damaged  # noqa: E402
 from sparrowmq.spark.schema import READ_NAMES, read_columns  # noqa: E402
 from tests.spark.records import V4, V6, record  # noqa: E402
@@ -162,7 +162,7 @@ def test_plain_records_never_take_the_slow_branch(monkeypatch: pytest.MonkeyPatc
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("slow")
 
-    monkeypatch.setattr("sparrowmq.spark.decode.messages_at", refuse)
+    monkeypatch.setattr("sparrowmq.spark.decode.decoder.messages_at", refuse)
     data = record() + record(properties=b"") + record(properties=encode_properties({"A": "ü"}))
     assert Decoder().decode(data).num_rows == 3
 
@@ -176,7 +176,7 @@ def test_one_odd_record_leaves_the_others_on_the_fast_branch(
         slow.append(at)
         return messages_at(data, at, **rest)
 
-    monkeypatch.setattr("sparrowmq.spark.decode.messages_at", counting)
+    monkeypatch.setattr("sparrowmq.spark.decode.decoder.messages_at", counting)
     packed = record(body=zlib.compress(b"x" * 99), sys_flag=COMPRESSED)
     data = record() + packed + record(properties=b"TAGS\x01a") + record()
     assert Decoder().decode(data).num_rows == 4

@@ -17,11 +17,11 @@ class Missing:
 sys.meta_path.insert(0, Missing())
 """
 OURS = {"click", "lark", "lz4", "msgspec", "rich", "uvloop", "zstandard"}
-DRIVER = "import sparrowmq.spark.schema, sparrowmq.spark.routes, sparrowmq.spark.options"
-EXECUTOR = "import sparrowmq.spark.puller, sparrowmq.spark.decode"
+DRIVER = "import sparrowmq.spark.schema, sparrowmq.spark.wire.cluster, sparrowmq.spark.options"
+EXECUTOR = "import sparrowmq.spark.wire.puller, sparrowmq.spark.decode.decoder"
 SPARK = "import pyspark_rocketmq, sparrowmq.spark.stream"
 ZSTD = """
-from sparrowmq.spark.decode import Decoder
+from sparrowmq.spark.decode.decoder import Decoder
 data = bytes.fromhex({record!r})
 Decoder().decode(data)
 """

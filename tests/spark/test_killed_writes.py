@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs the spark extra: pip install sparrowmq[spark]")
 
-from sparrowmq.spark.dedup import deduplicated
+from sparrowmq.spark.frames import deduplicated
 from tests.repo.tree import ROOT
 from tests.spark.admin import create_topic
 from tests.spark.death import DIED, ROWS_BEFORE

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 pytest.importorskip("pyarrow", reason="needs the spark extra: pip install sparrowmq[spark]")
 
 from sparrowmq.protocol.record import MIN_RECORD_SIZE
-from sparrowmq.spark.log_source_files import log_files, log_ranges
-from sparrowmq.spark.log_source_read import Damage, Run, read_range
-from sparrowmq.spark.log_source_records import CRC_HEAD, CRC_SIZE
-from sparrowmq.spark.log_source_rows import LogDamaged
+from sparrowmq.spark.log_files.ranges import log_files, log_ranges
+from sparrowmq.spark.log_files.reader import Damage, Run, read_range
+from sparrowmq.spark.log_files.record_check import CRC_HEAD, CRC_SIZE
+from sparrowmq.spark.log_files.rows import LogDamaged
 from sparrowmq.store.files import StoreFiles
 from tests.spark.written_logs import LogWriter, hundred_messages, messages, offsets, rows
 

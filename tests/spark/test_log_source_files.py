@@ -6,9 +6,9 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="needs the spark extra: pip install sparrowmq[spark]")
 
-from sparrowmq.spark import log_source_files
-from sparrowmq.spark.log_source_files import LogFileError, log_files, log_ranges
-from sparrowmq.spark.log_source_read import read_range
+from sparrowmq.spark.log_files import ranges
+from sparrowmq.spark.log_files.ranges import LogFileError, log_files, log_ranges
+from sparrowmq.spark.log_files.reader import read_range
 from sparrowmq.store.layout import file_offset
 from tests.spark.written_logs import FILE_SIZE, LogWriter, hundred_messages, offsets
 
@@ -59,7 +59,7 @@ def test_a_file_that_is_deleted_while_files_are_listed_is_not_missed(
             (store / "commitlog" / name).unlink()
         return file_offset(name)
 
-    monkeypatch.setattr(log_source_files, "file_offset", deleting)
+    monkeypatch.setattr(ranges, "file_offset", deleting)
     assert log_files(store) == all_files[1:]
 
 

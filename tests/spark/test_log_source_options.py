@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("pyarrow", reason="needs the spark extra: pip install sparrowmq[spark]")
 
 from sparrowmq.spark.errors import OptionError
-from sparrowmq.spark.log_source_options import _OPTIONS, parse_log_options
+from sparrowmq.spark.log_files.options import _OPTIONS, parse_log_options
 from tests.spark.written_logs import HOST, HOST_V6, LogWriter, hundred_messages, rows
 
 

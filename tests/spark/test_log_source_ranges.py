@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyarrow", reason="needs the spark extra: pip install sparrowmq[spark]")
 
-from sparrowmq.spark.log_source_files import log_files, log_ranges
-from sparrowmq.spark.log_source_read import Run, read_range
+from sparrowmq.spark.log_files.ranges import log_files, log_ranges
+from sparrowmq.spark.log_files.reader import Run, read_range
 from tests.spark.written_logs import FILE_SIZE, LogWriter, hundred_messages, messages, offsets, rows
 
 
@@ -44,7 +44,7 @@ def test_sound_records_are_checked_together_and_none_of_them_alone(
     writer = LogWriter(tmp_path)
     for at in range(20):
         writer.add(b"message %03d" % at, record_crc=record_crc)
-    monkeypatch.setattr("sparrowmq.spark.log_source_read.record_fault", fail)
+    monkeypatch.setattr("sparrowmq.spark.log_files.reader.record_fault", fail)
     assert offsets(writer.write()) == writer.offsets
 
 

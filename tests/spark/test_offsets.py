@@ -17,7 +17,7 @@ from sparrowmq.spark.offsets import (
     split,
     to_json,
 )
-from sparrowmq.spark.routes import Queue
+from sparrowmq.spark.wire.cluster import Queue
 
 queues = st.builds(
     Queue, st.sampled_from(["orders", "bills"]), st.sampled_from(["a", "b"]), st.integers(0, 5)

@@ -4,8 +4,8 @@ import pytest
 
 from sparrowmq.spark.errors import OptionError
 from sparrowmq.spark.options import At, parse_options
-from sparrowmq.spark.routes import Position, Queue
 from sparrowmq.spark.schema import READ_NAMES
+from sparrowmq.spark.wire.cluster import Position, Queue
 
 BASE = {"nameServer": "127.0.0.1:9876", "subscribe": "orders"}
 

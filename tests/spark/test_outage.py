@@ -4,7 +4,7 @@ import pytest
 
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.spark.errors import BrokerAway, DataLoss, Refused, RocketMQError, Unreachable
-from sparrowmq.spark.outage import Patience
+from sparrowmq.spark.wire.remoting import Patience
 
 
 class Time:

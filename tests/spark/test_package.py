@@ -19,8 +19,8 @@ ON_EXECUTORS = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import pyspark_rocketmq, pyspark_rocketmq_log
-import sparrowmq.spark.sink_task, sparrowmq.spark.puller, sparrowmq.spark.stream
-import sparrowmq.spark.decode_slow, sparrowmq.spark.log_source_rows
+import sparrowmq.spark.write_task, sparrowmq.spark.wire.puller, sparrowmq.spark.stream
+import sparrowmq.spark.decode.slow_path, sparrowmq.spark.log_files.rows
 print(pyspark_rocketmq.DefaultSource.name(), pyspark_rocketmq_log.DefaultSource.name())
 print(sparrowmq.__file__)
 print(sorted({"msgspec", "uvloop", "lark", "click", "rich"} & set(sys.modules)))

@@ -16,7 +16,7 @@ from sparrowmq.spark.positions import (
     offsets_of,
     to_json,
 )
-from sparrowmq.spark.routes import Position, Queue, QueueEnd
+from sparrowmq.spark.wire.cluster import Position, Queue, QueueEnd
 
 queues = st.builds(
     Queue, st.sampled_from(["orders", "bills"]), st.sampled_from(["a", "b"]), st.integers(0, 5)

@@ -16,11 +16,11 @@ from sparrowmq.protocol.codes import RequestCode, ResponseCode
 from sparrowmq.spark.errors import BrokerAway, DataLoss, Refused
 from sparrowmq.spark.offsets import QueueRange
 from sparrowmq.spark.options import Options, parse_options
-from sparrowmq.spark.puller import read_range
-from sparrowmq.spark.routes import Cluster as Routes
-from sparrowmq.spark.routes import Queue
+from sparrowmq.spark.pushdown import Condition
 from sparrowmq.spark.schema import read_columns
-from sparrowmq.spark.source_filters import Condition
+from sparrowmq.spark.wire.cluster import Cluster as Routes
+from sparrowmq.spark.wire.cluster import Queue
+from sparrowmq.spark.wire.puller import read_range
 from sparrowmq.testing import Cluster
 from sparrowmq.testing.held_port import HeldPort
 from tests.spark.records import record

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sparrowmq.spark.dedup import deduplicated
+from sparrowmq.spark.frames import deduplicated
 from sparrowmq.testing import Cluster, cluster
 from tests.spark.jobs.backlog import bodies, fill_topic, table
 from tests.spark.other_broker import NAME, Gate, OtherBroker

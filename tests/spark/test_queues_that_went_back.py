@@ -14,14 +14,14 @@ from pyspark.sql.datasource import InputPartition
 
 from sparrowmq.protocol.codes import RequestCode
 from sparrowmq.spark.errors import DataLoss
-from sparrowmq.spark.jobs.ranges import next_ranges
+from sparrowmq.spark.jobs.copy import next_ranges
 from sparrowmq.spark.offsets import QueueRange
 from sparrowmq.spark.options import Options, parse_options
 from sparrowmq.spark.positions import EPOCHS, ends_now, from_json, to_json
-from sparrowmq.spark.puller import read_range
-from sparrowmq.spark.routes import Cluster as Routes
-from sparrowmq.spark.routes import Position, Queue
 from sparrowmq.spark.stream import StreamReader
+from sparrowmq.spark.wire.cluster import Cluster as Routes
+from sparrowmq.spark.wire.cluster import Position, Queue
+from sparrowmq.spark.wire.puller import read_range
 from tests.spark.scripted_broker import Said, ScriptedBroker
 from tests.spark.shortened import READ, TOPIC, WAYS, World, read_world
 from tests.spark.stream_readers import ALL, BODY, bodies, ranges, stream_readers

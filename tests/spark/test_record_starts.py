@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyarrow", reason="needs the spark extra: pip install sparrowmq[spark]")
 
-from sparrowmq.spark.decode_heads import (
+from sparrowmq.spark.decode.record_heads import (
     MAGIC_V1,
     record_starts,
     starts_by_magic,

@@ -7,7 +7,7 @@ import pytest
 from sparrowmq.protocol.codes import RequestCode
 from sparrowmq.protocol.frame import encode_frame
 from sparrowmq.spark.errors import Refused, Unreachable
-from sparrowmq.spark.remoting import Remoting
+from sparrowmq.spark.wire.remoting import Remoting
 from sparrowmq.testing.held_port import HeldPort
 from tests.patience import PATIENCE_S
 from tests.spark.scripted_broker import HANG_UP, SILENCE, Said, ScriptedBroker

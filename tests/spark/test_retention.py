@@ -18,15 +18,15 @@ from sparrowmq.broker.config import Flush
 from sparrowmq.clock import system_clock
 from sparrowmq.protocol.codes import RequestCode
 from sparrowmq.spark.errors import DataLoss
-from sparrowmq.spark.jobs.ranges import next_ranges
-from sparrowmq.spark.log_source_files import LogFileError, log_files, log_ranges
-from sparrowmq.spark.log_source_read import read_range
+from sparrowmq.spark.jobs.copy import next_ranges
+from sparrowmq.spark.log_files.ranges import LogFileError, log_files, log_ranges
+from sparrowmq.spark.log_files.reader import read_range
 from sparrowmq.spark.offsets import from_json, to_json
 from sparrowmq.spark.options import parse_options
-from sparrowmq.spark.remoting import Remoting
-from sparrowmq.spark.routes import Cluster as Wire
-from sparrowmq.spark.routes import Position, Queue
-from sparrowmq.spark.source_plan import batch_ranges
+from sparrowmq.spark.read_plan import batch_ranges
+from sparrowmq.spark.wire.cluster import Cluster as Wire
+from sparrowmq.spark.wire.cluster import Position, Queue
+from sparrowmq.spark.wire.remoting import Remoting
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.testing import Cluster, cluster
 from tests.spark.admin import create_topic

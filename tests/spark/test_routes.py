@@ -9,8 +9,8 @@ import pytest
 from sparrowmq.blocking import Message
 from sparrowmq.protocol.codes import RequestCode, ResponseCode
 from sparrowmq.spark.errors import BrokerAway, Refused, TopicMissing, Unreachable
-from sparrowmq.spark.routes import Cluster as Routes
-from sparrowmq.spark.routes import Position, Queue, split_name_servers
+from sparrowmq.spark.wire.cluster import Cluster as Routes
+from sparrowmq.spark.wire.cluster import Position, Queue, split_name_servers
 from sparrowmq.testing import Cluster
 from sparrowmq.testing.held_port import HeldPort
 from tests.spark.scripted_broker import HANG_UP, Said, ScriptedBroker

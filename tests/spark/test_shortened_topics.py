@@ -14,10 +14,9 @@ from sparrowmq.spark.jobs.archive import ArchiveJob, archive_once, opened_archiv
 from sparrowmq.spark.jobs.archive_compact import CompactionRule
 from sparrowmq.spark.jobs.dead_letters import DeadLetters, send_back
 from sparrowmq.spark.jobs.drain import Drain, DrainJob
-from sparrowmq.spark.jobs.errors import JobError
+from sparrowmq.spark.jobs.job import AdminOperator, JobError
 from sparrowmq.spark.jobs.journal import Journal
-from sparrowmq.spark.jobs.operator import AdminOperator
-from sparrowmq.spark.routes import Cluster as Wire
+from sparrowmq.spark.wire.cluster import Cluster as Wire
 from tests.spark.jobs.backlog import bodies, offsets_of, put_group, table
 from tests.spark.jobs.dying import Died, die_at
 

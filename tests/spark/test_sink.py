@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sparrowmq.admin.admin import Admin
-from sparrowmq.spark.dedup import deduplicated
-from sparrowmq.spark.routes import Cluster as Brokers
+from sparrowmq.spark.frames import deduplicated
+from sparrowmq.spark.wire.cluster import Cluster as Brokers
 from sparrowmq.testing import Cluster
 from tests.spark.topics import fill
 

@@ -3,7 +3,7 @@
 import pytest
 
 from sparrowmq.spark.errors import OptionError
-from sparrowmq.spark.row_schema import ColumnError, check_columns
+from sparrowmq.spark.schema import ColumnError, check_columns
 from sparrowmq.spark.sink_options import SinkOptions, parse_sink_options
 
 SERVER = {"nameServer": "127.0.0.1:9876"}

@@ -10,11 +10,10 @@ pa = pytest.importorskip("pyarrow", reason="needs the spark extra: pip install s
 
 from sparrowmq.protocol.codes import RequestCode, ResponseCode  # noqa: E402 - after the skip
 from sparrowmq.spark.errors import Refused  # noqa: E402
-from sparrowmq.spark.routes import Cluster  # noqa: E402
-from sparrowmq.spark.sender import Sender  # noqa: E402
 from sparrowmq.spark.sink_options import SinkOptions  # noqa: E402
-from sparrowmq.spark.sink_plan import Send  # noqa: E402
-from sparrowmq.spark.sink_task import write_rows  # noqa: E402
+from sparrowmq.spark.wire.cluster import Cluster  # noqa: E402
+from sparrowmq.spark.wire.sender import Sender  # noqa: E402
+from sparrowmq.spark.write_task import Send, write_rows  # noqa: E402
 from tests.spark.scripted_broker import HANG_UP, Said, ScriptedBroker  # noqa: E402
 
 SENDING = RequestCode.SEND_BATCH_MESSAGE

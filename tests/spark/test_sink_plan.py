@@ -6,10 +6,13 @@ pa = pytest.importorskip("pyarrow", reason="needs the spark extra: pip install s
 
 from sparrowmq.protocol.batch import decode_batch  # noqa: E402 - after the skip
 from sparrowmq.protocol.java_hash import java_hash  # noqa: E402
-from sparrowmq.spark.row_encode import EncodedRows, RowEncoder  # noqa: E402
-from sparrowmq.spark.row_key import RowKeys  # noqa: E402
-from sparrowmq.spark.row_properties import values_of  # noqa: E402
-from sparrowmq.spark.sink_plan import Send, SendLimits, SendPlan  # noqa: E402
+from sparrowmq.spark.encode.row_encoder import (  # noqa: E402
+    EncodedRows,
+    RowEncoder,
+    RowKeys,
+)
+from sparrowmq.spark.encode.row_properties import values_of  # noqa: E402
+from sparrowmq.spark.write_task import Send, SendLimits, SendPlan  # noqa: E402
 
 QUEUES = 4
 WIDE = SendLimits(max_bytes=1_000_000, max_rows=1_000)

@@ -11,10 +11,13 @@ pa = pytest.importorskip("pyarrow", reason="needs the spark extra: pip install s
 from sparrowmq.protocol.batch import decode_batch  # noqa: E402 - after the skip
 from sparrowmq.protocol.message import Message  # noqa: E402
 from sparrowmq.protocol.properties import decode_properties  # noqa: E402
-from sparrowmq.spark.row_encode import EncodedRows, RowEncoder  # noqa: E402
-from sparrowmq.spark.row_key import RowKeys  # noqa: E402
-from sparrowmq.spark.row_properties import values_of  # noqa: E402
-from sparrowmq.spark.row_schema import ColumnError  # noqa: E402
+from sparrowmq.spark.encode.row_encoder import (  # noqa: E402
+    EncodedRows,
+    RowEncoder,
+    RowKeys,
+)
+from sparrowmq.spark.encode.row_properties import values_of  # noqa: E402
+from sparrowmq.spark.schema import ColumnError  # noqa: E402
 
 TYPES = {
     "body": pa.binary(),

@@ -16,16 +16,20 @@ from sparrowmq.protocol.message import MessageQueue  # noqa: E402
 from sparrowmq.protocol.properties import decode_properties  # noqa: E402
 from sparrowmq.protocol.record import Record  # noqa: E402
 from sparrowmq.spark.errors import BrokerAway, Refused  # noqa: E402
-from sparrowmq.spark.routes import Cluster as Brokers  # noqa: E402
-from sparrowmq.spark.sender import (  # noqa: E402
+from sparrowmq.spark.sink_options import MAX_MESSAGE_BYTES, SinkOptions  # noqa: E402
+from sparrowmq.spark.wire.cluster import Cluster as Brokers  # noqa: E402
+from sparrowmq.spark.wire.sender import (  # noqa: E402
     NoWriteQueue,
     Sender,
     UnknownTopic,
     write_queues,
 )
-from sparrowmq.spark.sink_options import MAX_MESSAGE_BYTES, SinkOptions  # noqa: E402
-from sparrowmq.spark.sink_plan import Send  # noqa: E402
-from sparrowmq.spark.sink_task import Pace, bounded, write_rows  # noqa: E402
+from sparrowmq.spark.write_task import (  # noqa: E402
+    Pace,
+    Send,
+    bounded,
+    write_rows,
+)
 from sparrowmq.store.files import StoreFiles  # noqa: E402
 from sparrowmq.testing import Cluster, cluster  # noqa: E402
 
@@ -239,7 +243,7 @@ def test_a_broker_that_stays_away_fails_the_send_and_the_text_says_for_how_long(
 
 def write_queues_of_both() -> Any:
     """What a task knows that asked before a broker went away."""
-    from sparrowmq.spark.routes import Queue
+    from sparrowmq.spark.wire.cluster import Queue
 
     return tuple(Queue("orders", name, at) for name in ("broker-a", "broker-b") for at in range(4))
 

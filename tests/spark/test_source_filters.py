@@ -8,9 +8,7 @@ import pytest
 pa = pytest.importorskip("pyarrow", reason="needs the spark extra: pip install sparrowmq[spark]")
 
 from sparrowmq.spark.offsets import QueueRange  # noqa: E402 - after the skip
-from sparrowmq.spark.routes import Queue  # noqa: E402
-from sparrowmq.spark.schema import arrow_schema, read_columns  # noqa: E402
-from sparrowmq.spark.source_filters import (  # noqa: E402
+from sparrowmq.spark.pushdown import (  # noqa: E402
     CLOCK_STEP_MS,
     Condition,
     RowFilter,
@@ -20,6 +18,8 @@ from sparrowmq.spark.source_filters import (  # noqa: E402
     tag_condition,
     tag_expression,
 )
+from sparrowmq.spark.schema import arrow_schema, read_columns  # noqa: E402
+from sparrowmq.spark.wire.cluster import Queue  # noqa: E402
 
 QUEUES = [Queue(topic, broker, at) for topic in "tu" for broker in "ab" for at in range(3)]
 PIECE = QueueRange(QUEUES[0], 10, 20)

@@ -8,8 +8,8 @@ import pytest
 from sparrowmq.protocol.codes import RequestCode
 from sparrowmq.spark.errors import DataLoss, OptionError
 from sparrowmq.spark.options import parse_options
-from sparrowmq.spark.routes import Cluster
-from sparrowmq.spark.source_plan import batch_ranges, find_queues
+from sparrowmq.spark.read_plan import batch_ranges, find_queues
+from sparrowmq.spark.wire.cluster import Cluster
 from tests.spark.scripted_broker import Said, ScriptedBroker
 
 TOPICS = ["%DLQ%billing", "%RETRY%billing", "TBW102", "broker-a", "c", "orders", "orders-2"]

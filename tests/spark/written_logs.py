@@ -7,9 +7,9 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from sparrowmq.protocol.record import encode_blank, encode_record, topic_part
-from sparrowmq.spark.log_source_files import log_files, log_ranges
-from sparrowmq.spark.log_source_options import parse_log_options
-from sparrowmq.spark.log_source_rows import LogRows
+from sparrowmq.spark.log_files.options import parse_log_options
+from sparrowmq.spark.log_files.ranges import log_files, log_ranges
+from sparrowmq.spark.log_files.rows import LogRows
 
 FILE_SIZE = 4096
 HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])

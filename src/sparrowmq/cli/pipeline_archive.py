@@ -20,7 +20,7 @@ from sparrowmq.spark.jobs.archive import (
     read_archive,
 )
 from sparrowmq.spark.jobs.archive_compact import CompactionRule
-from sparrowmq.spark.jobs.archive_frames import Question
+from sparrowmq.spark.jobs.archive_query import Question
 
 
 @click.group(cls=Group, invoke_without_command=True)

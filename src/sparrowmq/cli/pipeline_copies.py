@@ -19,7 +19,7 @@ from sparrowmq.clock import system_clock
 from sparrowmq.spark.jobs.dead_letters import DeadLetters, send_back
 from sparrowmq.spark.jobs.journal import Journal
 from sparrowmq.spark.jobs.replay import Replay, ReplayJob, journal_folder
-from sparrowmq.spark.routes import Cluster
+from sparrowmq.spark.wire.cluster import Cluster
 
 _rate = click.option("--rate", type=click.IntRange(min=1), help="Messages a second at most.")
 _where = click.option("--where", help="A condition in Spark's SQL on the columns.")

@@ -16,11 +16,10 @@ from sparrowmq.cli.pipeline_options import (
 )
 from sparrowmq.cli.pipeline_reach import check_topics
 from sparrowmq.cli.pipeline_session import pipeline_session, told_progress
-from sparrowmq.spark.jobs.drain import Drain, DrainJob, Spread
-from sparrowmq.spark.jobs.drain_report import DrainReport, drain_report
+from sparrowmq.spark.jobs.drain import Drain, DrainJob, DrainReport, Spread, drain_report
+from sparrowmq.spark.jobs.job import AdminOperator
 from sparrowmq.spark.jobs.journal import Journal
-from sparrowmq.spark.jobs.operator import AdminOperator
-from sparrowmq.spark.routes import Cluster
+from sparrowmq.spark.wire.cluster import Cluster
 
 
 @click.command()

@@ -10,8 +10,8 @@ from sparrowmq.cli.addresses import VARIABLE
 from sparrowmq.cli.settings import nearest
 from sparrowmq.protocol.names import dlq_topic
 from sparrowmq.spark.errors import Refused, TopicMissing, Unreachable
-from sparrowmq.spark.jobs.errors import JobError
-from sparrowmq.spark.routes import Cluster
+from sparrowmq.spark.jobs.job import JobError
+from sparrowmq.spark.wire.cluster import Cluster
 
 
 def check_topics(name_server: str, topics: Iterable[str]) -> None:

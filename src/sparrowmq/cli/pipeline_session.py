@@ -13,9 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from sparrowmq.spark.errors import RocketMQError
-from sparrowmq.spark.java_home import find_java
-from sparrowmq.spark.jobs.steps import Step, Tell
-from sparrowmq.spark.session import spark_session
+from sparrowmq.spark.jobs.job import Step, Tell
+from sparrowmq.spark.session import find_java, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

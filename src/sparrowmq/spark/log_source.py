@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from sparrowmq.spark.log_source_files import LogRange, log_files, log_ranges
-from sparrowmq.spark.log_source_options import LogOptions, parse_log_options
+from sparrowmq.spark.log_files.options import LogOptions, parse_log_options
+from sparrowmq.spark.log_files.ranges import LogRange, log_files, log_ranges
 from sparrowmq.spark.schema import struct_type
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class LogReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """The rows of one range."""
-        from sparrowmq.spark.log_source_rows import LogRows
+        from sparrowmq.spark.log_files.rows import LogRows
 
         if not isinstance(partition, RangePartition):
             return iter(())

@@ -11,7 +11,7 @@ from itertools import pairwise
 from math import ceil
 from typing import Any, NamedTuple, TypeAlias
 
-from sparrowmq.spark.routes import UNKNOWN_EPOCH, Queue
+from sparrowmq.spark.wire.cluster import UNKNOWN_EPOCH, Queue
 
 EARLIEST = "earliest"
 LATEST = "latest"

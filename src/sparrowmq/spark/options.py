@@ -11,7 +11,7 @@ from typing import Any
 from sparrowmq.protocol.names import check_group
 from sparrowmq.spark.errors import OptionError
 from sparrowmq.spark.offsets import EARLIEST, LATEST, Assignment, NestedOffsets, read_assignment
-from sparrowmq.spark.options_values import (
+from sparrowmq.spark.option_values import (
     read_condition,
     read_count,
     read_flag,

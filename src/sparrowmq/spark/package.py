@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from sparrowmq import __version__
-from sparrowmq.spark.java_home import cache_directory
+from sparrowmq.spark.session import cache_directory
 
 SOURCES = ("pyspark_rocketmq", "pyspark_rocketmq_log")
 """What Spark finds sources by."""

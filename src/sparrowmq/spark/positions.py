@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 from sparrowmq.spark import offsets as plain
 from sparrowmq.spark.errors import DataLoss
 from sparrowmq.spark.offsets import Offsets
-from sparrowmq.spark.routes import UNKNOWN_EPOCH, Cluster, Position, Queue, QueueEnd
+from sparrowmq.spark.wire.cluster import UNKNOWN_EPOCH, Cluster, Position, Queue, QueueEnd
 
 EPOCHS = "$epochs"
 GO_ON = "Set failOnDataLoss=false (archive: --allow-data-loss) to go on with the new messages"

@@ -21,11 +21,11 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from sparrowmq.spark.errors import RocketMQError
-from sparrowmq.spark.outage import Patience
-from sparrowmq.spark.routes import Cluster
-from sparrowmq.spark.row_schema import Positions, check_columns
-from sparrowmq.spark.sender import write_queues
+from sparrowmq.spark.schema import Positions, check_columns
 from sparrowmq.spark.sink_options import SinkOptions, parse_sink_options
+from sparrowmq.spark.wire.cluster import Cluster
+from sparrowmq.spark.wire.remoting import Patience
+from sparrowmq.spark.wire.sender import write_queues
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -142,7 +142,7 @@ def _write(
 ) -> TaskSent:
     from pyspark import TaskContext
 
-    from sparrowmq.spark.sink_task import write_rows
+    from sparrowmq.spark.write_task import write_rows
 
     context = TaskContext.get()
     assert context is not None, "Spark runs writers in tasks"

@@ -5,8 +5,14 @@ from dataclasses import dataclass
 
 from sparrowmq.protocol.names import check_group, send_fault
 from sparrowmq.spark.errors import OptionError
-from sparrowmq.spark.option_reading import Known, read_options
-from sparrowmq.spark.options_values import read_count, read_seconds, read_servers, read_size
+from sparrowmq.spark.option_values import (
+    Known,
+    read_count,
+    read_options,
+    read_seconds,
+    read_servers,
+    read_size,
+)
 
 _OF_SPARK = frozenset({"checkpointlocation"})
 """What Spark passes on although it is for Spark itself."""

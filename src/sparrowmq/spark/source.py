@@ -30,12 +30,12 @@ from pyspark.sql.types import StructType
 
 from sparrowmq.spark.offsets import QueueRange, split
 from sparrowmq.spark.options import Options, parse_options
-from sparrowmq.spark.outage import Patience
-from sparrowmq.spark.puller import read_range
-from sparrowmq.spark.routes import Cluster
+from sparrowmq.spark.pushdown import Condition, can_be_pushed, narrow_queues, narrow_range
+from sparrowmq.spark.read_plan import batch_ranges, find_queues
 from sparrowmq.spark.schema import Column, chosen_columns, struct_type
-from sparrowmq.spark.source_filters import Condition, can_be_pushed, narrow_queues, narrow_range
-from sparrowmq.spark.source_plan import batch_ranges, find_queues
+from sparrowmq.spark.wire.cluster import Cluster
+from sparrowmq.spark.wire.puller import read_range
+from sparrowmq.spark.wire.remoting import Patience
 
 if TYPE_CHECKING:
     import pyarrow as pa

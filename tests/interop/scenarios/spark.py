@@ -128,7 +128,7 @@ def _plain(row: Any) -> list[Any]:
 
 def _progress(scene: Scene, topic: str) -> dict[str, Any]:
     """What Apache's administration client says about the group."""
-    from sparrowmq.spark.routes import Cluster
+    from sparrowmq.spark.wire.cluster import Cluster
 
     with Cluster(scene.cluster.name_server) as cluster:
         group = scene.name("spark")

@@ -4,16 +4,15 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from sparrowmq.spark.jobs.archive import ArchiveJob, archive_once, opened_archive, read_archive
-from sparrowmq.spark.jobs.archive_frames import Question
+from sparrowmq.spark.jobs.archive_query import Question
 from sparrowmq.spark.jobs.dead_letters import DeadLetters, send_back
-from sparrowmq.spark.jobs.drain import Drain, DrainJob
-from sparrowmq.spark.jobs.drain_report import drain_report
+from sparrowmq.spark.jobs.drain import Drain, DrainJob, drain_report
+from sparrowmq.spark.jobs.job import AdminOperator
 from sparrowmq.spark.jobs.journal import Journal
-from sparrowmq.spark.jobs.operator import AdminOperator
 from sparrowmq.spark.jobs.replay import Replay, ReplayJob
 from sparrowmq.spark.positions import Positions
-from sparrowmq.spark.routes import Cluster, Position
-from sparrowmq.spark.stream_group import GroupProgress
+from sparrowmq.spark.stream import GroupProgress
+from sparrowmq.spark.wire.cluster import Cluster, Position
 from tests.interop.registry import Outcome, scenario
 from tests.interop.scene import Scene
 

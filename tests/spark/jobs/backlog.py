@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sparrowmq.blocking import Message, Producer
-from sparrowmq.spark.routes import Cluster as Wire
-from sparrowmq.spark.routes import Position
-from sparrowmq.spark.stream_group import GroupProgress
+from sparrowmq.spark.stream import GroupProgress
+from sparrowmq.spark.wire.cluster import Cluster as Wire
+from sparrowmq.spark.wire.cluster import Position
 from sparrowmq.testing import Cluster
 from tests.spark.admin import create_topic
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from sparrowmq.spark.jobs.steps import Step, Tell
+from sparrowmq.spark.jobs.job import Step, Tell
 
 
 class Died(BaseException):

@@ -19,12 +19,11 @@ from typing import TYPE_CHECKING
 from sparrowmq.spark.jobs.archive import ArchiveJob, archive_once, opened_archive
 from sparrowmq.spark.jobs.archive_compact import CompactionRule
 from sparrowmq.spark.jobs.drain import Drain, DrainJob
+from sparrowmq.spark.jobs.job import AdminOperator, Step, Tell, tell_nobody
 from sparrowmq.spark.jobs.journal import Journal
-from sparrowmq.spark.jobs.operator import AdminOperator
 from sparrowmq.spark.jobs.replay import Replay, ReplayJob
-from sparrowmq.spark.jobs.steps import Step, Tell, tell_nobody
-from sparrowmq.spark.routes import Cluster
 from sparrowmq.spark.session import spark_session
+from sparrowmq.spark.wire.cluster import Cluster
 from tests.spark.jobs.dying import die_at
 from tests.spark.processes import parent_of, words_of
 from tests.spark.standalone import QUICK_JAVA

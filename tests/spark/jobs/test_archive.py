@@ -17,13 +17,11 @@ from sparrowmq.spark.jobs.archive import (
     opened_archive,
     read_archive,
 )
-from sparrowmq.spark.jobs.archive_commits import partition_of
 from sparrowmq.spark.jobs.archive_compact import CompactionRule
 from sparrowmq.spark.jobs.archive_files import LocalFiles
-from sparrowmq.spark.jobs.archive_frames import Question, dated
-from sparrowmq.spark.jobs.archive_log import ArchiveLog
-from sparrowmq.spark.jobs.errors import JobError
-from sparrowmq.spark.jobs.steps import Step
+from sparrowmq.spark.jobs.archive_log import ArchiveLog, partition_of
+from sparrowmq.spark.jobs.archive_query import Question, dated
+from sparrowmq.spark.jobs.job import JobError, Step
 from sparrowmq.spark.schema import READ_NAMES
 from tests.spark.jobs.backlog import bodies, fill_topic, offsets_of, sizes, table
 from tests.spark.jobs.dying import Died, die_at

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sparrowmq.spark.jobs.archive_files import ArchiveFiles, LocalFiles
-from sparrowmq.spark.jobs.archive_hadoop import HadoopFiles, archive_files
+from sparrowmq.spark.jobs.archive_files import ArchiveFiles, HadoopFiles, LocalFiles, archive_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sparrowmq.spark.jobs.archive_commits import Archive, commit_of
 from sparrowmq.spark.jobs.archive_files import LocalFiles
 from sparrowmq.spark.jobs.archive_folder import ArchiveFolder, mark_of, opened_folder
-from sparrowmq.spark.jobs.errors import JobError
+from sparrowmq.spark.jobs.archive_log import Archive, commit_of
+from sparrowmq.spark.jobs.job import JobError
 from sparrowmq.spark.jobs.journal import FolderLock
 from tests.spark.jobs.test_archive_log import commit_file, tree
 

@@ -11,8 +11,7 @@ from click.testing import CliRunner
 from sparrowmq.cli.main import app
 from sparrowmq.spark.jobs.archive import archive_once, compact_archive, opened_archive, read_archive
 from sparrowmq.spark.jobs.archive_compact import CompactionRule
-from sparrowmq.spark.jobs.errors import JobError
-from sparrowmq.spark.jobs.steps import Step
+from sparrowmq.spark.jobs.job import JobError, Step
 from tests.spark.jobs.backlog import bodies, fill_topic
 from tests.spark.jobs.test_archive import STEPS, filled, job_of
 from tests.spark.jobs.test_archive_log import tree

@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 
 from sparrowmq.spark.jobs import archive_log
-from sparrowmq.spark.jobs.archive_commits import Archive, commit_of
 from sparrowmq.spark.jobs.archive_files import LocalFiles
 from sparrowmq.spark.jobs.archive_folder import ArchiveFolder, opened_folder
-from sparrowmq.spark.jobs.archive_log import ArchiveLog
-from sparrowmq.spark.routes import Position, Queue
+from sparrowmq.spark.jobs.archive_log import Archive, ArchiveLog, commit_of
+from sparrowmq.spark.wire.cluster import Position, Queue
 from tests.spark.jobs.dying import Died
 
 DAY = "topic=orders/date=2026-11-15"

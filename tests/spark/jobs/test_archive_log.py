@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from sparrowmq.spark.jobs.archive_commits import Archive, commit_of, encode_record
 from sparrowmq.spark.jobs.archive_files import LocalFiles
-from sparrowmq.spark.jobs.archive_log import ArchiveLog
-from sparrowmq.spark.jobs.errors import JobError
-from sparrowmq.spark.routes import Position, Queue
+from sparrowmq.spark.jobs.archive_log import Archive, ArchiveLog, commit_of, encode_record
+from sparrowmq.spark.jobs.job import JobError
+from sparrowmq.spark.wire.cluster import Position, Queue
 
 QUEUE = Queue("orders", "broker-a", 0)
 

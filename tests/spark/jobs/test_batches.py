@@ -5,10 +5,9 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparrowmq.spark.jobs.batches import Batch, next_batch
-from sparrowmq.spark.jobs.copying import shared_rate
+from sparrowmq.spark.jobs.copy import Batch, next_batch, shared_rate
 from sparrowmq.spark.offsets import Offsets
-from sparrowmq.spark.routes import Queue
+from sparrowmq.spark.wire.cluster import Queue
 
 backlogs = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 5000)), min_size=1, max_size=8)
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from sparrowmq.cli.main import app
 from sparrowmq.cli.pipeline_commands import spark_reason
 from sparrowmq.cli.pipeline_session import told_progress
-from sparrowmq.spark.jobs.steps import Step
+from sparrowmq.spark.jobs.job import Step
 from tests.spark.jobs.backlog import fill_topic, put_group, topics
 
 if TYPE_CHECKING:

@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sparrowmq.blocking import PushConsumer
-from sparrowmq.spark.jobs.drain import Drain, DrainJob, Spread
-from sparrowmq.spark.jobs.drain_report import drain_report
-from sparrowmq.spark.jobs.errors import JobError
+from sparrowmq.spark.jobs.drain import Drain, DrainJob, Spread, drain_report
+from sparrowmq.spark.jobs.job import AdminOperator, JobError
 from sparrowmq.spark.jobs.journal import Journal
-from sparrowmq.spark.jobs.operator import AdminOperator
-from sparrowmq.spark.routes import Cluster as Wire
+from sparrowmq.spark.wire.cluster import Cluster as Wire
 from tests.spark.jobs.backlog import bodies, fill_topic, offsets_of, put_group, sizes, table, topics
 from tests.spark.jobs.dying import Died, die_at
 

@@ -12,11 +12,10 @@ import pytest
 from sparrowmq.protocol.codes import RequestCode
 from sparrowmq.spark.errors import Refused, Unreachable
 from sparrowmq.spark.jobs.drain import Drain
-from sparrowmq.spark.jobs.errors import JobError
+from sparrowmq.spark.jobs.job import AdminOperator, JobError
 from sparrowmq.spark.jobs.journal import Journal
-from sparrowmq.spark.jobs.operator import AdminOperator
-from sparrowmq.spark.remoting import Answer, Remoting
-from sparrowmq.spark.routes import Cluster as Wire
+from sparrowmq.spark.wire.cluster import Cluster as Wire
+from sparrowmq.spark.wire.remoting import Answer, Remoting
 from tests.spark.admin import create_topic
 from tests.spark.jobs.backlog import fill_topic, put_group, topics
 from tests.spark.jobs.dying import Died, die_at

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sparrowmq.spark.jobs.errors import JobError
+from sparrowmq.spark.jobs.job import JobError
 from sparrowmq.spark.jobs.journal import Journal
 
 

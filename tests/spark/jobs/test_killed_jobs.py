@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparrowmq.spark.jobs.archive import archive_once, opened_archive, read_archive
-from sparrowmq.spark.jobs.drain import Drain
-from sparrowmq.spark.jobs.drain_report import drain_report
+from sparrowmq.spark.jobs.drain import Drain, drain_report
+from sparrowmq.spark.jobs.job import AdminOperator
 from sparrowmq.spark.jobs.journal import Journal
-from sparrowmq.spark.jobs.operator import AdminOperator
-from sparrowmq.spark.routes import Cluster as Wire
+from sparrowmq.spark.wire.cluster import Cluster as Wire
 from tests.repo.tree import ROOT
 from tests.spark.jobs.backlog import bodies, fill_topic, put_group, table
 from tests.spark.jobs.killed_job import ROWS_A_BATCH, archive_job, drain_job

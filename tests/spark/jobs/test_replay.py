@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from sparrowmq.spark.jobs.archive import archive_once, opened_archive
-from sparrowmq.spark.jobs.copying import Copied, new_copy
-from sparrowmq.spark.jobs.errors import JobError
+from sparrowmq.spark.jobs.copy import Copied, new_copy
+from sparrowmq.spark.jobs.job import JobError
 from sparrowmq.spark.jobs.journal import Journal
 from sparrowmq.spark.jobs.replay import Replay, ReplayJob, asdict_text, journal_folder
-from sparrowmq.spark.routes import Cluster as Wire
+from sparrowmq.spark.wire.cluster import Cluster as Wire
 from tests.spark.admin import create_topic
 from tests.spark.jobs.backlog import bodies, fill_topic, table
 from tests.spark.jobs.dying import Died, die_at

@@ -12,11 +12,10 @@ from click.testing import CliRunner, Result
 from sparrowmq.cli.main import app
 from sparrowmq.spark.jobs.dead_letters import DeadLetters, send_back
 from sparrowmq.spark.jobs.drain import Drain, DrainJob
-from sparrowmq.spark.jobs.errors import JobError
+from sparrowmq.spark.jobs.job import AdminOperator, JobError
 from sparrowmq.spark.jobs.journal import Journal
-from sparrowmq.spark.jobs.operator import AdminOperator
 from sparrowmq.spark.jobs.replay import Replay, ReplayJob
-from sparrowmq.spark.routes import Cluster as Wire
+from sparrowmq.spark.wire.cluster import Cluster as Wire
 from sparrowmq.testing import cluster
 from tests.spark.admin import create_topic
 from tests.spark.jobs.backlog import fill_topic, put_group, sizes, topics

@@ -17,29 +17,26 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sparrowmq.clock import Clock, system_clock
-from sparrowmq.spark.jobs.archive_commits import Archive, commit_of, partition_of
 from sparrowmq.spark.jobs.archive_compact import CompactionRule, Compactor
-from sparrowmq.spark.jobs.archive_files import ArchiveFiles
+from sparrowmq.spark.jobs.archive_files import ArchiveFiles, archive_files
 from sparrowmq.spark.jobs.archive_folder import ArchiveFolder, check_data, opened_folder
-from sparrowmq.spark.jobs.archive_frames import (
+from sparrowmq.spark.jobs.archive_log import Archive, ArchiveLog, commit_of, partition_of
+from sparrowmq.spark.jobs.archive_query import (
     PARTITIONS,
     Question,
     answering,
     dated,
     stored_schema,
 )
-from sparrowmq.spark.jobs.archive_hadoop import archive_files
-from sparrowmq.spark.jobs.archive_log import ArchiveLog
-from sparrowmq.spark.jobs.errors import JobError
-from sparrowmq.spark.jobs.ranges import next_ranges, read_ranges, rows_in
-from sparrowmq.spark.jobs.steps import Step, Tell, tell_nobody
+from sparrowmq.spark.jobs.copy import next_ranges, read_ranges, rows_in
+from sparrowmq.spark.jobs.job import JobError, Step, Tell, tell_nobody
 from sparrowmq.spark.offsets import QueueRange
 from sparrowmq.spark.options import Options, parse_options
-from sparrowmq.spark.outage import Patience
 from sparrowmq.spark.positions import Positions, ends_now
-from sparrowmq.spark.routes import Cluster
-from sparrowmq.spark.source_plan import covers, find_queues, resolve
-from sparrowmq.spark.stream_group import GroupProgress
+from sparrowmq.spark.read_plan import covers, find_queues, resolve
+from sparrowmq.spark.stream import GroupProgress
+from sparrowmq.spark.wire.cluster import Cluster
+from sparrowmq.spark.wire.remoting import Patience
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sparrowmq.clock import Clock
-from sparrowmq.spark.jobs.archive_commits import Archive, commit_of
 from sparrowmq.spark.jobs.archive_folder import ArchiveFolder, check_data
-from sparrowmq.spark.jobs.steps import Step, Tell
+from sparrowmq.spark.jobs.archive_log import Archive, commit_of
+from sparrowmq.spark.jobs.job import Step, Tell
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -4,9 +4,11 @@
 """
 
 import shutil
-from collections.abc import Mapping
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sparrowmq.spark.jobs.durable_files import (
     make_folder,
@@ -14,6 +16,9 @@ from sparrowmq.spark.jobs.durable_files import (
     sync_file,
     sync_folder,
 )
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class ArchiveFiles(Protocol):
@@ -124,3 +129,142 @@ class LocalFiles:
         path.unlink(missing_ok=True)
         # Hadoop's check sum of it, from versions that moved files by Hadoop.
         path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+
+
+# The files of an archive wherever Hadoop reaches: HDFS, an object store.
+#
+# A commit is synced where the file system can do that (HDFS); object stores keep what was closed.
+# Data files are written and closed by Spark's executors: on HDFS a power cut of all machines that
+# hold a block can lose them, unless `dfs.datanode.synconclose` is set.
+
+
+_MISSING = "java.io.FileNotFoundException"
+_EXISTS = "org.apache.hadoop.fs.FileAlreadyExistsException"
+
+
+def archive_files(spark: "SparkSession", root: str) -> ArchiveFiles:
+    """The files below a folder: those of this machine's disk, or what Hadoop makes of the name."""
+    found = HadoopFiles(spark, root)
+    folder = found.local_folder
+    return found if folder is None else LocalFiles(folder)
+
+
+class HadoopFiles:
+    """Files by way of the JVM that the session runs in."""
+
+    def __init__(self, spark: "SparkSession", root: str) -> None:
+        # PySpark has no public way to the JVM's file systems.
+        context: Any = spark.sparkContext
+        self._jvm: Any = context._jvm
+        self._gateway: Any = context._gateway
+        self._hadoop: Any = self._jvm.org.apache.hadoop.fs
+        conf = context._jsc.hadoopConfiguration()
+        given = self._hadoop.Path(root)
+        self._fs = given.getFileSystem(conf)
+        if self._fs.getScheme() == "file" and not given.isAbsolute():
+            # Java would take the folder that it was started in.
+            given = self._hadoop.Path(str(Path.cwd() / root))
+        self._root = str(self._fs.makeQualified(given).toString()).rstrip("/")
+        self._context = self._hadoop.FileContext.getFileContext(self._fs.getUri(), conf)
+
+    @property
+    def root(self) -> str:
+        """What Spark reads and writes the archive by."""
+        return self._root
+
+    @property
+    def local_folder(self) -> Path | None:
+        """The root on this machine's disk, None for others."""
+        scheme, _, path = self._root.partition(":")
+        return Path("/" + path.lstrip("/")) if scheme == "file" else None
+
+    def _path(self, name: str) -> Any:
+        return self._hadoop.Path(f"{self._root}/{name}".rstrip("/"))
+
+    def names(self, folder: str = "") -> list[str]:
+        """The names in a folder, sorted; none where it does not exist."""
+        if not self._fs.exists(self._path(folder)):
+            return []
+        listed = self._fs.listStatus(self._path(folder))
+        found = [str(status.getPath().getName()) for status in listed]
+        return sorted(name for name in found if not name.startswith("."))
+
+    def data_files(self, folder: str = "") -> dict[str, int]:
+        """Sizes of all Parquet files below a folder, by their names in it."""
+        base = f"{self._root}/{folder}".rstrip("/") + "/"
+        if not self._fs.exists(self._hadoop.Path(base)):
+            return {}
+        found: dict[str, int] = {}
+        listed = self._fs.listFiles(self._hadoop.Path(base), True)
+        while listed.hasNext():
+            status = listed.next()
+            name = str(status.getPath().toString()).removeprefix(base)
+            if name.endswith(".parquet"):
+                found[name] = int(status.getLen())
+        return dict(sorted(found.items()))
+
+    def read(self, name: str) -> bytes:
+        """All of a file. Raises FileNotFoundError."""
+        with _raised_as(_MISSING, FileNotFoundError(f"{self._root}/{name}")):
+            stream = self._fs.open(self._path(name))
+        try:
+            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+        finally:
+            stream.close()
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Make a file, whole or not at all; False where there is one of that name already."""
+        if self._fs.exists(self._path(name)):
+            return False
+        try:
+            with _raised_as(_EXISTS, FileExistsError(name)):
+                self._rename(self._draft(name, data), name, "NONE")
+        except FileExistsError:
+            return False
+        return True
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Give a file this content; readers see the old or the new one."""
+        self._rename(self._draft(name, data), name, "OVERWRITE")
+
+    def _draft(self, name: str, data: bytes) -> Any:
+        # Nothing locks other machines out: each run has drafts of its own.
+        draft = self._path(f"{name}.{uuid.uuid4().hex[:8]}.unfinished")
+        stream = self._fs.create(draft, True)
+        try:
+            stream.write(bytearray(data))
+            if stream.hasCapability("hsync"):
+                stream.hsync()
+        finally:
+            stream.close()
+        return draft
+
+    def _rename(self, draft: Any, name: str, option: str) -> None:
+        kind = self._hadoop.Options.Rename
+        how = self._gateway.new_array(kind, 1)
+        how[0] = getattr(kind, option)
+        self._context.rename(draft, self._path(name), how)
+
+    def move(self, names: Mapping[str, str]) -> None:
+        """Give data files new names."""
+        for source, target in names.items():
+            to = self._path(target)
+            self._fs.mkdirs(to.getParent())
+            if not self._fs.rename(self._path(source), to):
+                raise OSError(f"{self._root}/{source} cannot be renamed to {to}")
+
+    def delete(self, name: str) -> None:
+        """Delete a file, or a folder with all that is in it; nothing where there is none."""
+        self._fs.delete(self._path(name), True)
+
+
+@contextmanager
+def _raised_as(java: str, error: Exception) -> Iterator[None]:
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        yield
+    except Py4JJavaError as found:
+        if found.java_exception.getClass().getName() == java:
+            raise error from found
+        raise

@@ -19,7 +19,7 @@ from typing import Any
 
 from sparrowmq.spark.jobs.archive_files import ArchiveFiles
 from sparrowmq.spark.jobs.archive_log import IDENTITY, LOG, ArchiveLog
-from sparrowmq.spark.jobs.errors import JobError
+from sparrowmq.spark.jobs.job import JobError
 from sparrowmq.spark.jobs.journal import LOCK, FolderLock
 
 STAGING = "_staging"

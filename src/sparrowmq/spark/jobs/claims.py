@@ -22,9 +22,9 @@ from typing import Any
 from sparrowmq.protocol.codes import RequestCode, ResponseCode
 from sparrowmq.protocol.json_reader import parse_json
 from sparrowmq.spark.errors import Refused
-from sparrowmq.spark.jobs.errors import JobError
-from sparrowmq.spark.remoting import Remoting
-from sparrowmq.spark.routes import Cluster
+from sparrowmq.spark.jobs.job import JobError
+from sparrowmq.spark.wire.cluster import Cluster
+from sparrowmq.spark.wire.remoting import Remoting
 
 NAMESPACE = "sparrowmq-drains"
 LOCK_GROUP = "sparrowmq-drains"

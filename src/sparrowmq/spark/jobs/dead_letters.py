@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparrowmq.protocol.names import dlq_topic
-from sparrowmq.spark.jobs.copying import (
+from sparrowmq.spark.frames import resent, resent_to_origin
+from sparrowmq.spark.jobs.copy import (
     Copied,
     Copier,
     Sending,
@@ -14,12 +15,10 @@ from sparrowmq.spark.jobs.copying import (
     copied_from,
     new_copy,
 )
-from sparrowmq.spark.jobs.frames import resent, resent_to_origin
-from sparrowmq.spark.jobs.journal import Journal
-from sparrowmq.spark.jobs.same_cluster import KEY, brokers_of, check_same_cluster
-from sparrowmq.spark.jobs.steps import Tell, tell_nobody
+from sparrowmq.spark.jobs.job import Tell, tell_nobody
+from sparrowmq.spark.jobs.journal import KEY, Journal, brokers_of, check_same_cluster
 from sparrowmq.spark.positions import ends_now
-from sparrowmq.spark.routes import Cluster
+from sparrowmq.spark.wire.cluster import Cluster
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

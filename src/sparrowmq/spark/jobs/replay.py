@@ -9,22 +9,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparrowmq.clock import Clock, system_clock
+from sparrowmq.spark.frames import resent, resent_by_key
 from sparrowmq.spark.jobs.archive import read_archive
-from sparrowmq.spark.jobs.archive_frames import Question
-from sparrowmq.spark.jobs.copying import Copied, Copier, Read, Sending, copied_from, new_copy
-from sparrowmq.spark.jobs.errors import JobError
-from sparrowmq.spark.jobs.frames import resent, resent_by_key
-from sparrowmq.spark.jobs.journal import Journal
-from sparrowmq.spark.jobs.same_cluster import (
+from sparrowmq.spark.jobs.archive_query import Question
+from sparrowmq.spark.jobs.copy import Copied, Copier, Read, Sending, copied_from, new_copy
+from sparrowmq.spark.jobs.job import JobError, Step, Tell, tell_nobody
+from sparrowmq.spark.jobs.journal import (
     KEY,
+    Journal,
     brokers_of,
     check_same_cluster,
     cluster_names,
 )
-from sparrowmq.spark.jobs.steps import Step, Tell, tell_nobody
 from sparrowmq.spark.offsets import Offsets, QueueRange
 from sparrowmq.spark.positions import Positions
-from sparrowmq.spark.routes import Cluster, Position, Queue
+from sparrowmq.spark.wire.cluster import Cluster, Position, Queue
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -104,7 +103,7 @@ class Replay:
     def run(self, tell: Tell = tell_nobody) -> Copied:
         """Send what is left of it; nothing when all was sent before."""
         # Needs numpy, which a command that only tells its options must not.
-        from sparrowmq.spark.sender import write_queues
+        from sparrowmq.spark.wire.sender import write_queues
 
         job = self._job
         with Cluster(job.name_server, 10.0) as cluster:

@@ -1,0 +1,53 @@
+"""Messages that were read, made into messages to send."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+# Reading each row once although it may have been written twice.
+
+
+ROW_ID = ("topic", "msgId")
+"""What tells messages apart: the sink gives a row the same msgId each time it writes it."""
+
+
+def deduplicated(frame: "DataFrame", *, within: str = "1 hour") -> "DataFrame":
+    """The messages without those that a repeated task or micro-batch sent again.
+
+    For a DataFrame read from the source, batch or stream. A stream remembers the ids of about
+    `within`, by storeTimestamp: it has to be longer than the sink's retries and restarts take.
+    """
+    if not frame.isStreaming:
+        return frame.dropDuplicates(list(ROW_ID))
+    return frame.withWatermark("storeTimestamp", within).dropDuplicatesWithinWatermark(list(ROW_ID))
+
+
+_SHARDING_KEY = "__SHARDINGKEY"
+
+
+def resent(frame: "DataFrame") -> "DataFrame":
+    """Body, tag, keys and the application's properties; the sink leaves out RocketMQ's own."""
+    return frame.select("body", "tags", "keys", "properties")
+
+
+def resent_by_key(frame: "DataFrame") -> "DataFrame":
+    """The same with a sharding key: the message's own, else its first key."""
+    from pyspark.sql import functions as F
+
+    own = F.col("properties")[_SHARDING_KEY]
+    first = F.get("keys", F.lit(0))
+    return frame.select(
+        "body", "tags", "keys", "properties", F.coalesce(own, first).alias("shardingKey")
+    )
+
+
+def resent_to_origin(frame: "DataFrame") -> "DataFrame":
+    """Dead letters, each to the topic it came from; those that do not tell are left out."""
+    from pyspark.sql import functions as F
+
+    properties = F.col("properties")
+    topic = F.coalesce(properties["RETRY_TOPIC"], properties["DLQ_ORIGIN_TOPIC"])
+    sent = frame.select("body", "tags", "keys", "properties", topic.alias("topic"))
+    return sent.where(F.col("topic").isNotNull())

@@ -1,0 +1,91 @@
+"""Changes to a cluster for jobs, which do not run in an event loop."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
+
+from sparrowmq.admin.admin import Admin
+from sparrowmq.admin.errors import AdminError
+from sparrowmq.admin.groups import group_members, reset_group_queue
+from sparrowmq.spark.errors import RocketMQError
+from sparrowmq.spark.wire.cluster import Queue, split_name_servers
+
+# Errors of the jobs.
+#
+# RocketMQError
+# └── JobError      the job cannot be done, or not now; the text says why and what to do
+
+
+class JobError(RocketMQError):
+    """A job stops before it does something wrong."""
+
+
+# What a job tells while it runs: one step after the other, each named by what is done now.
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something that has just been done."""
+
+    name: str
+    rows: int = 0
+    """Messages that this step is about."""
+    done: int = 0
+    """Messages done in this run and earlier ones."""
+    of: int | None = None
+    """Messages to do in all, where that is known."""
+
+
+Tell: TypeAlias = Callable[[Step], None]
+
+
+def tell_nobody(step: Step) -> None:
+    """For callers that do not want to know."""
+
+
+T = TypeVar("T")
+
+
+class AdminOperator:
+    """Does it over the wire, to SparrowMQ and Apache's brokers. Raises JobError."""
+
+    def __init__(self, name_server: str) -> None:
+        self._name_servers = split_name_servers(name_server)
+
+    def _run(self, work: Callable[[Admin], Awaitable[T]]) -> T:
+        async def run() -> T:
+            async with Admin(self._name_servers) as admin:
+                return await work(admin)
+
+        try:
+            return asyncio.run(run())
+        except AdminError as error:
+            raise JobError(str(error)) from error
+
+    def members(self, group: str) -> list[str]:
+        """Client ids of a group's live members."""
+        return self._run(lambda admin: group_members(admin, group))
+
+    def create_topic(self, topic: str, queues: dict[str, int]) -> None:
+        """Make a topic with so many queues on each broker."""
+
+        async def work(admin: Admin) -> None:
+            for broker, count in queues.items():
+                await admin.create_topic(topic, queues=count, brokers=[broker])
+
+        self._run(work)
+
+    def reset(self, group: str, queue: Queue, offset: int) -> None:
+        """Move a group, its live members too."""
+
+        async def work(admin: Admin) -> None:
+            await reset_group_queue(
+                admin, group, queue.topic, queue.broker_name, queue.queue_id, offset
+            )
+
+        self._run(work)
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete it everywhere."""
+        self._run(lambda admin: admin.delete_topic(topic))

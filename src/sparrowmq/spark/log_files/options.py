@@ -1,0 +1,100 @@
+"""The options of the source that reads log files."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from sparrowmq.spark.errors import OptionError
+from sparrowmq.spark.option_values import Known, read_options, read_size, read_topics
+from sparrowmq.spark.schema import READ_COLUMNS, Column
+
+
+class OnDamage(StrEnum):
+    """What becomes of bytes that are no records."""
+
+    FAIL = "fail"
+    COLUMN = "column"
+    """A row of its own, with its place and the reason in the column damage, all else null."""
+    SKIP = "skip"
+
+
+LOG_OFFSET = Column("logOffset", "bigint", "where its record begins in the log")
+DAMAGE = Column("damage", "string", "what is wrong with the bytes there, null for a message")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    """What to read, and how."""
+
+    path: Path
+    """A store directory, or its directory commitlog; every executor has to see it there."""
+    topics: tuple[str, ...] = ()
+    """Only messages of these; all without any."""
+    on_damage: OnDamage = OnDamage.FAIL
+    columns: tuple[Column, ...] = (*READ_COLUMNS, LOG_OFFSET)
+    """`columns` names the wanted ones."""
+    broker_name: str | None = None
+    """What the column brokerName says: the files do not know it."""
+    max_bytes_per_partition: int = 64 * 1024 * 1024
+    """About how much of the log one task reads."""
+
+
+def parse_log_options(options: Mapping[str, str]) -> LogOptions:
+    """The options of a reader. Raises OptionError that names the option and what is allowed."""
+    values = read_options(options, _OPTIONS, "the log source")
+    if "path" not in values:
+        raise OptionError("path", "missing; give the directory of a store")
+    offered = [*READ_COLUMNS, LOG_OFFSET]
+    if values.get("on_damage") is OnDamage.COLUMN:
+        offered.append(DAMAGE)
+    values["columns"] = _chosen(offered, values.get("columns"))
+    return LogOptions(**values)
+
+
+def _chosen(offered: list[Column], names: list[str] | None) -> tuple[Column, ...]:
+    """The columns of these names in their declared order, all for None."""
+    if names is None:
+        return tuple(offered)
+    known = {column.name.lower() for column in offered}
+    for name in names:
+        if name.lower() not in known:
+            listed = ", ".join(column.name for column in offered)
+            raise OptionError("columns", f"there is no column {name!r}, allowed are {listed}")
+    wanted = {name.lower() for name in names}
+    return tuple(column for column in offered if column.name.lower() in wanted)
+
+
+def _path(text: str) -> Path:
+    path = Path(text.removeprefix("file://"))
+    if not path.is_absolute():
+        raise ValueError("must be an absolute path, as tasks run in directories of their own")
+    return path
+
+
+def _on_damage(text: str) -> OnDamage:
+    try:
+        return OnDamage(text.lower())
+    except ValueError:
+        raise ValueError(f"must be one of {', '.join(OnDamage)}") from None
+
+
+def _names(text: str) -> list[str]:
+    names = [part.strip() for part in text.split(",") if part.strip()]
+    if not names:
+        raise ValueError("must name a column, several with commas")
+    return names
+
+
+def _broker(text: str) -> str:
+    return text
+
+
+_OPTIONS: Known = {
+    "path": ("path", _path),
+    "topic": ("topics", read_topics),
+    "onDamage": ("on_damage", _on_damage),
+    "columns": ("columns", _names),
+    "brokerName": ("broker_name", _broker),
+    "maxBytesPerPartition": ("max_bytes_per_partition", read_size),
+}

@@ -1,0 +1,164 @@
+"""The values of options: each a function from a text to what it means.
+
+Every one raises ValueError whose text says what is allowed; the caller adds which option it was.
+"""
+
+import json
+import re
+from collections.abc import Callable, Collection, Mapping
+from difflib import get_close_matches
+from typing import Any, TypeAlias
+
+from sparrowmq.protocol.names import check_topic
+from sparrowmq.spark.errors import OptionError
+from sparrowmq.spark.offsets import EARLIEST, LATEST, NestedOffsets, flat, read_offsets
+from sparrowmq.spark.positions import EPOCHS, Positions
+from sparrowmq.spark.schema import READ_NAMES, read_columns
+from sparrowmq.spark.wire.cluster import UNKNOWN_EPOCH, Position, split_name_servers
+
+# Reading options: names in any case, an unknown one refused with what is allowed.
+
+
+Known: TypeAlias = Mapping[str, tuple[str, Callable[[str], Any]]]
+"""By the option's name: the field it sets, and what reads its text or raises ValueError."""
+
+
+def read_options(
+    options: Mapping[str, str], known: Known, what: str, of_spark: Collection[str] = ()
+) -> dict[str, Any]:
+    """The fields that the options of `what` set, without those in lower case that are Spark's.
+
+    Raises OptionError that names the option and what is allowed.
+    """
+    names = {name.lower(): name for name in known}
+    values: dict[str, Any] = {}
+    for given, text in options.items():
+        if given.lower() in of_spark:
+            continue
+        name = names.get(given.lower())
+        if name is None:
+            raise OptionError(given, _unknown(given.lower(), names, what))
+        field, read = known[name]
+        try:
+            values[field] = read(text.strip())
+        except ValueError as error:
+            raise OptionError(name, f"{error}, not {text!r}") from error
+    return values
+
+
+def _unknown(given: str, names: Mapping[str, str], what: str) -> str:
+    close = get_close_matches(given, names, 1)
+    hint = f"did you mean {names[close[0]]}? " if close else ""
+    return f"unknown to {what}; {hint}allowed are {', '.join(names.values())}"
+
+
+_NUMBER = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_BYTES = {"": 1, "b": 1, "kb": 1 << 10, "kib": 1 << 10, "mb": 1 << 20, "mib": 1 << 20}
+
+
+def read_servers(text: str) -> str:
+    """`host:port`, several with semicolons."""
+    try:
+        return ";".join(split_name_servers(text))
+    except ValueError as error:
+        raise ValueError(f"must be host:port, several with semicolons ({error})") from error
+
+
+def read_topics(text: str) -> tuple[str, ...]:
+    """Topic names with commas between."""
+    topics = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    if not topics:
+        raise ValueError("must name a topic, several with commas")
+    for topic in topics:
+        check_topic(topic)
+    return topics
+
+
+def read_pattern(text: str) -> str:
+    """A regular expression."""
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"must be a regular expression ({error})") from error
+    if not text:
+        raise ValueError("must be a regular expression")
+    return text
+
+
+def read_place(text: str) -> str | Positions:
+    """A word, or positions by queue: offsets, with epochs if they are those of a checkpoint."""
+    if text.lower() in (EARLIEST, LATEST):
+        return text.lower()
+    offsets = flat(read_offsets(text, least=-2))
+    epochs = flat(read_offsets(json.dumps(json.loads(text).get(EPOCHS, {})), least=0))
+    return {
+        queue: Position(offset, epochs.get(queue, UNKNOWN_EPOCH))
+        for queue, offset in offsets.items()
+    }
+
+
+def read_times(text: str) -> NestedOffsets:
+    """Times by queue."""
+    return read_offsets(text, least=0)
+
+
+def read_flag(text: str) -> bool:
+    """A truth."""
+    if text.lower() not in ("true", "false"):
+        raise ValueError("must be true or false")
+    return text.lower() == "true"
+
+
+def read_count(text: str) -> int:
+    """A number above 0."""
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise ValueError("must be a whole number above 0")
+    return int(text)
+
+
+def read_time_ms(text: str) -> int:
+    """A time."""
+    if not text.isascii() or not text.isdigit():
+        raise ValueError("must be milliseconds since 1970")
+    return int(text)
+
+
+def _measure(text: str, units: Mapping[str, float], example: str) -> float:
+    found = _NUMBER.fullmatch(text.lower())
+    if found is None or found[2] not in units or float(found[1]) <= 0:
+        raise ValueError(f"must be a number with its unit such as {example}")
+    return float(found[1]) * units[found[2]]
+
+
+def read_seconds(text: str) -> float:
+    """A duration in seconds."""
+    return _measure(text, _SECONDS, "60s, 500ms or 15m")
+
+
+def read_size(text: str) -> int:
+    """A number of bytes."""
+    return int(_measure(text, _BYTES, "4194304 or 4MiB"))
+
+
+def read_tags(text: str) -> str:
+    """A tag expression."""
+    if not [tag for tag in text.split("||") if tag.strip()]:
+        raise ValueError("must name tags like created || paid")
+    return text
+
+
+def read_condition(text: str) -> str:
+    """An SQL92 condition; the broker parses it."""
+    if not text:
+        raise ValueError("must be a condition such as amount > 5")
+    return text
+
+
+def read_names(text: str) -> list[str]:
+    """Names of columns."""
+    names = [part.strip() for part in text.split(",") if part.strip()]
+    if not names:
+        raise ValueError(f"must name columns out of {', '.join(READ_NAMES)}")
+    read_columns(names)
+    return names

@@ -1,0 +1,250 @@
+"""What a read covers: its queues, where each starts and ends."""
+
+import logging
+import re
+from collections.abc import Iterable
+from typing import NamedTuple, TypeVar
+
+from sparrowmq.spark.errors import BrokerAway, DataLoss, OptionError, TopicMissing
+from sparrowmq.spark.offsets import (
+    EARLIEST,
+    EARLIEST_MARK,
+    LATEST_MARK,
+    Assignment,
+    QueueRange,
+    flat,
+)
+from sparrowmq.spark.options import At, Options
+from sparrowmq.spark.positions import Positions, checked, checked_again, ends_now
+from sparrowmq.spark.wire.cluster import UNKNOWN_EPOCH, Cluster, Position, Queue
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+def find_queues(cluster: Cluster, options: Options) -> list[Queue]:
+    """All queues to read at present, sorted.
+
+    Raises TopicMissing for a topic that does not exist, OptionError for such a queue in `assign`.
+    """
+    if options.assign is not None:
+        return _assigned(cluster, options.assign)
+    topics = options.subscribe or [
+        topic for topic in cluster.user_topics() if _matches(options, topic)
+    ]
+    return sorted(queue for topic in topics for queue in cluster.queues(topic))
+
+
+def _assigned(cluster: Cluster, assign: Assignment) -> list[Queue]:
+    wanted = [
+        Queue(topic, broker_name, queue_id)
+        for topic, brokers in assign.items()
+        for broker_name, ids in brokers.items()
+        for queue_id in ids
+    ]
+    there = {queue for topic in assign for queue in cluster.queues(topic)}
+    for queue in wanted:
+        if queue not in there:
+            known = ", ".join(str(found) for found in sorted(there)) or "no queues"
+            raise OptionError("assign", f"{queue} does not exist, there are {known}")
+    return sorted(wanted)
+
+
+def covers(options: Options, topic: str) -> bool:
+    """Whether a topic is among those to read, if it exists."""
+    if options.assign is not None:
+        return topic in options.assign
+    return topic in options.subscribe if options.subscribe else _matches(options, topic)
+
+
+def _matches(options: Options, topic: str) -> bool:
+    """By its name; retry and dead-letter topics only for a pattern that speaks of %."""
+    pattern = options.subscribe_pattern or ""
+    return bool(re.fullmatch(pattern, topic)) and ("%" in pattern or not topic.startswith("%"))
+
+
+def resolve(
+    cluster: Cluster, queues: Iterable[Queue], at: At, option: str, *, default: str
+) -> Positions:
+    """The position of each queue at a place. Raises OptionError when one is not mentioned."""
+    if at.time_ms is not None:
+        return {queue: cluster.position_at(queue, at.time_ms) for queue in queues}
+    if at.times is not None:
+        times = _for_all(flat(at.times), queues, f"{option}ByTimestamp")
+        return {queue: cluster.position_at(queue, time_ms) for queue, time_ms in times.items()}
+    if at.positions is not None:
+        positions = _for_all(at.positions, queues, option)
+        return {queue: _marked(cluster, queue, place) for queue, place in positions.items()}
+    if (at.word or default) == EARLIEST:
+        return {queue: cluster.oldest(queue) for queue in queues}
+    return ends_now(cluster, queues)
+
+
+def _for_all(given: dict[Queue, T], queues: Iterable[Queue], option: str) -> dict[Queue, T]:
+    wanted = set(queues)
+    for queue in sorted(wanted - set(given)):
+        raise OptionError(option, f"{queue} is missing; name every queue that is read")
+    for queue in sorted(set(given) - wanted):
+        raise OptionError(option, f"{queue} is not read; name only queues that are")
+    return given
+
+
+def _marked(cluster: Cluster, queue: Queue, place: Position) -> Position:
+    if place.offset == EARLIEST_MARK:
+        return cluster.oldest(queue)
+    return cluster.end(queue).position if place.offset == LATEST_MARK else place
+
+
+def batch_ranges(cluster: Cluster, queues: list[Queue], options: Options) -> list[QueueRange]:
+    """From where to where a batch reads each queue.
+
+    Raises OptionError for contradictory offsets, DataLoss where the start is deleted already or the
+    queue went back.
+    """
+    starts = resolve(cluster, queues, options.starting, "startingOffsets", default=EARLIEST)
+    ends = resolve(cluster, queues, options.ending, "endingOffsets", default="latest")
+    given = options.starting.positions is not None, options.ending.positions is not None
+    ranges = []
+    for queue in queues:
+        start, end = starts[queue], ends[queue]
+        if given[1]:
+            end = _checked_end(cluster, queue, end, options.fail_on_data_loss)
+        if any(given) and start.offset > ends[queue].offset:
+            text = f"{queue} would start at {start.offset}, behind its end {end.offset}"
+            raise OptionError("startingOffsets" if given[0] else "endingOffsets", text)
+        first = start.offset
+        if given[0]:
+            first = _checked_start(cluster, queue, start, options.fail_on_data_loss)
+        # Past the end when all of the range is gone: then there is nothing left to read.
+        first = min(first, end.offset) if any(given) else first
+        ranges.append(QueueRange(queue, first, end.offset, end.epoch))
+    return ranges
+
+
+def _checked_start(cluster: Cluster, queue: Queue, at: Position, fail: bool) -> int:
+    start = checked_again(cluster, queue, at, fail_on_data_loss=fail).offset
+    earliest = cluster.min_offset(queue)
+    if start >= earliest:
+        return start
+    if fail:
+        raise DataLoss(loss_text(queue, start, earliest))
+    _log.warning("%s", loss_text(queue, start, earliest))
+    return earliest
+
+
+def _checked_end(cluster: Cluster, queue: Queue, at: Position, fail: bool) -> Position:
+    """An end that was given: of messages that are still there, and not past the queue's own."""
+    now = cluster.end(queue, since=at.epoch)
+    if at.epoch != UNKNOWN_EPOCH:
+        at = checked(cluster, queue, at, now, fail_on_data_loss=fail)
+    if at.offset > now.position.offset:
+        text = f"{queue} ends at {now.position.offset}, not at {at.offset} yet"
+        raise OptionError("endingOffsets", text)
+    return at if at.epoch != UNKNOWN_EPOCH else Position(at.offset, now.position.epoch)
+
+
+def loss_text(queue: Queue, wanted: int, earliest: int) -> str:
+    """What to tell about messages that are gone."""
+    return (
+        f"{queue}: offset {wanted} was wanted, but the broker's oldest is {earliest}:"
+        f" {earliest - wanted} messages were deleted before they were read. Keep messages longer"
+        " (fileReservedTime), read more often, or set failOnDataLoss=false to go on with the rest"
+    )
+
+
+# What a stream reads next: what appeared, what vanished, what went back.
+
+
+class Reach(NamedTuple):
+    """From where to where queues can be read. Both have the same queues."""
+
+    starts: Positions
+    ends: Positions
+
+
+def reach(
+    cluster: Cluster, options: Options, begin: Positions, target: Positions | None = None
+) -> Reach:
+    """What can be read after `begin`, in new queues as well unless there is a `target`.
+
+    New queues start at their oldest message. Raises BrokerAway while a known broker is not there,
+    DataLoss for a queue that is gone for good or went back, whatever the target: where that is
+    allowed the queue starts again where its new messages do.
+    """
+    there = _queues_there(cluster, options, begin)
+    for queue in sorted(set(begin) - there):
+        _check_gone(cluster, queue, options)
+    wanted = set(begin) | (there if target is None else there & set(target))
+    found = Reach({}, {})
+    for queue in sorted(wanted):
+        if queue in there:
+            last = target.get(queue) if target is not None else None
+            start, end = _reach_in(cluster, options, queue, begin.get(queue), last)
+        else:
+            start = end = begin[queue]
+        found.starts[queue], found.ends[queue] = start, end
+    return found
+
+
+def _reach_in(
+    cluster: Cluster, options: Options, queue: Queue, known: Position | None, last: Position | None
+) -> tuple[Position, Position]:
+    now = cluster.end(queue, UNKNOWN_EPOCH if known is None else known.epoch)
+    end = now.position
+    if known is None:
+        start = Position(min(end.offset, cluster.min_offset(queue)), end.epoch)
+    else:
+        loss = options.fail_on_data_loss
+        start = checked(cluster, queue, known, now, fail_on_data_loss=loss)
+    if last is not None:
+        end = Position(min(end.offset, last.offset), end.epoch)
+    # Word for word where there is nothing new: another epoch alone would be a batch of nothing.
+    return start, end if end.offset > start.offset else start
+
+
+def reach_again(cluster: Cluster, options: Options, begin: Positions, end: Positions) -> Reach:
+    """The same for a batch that was planned by an earlier run and perhaps not read.
+
+    Its end was good then. Raises DataLoss where it is not any more; where that is allowed, the
+    batch has what is left of it, and the next one begins with what is new.
+    """
+    loss = options.fail_on_data_loss
+    found = Reach({}, {})
+    for queue, last in sorted(end.items()):
+        start = begin.get(queue)
+        if start == last:
+            continue  # nothing to read, so that nothing has to be asked
+        if start is not None:
+            start = checked_again(cluster, queue, start, fail_on_data_loss=loss)
+        # Past its end: the queue went back under a broker without epochs, see `checked`.
+        if start is None or (start.epoch == UNKNOWN_EPOCH and start.offset > last.offset):
+            start = Position(cluster.min_offset(queue), last.epoch)
+        found.starts[queue] = start
+        found.ends[queue] = checked_again(cluster, queue, last, fail_on_data_loss=loss)
+    return found
+
+
+def _queues_there(cluster: Cluster, options: Options, begin: Positions) -> set[Queue]:
+    try:
+        return set(find_queues(cluster, options))
+    except TopicMissing as missing:
+        if missing.topic not in {queue.topic for queue in begin}:
+            raise
+        # It was there before, so it is its broker that is missing.
+        names = {queue.broker_name for queue in begin if queue.topic == missing.topic}
+        text = f"{', '.join(sorted(names))}, which serves topic {missing.topic}, is not registered"
+        raise BrokerAway(f"broker {text} at {missing.name_servers}") from missing
+
+
+def _check_gone(cluster: Cluster, queue: Queue, options: Options) -> None:
+    addresses = cluster.known_route(queue.topic).addresses
+    if queue.broker_name not in addresses:
+        raise BrokerAway(f"broker {queue.broker_name}, which has {queue}, is not registered")
+    text = (
+        f"{queue} does not exist any more (queues of the topic were taken away);"
+        " set failOnDataLoss=false to go on with the others"
+    )
+    if options.fail_on_data_loss:
+        raise DataLoss(text)
+    _log.warning("%s", text)

@@ -1,0 +1,358 @@
+"""Where topics lie, and what their queues hold, asked over blocking sockets.
+
+    with Cluster("127.0.0.1:9876") as cluster:
+        for queue in cluster.queues("orders"):
+            print(queue, cluster.min_offset(queue), cluster.max_offset(queue))
+
+Runs on drivers and executors: standard library only.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, NamedTuple, Self, TypeVar
+
+from sparrowmq.protocol.codes import RequestCode, ResponseCode
+from sparrowmq.protocol.hosts import parse_address
+from sparrowmq.protocol.json_reader import parse_json
+from sparrowmq.protocol.names import is_system_topic
+from sparrowmq.protocol.perm import PERM_READ_WRITE, is_readable, is_writable
+from sparrowmq.spark.errors import BrokerAway, Refused, TopicMissing, Unreachable
+from sparrowmq.spark.wire.remoting import Answer, Remoting
+
+T = TypeVar("T")
+
+_EPOCH = "sparrowEpoch"
+VALID_END = "sparrowValidEnd"
+"""In answers: offsets of the request's epoch mean what they meant up to here."""
+
+
+class Queue(NamedTuple):
+    """One queue of a topic on the brokers of one name. Sorted by topic, broker and id."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+    def __str__(self) -> str:
+        return f"{self.topic} queue {self.queue_id} of {self.broker_name}"
+
+
+UNKNOWN_EPOCH = 0
+"""Of offsets that were learned before brokers had epochs, or from one that has none."""
+
+
+class Position(NamedTuple):
+    """An offset of a queue, and the epoch of the broker's log in which it was learned."""
+
+    offset: int
+    epoch: int = UNKNOWN_EPOCH
+
+
+class QueueEnd(NamedTuple):
+    """Where a queue ends now."""
+
+    position: Position
+    valid_end: int | None = None
+    """How far offsets of the epoch that was asked for are good; None where nothing limits them."""
+
+
+class Broker(NamedTuple):
+    """The brokers of one name: a master and its slaves."""
+
+    cluster: str
+    name: str
+    addresses: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a topic lies."""
+
+    queues: tuple[Queue, ...]
+    """Those that can be read."""
+    addresses: dict[str, str]
+    """`host:port` by broker name; the master's, a slave's while there is no master."""
+    write_queues: tuple[Queue, ...] = ()
+    """Those that can be written to, in the order in which producers number them."""
+
+
+def split_name_servers(text: str) -> tuple[str, ...]:
+    """`a:9876;b:9876` (or commas) taken apart. Raises ValueError for what is no address."""
+    servers = tuple(part.strip() for part in text.replace(",", ";").split(";") if part.strip())
+    if not servers:
+        raise ValueError("no name server is given, write host:port")
+    for server in servers:
+        parse_address(server)
+    return servers
+
+
+class Cluster:
+    """A cluster as its name servers describe it. Connections are kept until it is closed.
+
+    Raises Unreachable when a server does not answer, Refused when it answers no.
+    """
+
+    def __init__(self, name_servers: str, timeout_s: float = 3.0) -> None:
+        self.name_servers = split_name_servers(name_servers)
+        self._timeout_s = timeout_s
+        self._connections: dict[str, Remoting] = {}
+        self._routes: dict[str, Route] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[type["Cluster"], tuple[str, float]]:
+        # Travels to executors inside of readers; connections stay here.
+        return Cluster, (";".join(self.name_servers), self._timeout_s)
+
+    def close(self) -> None:
+        """Close all connections; a later call opens them again."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def route(self, topic: str, *, fresh: bool = True) -> Route:
+        """Where the topic lies. As last seen with `fresh` false, and while no name server answers.
+
+        Raises TopicMissing.
+        """
+        if not fresh and topic in self._routes:
+            return self._routes[topic]
+        fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
+        try:
+            answer = self._from_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, fields)
+        except Unreachable:
+            if topic in self._routes:
+                return self._routes[topic]
+            raise
+        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+            raise TopicMissing(topic, ";".join(self.name_servers))
+        _check(answer, ";".join(self.name_servers), "GET_ROUTEINFO_BY_TOPIC")
+        route = self._routes[topic] = _route(topic, parse_json(answer.body))
+        return route
+
+    def known_route(self, topic: str) -> Route:
+        """The route of a topic that existed before: not to be found means that its brokers are
+        away, because a name server forgets a topic together with its last broker.
+
+        Raises BrokerAway.
+        """
+        try:
+            return self.route(topic)
+        except TopicMissing as missing:
+            text = f"no broker that serves topic {topic} is registered at {missing.name_servers}"
+            raise BrokerAway(text) from missing
+
+    def topics(self) -> list[str]:
+        """The names of all topics."""
+        answer = self._from_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {})
+        _check(answer, ";".join(self.name_servers), "GET_ALL_TOPIC_LIST_FROM_NAMESERVER")
+        return sorted(map(str, parse_json(answer.body).get("topicList") or ()))
+
+    def user_topics(self) -> list[str]:
+        """The topics that are not the brokers' own: neither system topics nor the ones that every
+        broker has under its own and its cluster's name.
+        """
+        info = self._info()
+        clusters = set(info.get("clusterAddrTable") or ())
+        own = clusters | set(info.get("brokerAddrTable") or ())
+        own |= {f"{name}_REPLY_TOPIC" for name in clusters}
+        return [topic for topic in self.topics() if topic not in own and not is_system_topic(topic)]
+
+    def broker_names(self) -> list[str]:
+        """The brokers that are registered."""
+        return sorted(map(str, self._info().get("brokerAddrTable") or ()))
+
+    def brokers(self, topic: str) -> list[Broker]:
+        """Those that serve a topic, by name. Raises TopicMissing."""
+        serving = self.route(topic).addresses
+        found = [
+            Broker(str(data.get("cluster", "")), name, tuple(sorted(data["brokerAddrs"].values())))
+            for name, data in (self._info().get("brokerAddrTable") or {}).items()
+            if name in serving
+        ]
+        return sorted(found)
+
+    def queues(self, topic: str) -> list[Queue]:
+        """All queues of a topic that can be read, on all brokers. Raises TopicMissing."""
+        return list(self.route(topic).queues)
+
+    def address(self, topic: str, broker_name: str) -> str:
+        """Where that broker serves the topic. Raises BrokerAway when it does not."""
+        route = self.route(topic, fresh=False)
+        if broker_name not in route.addresses:
+            route = self.route(topic)
+        if broker_name not in route.addresses:
+            raise BrokerAway(
+                f"broker {broker_name} does not serve topic {topic} at present, known are"
+                f" {', '.join(sorted(route.addresses)) or 'none'}; start it again"
+            )
+        return route.addresses[broker_name]
+
+    def name_server(self, address: str) -> Remoting:
+        """The connection to one of the name servers, for what all of them have to hear."""
+        return self._connection(address)
+
+    def broker(self, topic: str, broker_name: str) -> Remoting:
+        """The connection to that broker."""
+        return self._connection(self.address(topic, broker_name))
+
+    def min_offset(self, queue: Queue) -> int:
+        """The oldest offset that a queue still has."""
+        answer = self._ask(queue, RequestCode.GET_MIN_OFFSET, {})
+        return int(answer.fields["offset"])
+
+    def max_offset(self, queue: Queue) -> int:
+        """The offset that the queue's next message will get."""
+        answer = self._ask(queue, RequestCode.GET_MAX_OFFSET, {"committed": "true"})
+        return int(answer.fields["offset"])
+
+    def end(self, queue: Queue, since: int = UNKNOWN_EPOCH) -> QueueEnd:
+        """The same with its epoch, and what became of offsets that were learned in `since`."""
+        fields = {"committed": "true", _EPOCH: str(since)}
+        answer = self._ask(queue, RequestCode.GET_MAX_OFFSET, fields)
+        valid_end = answer.fields.get(VALID_END) if since != UNKNOWN_EPOCH else None
+        return QueueEnd(_position(answer), None if valid_end is None else int(valid_end))
+
+    def oldest(self, queue: Queue) -> Position:
+        """The oldest offset that a queue still has, with its epoch."""
+        # Asked for first: an epoch that is too old is safe, one that is too new is not.
+        epoch = self.end(queue).position.epoch
+        return Position(self.min_offset(queue), epoch)
+
+    def position_at(self, queue: Queue, timestamp_ms: int) -> Position:
+        """The first message that was stored at that time or later."""
+        fields = {"timestamp": str(timestamp_ms), "boundaryType": "LOWER"}
+        fields[_EPOCH] = str(UNKNOWN_EPOCH)
+        return _position(self._ask(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, fields))
+
+    def offset_at(self, queue: Queue, timestamp_ms: int) -> int:
+        """The same without its epoch."""
+        return self.position_at(queue, timestamp_ms).offset
+
+    def consumer_offset(self, group: str, queue: Queue) -> int | None:
+        """Where a group stands in a queue, None where it has never been."""
+        fields = {"consumerGroup": group, "setZeroIfNotFound": "false"}
+        try:
+            answer = self._ask(queue, RequestCode.QUERY_CONSUMER_OFFSET, fields)
+        except Refused as refused:
+            if refused.code == ResponseCode.QUERY_NOT_FOUND:
+                return None
+            raise
+        return int(answer.fields["offset"])
+
+    def groups(self, topic: str) -> list[str]:
+        """The consumer groups that the topic's brokers know."""
+        found: set[str] = set()
+        for name in self.route(topic).addresses:
+            answer = self.broker(topic, name).ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, {})
+            found |= set(parse_json(answer.body).get("subscriptionGroupTable") or ())
+        return sorted(map(str, found))
+
+    def update_consumer_offset(self, group: str, queue: Queue, at: Position) -> None:
+        """Store where a group goes on. The group has to exist on that broker.
+
+        A broker of ours takes no position past what is left of the messages that it counts.
+        """
+        fields = {"consumerGroup": group, "commitOffset": str(at.offset), **epoch_field(at.epoch)}
+        self._ask(queue, RequestCode.UPDATE_CONSUMER_OFFSET, fields)
+
+    def _ask(self, queue: Queue, code: RequestCode, fields: dict[str, str]) -> Answer:
+        of_queue = {"topic": queue.topic, "queueId": str(queue.queue_id)}
+        try:
+            broker = self.broker(queue.topic, queue.broker_name)
+            return broker.ask(code, {**of_queue, **fields})
+        except Unreachable:
+            # It may have come back elsewhere, or a slave may serve it now: look once.
+            old = self.address(queue.topic, queue.broker_name)
+            self.route(queue.topic)
+            if self.address(queue.topic, queue.broker_name) == old:
+                raise
+        return self.broker(queue.topic, queue.broker_name).ask(code, {**of_queue, **fields})
+
+    def _info(self) -> dict[str, Any]:
+        answer = self._from_name_server(RequestCode.GET_BROKER_CLUSTER_INFO, {})
+        _check(answer, ";".join(self.name_servers), "GET_BROKER_CLUSTER_INFO")
+        return dict(parse_json(answer.body))
+
+    def _from_name_server(self, code: RequestCode, fields: dict[str, str]) -> Answer:
+        return self._first_that_answers(lambda server: server.call(code, fields))
+
+    def _first_that_answers(self, call: Callable[[Remoting], T]) -> T:
+        failure: Unreachable | None = None
+        for address in self.name_servers:
+            try:
+                return call(self._connection(address))
+            except Unreachable as error:
+                failure = error
+        assert failure is not None
+        raise failure
+
+    def _connection(self, address: str) -> Remoting:
+        if address not in self._connections:
+            self._connections[address] = Remoting(address, self._timeout_s)
+        return self._connections[address]
+
+
+def epoch_field(epoch: int) -> dict[str, str]:
+    """What a request says about an offset that was learned in this epoch; nothing if unknown."""
+    return {} if epoch == UNKNOWN_EPOCH else {_EPOCH: str(epoch)}
+
+
+def _position(answer: Answer) -> Position:
+    return Position(int(answer.fields["offset"]), int(answer.fields.get(_EPOCH) or UNKNOWN_EPOCH))
+
+
+def _check(answer: Answer, address: str, request: str) -> None:
+    if answer.code != ResponseCode.SUCCESS:
+        raise Refused(address, request, answer.code, answer.remark)
+
+
+def _route(topic: str, data: dict[str, Any]) -> Route:
+    queues = [
+        Queue(topic, str(part["brokerName"]), queue_id)
+        for part in data.get("queueDatas") or ()
+        if is_readable(int(part.get("perm", PERM_READ_WRITE)))
+        for queue_id in range(int(part["readQueueNums"]))
+    ]
+    addresses = {
+        str(part["brokerName"]): _best_address(part["brokerAddrs"])
+        for part in data.get("brokerDatas") or ()
+        if part.get("brokerAddrs")
+    }
+    return Route(tuple(sorted(queues)), addresses, _write_queues(topic, data))
+
+
+def _write_queues(topic: str, data: dict[str, Any]) -> tuple[Queue, ...]:
+    """Writable queues of brokers that have a master; an order configuration replaces them.
+
+    As in the client's `publish_queues`, so that a key leads to the same queue from everywhere.
+    """
+    if order := data.get("orderTopicConf"):
+        counts = [part.split(":") for part in str(order).split(";") if part]
+        return tuple(Queue(topic, name, at) for name, count in counts for at in range(int(count)))
+    masters = {
+        str(part["brokerName"])
+        for part in data.get("brokerDatas") or ()
+        if "0" in map(str, part.get("brokerAddrs") or ())
+    }
+    return tuple(
+        Queue(topic, str(part["brokerName"]), queue_id)
+        for part in sorted(data.get("queueDatas") or (), key=lambda part: str(part["brokerName"]))
+        if str(part["brokerName"]) in masters
+        and is_writable(int(part.get("perm", PERM_READ_WRITE)))
+        for queue_id in range(int(part["writeQueueNums"]))
+    )
+
+
+def _best_address(by_id: dict[str, str]) -> str:
+    return str(by_id[min(by_id, key=int)])  # 0 is the master

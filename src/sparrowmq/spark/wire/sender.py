@@ -1,0 +1,211 @@
+"""Sends from an executor: each goes on until a broker has stored it, or the time is up.
+
+    begin ──▶ the next is encoded meanwhile ──▶ finish: stored
+      │ no answer, or a broker that is busy or stopping
+      ▼
+    wait a little, ask for the route again ──▶ the same queue for rows with a sharding key,
+                                                another broker's, where there is one, for the rest
+
+At-least-once: a broker that stored a send and died before it answered gets it again.
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple
+
+from sparrowmq.clock import Clock, system_clock
+from sparrowmq.protocol.codes import RequestCode, ResponseCode
+from sparrowmq.protocol.names import AUTO_CREATE_TOPIC
+from sparrowmq.spark.errors import (
+    BrokerAway,
+    Refused,
+    RocketMQError,
+    TopicMissing,
+    Unreachable,
+)
+from sparrowmq.spark.wire.cluster import Cluster, Queue
+from sparrowmq.spark.wire.remoting import Answer, Patience, Remoting
+from sparrowmq.spark.write_task import Send
+
+STORED = frozenset(
+    {
+        ResponseCode.SUCCESS,
+        ResponseCode.FLUSH_DISK_TIMEOUT,
+        ResponseCode.FLUSH_SLAVE_TIMEOUT,
+        ResponseCode.SLAVE_NOT_AVAILABLE,
+    }
+)
+"""The rows are there, if perhaps on fewer disks than the broker was set up for."""
+
+
+class UnknownTopic(RocketMQError):
+    """Rows are for a topic that does not exist."""
+
+    def __init__(self, topic: str, name_servers: str) -> None:
+        super().__init__(
+            f"topic {topic} does not exist at name server {name_servers}; create it (sparrowmq"
+            f" topic create {topic}), or correct the option topic or the column topic"
+        )
+        self.topic = topic
+
+
+class NoWriteQueue(BrokerAway):
+    """The topic exists, and nobody takes messages for it now."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"no broker takes messages for topic {topic} now: each has no master, or the topic is"
+            f" not writable there; look at: sparrowmq topic route {topic}"
+        )
+
+
+class _UnderWay(NamedTuple):
+    """A send whose answer nobody has looked at yet."""
+
+    send: Send
+    queue: Queue
+    broker: Remoting | None
+    """Who was asked; None where that failed already."""
+
+
+class Sender:
+    """Sends what is planned. Raises RocketMQError that names topic, queue and the reason.
+
+    One send at a time is under way, so the rows of a queue are stored in their order.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        group: str,
+        retry_timeout_s: float,
+        waits_for_topics: bool = False,
+        clock: Clock = system_clock,
+        elapsed_s: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._cluster = cluster
+        self._group = group
+        self._waits = waits_for_topics
+        self._clock = clock
+        self._patience = Patience(retry_timeout_s, now=elapsed_s, pause=pause)
+        self._queues: dict[str, tuple[Queue, ...]] = {}
+        self._under_way: _UnderWay | None = None
+
+    def queue_count(self, topic: str) -> int:
+        """How many queues a topic is spread over, the same for as long as the task runs."""
+        if topic not in self._queues:
+            self._queues[topic] = self._patience.call(
+                f"asking where topic {topic} lies",
+                lambda: write_queues(self._cluster, topic, waits=self._waits),
+            )
+        return len(self._queues[topic])
+
+    def send(self, send: Send) -> None:
+        """Send until it is stored."""
+        self.begin(send)
+        self.finish()
+
+    def begin(self, send: Send) -> None:
+        """Send once, after the one before is stored; `finish` sees to the rest.
+
+        The broker works while the caller makes the next send.
+        """
+        self.finish()
+        queue = self._queues[send.topic][send.queue]
+        self._under_way = _UnderWay(send, queue, None)
+        with suppress(RocketMQError):  # `finish` will meet it again, and has patience
+            broker = self._cluster.broker(queue.topic, queue.broker_name)
+            broker.start(_code(send), self._fields(queue, send), send.body)
+            self._under_way = _UnderWay(send, queue, broker)
+
+    def finish(self) -> None:
+        """Go on until what was begun is stored."""
+        if self._under_way is None:
+            return
+        send, queue, asked = self._under_way
+        self._under_way = None
+
+        def attempt() -> None:
+            nonlocal queue, asked
+            broker, asked = asked, None
+            try:
+                self._once(queue, send, broker)
+            except RocketMQError:
+                queue = self._next(queue, send)
+                raise
+
+        self._patience.call(f"sending {send.rows} rows to {queue}", attempt)
+
+    def _once(self, queue: Queue, send: Send, asked: Remoting | None) -> None:
+        broker = asked or self._cluster.broker(queue.topic, queue.broker_name)
+        if asked is not None:
+            answer = asked.finish()
+        else:
+            answer = broker.call(_code(send), self._fields(queue, send), send.body)
+        _check_stored(answer, broker.address, f"sending {send.rows} rows to {queue}")
+
+    def _fields(self, queue: Queue, send: Send) -> dict[str, str]:
+        """The header under Java's one-letter names, as `protocol/headers/send.py` lists them."""
+        return {
+            "a": self._group,
+            "b": queue.topic,
+            "c": AUTO_CREATE_TOPIC,
+            "d": "4",
+            "e": str(queue.queue_id),
+            "f": "0",
+            "g": str(self._clock()),
+            "h": "0",
+            "i": send.properties or "",
+            "j": "0",
+            "k": "false",
+            "m": "false" if send.properties is not None else "true",
+            "n": queue.broker_name,
+        }
+
+    def _next(self, failed: Queue, send: Send) -> Queue:
+        """Where to try next; the name servers may know a new address meanwhile."""
+        with suppress(RocketMQError):  # while the only broker is down they know no route at all
+            self._cluster.route(failed.topic)
+        if send.is_bound:
+            return failed
+        queues = self._queues[failed.topic]
+        at = queues.index(failed)
+        others = (*queues[at:], *queues[:at])
+        return next((q for q in others if q.broker_name != failed.broker_name), failed)
+
+
+def _code(send: Send) -> RequestCode:
+    is_batch = send.properties is None
+    return RequestCode.SEND_BATCH_MESSAGE if is_batch else RequestCode.SEND_MESSAGE_V2
+
+
+def _check_stored(answer: Answer, address: str, what: str) -> None:
+    if answer.code == ResponseCode.GO_AWAY:
+        raise Unreachable(address, what, f"the broker stops ({answer.remark})")
+    if answer.code not in STORED:
+        raise Refused(address, what, answer.code, answer.remark)
+
+
+def write_queues(cluster: Cluster, topic: str, *, waits: bool = False) -> tuple[Queue, ...]:
+    """The queues a topic can be sent to. Raises UnknownTopic, BrokerAway, Unreachable.
+
+    `waits` is for a topic that was there before, which is not found because its broker is away.
+    """
+    try:
+        queues = cluster.route(topic).write_queues
+    except TopicMissing as missing:
+        servers = ";".join(cluster.name_servers)
+        if not cluster.topics():
+            # A broker that stops takes its topics out of the name server; that is no wrong name.
+            text = f"no broker is registered at name server {servers}, so topic {topic} is unknown"
+            raise BrokerAway(text) from missing
+        if waits:
+            text = f"no broker that has topic {topic} is registered at name server {servers}"
+            raise BrokerAway(f"{text}, or the topic does not exist") from missing
+        raise UnknownTopic(topic, servers) from missing
+    if not queues:
+        raise NoWriteQueue(topic)
+    return queues
