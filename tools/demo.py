@@ -231,7 +231,7 @@ def conclude(orders: Orders) -> int:
 
 def analyse(name_server: str, orders: Orders) -> int:
     """Streams the orders through Spark; 0 if it finds every one of them and every amount."""
-    from sparrowmq.cli.pipeline_session import pipeline_session
+    from sparrowmq.cli.commands.pipeline_session import pipeline_session
 
     console.print("[bold]6  Spark[/] streams the orders into Parquet and adds them up")
     shutil.rmtree(RESULTS, ignore_errors=True)

@@ -24,13 +24,12 @@ from sparrowmq.disk.syncer import InlineSyncer
 from sparrowmq.net.connection import Connection
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.peers import Peers
-from sparrowmq.net.reply import Reply, Request
+from sparrowmq.net.routes import Reply, Request
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.header import RequestHeader
-from sparrowmq.protocol.headers.recall import RecallableSent
-from sparrowmq.protocol.headers.send import MessageSent, SendMessageV2
-from sparrowmq.protocol.headers.send_back import SendBack
+from sparrowmq.protocol.headers.messages import RecallableSent
+from sparrowmq.protocol.headers.send import MessageSent, SendBack, SendMessageV2
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import AUTO_CREATE_TOPIC
 from sparrowmq.protocol.properties import format_properties

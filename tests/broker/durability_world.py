@@ -11,7 +11,7 @@ from sparrowmq.broker.durability import CROWD, Durability
 from sparrowmq.broker.housekeeping import watch_lag
 from sparrowmq.broker.send_checks import answer_when_safe
 from sparrowmq.disk.syncer import SyncPlan
-from sparrowmq.net.reply import Reply
+from sparrowmq.net.routes import Reply
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.messages import PutMessage

@@ -6,9 +6,9 @@ import pytest
 
 from sparrowmq.broker.runtime_config import CHANGEABLE
 from sparrowmq.net.calls import Response
+from sparrowmq.protocol.body import DataVersion
 from sparrowmq.protocol.broker_stats import GroupForbidden
 from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.protocol.data_version import DataVersion
 from sparrowmq.protocol.delay import DEFAULT_DELAY_LEVELS
 from sparrowmq.protocol.headers.admin import (
     BrokerConfigFound,

@@ -1,6 +1,6 @@
 """Operators' questions reach the live member they are about."""
 
-from sparrowmq.net.reply import Reply
+from sparrowmq.net.routes import Reply
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.consumer_calls import (
     ConsumeMessageDirectly,

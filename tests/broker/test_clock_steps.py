@@ -11,7 +11,7 @@ from sparrowmq.broker.topics import plain_topic
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.delay import RETRY_DELAYS_MS
 from sparrowmq.protocol.headers.admin import DeleteExpiredLog
-from sparrowmq.protocol.headers.recall import RecallableSent, RecallMessage
+from sparrowmq.protocol.headers.messages import RecallableSent, RecallMessage
 from sparrowmq.store.messages import PutMessage
 from tests.broker.delivery_world import EPOCH_MS, DeliveryWorld, bodies, orders_world
 from tests.broker.timer_world import send_at, spill

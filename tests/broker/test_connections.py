@@ -1,5 +1,6 @@
 """Who is connected, and who subscribes to what."""
 
+from sparrowmq.protocol.body import GroupList
 from sparrowmq.protocol.broker_stats import SubscriptionFound
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.connections import ConsumerConnection, ProducerConnection, ProducerTable
@@ -12,7 +13,6 @@ from sparrowmq.protocol.headers.connections import (
     GetTopicsOfConsumer,
 )
 from sparrowmq.protocol.route import TopicList
-from sparrowmq.protocol.tables import GroupList
 from tests.broker.world import World, broadcasts, subscribes
 
 

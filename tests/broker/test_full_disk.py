@@ -6,10 +6,10 @@ import pytest
 
 from sparrowmq.broker.delivery.timer_files import RunFiles
 from sparrowmq.disk.errors import DiskFull
-from sparrowmq.net.reply import Reply
+from sparrowmq.net.routes import Reply
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.protocol.headers.recall import RecallableSent, RecallMessage
+from sparrowmq.protocol.headers.messages import RecallableSent, RecallMessage
 from sparrowmq.protocol.sys_flag import TRANSACTION_COMMIT
 from sparrowmq.store.journal import Journal
 from tests.broker import transaction_world

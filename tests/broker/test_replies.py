@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 from sparrowmq.net.calls import Response
-from sparrowmq.net.reply import Reply
+from sparrowmq.net.routes import Reply
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.reply import PushReply, SendReply, SendReplyV2
 from sparrowmq.protocol.headers.send import MessageSent

@@ -9,6 +9,7 @@ from sparrowmq.broker.config import Flush
 from sparrowmq.broker.delivery import timer_delivery
 from sparrowmq.broker.runtime_info import human_bytes
 from sparrowmq.disk.errors import DiskFull
+from sparrowmq.protocol.body import KVTable
 from sparrowmq.protocol.headers.admin import (
     CleanExpiredQueues,
     CleanUnusedTopics,
@@ -16,7 +17,6 @@ from sparrowmq.protocol.headers.admin import (
     GetRuntimeInfo,
 )
 from sparrowmq.protocol.headers.topics import DeleteTopic
-from sparrowmq.protocol.tables import KVTable
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.testing.sim_cluster import SMALL_STORE
 from sparrowmq.testing.sim_nodes import BrokerNode

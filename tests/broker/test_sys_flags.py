@@ -13,11 +13,11 @@ from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.headers.reply import SendReplyV2
 from sparrowmq.protocol.headers.send import (
     MessageSent,
+    SendBack,
     SendBatchMessage,
     SendMessage,
     SendMessageV2,
 )
-from sparrowmq.protocol.headers.send_back import SendBack
 from sparrowmq.protocol.headers.transactions import EndTransaction
 from sparrowmq.protocol.ids import OffsetId
 from sparrowmq.protocol.names import AUTO_CREATE_TOPIC

@@ -14,8 +14,7 @@ from sparrowmq.broker.config import Flush
 from sparrowmq.broker.topics import plain_topic
 from sparrowmq.net.calls import Response
 from sparrowmq.net.peers import Peers
-from sparrowmq.net.reply import Reply, Request
-from sparrowmq.net.routes import Routes
+from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.broker_stats import MessageRequestMode
 from sparrowmq.protocol.codes import ResponseCode
@@ -31,7 +30,7 @@ from sparrowmq.protocol.headers.groups import (
     DeleteGroup,
     GetAllGroupConfig,
 )
-from sparrowmq.protocol.headers.send_back import SendBack
+from sparrowmq.protocol.headers.send import SendBack
 from sparrowmq.protocol.headers.statistics import CloneGroupOffset, GetAllConsumerOffsets
 from sparrowmq.protocol.headers.topics import (
     CreateTopic,

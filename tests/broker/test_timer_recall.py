@@ -7,7 +7,7 @@ import pytest
 
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.header_encoding import ext_fields_of
-from sparrowmq.protocol.headers.recall import (
+from sparrowmq.protocol.headers.messages import (
     MessageRecalled,
     RecallableSent,
     RecallHandle,

@@ -11,7 +11,7 @@ from sparrowmq.broker.delivery.half_messages import records
 from sparrowmq.broker.delivery.placement import fields_of
 from sparrowmq.broker.delivery.redelivery import stored_again
 from sparrowmq.broker.delivery.timer_files import TimerCheck, TimerMark
-from sparrowmq.protocol.headers.recall import RecallableSent, RecallMessage
+from sparrowmq.protocol.headers.messages import RecallableSent, RecallMessage
 from sparrowmq.protocol.names import TIMER_TOPIC
 from sparrowmq.protocol.record import Record
 from sparrowmq.store.messages import PutMessage

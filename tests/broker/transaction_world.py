@@ -1,7 +1,7 @@
 """Transactions in a world of deliveries: half messages, their ends, and producers to ask."""
 
 from sparrowmq.broker.live_clients import Member
-from sparrowmq.net.reply import Reply
+from sparrowmq.net.routes import Reply
 from sparrowmq.protocol.headers.transactions import CheckTransactionState, EndTransaction
 from sparrowmq.protocol.ids import OffsetId
 from tests.broker.delivery_world import DeliveryWorld, Peer, Sent

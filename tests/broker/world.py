@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 from sparrowmq.broker.broker import Broker
 from sparrowmq.net.calls import Response
 from sparrowmq.net.peers import Peers
-from sparrowmq.net.reply import Reply, Request
-from sparrowmq.net.routes import Routes
+from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.body import Body
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.group_config import SubscriptionGroupConfig

@@ -5,11 +5,9 @@ from pathlib import Path
 import pytest
 
 from sparrowmq.broker.config import BrokerConfig
-from sparrowmq.cli.apache_conf import read_broker_conf
-from sparrowmq.cli.apache_keys import TAKEN
-from sparrowmq.cli.server_settings import broker_settings
-from sparrowmq.cli.setting_build import build
-from sparrowmq.cli.settings import Given, SettingError, resolve
+from sparrowmq.cli.settings.apache_conf import TAKEN, read_broker_conf
+from sparrowmq.cli.settings.servers import broker_settings, build
+from sparrowmq.cli.settings.settings import Given, SettingError, resolve
 
 MASTER = """
 brokerClusterName=DefaultCluster

@@ -39,7 +39,7 @@ def interrupted_at(
     )
 
 
-@pytest.mark.parametrize("module", ["click", "sparrowmq.cli.groups"])
+@pytest.mark.parametrize("module", ["click", "sparrowmq.cli.command_group"])
 def test_while_the_program_is_imported_it_ends_as_any_other_process(module: str) -> None:
     ran = interrupted_at(module, "--help")
     assert (ran.returncode, ran.stdout, ran.stderr) == (-signal.SIGINT, "", "")
@@ -48,7 +48,7 @@ def test_while_the_program_is_imported_it_ends_as_any_other_process(module: str)
 @pytest.mark.parametrize(
     ("module", "arguments"),
     [
-        ("sparrowmq.cli.topic_commands", ["topic", "list"]),
+        ("sparrowmq.cli.commands.topic", ["topic", "list"]),
         ("sparrowmq.broker.server", ["up", "--port", "0", "--nameserver-port", "0"]),
     ],
     ids=["topic", "up"],

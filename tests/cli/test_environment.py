@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from sparrowmq.cli.environment import unknown_variables
-from sparrowmq.cli.server_settings import all_settings, broker_settings
-from sparrowmq.cli.settings import SettingError, resolve
+from sparrowmq.cli.settings.environment import unknown_variables
+from sparrowmq.cli.settings.servers import all_settings, broker_settings
+from sparrowmq.cli.settings.settings import SettingError, resolve
 from tests.cli.servers import ROOT, sparrowmq
 
 

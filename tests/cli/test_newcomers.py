@@ -13,9 +13,9 @@ import pytest
 from click.testing import CliRunner
 
 from sparrowmq.cli.main import app
-from sparrowmq.cli.server_settings import all_settings
-from sparrowmq.cli.setting_options import field_text
-from sparrowmq.cli.settings import Setting
+from sparrowmq.cli.settings.options import field_text
+from sparrowmq.cli.settings.servers import all_settings
+from sparrowmq.cli.settings.settings import Setting
 from tests.cli.servers import (
     AS_A_COMMAND,
     clean_environment,

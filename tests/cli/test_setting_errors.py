@@ -11,15 +11,14 @@ from typing import get_origin
 import click
 import pytest
 
-from sparrowmq.cli.apache_keys import TAKEN
-from sparrowmq.cli.config_commands import config_commands
-from sparrowmq.cli.server_commands import server_commands
-from sparrowmq.cli.server_settings import all_settings, nameserver_settings
-from sparrowmq.cli.settings import Setting
-from sparrowmq.cli.toml_file import SECTIONS
+from sparrowmq.cli.commands import config, servers
+from sparrowmq.cli.settings.apache_conf import TAKEN
+from sparrowmq.cli.settings.servers import all_settings, nameserver_settings
+from sparrowmq.cli.settings.settings import Setting
+from sparrowmq.cli.settings.toml_file import SECTIONS
 
-(CONFIG,) = config_commands()
-COMMANDS = {command.name: command for command in server_commands()}
+(CONFIG,) = config.commands()
+COMMANDS = {command.name: command for command in servers.commands()}
 APACHE = {name: key for key, (name, _) in TAKEN.items()}
 # Refused by some settings and not by others; where they are, it has to be said as well.
 DOUBTFUL = ("-1", "0", "1", "70000", "9" * 22, "")

@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 
 from sparrowmq.broker.config import BrokerConfig, Flush
-from sparrowmq.cli.apache_conf import read_broker_conf
-from sparrowmq.cli.server_settings import all_settings, broker_settings, nameserver_settings
-from sparrowmq.cli.setting_build import build
-from sparrowmq.cli.settings import Given, Setting, SettingError, resolve
-from sparrowmq.cli.toml_file import read_toml
+from sparrowmq.cli.settings.apache_conf import read_broker_conf
+from sparrowmq.cli.settings.servers import all_settings, broker_settings, build, nameserver_settings
+from sparrowmq.cli.settings.settings import Given, Setting, SettingError, resolve
+from sparrowmq.cli.settings.toml_file import read_toml
 from sparrowmq.nameserver.config import NameServerConfig
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from sparrowmq.cli.server_settings import all_settings
-from sparrowmq.cli.settings import SettingError
-from sparrowmq.cli.toml_file import lines_of, read_toml
+from sparrowmq.cli.settings.servers import all_settings
+from sparrowmq.cli.settings.settings import SettingError
+from sparrowmq.cli.settings.toml_file import lines_of, read_toml
 
 TEXT = '''# a comment
 data = "/srv"

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from sparrowmq.broker.config import BrokerConfig, Flush
-from sparrowmq.cli.server_settings import broker_config, broker_settings, read_file
-from sparrowmq.cli.several_brokers import broker_arguments
+from sparrowmq.cli.local_cluster import broker_arguments
+from sparrowmq.cli.settings.servers import broker_config, broker_settings, read_file
 from tests.cli.servers import sparrowmq
 
 

@@ -15,13 +15,12 @@ from sparrowmq.client.sending.producer import Producer
 from sparrowmq.client.session_keepalive import SameLoop
 from sparrowmq.net.connection import Connection
 from sparrowmq.net.errors import RequestRefused
-from sparrowmq.net.reply import Reply, Request
-from sparrowmq.net.routes import Routes
+from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.net.server import Server
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.clients import Heartbeat, UnregisterClient
+from sparrowmq.protocol.headers.messages import MessageRecalled, RecallMessage
 from sparrowmq.protocol.headers.nameserver import GetTopicRoute
-from sparrowmq.protocol.headers.recall import MessageRecalled, RecallMessage
 from sparrowmq.protocol.headers.reply import SendReplyV2
 from sparrowmq.protocol.headers.send import MessageSent, SendBatchMessage, SendMessageV2
 from sparrowmq.protocol.headers.transactions import EndTransaction

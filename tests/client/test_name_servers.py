@@ -15,8 +15,7 @@ from sparrowmq.client.client import find_own_address
 from sparrowmq.client.errors import BrokerRefused, NoRoute
 from sparrowmq.client.name_servers import NameServers
 from sparrowmq.net.peers import Peers
-from sparrowmq.net.reply import Reply, Request
-from sparrowmq.net.routes import Routes
+from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.net.server import Server
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.nameserver import GetTopicRoute

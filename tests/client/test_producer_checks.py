@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from sparrowmq.client.sending.producer import Producer
-from sparrowmq.protocol.headers.recall import format_handle
+from sparrowmq.protocol.headers.messages import format_handle
 from sparrowmq.protocol.message import Message, MessageQueue
 from tests.client.scripted import world
 

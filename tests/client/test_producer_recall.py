@@ -6,7 +6,7 @@ import pytest
 
 from sparrowmq.client.errors import BrokerRefused, SendFailed
 from sparrowmq.client.sending.producer import Producer
-from sparrowmq.protocol.headers.recall import format_handle
+from sparrowmq.protocol.headers.messages import format_handle
 from sparrowmq.protocol.message import Message
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from tests.client.scripted import world

@@ -10,7 +10,7 @@ from sparrowmq.client.errors import BrokerRefused, SendFailed
 from sparrowmq.client.send_result import SendStatus
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.protocol.headers.recall import format_handle
+from sparrowmq.protocol.headers.messages import format_handle
 from sparrowmq.protocol.message import Message, MessageQueue
 from tests.client.scripted import Answer, World, world
 

@@ -9,7 +9,7 @@ import pytest
 from sparrowmq import ClientError, Message, MessageQueue, Producer
 from sparrowmq.client.sending.queue_choice import Selector
 from sparrowmq.protocol.headers.nameserver import PutKvConfig
-from sparrowmq.protocol.java_hash import java_hash
+from sparrowmq.protocol.java import java_hash
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from tests.client.members import TOPIC, create_topic
 

@@ -15,8 +15,8 @@ from sparrowmq.client.consuming.push_consumer import PushConsumer
 from sparrowmq.client.errors import ClientError
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.net.peers import Peers
+from sparrowmq.protocol.body import DataVersion
 from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.protocol.data_version import DataVersion
 from sparrowmq.protocol.headers.nameserver import GetTopicRoute, RegisterBroker
 from sparrowmq.protocol.headers.topics import CreateTopic
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere

@@ -5,7 +5,7 @@ from typing import Any
 
 from sparrowmq.cli.main import main
 from sparrowmq.net.connection import Connection
-from sparrowmq.net.reply import Reply
+from sparrowmq.net.routes import Reply
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.store.store import Store
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from sparrowmq.protocol.body import DataVersion
 from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.protocol.data_version import DataVersion
 from sparrowmq.protocol.headers.nameserver import (
     DataVersionCompared,
     QueryDataVersion,

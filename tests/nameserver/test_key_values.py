@@ -9,6 +9,7 @@ import pytest
 from sparrowmq.clock import system_clock
 from sparrowmq.nameserver import ConfigError, NameServer, NameServerConfig
 from sparrowmq.nameserver.durable_file import RealFile
+from sparrowmq.protocol.body import KVTable
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.nameserver import (
     DeleteKvConfig,
@@ -17,7 +18,6 @@ from sparrowmq.protocol.headers.nameserver import (
     ListKvConfig,
     PutKvConfig,
 )
-from sparrowmq.protocol.tables import KVTable
 from tests.nameserver.world import Caller, MemoryFile, world
 
 

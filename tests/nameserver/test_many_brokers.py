@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from sparrowmq.nameserver.brokers import Registration
 from sparrowmq.nameserver.encoded_routes import EncodedRoutes
 from sparrowmq.nameserver.routing_table import RoutingTable
-from sparrowmq.protocol.data_version import DataVersion
+from sparrowmq.protocol.body import DataVersion
 from tests.nameserver.world import Broker, World, topic, world
 
 TOPICS = [f"topic-{number}" for number in range(200)]

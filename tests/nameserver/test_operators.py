@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sparrowmq.nameserver import ConfigError, NameServerConfig
+from sparrowmq.protocol.body import BrokerMemberGroupAnswer
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.protocol.headers.nameserver import (
@@ -25,7 +26,6 @@ from sparrowmq.protocol.headers.nameserver import (
     WipeWritePerm,
 )
 from sparrowmq.protocol.route import ClusterInfo, QueueData, TopicList, TopicRoute
-from sparrowmq.protocol.tables import BrokerMemberGroupAnswer
 from tests.nameserver.world import EVERYWHERE, Caller, topic, world
 
 

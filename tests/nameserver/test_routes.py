@@ -14,9 +14,8 @@ from sparrowmq.protocol.headers.nameserver import (
     WritePermAdded,
     WritePermWiped,
 )
-from sparrowmq.protocol.queue_mapping import TopicQueueMappingInfo
 from sparrowmq.protocol.registration import RegisterBrokerBody
-from sparrowmq.protocol.route import TopicRoute
+from sparrowmq.protocol.route import TopicQueueMappingInfo, TopicRoute
 from sparrowmq.protocol.topic_config import RegisteredTopics
 from tests.nameserver.world import PORT, World, topic, world
 from tests.net.wire import Answer, Wire, request

@@ -11,8 +11,8 @@ from sparrowmq.nameserver.durable_file import DurableFile
 from sparrowmq.net.calls import Response
 from sparrowmq.net.endpoint import Limits
 from sparrowmq.net.peers import Peers
+from sparrowmq.protocol.body import DataVersion
 from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.protocol.data_version import DataVersion
 from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.protocol.headers.nameserver import (
     BrokerRegistered,

@@ -3,8 +3,7 @@
 from sparrowmq.net.calls import Response
 from sparrowmq.net.connection import Connection
 from sparrowmq.net.peers import Peers
-from sparrowmq.net.reply import Reply, Request
-from sparrowmq.net.routes import Routes
+from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.codes import ResponseCode
 from tests.net.calling import SERVER, calling
 from tests.net.world import Echo, Echoed, Large, world

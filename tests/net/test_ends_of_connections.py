@@ -7,7 +7,7 @@ import pytest
 from sparrowmq.net.connection import Connection
 from sparrowmq.net.errors import ConnectionLost, NetError
 from sparrowmq.net.peers import Peers
-from sparrowmq.net.reply import Reply
+from sparrowmq.net.routes import Reply
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.frame import FrameDecoder
 from sparrowmq.protocol.hosts import encode_host

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from sparrowmq.net.reply import Reply
+from sparrowmq.net.routes import Reply
 from sparrowmq.protocol.codes import RequestCode, ResponseCode
 from sparrowmq.protocol.frame import encode_frame
 from sparrowmq.protocol.header import ONEWAY_FLAG

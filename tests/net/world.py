@@ -10,8 +10,7 @@ from sparrowmq.net.connection import Connection
 from sparrowmq.net.endpoint import Limits
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.peers import Peers
-from sparrowmq.net.reply import Reply, Request
-from sparrowmq.net.routes import Routes
+from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.net.server import Server
 from sparrowmq.protocol.codes import RequestCode, ResponseCode
 from sparrowmq.protocol.header import RequestHeader, ResponseHeader

@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from sparrowmq.protocol.body import Body
+from sparrowmq.protocol.body import (
+    Body,
+    BrokerMemberGroup,
+    DataVersion,
+    KVTable,
+    LockBatchRequest,
+    LockBatchResponse,
+)
 from sparrowmq.protocol.connections import (
     ConsumerConnection,
     ConsumerIdList,
@@ -14,7 +21,6 @@ from sparrowmq.protocol.connections import (
     QueryAssignmentRequest,
     QueryAssignmentResponse,
 )
-from sparrowmq.protocol.data_version import DataVersion
 from sparrowmq.protocol.group_config import SubscriptionGroupConfig, SubscriptionGroupTable
 from sparrowmq.protocol.heartbeat import (
     ConsumeFromWhere,
@@ -24,7 +30,6 @@ from sparrowmq.protocol.heartbeat import (
     MessageModel,
     ProducerData,
 )
-from sparrowmq.protocol.locks import LockBatchRequest, LockBatchResponse
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.offsets_body import (
     ConsumerOffsetTable,
@@ -38,7 +43,6 @@ from sparrowmq.protocol.offsets_body import (
 from sparrowmq.protocol.registration import RegisterBrokerBody
 from sparrowmq.protocol.route import BrokerData, ClusterInfo, QueueData, TopicList, TopicRoute
 from sparrowmq.protocol.subscription import SQL92, SubscriptionData
-from sparrowmq.protocol.tables import BrokerMemberGroup, KVTable
 from sparrowmq.protocol.topic_config import TopicConfig, TopicConfigTable
 from tests.protocol.java_vectors import case_id, cases
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparrowmq.protocol.java_hash import (
+from sparrowmq.protocol.java import (
     MASK_32,
     java_hash,
     positive_index_hash,

@@ -4,7 +4,7 @@ from base64 import urlsafe_b64encode
 
 import pytest
 
-from sparrowmq.protocol.headers.recall import RecallHandle
+from sparrowmq.protocol.headers.messages import RecallHandle
 
 HANDLE = RecallHandle("orders", "broker-a", 1_700_000_000_000, "0A000001")
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparrowmq.protocol.data_version import DataVersion
+from sparrowmq.protocol.body import DataVersion
 from sparrowmq.protocol.errors import BodyError, TooLarge
-from sparrowmq.protocol.queue_mapping import TopicQueueMappingInfo
 from sparrowmq.protocol.registration import MAX_PLAIN_BYTES, RegisterBrokerBody, body_checksum
+from sparrowmq.protocol.route import TopicQueueMappingInfo
 from sparrowmq.protocol.topic_config import RegisteredTopics, TopicConfig
 from tests.protocol.java_vectors import cases
 

@@ -7,8 +7,7 @@ import random
 
 from sparrowmq.net.errors import CallTimedOut, ConnectionLost
 from sparrowmq.net.peers import Peers
-from sparrowmq.net.reply import Reply, Request
-from sparrowmq.net.routes import Routes
+from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.net.server import Server
 from sparrowmq.protocol.headers.offsets import GetMaxOffset
 from sparrowmq.testing.simulation import Simulation

@@ -5,7 +5,7 @@ import pytest
 pa = pytest.importorskip("pyarrow", reason="needs the spark extra: pip install sparrowmq[spark]")
 
 from sparrowmq.protocol.batch import decode_batch  # noqa: E402 - after the skip
-from sparrowmq.protocol.java_hash import java_hash  # noqa: E402
+from sparrowmq.protocol.java import java_hash  # noqa: E402
 from sparrowmq.spark.encode.row_encoder import (  # noqa: E402
     EncodedRows,
     RowEncoder,

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparrowmq.protocol.java_hash import positive_index_hash, unsigned_java_hash
+from sparrowmq.protocol.java import positive_index_hash, unsigned_java_hash
 from sparrowmq.store.index.entries import entries_of, stored_hashes
 from sparrowmq.store.index.key_index import IndexRequest
 

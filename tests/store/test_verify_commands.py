@@ -9,7 +9,7 @@ from random import Random
 import pytest
 from click.testing import CliRunner, Result
 
-from sparrowmq.cli.store_commands import app
+from sparrowmq.cli.commands.store import app
 from sparrowmq.disk.real_disk import RealDisk
 from tests.faults.store_run import CONFIG, LAYOUT, StoreRun, open_store, read_all
 

@@ -17,7 +17,7 @@ from math import inf
 from typing import Any
 
 from sparrowmq.net.connection import Connection
-from sparrowmq.net.reply import Request
+from sparrowmq.net.routes import Request
 
 QueueKey = tuple[str, int]
 

@@ -25,7 +25,7 @@ from sparrowmq.net.connection import Connection
 from sparrowmq.net.errors import ConnectionLost
 from sparrowmq.net.tasks import WholeSteps
 from sparrowmq.net.workers import Workers
-from sparrowmq.protocol.data_version import DataVersion
+from sparrowmq.protocol.body import DataVersion
 from sparrowmq.protocol.headers.clients import NotifyConsumerIdsChanged
 from sparrowmq.protocol.ids import UniqueIds
 from sparrowmq.store.store import Store

@@ -20,7 +20,7 @@ import msgspec
 
 from sparrowmq.broker.arrivals import Arrivals
 from sparrowmq.broker.config import Flush
-from sparrowmq.net.reply import Reply, Request
+from sparrowmq.net.routes import Reply, Request
 from sparrowmq.net.tasks import WholeSteps
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.store.errors import StoreError

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from sparrowmq.broker.table_saving import TableSaving
 from sparrowmq.clock import Clock
+from sparrowmq.protocol.body import DataVersion
 from sparrowmq.protocol.broker_stats import MessageRequestMode, MessageRequestModeTable
-from sparrowmq.protocol.data_version import DataVersion
 from sparrowmq.protocol.group_config import SubscriptionGroupConfig, SubscriptionGroupTable
 from sparrowmq.protocol.names import SYSTEM_GROUPS, group_fault, is_system_group
 from sparrowmq.store.table_file import TableFile

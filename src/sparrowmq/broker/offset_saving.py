@@ -17,7 +17,7 @@ from sparrowmq.broker.table_saving import tell_waiters
 from sparrowmq.broker.tables import OffsetsTable
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import RequestRefused
-from sparrowmq.net.reply import Reply
+from sparrowmq.net.routes import Reply
 from sparrowmq.net.tasks import WholeSteps
 from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.codes import ResponseCode

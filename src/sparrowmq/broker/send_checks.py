@@ -14,7 +14,7 @@ from collections.abc import Callable
 from sparrowmq.broker.broker import Broker
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import RequestRefused
-from sparrowmq.net.reply import Handled, Reply, Request
+from sparrowmq.net.routes import Handled, Reply, Request
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.compression import CompressionType
 from sparrowmq.protocol.errors import BodyError

@@ -13,7 +13,7 @@ from sparrowmq.broker.name_servers import Registration
 from sparrowmq.broker.tables import BrokerTables, last_subscriptions
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.endpoint import Endpoint
-from sparrowmq.net.reply import Reply, Request
+from sparrowmq.net.routes import Reply, Request
 from sparrowmq.net.server import Server
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.pull import LitePullMessage, PullMessage

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import RequestRefused
-from sparrowmq.net.reply import Reply
+from sparrowmq.net.routes import Reply
 from sparrowmq.net.tasks import WholeSteps
 from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.body import Body

@@ -8,7 +8,7 @@ from sparrowmq.broker.groups import Groups
 from sparrowmq.broker.table_saving import TableSaving
 from sparrowmq.clock import Clock
 from sparrowmq.protocol import names
-from sparrowmq.protocol.data_version import DataVersion
+from sparrowmq.protocol.body import DataVersion
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.perm import PERM_INHERIT, PERM_READ_WRITE, is_inherited, is_readable
 from sparrowmq.protocol.topic_config import TopicConfig, TopicConfigTable

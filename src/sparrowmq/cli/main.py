@@ -10,21 +10,21 @@ from typing import Any
 import click
 
 from sparrowmq import __version__
-from sparrowmq.cli.groups import Group
-from sparrowmq.cli.remarks import warn_of_unknown_variables
+from sparrowmq.cli.command_group import Group
+from sparrowmq.cli.output import warn_of_unknown_variables
 
-# command → (module, function that makes the click commands of that module)
+# command → module of sparrowmq.cli.commands
 _LAZY = {
-    "nameserver": "server_commands",
-    "broker": "server_commands",
-    "up": "server_commands",
-    "config": "config_commands",
-    "topic": "topic_commands",
-    "store": "store_commands",
-    "send": "message_commands",
-    "consume": "message_commands",
-    "pipeline": "pipeline_commands",
-    "spark": "spark_commands",
+    "nameserver": "servers",
+    "broker": "servers",
+    "up": "servers",
+    "config": "config",
+    "topic": "topic",
+    "store": "store",
+    "send": "message",
+    "consume": "message",
+    "pipeline": "pipeline",
+    "spark": "spark",
 }
 # `config` lists what it does not know; servers were perhaps asked for JSON.
 _WARN_THEMSELVES = frozenset({"config", "nameserver", "broker", "up"})
@@ -56,9 +56,9 @@ class LazyGroup(Group):
         module = _LAZY.get(name)
         if module is None:
             return None
-        made: Callable[[], list[click.Command]] = getattr(
-            import_module(f"sparrowmq.cli.{module}"), module
-        )
+        made: Callable[[], list[click.Command]] = import_module(
+            f"sparrowmq.cli.commands.{module}"
+        ).commands
         return made
 
 

@@ -6,12 +6,39 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import click
+from click.core import ParameterSource
 
 from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.errors import AdminError
-from sparrowmq.cli.addresses import DEFAULT, HELP, VARIABLE, checked_addresses
 from sparrowmq.client.errors import ClientError
 from sparrowmq.net.errors import NetError
+
+# The addresses of name servers, as commands take them.
+
+
+HELP = "host:port of the name servers, with commas between."
+DEFAULT = "127.0.0.1:9876"
+VARIABLE = "SPARROWMQ_NAME_SERVERS"
+
+
+def checked_addresses(ctx: click.Context, param: click.Parameter, text: str) -> str:
+    """The text as it is. Raises BadParameter for what is no list of host:port."""
+    from sparrowmq.client.config import parse_name_servers
+    from sparrowmq.net.peers import split_address
+
+    source = ctx.get_parameter_source(param.name or "")
+    where = f" (environment variable {VARIABLE})" if source is ParameterSource.ENVIRONMENT else ""
+    allowed = f"such as {DEFAULT}; several have commas between"
+    addresses = parse_name_servers(text)
+    if not addresses:
+        raise click.BadParameter(f"{text!r}{where} has no address, {allowed}", ctx, param)
+    for address in addresses:
+        try:
+            split_address(address)
+        except ValueError as error:
+            raise click.BadParameter(f"{error}{where}, {allowed}", ctx, param) from error
+    return text
+
 
 T = TypeVar("T")
 _OF_NAME_SERVERS = ("GET_ROUTEINFO_BY_TOPIC", "GET_BROKER_CLUSTER_INFO")

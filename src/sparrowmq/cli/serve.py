@@ -17,8 +17,8 @@ from typing import Any
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.server import BrokerServer
 from sparrowmq.cli.descriptors import Config, Descriptors, TooFewDescriptors
-from sparrowmq.cli.settings import SettingError
-from sparrowmq.cli.stopping import stop_signal
+from sparrowmq.cli.settings.settings import SettingError
+from sparrowmq.cli.stop_signal import stop_signal
 from sparrowmq.clock import boot_id, system_clock
 from sparrowmq.disk.errors import DiskError
 from sparrowmq.disk.real_disk import RealDisk

@@ -3,7 +3,7 @@
 import logging
 from typing import Any
 
-from sparrowmq.net.reply import Request
+from sparrowmq.net.routes import Request
 
 _log = logging.getLogger("sparrowmq.audit")
 

@@ -4,9 +4,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from sparrowmq.nameserver.encoded_routes import encode_broker
-from sparrowmq.protocol.data_version import DataVersion
-from sparrowmq.protocol.queue_mapping import TopicQueueMappingInfo
-from sparrowmq.protocol.route import MASTER_ID, BrokerData
+from sparrowmq.protocol.body import DataVersion
+from sparrowmq.protocol.route import MASTER_ID, BrokerData, TopicQueueMappingInfo
 from sparrowmq.protocol.topic_config import TopicConfig
 
 

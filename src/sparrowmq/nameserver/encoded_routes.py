@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from sparrowmq.protocol.lenient_json import write_json
-from sparrowmq.protocol.queue_mapping import TopicQueueMappingInfo
-from sparrowmq.protocol.route import BrokerData, QueueData
+from sparrowmq.protocol.route import BrokerData, QueueData, TopicQueueMappingInfo
 
 _text = msgspec.json.Encoder().encode
 

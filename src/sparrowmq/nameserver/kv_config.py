@@ -1,8 +1,7 @@
 """Key-value configuration by namespace, kept in one JSON file that Apache's name server reads."""
 
 from sparrowmq.nameserver.durable_file import DurableFile
-from sparrowmq.protocol.body import Body
-from sparrowmq.protocol.tables import KVTable
+from sparrowmq.protocol.body import Body, KVTable
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 """The namespace of fixed queue lists, by topic: `broker-a:4;broker-b:4`."""

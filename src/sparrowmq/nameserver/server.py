@@ -7,17 +7,10 @@ from contextlib import asynccontextmanager
 from typing import Self
 
 from sparrowmq.clock import Clock, monotonic_clock
-from sparrowmq.nameserver import (
-    clusters,
-    kv,
-    registration,
-    settings,
-    topic_lists,
-    topic_routes,
-)
 from sparrowmq.nameserver.brokers import LiveBroker, Registration
 from sparrowmq.nameserver.config import ConfigError, NameServerConfig
 from sparrowmq.nameserver.durable_file import DurableFile, RealFile
+from sparrowmq.nameserver.handlers import clusters, key_values, registration, settings, topics
 from sparrowmq.nameserver.kv_config import KvConfig
 from sparrowmq.nameserver.routing_table import RoutingTable
 from sparrowmq.net.connection import Connection
@@ -168,10 +161,9 @@ def all_routes() -> Routes[NameServer]:
     routes: Routes[NameServer] = Routes()
     routes.include(
         registration.routes,
-        topic_routes.routes,
-        topic_lists.routes,
+        topics.routes,
         clusters.routes,
-        kv.routes,
+        key_values.routes,
         settings.routes,
     )
     return routes

@@ -6,8 +6,7 @@ from typing import TypeAlias
 import msgspec
 
 from sparrowmq.nameserver.encoded_routes import EncodedRoutes
-from sparrowmq.protocol.queue_mapping import TopicQueueMappingInfo
-from sparrowmq.protocol.route import QueueData
+from sparrowmq.protocol.route import QueueData, TopicQueueMappingInfo
 from sparrowmq.protocol.topic_config import TopicConfig
 
 PermChange: TypeAlias = Callable[[int], int]

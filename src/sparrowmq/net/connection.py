@@ -17,7 +17,7 @@ import msgspec
 from sparrowmq.net.calls import Calls, Response
 from sparrowmq.net.endpoint import Endpoint
 from sparrowmq.net.errors import ConnectionLost, RequestRefused
-from sparrowmq.net.reply import Reply, Request
+from sparrowmq.net.routes import Reply, Request
 from sparrowmq.protocol.codes import RequestCode, ResponseCode
 from sparrowmq.protocol.errors import ProtocolError
 from sparrowmq.protocol.frame import Frame, FrameDecoder

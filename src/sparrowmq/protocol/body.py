@@ -3,8 +3,10 @@
 from typing import ClassVar, Self
 
 import msgspec
+from msgspec import field
 
 from sparrowmq.protocol.lenient_json import SLOW_LIMIT_BYTES, read_json, write_json
+from sparrowmq.protocol.message import MessageQueue
 
 
 class Body(msgspec.Struct, frozen=True, rename="camel"):
@@ -21,3 +23,79 @@ class Body(msgspec.Struct, frozen=True, rename="camel"):
     def from_json(cls, data: bytes | bytearray | memoryview) -> Self:
         """Read what Java, Go or we wrote. Unknown fields are ignored; raises BodyError."""
         return read_json(data, cls, cls.SLOW_LIMIT_BYTES)
+
+
+# Locks of queues, which orderly consumers take at the broker.
+
+
+class LockBatchRequest(Body, frozen=True, kw_only=True):
+    """Body of request 41, and of 42 for giving them back."""
+
+    consumer_group: str
+    client_id: str
+    mq_set: frozenset[MessageQueue] = frozenset()
+    only_this_broker: bool = False
+
+
+UnlockBatchRequest = LockBatchRequest
+"""The same fields mean the opposite."""
+
+
+class LockBatchResponse(Body, frozen=True, kw_only=True):
+    """The queues that are locked now."""
+
+    lock_ok_mq_set: frozenset[MessageQueue] = msgspec.field(
+        name="lockOKMQSet", default_factory=frozenset
+    )
+
+
+# Small bodies that are nothing but a table or a list.
+
+
+class KVTable(Body, frozen=True, kw_only=True):
+    """Names and values: a namespace of the name server, a broker's runtime information."""
+
+    table: dict[str, str] = field(default_factory=dict)
+
+
+class GroupList(Body, frozen=True, kw_only=True):
+    """Names of groups."""
+
+    group_list: frozenset[str] = frozenset()
+
+
+class BrokerMemberGroup(Body, frozen=True, kw_only=True):
+    """The live brokers of one name."""
+
+    cluster: str
+    broker_name: str
+    broker_addrs: dict[int, str] = field(default_factory=dict)
+
+
+class BrokerMemberGroupAnswer(Body, frozen=True, kw_only=True):
+    """Body of the answer to request 901."""
+
+    broker_member_group: BrokerMemberGroup
+
+
+# Versions of the tables that brokers keep and name servers copy.
+
+
+class DataVersion(Body, frozen=True, kw_only=True):
+    """Two tables are the same if their versions are."""
+
+    state_version: int = 0
+    timestamp: int = 0
+    counter: int = 0
+
+    def next(self, now_ms: int, state_version: int = 0) -> Self:
+        """The version after a change made at `now_ms`."""
+        return type(self)(state_version=state_version, timestamp=now_ms, counter=self.counter + 1)
+
+    def is_newer_than(self, other: Self) -> bool:
+        """Apache's order: state version, then counter, then time."""
+        return self._order > other._order
+
+    @property
+    def _order(self) -> tuple[int, int, int]:
+        return self.state_version, self.counter, self.timestamp

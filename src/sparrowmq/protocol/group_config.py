@@ -5,10 +5,9 @@ from typing import Self
 
 from msgspec import field
 
-from sparrowmq.protocol.body import Body
-from sparrowmq.protocol.data_version import DataVersion
+from sparrowmq.protocol.body import Body, DataVersion
 from sparrowmq.protocol.delay import RETRY_DELAYS_MS
-from sparrowmq.protocol.java_numbers import Int, Long
+from sparrowmq.protocol.java import Int, Long
 
 
 class RetryPolicyType(StrEnum):

@@ -6,7 +6,7 @@ from typing import Self
 import msgspec
 
 from sparrowmq.protocol.body import Body
-from sparrowmq.protocol.java_hash import java_hash
+from sparrowmq.protocol.java import java_hash
 from sparrowmq.protocol.lenient_json import write_json
 from sparrowmq.protocol.subscription import SubscriptionData
 

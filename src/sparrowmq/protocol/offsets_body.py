@@ -4,8 +4,7 @@ from typing import ClassVar
 
 from msgspec import field
 
-from sparrowmq.protocol.body import Body
-from sparrowmq.protocol.data_version import DataVersion
+from sparrowmq.protocol.body import Body, DataVersion
 from sparrowmq.protocol.message import MessageQueue
 
 MAX_TABLE_BYTES = 16 * 1024 * 1024

@@ -11,13 +11,12 @@ import zlib
 
 from msgspec import field
 
-from sparrowmq.protocol.body import Body
+from sparrowmq.protocol.body import Body, DataVersion
 from sparrowmq.protocol.compression import inflate
 from sparrowmq.protocol.crc import crc32
-from sparrowmq.protocol.data_version import DataVersion
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.lenient_json import read_json, write_json
-from sparrowmq.protocol.queue_mapping import TopicQueueMappingInfo
+from sparrowmq.protocol.route import TopicQueueMappingInfo
 from sparrowmq.protocol.topic_config import RegisteredTopics, TopicConfig
 
 MAX_PLAIN_BYTES = 64 * 1024 * 1024

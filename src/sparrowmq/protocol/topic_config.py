@@ -5,12 +5,11 @@ from typing import Self
 
 from msgspec import field
 
-from sparrowmq.protocol.body import Body
-from sparrowmq.protocol.data_version import DataVersion
+from sparrowmq.protocol.body import Body, DataVersion
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.lenient_json import read_json, write_json
 from sparrowmq.protocol.perm import PERM_READ_WRITE
-from sparrowmq.protocol.queue_mapping import TopicQueueMappingDetail, TopicQueueMappingInfo
+from sparrowmq.protocol.route import TopicQueueMappingDetail, TopicQueueMappingInfo
 
 
 class TopicFilterType(StrEnum):

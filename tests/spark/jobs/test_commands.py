@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
+from sparrowmq.cli.commands.pipeline import spark_reason
+from sparrowmq.cli.commands.pipeline_session import told_progress
 from sparrowmq.cli.main import app
-from sparrowmq.cli.pipeline_commands import spark_reason
-from sparrowmq.cli.pipeline_session import told_progress
 from sparrowmq.spark.jobs.job import Step
 from tests.spark.jobs.backlog import fill_topic, put_group, topics
 

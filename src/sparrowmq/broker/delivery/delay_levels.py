@@ -15,8 +15,7 @@ from sparrowmq.clock import Clock
 from sparrowmq.disk.disk import Disk
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.workers import Workers
-from sparrowmq.protocol.body import Body
-from sparrowmq.protocol.data_version import DataVersion
+from sparrowmq.protocol.body import Body, DataVersion
 from sparrowmq.protocol.delay import schedule_queue_id
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.names import SCHEDULE_TOPIC

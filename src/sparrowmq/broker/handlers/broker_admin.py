@@ -8,8 +8,8 @@ from sparrowmq.broker.runtime_config import change_config, config_lines
 from sparrowmq.broker.runtime_info import runtime_info
 from sparrowmq.broker.statistics import refresh
 from sparrowmq.net.errors import RequestRefused
-from sparrowmq.net.reply import Reply, Request
-from sparrowmq.net.routes import Routes
+from sparrowmq.net.routes import Reply, Request, Routes
+from sparrowmq.protocol.body import KVTable
 from sparrowmq.protocol.broker_stats import GroupForbidden
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.admin import (
@@ -23,7 +23,6 @@ from sparrowmq.protocol.headers.admin import (
     UpdateGroupForbidden,
 )
 from sparrowmq.protocol.names import group_fault, is_system_topic, topic_fault
-from sparrowmq.protocol.tables import KVTable
 
 # How the broker is doing, and cleaning up at an operator's word.
 

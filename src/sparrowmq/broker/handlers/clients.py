@@ -8,8 +8,7 @@ from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.live_clients import ConsumerGroup, Member, faults_of
 from sparrowmq.broker.pull_filter import sql_filter
 from sparrowmq.net.errors import RequestRefused
-from sparrowmq.net.reply import Handled, Reply, Request
-from sparrowmq.net.routes import Routes
+from sparrowmq.net.routes import Handled, Reply, Request, Routes
 from sparrowmq.protocol.body import Body
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.connections import CheckClientRequest

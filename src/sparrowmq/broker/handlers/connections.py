@@ -5,8 +5,8 @@ from msgspec import field
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.live_clients import Member, faults_of
 from sparrowmq.net.errors import RequestRefused
-from sparrowmq.net.reply import Reply, Request
-from sparrowmq.net.routes import Routes
+from sparrowmq.net.routes import Reply, Request, Routes
+from sparrowmq.protocol.body import GroupList
 from sparrowmq.protocol.broker_stats import SubscriptionFound
 from sparrowmq.protocol.codes import Language, ResponseCode
 from sparrowmq.protocol.connections import (
@@ -25,7 +25,6 @@ from sparrowmq.protocol.headers.connections import (
     GetTopicsOfConsumer,
 )
 from sparrowmq.protocol.route import TopicList
-from sparrowmq.protocol.tables import GroupList
 
 routes: Routes[Broker] = Routes()
 

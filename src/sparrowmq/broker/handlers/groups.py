@@ -6,8 +6,7 @@ import msgspec
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.net.errors import RequestRefused
-from sparrowmq.net.reply import Reply, Request
-from sparrowmq.net.routes import Routes
+from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.attributes import (
     GROUP_ATTRIBUTES,
     AttributeRefused,

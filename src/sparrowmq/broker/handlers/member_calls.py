@@ -7,8 +7,7 @@ import msgspec
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.live_clients import Member
 from sparrowmq.net.errors import CallTimedOut, ConnectionLost, NetError, RequestRefused
-from sparrowmq.net.reply import Reply, Request
-from sparrowmq.net.routes import Routes
+from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.header import RequestHeader

@@ -6,15 +6,16 @@ from sparrowmq.broker.delivery.timer_delivery import recall_key
 from sparrowmq.broker.send_checks import check_size, refusal
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import RequestRefused
-from sparrowmq.net.reply import Reply, Request
-from sparrowmq.net.routes import Routes
+from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.protocol.headers.messages import MessagesFound, QueryMessage, ViewMessage
-from sparrowmq.protocol.headers.recall import (
+from sparrowmq.protocol.headers.messages import (
     MessageRecalled,
+    MessagesFound,
+    QueryMessage,
     RecallAnswer,
     RecallHandle,
     RecallMessage,
+    ViewMessage,
 )
 from sparrowmq.protocol.properties import (
     BORN_TIMESTAMP,
@@ -24,7 +25,7 @@ from sparrowmq.protocol.properties import (
     TIMER_DELIVER_MS,
     UNIQUE_KEY,
 )
-from sparrowmq.protocol.tags import tag_code
+from sparrowmq.protocol.subscription import tag_code
 from sparrowmq.store.errors import MessageTooLarge, StoreStopped
 from sparrowmq.store.messages import PutMessage
 

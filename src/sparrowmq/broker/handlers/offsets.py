@@ -7,8 +7,7 @@ from sparrowmq.broker.config import MASTER_ID
 from sparrowmq.broker.handlers.pull import move_parked
 from sparrowmq.broker.queue_handover import is_anothers
 from sparrowmq.net.errors import ConnectionLost, RequestRefused
-from sparrowmq.net.reply import Reply, Request
-from sparrowmq.net.routes import Routes
+from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.codes import Language, ResponseCode
 from sparrowmq.protocol.headers.consumer_calls import InvokeResetOffset, ResetConsumerOffset
 from sparrowmq.protocol.headers.offsets import (

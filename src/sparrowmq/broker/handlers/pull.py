@@ -8,8 +8,7 @@ from sparrowmq.broker.positions import back_to
 from sparrowmq.broker.pull_filter import PullFilter, filter_for
 from sparrowmq.broker.queue_handover import after_hand_over, hand_over_s
 from sparrowmq.net.errors import RequestRefused
-from sparrowmq.net.reply import Handled, Reply, Request
-from sparrowmq.net.routes import Routes
+from sparrowmq.net.routes import Handled, Reply, Request, Routes
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.group_config import SubscriptionGroupConfig
 from sparrowmq.protocol.headers.pull import LitePullMessage, Pulled, PulledInEpoch, PullMessage

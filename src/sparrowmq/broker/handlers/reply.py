@@ -10,8 +10,7 @@ from sparrowmq.broker.send_checks import (
 )
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import NetError
-from sparrowmq.net.reply import Reply, Request
-from sparrowmq.net.routes import Routes
+from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.reply import PushReply, SendReply, SendReplyV2
 from sparrowmq.protocol.headers.send import MessageSent
@@ -23,7 +22,7 @@ from sparrowmq.protocol.properties import (
     UNIQUE_KEY,
     parse_properties,
 )
-from sparrowmq.protocol.tags import tag_code
+from sparrowmq.protocol.subscription import tag_code
 from sparrowmq.store.errors import MessageTooLarge, StoreStopped
 from sparrowmq.store.messages import PutMessage, Stored
 

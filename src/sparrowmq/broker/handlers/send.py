@@ -18,12 +18,11 @@ from sparrowmq.broker.send_checks import (
 )
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import RequestRefused
-from sparrowmq.net.reply import Handled, Reply, Request
-from sparrowmq.net.routes import Routes
+from sparrowmq.net.routes import Handled, Reply, Request, Routes
 from sparrowmq.protocol.batch import decode_columns
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import BodyError
-from sparrowmq.protocol.headers.recall import RecallableSent, format_handle
+from sparrowmq.protocol.headers.messages import RecallableSent, format_handle
 from sparrowmq.protocol.headers.send import (
     AnySend,
     MessageSent,
@@ -36,7 +35,7 @@ from sparrowmq.protocol.indexed_properties import indexed_columns, indexed_prope
 from sparrowmq.protocol.names import is_retry_topic
 from sparrowmq.protocol.properties import UNIQUE_KEY, parse_properties
 from sparrowmq.protocol.record_batch import BatchedPuts
-from sparrowmq.protocol.tags import cached_tag_code
+from sparrowmq.protocol.subscription import cached_tag_code
 from sparrowmq.protocol.topic_config import TopicConfig
 from sparrowmq.store.errors import MessageTooLarge, StoreStopped
 from sparrowmq.store.messages import PutBatch, PutMessage, Stored

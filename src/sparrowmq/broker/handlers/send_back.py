@@ -6,10 +6,9 @@ from sparrowmq.broker.delivery.retry import given_back, given_up, group_of
 from sparrowmq.broker.send_checks import refusal
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import RequestRefused
-from sparrowmq.net.reply import Reply, Request
-from sparrowmq.net.routes import Routes
+from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.protocol.headers.send_back import SendBack
+from sparrowmq.protocol.headers.send import SendBack
 from sparrowmq.protocol.names import is_dlq_topic
 from sparrowmq.store.errors import MessageTooLarge, StoreStopped
 

@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.statistics import GROUP_GET, TOPIC_PUT, refresh, stored_at
 from sparrowmq.net.errors import RequestRefused
-from sparrowmq.net.reply import Reply, Request
-from sparrowmq.net.routes import Routes
+from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.statistics import (
     GetBrokerConsumeStats,

@@ -7,8 +7,7 @@ from sparrowmq.broker.delivery.placement import fields_of
 from sparrowmq.broker.send_checks import refusal
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import RequestRefused
-from sparrowmq.net.reply import Reply, Request
-from sparrowmq.net.routes import Routes
+from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.headers.transactions import EndTransaction, ResumeCheckHalfMessage

@@ -12,7 +12,7 @@ from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.process_queue import work_items
 from sparrowmq.net.errors import NetError
 from sparrowmq.net.workers import WorkersClosed
-from sparrowmq.protocol.headers.send_back import SendBack
+from sparrowmq.protocol.headers.send import SendBack
 from sparrowmq.protocol.message_ext import MessageExt
 
 # Giving messages back to brokers, which deliver them again later or keep them as dead letters.

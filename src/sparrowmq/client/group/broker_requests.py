@@ -3,8 +3,7 @@
 from sparrowmq.client.client import Client
 from sparrowmq.client.members import ConsumerMember
 from sparrowmq.net.errors import RequestRefused
-from sparrowmq.net.reply import Reply, Request
-from sparrowmq.net.routes import Routes
+from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import ProtocolError
 from sparrowmq.protocol.headers.clients import NotifyConsumerIdsChanged

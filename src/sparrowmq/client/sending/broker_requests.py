@@ -1,8 +1,7 @@
 """Calls that brokers make to producers: how did a transaction end, and here is your reply."""
 
 from sparrowmq.client.client import Client
-from sparrowmq.net.reply import Reply, Request
-from sparrowmq.net.routes import Routes
+from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.headers.reply import PushReply
 from sparrowmq.protocol.headers.transactions import CheckTransactionState
 from sparrowmq.protocol.hosts import encode_host

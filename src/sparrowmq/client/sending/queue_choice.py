@@ -9,7 +9,7 @@ from sparrowmq.client.argument_checks import check_function, check_kind
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import NoRoute
 from sparrowmq.client.route_table import cut_route, publish_queues
-from sparrowmq.protocol.java_hash import java_hash
+from sparrowmq.protocol.java import java_hash
 from sparrowmq.protocol.message import Message, MessageQueue
 from sparrowmq.protocol.names import AUTO_CREATE_TOPIC
 from sparrowmq.protocol.route import TopicRoute

@@ -12,7 +12,7 @@ from sparrowmq.client.sending.producer_member import Introductions
 from sparrowmq.client.sending.queue_choice import Chooser, SendQueues, queue_on
 from sparrowmq.client.sending.request_reply import reply_to
 from sparrowmq.client.sending.trace import TraceLog
-from sparrowmq.protocol.headers.recall import MessageRecalled, RecallHandle, RecallMessage
+from sparrowmq.protocol.headers.messages import MessageRecalled, RecallHandle, RecallMessage
 from sparrowmq.protocol.message import Message, MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
 

@@ -1,11 +1,88 @@
 """Finding stored messages."""
 
-from typing import ClassVar
+from base64 import urlsafe_b64decode
+from binascii import b2a_base64
+from collections.abc import Mapping
+from typing import ClassVar, NamedTuple, Self
 
 import msgspec
 
 from sparrowmq.protocol.codes import RequestCode
 from sparrowmq.protocol.header import RequestHeader, ResponseHeader
+from sparrowmq.protocol.headers.send import SendAnswer
+from sparrowmq.protocol.trace import REGION_FIELD
+
+# Recalling a message that waits for its delivery time, by the handle its send was answered.
+
+
+_VERSION = "v1"
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
+
+
+class RecallMessage(RequestHeader, frozen=True, kw_only=True):
+    """Take a message back before it is delivered."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.RECALL_MESSAGE
+
+    topic: str
+    recall_handle: str
+    producer_group: str | None = None
+
+
+class RecallableSent(SendAnswer, frozen=True, kw_only=True):
+    """Where a message with a delivery time waits, and what takes it back."""
+
+    msg_id: str
+    queue_id: int
+    queue_offset: int
+    transaction_id: str
+    recall_handle: str
+
+
+class RecallAnswer(ResponseHeader, frozen=True, kw_only=True):
+    """In every answer, also of refusals: Java's client traces recalls only if it has the region."""
+
+    CONSTANTS: ClassVar[Mapping[str, str]] = REGION_FIELD
+
+
+class MessageRecalled(RecallAnswer, frozen=True, kw_only=True):
+    """The unique id of the message that will not be delivered."""
+
+    msg_id: str
+
+
+class RecallHandle(NamedTuple):
+    """What a handle says: `v1 topic broker time id` in URL-safe base64."""
+
+    topic: str
+    broker_name: str
+    time_ms: int
+    msg_id: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read a handle. Raises ValueError if it is none."""
+        try:
+            parts = urlsafe_b64decode(text.encode("ascii")).decode().split(" ")
+        except (ValueError, UnicodeError):
+            parts = []
+        if len(parts) < 5 or parts[0] != _VERSION or not _is_number(parts[3]):
+            raise ValueError(f"{text[:80]!r} is no recall handle")
+        return cls(parts[1], parts[2], int(parts[3]), parts[4])
+
+    def __str__(self) -> str:
+        return format_handle(self.topic, self.broker_name, self.time_ms, self.msg_id)
+
+
+def format_handle(topic: str, broker_name: str, time_ms: int, msg_id: str) -> str:
+    """A handle as text."""
+    text = f"v1 {topic} {broker_name} {time_ms} {msg_id}"
+    # As urlsafe_b64encode, in half of its time: every timed send is answered with a handle.
+    return b2a_base64(text.encode(), newline=False).translate(_URL_SAFE).decode("ascii")
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 19
 
 
 class ViewMessage(RequestHeader, frozen=True, kw_only=True):

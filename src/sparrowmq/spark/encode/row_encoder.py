@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparrowmq.protocol.crc import crc32
-from sparrowmq.protocol.java_hash import java_hash
+from sparrowmq.protocol.java import java_hash
 from sparrowmq.protocol.names import is_retry_topic, send_fault
 from sparrowmq.protocol.properties import MAX_PROPERTIES_BYTES, UNIQUE_KEY
 from sparrowmq.spark.encode.row_properties import (

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparrowmq.disk.disk import Words
-from sparrowmq.protocol.java_hash import unsigned_java_hash
+from sparrowmq.protocol.java import unsigned_java_hash
 from sparrowmq.store.index.key_index import IndexRequest
 
 # What an index file is made of: RocketMQ's hash table from keys to log offsets.

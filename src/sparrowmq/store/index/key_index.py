@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 from sparrowmq.disk.disk import Disk
-from sparrowmq.protocol.java_hash import positive_index_hash, unsigned_java_hash
+from sparrowmq.protocol.java import positive_index_hash, unsigned_java_hash
 from sparrowmq.store.index.entries import NO_ENTRIES, IndexLayout, KeyEntries, entries_of
 from sparrowmq.store.index.index_files import IndexFiles
 from sparrowmq.store.layout import INDEX_DIR, OWN_DIR

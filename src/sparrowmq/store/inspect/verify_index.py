@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sparrowmq.disk.disk import Disk
-from sparrowmq.protocol.java_hash import positive_index_hash, unsigned_java_hash
+from sparrowmq.protocol.java import positive_index_hash, unsigned_java_hash
 from sparrowmq.protocol.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQUE_KEY, decode_properties
 from sparrowmq.protocol.record import Record
 from sparrowmq.store.index.entries import ENTRY, IndexLayout

@@ -1,0 +1,205 @@
+"""`sparrowmq pipeline archive …`"""
+
+import json
+import threading
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from sparrowmq.cli.command_group import Group
+from sparrowmq.cli.commands.pipeline_session import (
+    Duration,
+    Moment,
+    check_topics,
+    name_server_option,
+    pipeline_session,
+    spark_options,
+    told_progress,
+)
+from sparrowmq.spark.jobs.archive import (
+    ArchiveJob,
+    archive_forever,
+    archive_once,
+    compact_archive,
+    opened_archive,
+    read_archive,
+)
+from sparrowmq.spark.jobs.archive_compact import CompactionRule
+from sparrowmq.spark.jobs.archive_query import Question
+
+
+@click.group(cls=Group, invoke_without_command=True)
+@click.option("--topics", help="Topics, with commas between.")
+@click.option("--pattern", help="A regular expression for topics, instead of --topics.")
+@click.option("--to", help="The archive: a folder that all of Spark reaches by this name.")
+@click.option("--once", is_flag=True, help="End when all is archived that is there now.")
+@click.option(
+    "--interval", type=Duration(), default="10s", show_default=True, help="Between two looks."
+)
+@click.option("--since", type=Moment(), help="Where a new archive begins. [default: the oldest]")
+@click.option("--group", default="sparrowmq-archive", show_default=True, help="Shows the progress.")
+@click.option(
+    "--batch",
+    type=click.IntRange(min=1),
+    default=1_000_000,
+    show_default=True,
+    help="Messages a commit at most.",
+)
+@click.option(
+    "--compact-after",
+    type=click.IntRange(min=0),
+    default=32,
+    show_default=True,
+    help="Small files of a topic and day that are made into one; 0 never does.",
+)
+@click.option(
+    "--allow-data-loss",
+    is_flag=True,
+    help="Go on where messages were deleted, or a queue went back.",
+)
+@name_server_option
+@spark_options
+@click.pass_context
+def archive(
+    ctx: click.Context,
+    topics: str | None,
+    pattern: str | None,
+    to: str | None,
+    once: bool,
+    interval: float,
+    since: datetime | None,
+    group: str,
+    batch: int,
+    compact_after: int,
+    allow_data_loss: bool,
+    name_server: str,
+    master: str,
+    settings: dict[str, str],
+) -> None:
+    """Archive topics to Parquet by topic and date, each message once.
+
+    Run it again after any end, also a kill: it goes on where it was.
+
+    \b
+    Examples:
+      sparrowmq pipeline archive --topics orders --to archive --once
+      sparrowmq pipeline archive --pattern "orders-.*" --to hdfs:///archive --master yarn
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    if to is None or (topics is None) == (pattern is None):
+        raise click.UsageError("give --to, and --topics or --pattern")
+    job = ArchiveJob(
+        name_server=name_server,
+        to=to,
+        topics=tuple(part.strip() for part in (topics or "").split(",") if part.strip()),
+        pattern=pattern,
+        group=group,
+        since_ms=None if since is None else int(since.timestamp() * 1000),
+        batch_rows=batch,
+        fail_on_data_loss=not allow_data_loss,
+        compaction=CompactionRule(least_files=compact_after),
+    )
+    job.options()  # what is wrong is told before Spark starts
+    # Who goes on for ever knows how to wait for a topic that is away with its broker.
+    check_topics(name_server, job.topics if once else ())
+    never = threading.Event()
+    with (
+        pipeline_session("archive", master, settings) as spark,
+        told_progress("archive") as tell,
+        opened_archive(spark, job, tell) as archiver,
+    ):
+        before = archiver.archive.rows
+        if once:
+            archive_once(archiver)
+        else:
+            archive_forever(archiver, lambda: not never.wait(interval))
+        found = archiver.archive
+    click.echo(
+        f"{found.rows - before:,} messages archived now, {found.rows:,} in all,"
+        f" in {len(found.files):,} files: {to}"
+    )
+
+
+@archive.command()
+@click.argument("folder")
+@click.option("--topic", help="Only of this topic.")
+@click.option("--key", help="With this key.")
+@click.option("--id", "msg_id", help="With this message id.")
+@click.option("--tag", help="With this tag.")
+@click.option("--since", type=Moment(), help="Stored at this time or later.")
+@click.option("--until", type=Moment(), help="Stored before this time.")
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="A line of JSON for each message.")
+@spark_options
+def query(
+    folder: str,
+    topic: str | None,
+    key: str | None,
+    msg_id: str | None,
+    tag: str | None,
+    since: datetime | None,
+    until: datetime | None,
+    limit: int,
+    as_json: bool,
+    master: str,
+    settings: dict[str, str],
+) -> None:
+    """Find messages of an archive, oldest first; a time range reads just its days.
+
+    \b
+    Examples:
+      sparrowmq pipeline archive query archive --key o-7
+      sparrowmq pipeline archive query archive --topic orders --since 2026-01-01 --limit 3 --json
+    """
+    question = Question(topic=topic, key=key, msg_id=msg_id, tag=tag, since=since, until=until)
+    with pipeline_session("archive query", master, settings) as spark:
+        rows = read_archive(spark, folder, question).limit(limit).collect()
+    for row in rows:
+        click.echo(shown(row, as_json=as_json))
+    click.echo(f"{len(rows)} messages" + (" (or more)" if len(rows) == limit else ""), err=True)
+
+
+@archive.command()
+@click.argument("folder")
+@click.option(
+    "--keep-removed",
+    type=Duration(),
+    default="1h",
+    show_default=True,
+    help="How long old files stay for readers that have begun.",
+)
+@spark_options
+def compact(folder: str, keep_removed: float, master: str, settings: dict[str, str]) -> None:
+    """Make few large files out of many small ones; readers see the same rows throughout.
+
+    \b
+    Example:
+      sparrowmq pipeline archive compact archive
+    """
+    rule = CompactionRule(keep_removed_ms=int(keep_removed * 1000))
+    with (
+        pipeline_session("archive compact", master, settings) as spark,
+        told_progress("compact") as tell,
+    ):
+        before, after = compact_archive(spark, folder, rule, tell)
+    click.echo(f"{before:,} files are {after:,} now")
+
+
+def shown(row: Any, *, as_json: bool) -> str:
+    """A message of a DataFrame as one line."""
+    body = bytes(row["body"]).decode("utf-8", "backslashreplace")
+    if as_json:
+        value = {**row.asDict(), "body": body}
+        return json.dumps(value, default=_text, ensure_ascii=False)
+    tags = f" [{row['tags']}]" if row["tags"] else ""
+    keys = f" {' '.join(row['keys'])}" if row["keys"] else ""
+    place = f"{row['topic']}/{row['brokerName']}/{row['queueId']}/{row['queueOffset']}"
+    # PySpark hands out times of this machine's zone.
+    at = row["storeTimestamp"].astimezone(UTC)
+    return f"{at:%Y-%m-%d %H:%M:%S} {place}{tags}{keys}: {body}"
+
+
+def _text(value: object) -> str:
+    return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else str(value)

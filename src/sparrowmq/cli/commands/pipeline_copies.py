@@ -1,0 +1,158 @@
+"""`sparrowmq pipeline replay` and `sparrowmq pipeline dead-letters`"""
+
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from sparrowmq.cli.commands.pipeline_archive import shown
+from sparrowmq.cli.commands.pipeline_session import (
+    Moment,
+    check_dead_letters,
+    check_topics,
+    name_server_option,
+    pipeline_session,
+    spark_options,
+    state_folder,
+    state_option,
+    told_progress,
+)
+from sparrowmq.clock import system_clock
+from sparrowmq.spark.jobs.dead_letters import DeadLetters, send_back
+from sparrowmq.spark.jobs.journal import Journal
+from sparrowmq.spark.jobs.replay import Replay, ReplayJob, journal_folder
+from sparrowmq.spark.wire.cluster import Cluster
+
+_rate = click.option("--rate", type=click.IntRange(min=1), help="Messages a second at most.")
+_where = click.option("--where", help="A condition in Spark's SQL on the columns.")
+
+
+@click.command()
+@click.argument("topic")
+@click.option("--to", required=True, help="The topic to send to.")
+@click.option("--since", type=Moment(), required=True, help="Stored at this time or later.")
+@click.option("--until", type=Moment(), required=True, help="Stored before this time.")
+@_where
+@click.option("--by-key", is_flag=True, help="The same key to the same queue.")
+@click.option("--archive", help="Read from this archive instead of from the brokers.")
+@_rate
+@click.option(
+    "--batch",
+    type=click.IntRange(min=1),
+    default=100_000,
+    show_default=True,
+    help="Messages between two commits: so many may come twice after a kill.",
+)
+@click.option("--again", is_flag=True, help="Send it all although it was sent before.")
+@state_option
+@name_server_option
+@spark_options
+def replay(
+    topic: str,
+    to: str,
+    since: datetime,
+    until: datetime,
+    where: str | None,
+    by_key: bool,
+    archive: str | None,
+    rate: int | None,
+    batch: int,
+    again: bool,
+    state: Path | None,
+    name_server: str,
+    master: str,
+    settings: dict[str, str],
+) -> None:
+    """Send a time range of a topic to a topic; the same range is not sent twice.
+
+    \b
+    Example:
+      sparrowmq pipeline replay orders --to orders-again --since 2026-01-01 --until 2026-02-01
+    """
+    if since >= until:
+        raise click.UsageError(f"--since {since} is not before --until {until}")
+    job = ReplayJob(
+        name_server=name_server,
+        topic=topic,
+        to=to,
+        since=since,
+        until=until,
+        where=where,
+        by_key=by_key,
+        archive=archive,
+        batch_rows=batch,
+        rows_per_second=rate,
+    )
+    check_topics(name_server, [to] if archive else [topic, to])
+    with Cluster(name_server) as cluster:
+        folder = journal_folder(state_folder(state), job, cluster)
+    with Journal(folder) as journal:
+        if again:
+            journal.put_aside()
+        if journal.read() is None:
+            job.check_range(system_clock())
+        with pipeline_session("replay", master, settings) as spark:
+            work = Replay(spark, job, journal)
+            before = work.before()
+            if before is not None:
+                word = "all of it" if before.is_finished else "a part of it"
+                click.echo(f"{before.sent:,} messages, {word}, were sent by an earlier run")
+            with told_progress("replay") as tell:
+                copied = work.run(tell)
+    now = copied.sent - (before.sent if before else 0)
+    click.echo(f"{now:,} messages of {topic} sent to {to} now, {copied.sent:,} in all")
+    if copied.repeated:
+        click.echo(f"at most {copied.repeated:,} of them came twice: a batch was cut short")
+    if before is not None and before.is_finished:
+        click.echo("nothing was left to send; --again sends it once more")
+
+
+@click.command("dead-letters")
+@click.argument("group")
+@_where
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="A line of JSON for each message.")
+@click.option("--send-back", "sending", is_flag=True, help="Send them; else they are only shown.")
+@click.option("--to", help="Send them to this topic. [default: each to where it came from]")
+@_rate
+@state_option
+@name_server_option
+@spark_options
+def dead_letters(
+    group: str,
+    where: str | None,
+    limit: int,
+    as_json: bool,
+    sending: bool,
+    to: str | None,
+    rate: int | None,
+    state: Path | None,
+    name_server: str,
+    master: str,
+    settings: dict[str, str],
+) -> None:
+    """Show the dead letters of a consumer group, select among them, send them back.
+
+    \b
+    Examples:
+      sparrowmq pipeline dead-letters billing --where "properties['amount'] > 50"
+      sparrowmq pipeline dead-letters billing --send-back
+    """
+    check_dead_letters(name_server, group)
+    if to is not None:
+        check_topics(name_server, [to])
+    letters = DeadLetters(name_server=name_server, group=group, where=where)
+    with pipeline_session("dead letters", master, settings) as spark:
+        if not sending:
+            rows = letters.frame(spark).orderBy("storeTimestamp").limit(limit).collect()
+            for row in rows:
+                click.echo(shown(row, as_json=as_json))
+            more = " (or more)" if len(rows) == limit else ""
+            click.echo(f"{len(rows)} dead letters{more}", err=True)
+            return
+        with (
+            Journal(letters.journal_folder(state_folder(state))) as journal,
+            told_progress("dead letters") as tell,
+        ):
+            sent, _ = send_back(spark, letters, journal, to=to, rows_per_second=rate, tell=tell)
+    click.echo(f"{sent:,} dead letters of {group} sent back")

@@ -1,0 +1,148 @@
+"""`sparrowmq pipeline drain`"""
+
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from sparrowmq.cli.commands.pipeline_session import (
+    check_topics,
+    name_server_option,
+    operator_name,
+    pipeline_session,
+    spark_options,
+    state_folder,
+    state_option,
+    told_progress,
+)
+from sparrowmq.spark.jobs.drain import Drain, DrainJob, DrainReport, Spread, drain_report
+from sparrowmq.spark.jobs.job import AdminOperator
+from sparrowmq.spark.jobs.journal import Journal
+from sparrowmq.spark.wire.cluster import Cluster
+
+
+@click.command()
+@click.argument("topic")
+@click.option("--group", required=True, help="The consumer group that is too slow.")
+@click.option("--to", help="The temporary topic. [default: TOPIC-drain]")
+@click.option(
+    "--spread",
+    type=click.Choice([spread.value for spread in Spread]),
+    default=Spread.EVENLY.value,
+    show_default=True,
+    help="Over its queues: evenly, or the same key to the same queue.",
+)
+@click.option("--rate", type=click.IntRange(min=1), help="Messages a second at most.")
+@click.option(
+    "--batch",
+    type=click.IntRange(min=1),
+    default=100_000,
+    show_default=True,
+    help="Messages between two commits: so many may come twice after a kill.",
+)
+@click.option("--live", is_flag=True, help="Although members of the group are alive.")
+@click.option(
+    "--take-over", is_flag=True, help="Although another operator has begun it and not ended it."
+)
+@click.option("--report", is_flag=True, help="Only show how far it is.")
+@click.option("--hand-back", is_flag=True, help="Check that the temporary topic can go.")
+@click.option("--worked-by", help="The group that consumes the temporary topic. [default: GROUP]")
+@click.option("--cleanup", is_flag=True, help="With --hand-back: delete the temporary topic.")
+@state_option
+@name_server_option
+@spark_options
+def drain(
+    topic: str,
+    group: str,
+    to: str | None,
+    spread: str,
+    rate: int | None,
+    batch: int,
+    live: bool,
+    take_over: bool,
+    report: bool,
+    hand_back: bool,
+    worked_by: str | None,
+    cleanup: bool,
+    state: Path | None,
+    name_server: str,
+    master: str,
+    settings: dict[str, str],
+) -> None:
+    """Move the backlog of a slow group to a temporary topic with ten times the queues.
+
+    Stop the group's members, drain, and start as many consumers as you like on the temporary
+    topic. The group then goes on with what came later. Run it again after any end, also a kill.
+    When the temporary topic is consumed: --hand-back, and --cleanup to delete it.
+
+    \b
+    Examples:
+      sparrowmq pipeline drain orders --group billing
+      sparrowmq pipeline drain orders --group billing --report
+      sparrowmq pipeline drain orders --group billing --hand-back --cleanup
+    """
+    if cleanup and not hand_back:
+        raise click.UsageError("--cleanup goes with --hand-back")
+    job = DrainJob(
+        name_server=name_server,
+        topic=topic,
+        group=group,
+        to=to or f"{topic}-drain",
+        state=state_folder(state) / f"drain-{topic}-{group}",
+        spread=Spread(spread),
+        batch_rows=batch,
+        rows_per_second=rate,
+        live=live,
+        by=operator_name(),
+        take_over=take_over,
+    )
+    check_topics(name_server, [topic])
+    with Cluster(name_server, 10.0) as cluster, Journal(job.state) as journal:
+        work = Drain(job, cluster, AdminOperator(name_server), journal)
+        if not report and not hand_back:
+            work.prepare()
+            with (
+                pipeline_session("drain", master, settings) as spark,
+                told_progress("drain") as tell,
+            ):
+                work.run(spark, tell)
+        found = drain_report(work, worked_by or group)
+        _show(work.job, found)
+        if hand_back:
+            _hand_back(work, found, cleanup=cleanup)
+
+
+def _show(job: DrainJob, found: DrainReport) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    table = Table("queue", "was at", "fixed end", "backlog", "is at", box=None, padding=(0, 1))
+    for column in table.columns[1:]:
+        column.justify = "right"
+    copied = found.copied
+    for queue, end in sorted(copied.ends.items()):
+        start = copied.starts[queue]
+        values = (start, end.offset, end.offset - start, found.group[queue])
+        name = f"{queue.broker_name}/{queue.queue_id}"
+        table.add_row(name, *(f"{value:,}" for value in values))
+    console.print(table)
+    least, most = found.spread
+    console.print(
+        f"{copied.sent:,} of {copied.wanted:,} messages of {job.topic} copied to {job.to}:"
+        f" {len(found.there)} queues with {least:,} to {most:,} each"
+    )
+    if found.twice > 0:
+        console.print(f"{found.twice:,} of them are there twice: a batch that was cut short")
+    console.print(f"{found.left:,} of them are not handled yet")
+
+
+def _hand_back(work: Drain, found: DrainReport, *, cleanup: bool) -> None:
+    points = found.open_points()
+    for point in points:
+        click.echo(f"not yet: {point}")
+    if points:
+        sys.exit(1)
+    click.echo(f"all is handled: group {work.job.group} goes on with {work.job.topic} alone")
+    if cleanup:
+        work.forget()
+        click.echo(f"topic {work.job.to} deleted")

@@ -1,0 +1,167 @@
+"""`nameserver`, `broker` and `up`: commands whose options are the settings."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sparrowmq.cli.output import Warn, log_warning, tell_warning, warn_of_unknown_variables
+from sparrowmq.cli.settings.options import SettingsCommand, config_option, options
+from sparrowmq.cli.settings.servers import (
+    all_settings,
+    broker_config,
+    broker_settings,
+    nameserver_config,
+    nameserver_settings,
+    read_file,
+)
+from sparrowmq.cli.settings.settings import Given
+
+_PORTS_OF_UP = "--port, or with --nameserver-port the name server's"
+
+
+def common_options() -> list[click.Parameter]:
+    """What every server command takes besides settings."""
+    return [
+        config_option(),
+        click.Option(["--json", "as_json"], is_flag=True, help="Logs as one JSON object a line."),
+        click.Option(["--insecure"], is_flag=True, help="Allow addresses that others can reach."),
+    ]
+
+
+def _start_logs(as_json: bool) -> Warn:
+    """Before anything is read: what is to be said about it is a line of the log already."""
+    from sparrowmq.cli.logs import set_up_logs
+
+    set_up_logs(as_json=as_json)
+    warn = log_warning if as_json else tell_warning
+    warn_of_unknown_variables(warn)
+    return warn
+
+
+def _nameserver(config_file: Path | None, as_json: bool, insecure: bool, **values: Any) -> None:
+    from sparrowmq.cli.serve import check_exposure, run, serve_nameserver
+
+    warn = _start_logs(as_json)
+    config = nameserver_config(values, read_file(config_file, "nameserver", warn))
+    check_exposure([config.listen_host], insecure=insecure)
+    sys.exit(run(serve_nameserver(config), as_json=as_json))
+
+
+def _broker(
+    config_file: Path | None, as_json: bool, insecure: bool, with_parent: bool, **values: Any
+) -> None:
+    from sparrowmq.cli.serve import check_exposure, run, serve_broker
+
+    warn = _start_logs(as_json)
+    local = Given(("127.0.0.1:9876",), "default")
+    file = read_file(config_file, warn=warn)
+    config = broker_config(values, file, extra={"name-servers": local})
+    check_exposure([config.listen_host], insecure=insecure)
+    sys.exit(run(serve_broker(config, with_parent=with_parent), as_json=as_json))
+
+
+def _up(
+    brokers: int, config_file: Path | None, as_json: bool, insecure: bool, **values: Any
+) -> None:
+    from sparrowmq.cli.local_cluster import serve_several
+    from sparrowmq.cli.serve import check_exposure, run, serve_up
+
+    warn = _start_logs(as_json)
+    file = read_file(config_file, warn=warn)
+    names = nameserver_config(values, file)
+    first = broker_config(values, file)
+    for text in _overruled(values, file, brokers):
+        warn(text)
+    check_exposure([names.listen_host, first.listen_host], insecure=insecure)
+    if names.kv_config_path is None:
+        names = replace(names, kv_config_path=first.data_dir / "namesrv" / "kvConfig.json")
+    if brokers > 1:
+        several = serve_several(names, first, brokers, insecure=insecure, as_json=as_json)
+        sys.exit(run(several, as_json=as_json, ports=_PORTS_OF_UP))
+    sys.exit(run(serve_up(names, first), as_json=as_json, ports=_PORTS_OF_UP))
+
+
+def _overruled(values: Mapping[str, Any], file: Mapping[str, Given], brokers: int) -> Iterator[str]:
+    """Flags and lines that `up` decides itself. The variable of the name servers is for clients."""
+    overruled = {"name-servers": "`up` runs a name server itself; see: sparrowmq broker --help"}
+    if brokers > 1:
+        overruled["broker-name"] = (
+            "each of the brokers has a name of its own: broker-a, broker-b, …"
+        )
+    for name, why in overruled.items():
+        is_flag = values.get(name.replace("-", "_")) is not None
+        if is_flag or name in file:
+            yield f"{f'flag --{name}' if is_flag else file[name].origin} has no effect, {why}"
+
+
+def commands() -> list[click.Command]:
+    """The commands, ready to be added to the program."""
+    return [
+        SettingsCommand(
+            "nameserver",
+            callback=_nameserver,
+            params=[*common_options(), *options(nameserver_settings(), with_short=True)],
+            help=_NAMESERVER,
+        ),
+        SettingsCommand(
+            "broker",
+            callback=_broker,
+            params=[
+                click.Option(
+                    ["--with-parent"],
+                    is_flag=True,
+                    help="Stop when standard input closes, as the parent's end closes it.",
+                ),
+                *common_options(),
+                *options(broker_settings()),
+            ],
+            help=_BROKER,
+        ),
+        SettingsCommand(
+            "up",
+            callback=_up,
+            params=[
+                click.Option(
+                    ["--brokers"],
+                    type=click.IntRange(1, 64),
+                    default=1,
+                    help="Broker processes; one per core makes sense.",
+                ),
+                *common_options(),
+                *options(all_settings()),
+            ],
+            help=_UP,
+        ),
+    ]
+
+
+_NAMESERVER = """Run a name server.
+
+\b
+Examples:
+  sparrowmq nameserver
+  sparrowmq nameserver --port 9877
+  sparrowmq nameserver --config sparrowmq.toml
+"""
+_BROKER = """Run a broker.
+
+\b
+Examples:
+  sparrowmq broker --data /var/lib/sparrowmq --name-servers 127.0.0.1:9876
+  sparrowmq broker --config broker.conf
+  sparrowmq broker --flush sync
+"""
+_UP = """Run a name server and a broker.
+
+Both in one process, on loopback, with one data directory.
+
+\b
+Examples:
+  sparrowmq up
+  sparrowmq up --data /var/lib/sparrowmq --flush sync
+  sparrowmq up --brokers 4
+"""

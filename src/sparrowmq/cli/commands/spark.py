@@ -1,0 +1,45 @@
+"""`sparrowmq spark package`: what a Spark cluster needs of this package."""
+
+from pathlib import Path
+
+import click
+
+from sparrowmq.cli.command_group import Group
+
+
+@click.group("spark", cls=Group)
+def app() -> None:
+    """Bring the Spark source and sink to a cluster."""
+
+
+def commands() -> list[click.Command]:
+    """The commands of this module."""
+    return [app]
+
+
+@app.command("package")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path(),
+    show_default="the current directory",
+    help="The file to write, or a directory for it.",
+)
+def build_package(out: Path) -> None:
+    """Build the zip that executors need, and print how to submit a job with it.
+
+    Executors need pyspark, numpy and pyarrow beside it; the machine that submits needs the package
+    installed, so that Spark finds the formats rocketmq and rocketmq-log there.
+
+    \b
+    Example:
+      sparrowmq spark package --out dist
+    """
+    from sparrowmq.spark.package import submit_line, write_package
+
+    try:
+        written = write_package(out)
+    except OSError as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(f"{written} ({written.stat().st_size // 1024} KiB)")
+    click.echo(submit_line(written))

@@ -1,0 +1,343 @@
+"""`sparrowmq store verify | rebuild | dump DIR`: a store on disk, without a broker.
+
+Exit codes: 0 fine, 1 damage was found, 2 the store cannot be read or is in use.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+import click
+import msgspec
+
+from sparrowmq.broker.consumer_offsets import ConsumerOffsets
+from sparrowmq.broker.tables import replay_journal
+from sparrowmq.cli.command_group import Group
+from sparrowmq.clock import system_clock
+from sparrowmq.disk.disk import Disk
+from sparrowmq.disk.errors import DiskError
+from sparrowmq.disk.real_disk import RealDisk
+from sparrowmq.protocol.offsets_body import ConsumerOffsetTable
+from sparrowmq.protocol.topic_config import TopicConfig, TopicConfigTable
+from sparrowmq.store.errors import StoreError
+from sparrowmq.store.files import StoreFiles
+from sparrowmq.store.index.entries import IndexLayout
+from sparrowmq.store.journal import Journal
+from sparrowmq.store.layout import LOCK
+from sparrowmq.store.messages import Damage, Progress
+from sparrowmq.store.table_file import TableFile
+
+if TYPE_CHECKING:
+    from sparrowmq.protocol.record import Record
+    from sparrowmq.store.inspect.dump import DumpedHole
+    from sparrowmq.store.inspect.verify import Finding
+
+
+# Making a lost table of config/ anew from what the log, the queues and the journal still know.
+
+
+_EMPTY = {"subscriptionGroup.json", "delayOffset.json", "consumerFilter.json"}
+
+
+def rebuild_table(disk: Disk, name: str) -> str:
+    """Write the table; returns what was done. Raises StoreLocked, or ValueError for a whole one."""
+    lock = disk.lock(LOCK)
+    try:
+        table: TableFile[object] = TableFile(disk, name, msgspec.json.decode)
+        if disk.exists(table.path) or disk.exists(f"{table.path}.bak"):
+            raise ValueError(f"{table.path} or its .bak is still there; move it away first")
+        if name == "topics.json":
+            topics = _topics(disk)
+            table.save(topics.to_json())
+            return f"{name}: {len(topics.topic_config_table)} topics, as their queues tell"
+        if name == "consumerOffset.json":
+            offsets = _offsets(disk)
+            table.save(offsets.to_json())
+            return f"{name}: {len(offsets.offset_table)} groups and topics, from the journal"
+        if name not in _EMPTY:
+            known = ", ".join(sorted({*_EMPTY, "topics.json", "consumerOffset.json"}))
+            raise ValueError(f"{name} is none of the tables {known}")
+        table.save(b"{}")
+    finally:
+        lock.release()
+    return f"{name}: empty"
+
+
+def _topics(disk: Disk) -> TopicConfigTable:
+    queues: dict[str, int] = {}
+    for topic, queue_id in StoreFiles(disk).queues():
+        queues[topic] = max(queues.get(topic, 0), queue_id + 1)
+    return TopicConfigTable(
+        topic_config_table={
+            topic: TopicConfig(topic_name=topic, read_queue_nums=count, write_queue_nums=count)
+            for topic, count in queues.items()
+        }
+    )
+
+
+def _offsets(disk: Disk) -> ConsumerOffsetTable:
+    offsets = ConsumerOffsets({})
+    replay_journal(Journal(disk, "consumerOffset"), offsets, lambda _: None)
+    return ConsumerOffsetTable(
+        offset_table=dict(offsets.rows()), pending_resets=offsets.pending_resets() or None
+    )
+
+
+FINE, DAMAGED, UNREADABLE = 0, 1, 2
+_SUGGESTED = 3
+_FROM_0 = click.IntRange(min=0)
+
+Show: TypeAlias = "Callable[[Progress | Damage | Finding], None]"
+
+
+@click.group("store", cls=Group)
+def app() -> None:
+    """Verify, rebuild or dump the files of a store."""
+
+
+def commands() -> list[click.Command]:
+    """The commands of this module."""
+    return [app]
+
+
+_directory = click.argument(
+    "directory", metavar="DIR", type=click.Path(path_type=Path, file_okay=False)
+)
+_slots = click.option("--index-slots", default=5_000_000, show_default=True, help="maxHashSlotNum")
+_entries = click.option(
+    "--index-entries", default=20_000_000, show_default=True, help="maxIndexNum"
+)
+
+
+@app.command("verify")
+@_directory
+@_slots
+@_entries
+@click.option(
+    "--show", type=_FROM_0, default=100, show_default=True, help="Findings to print at most."
+)
+@click.option("--quiet", is_flag=True, help="Print the result only.")
+def verify_store(
+    directory: Path, index_slots: int, index_entries: int, show: int, quiet: bool
+) -> None:
+    """Check every record, queue unit, index entry and table of a store. Changes nothing.
+
+    Exits with 0 if all is fine, 1 if something is damaged, 2 if the store cannot be read.
+
+    \b
+    Example:
+      sparrowmq store verify sparrowmq-data
+    """
+    from sparrowmq.store.inspect.verify import verify
+
+    findings = 0
+    with _refusals(), _progress(quiet=quiet) as tell:
+
+        def report(event: "Finding | Progress") -> None:
+            nonlocal findings
+            findings += not isinstance(event, Progress)
+            if isinstance(event, Progress) or findings <= show:
+                tell(event)
+
+        found = verify(_disk(directory), report, IndexLayout(index_slots, index_entries))
+    if findings > show and not quiet:
+        click.echo(f"and {findings - show} more")
+    for text in found.skipped:
+        click.echo(f"not checked: {text}", err=True)
+    click.echo(
+        f"{found.records} messages in {found.log_files} log files ({found.log_bytes} bytes),"
+        f" {found.units} units in {found.queues} queues,"
+        f" {found.index_entries} index entries in {found.index_files} files,"
+        f" {found.tables} tables"
+    )
+    if found.left_to_start:
+        click.echo(f"{found.left_to_start} things that the next start of the broker will do")
+    click.echo(f"{found.damage} damaged places" if found.damage else "no damage")
+    sys.exit(DAMAGED if found.damage or found.skipped else FINE)
+
+
+@app.command("rebuild")
+@_directory
+@_slots
+@_entries
+@click.option(
+    "--table",
+    "tables",
+    multiple=True,
+    metavar="NAME",
+    help="Make this table of config/ anew, as far as log and journal know it, and nothing else:"
+    " what only the table knew is lost.",
+)
+@click.option("--quiet", is_flag=True, help="Print the result only.")
+def rebuild_store(
+    directory: Path, index_slots: int, index_entries: int, tables: tuple[str, ...], quiet: bool
+) -> None:
+    """Build consume queues and index from the log. The broker must be stopped.
+
+    The old files stay in place until the new ones are whole.
+
+    \b
+    Examples:
+      sparrowmq store rebuild sparrowmq-data
+      sparrowmq store rebuild sparrowmq-data --table topics.json
+    """
+    from sparrowmq.store.recovery.rebuild import config_of, rebuild
+
+    disk = _disk(directory)
+    if tables:
+        with _refusals():
+            for name in tables:
+                click.echo(rebuild_table(disk, name))
+        return
+    damage: list[Damage] = []
+    with _refusals(), _progress(quiet=quiet) as show:
+
+        def report(event: Damage | Progress) -> None:
+            if isinstance(event, Damage):
+                damage.append(event)
+            show(event)
+
+        config = config_of(disk, IndexLayout(index_slots, index_entries))
+        rebuilt = rebuild(disk, config, system_clock(), report)
+    click.echo(f"{rebuilt.queues} queues and the index rebuilt, log end {rebuilt.log_end}")
+    sys.exit(DAMAGED if damage else FINE)
+
+
+@app.command("dump")
+@_directory
+@click.option("--from", "start", type=_FROM_0, help="First log offset; a message must start there.")
+@click.option("--to", "stop", type=_FROM_0, help="Log offset behind the last message.")
+@click.option("--file", "file", help="Only this log file, such as 00000000000000000000.")
+@click.option("--topic", help="Only messages of this topic.")
+@click.option("--queue", "queue_id", type=_FROM_0, help="Only messages of this queue.")
+@click.option("--key", help="Only messages with this key or unique id.")
+@click.option("--limit", type=click.IntRange(min=1), help="At most so many messages.")
+@click.option("--table", "as_table", is_flag=True, help="A table for people, not JSON lines.")
+def dump_store(
+    directory: Path,
+    start: int | None,
+    stop: int | None,
+    file: str | None,
+    topic: str | None,
+    queue_id: int | None,
+    key: str | None,
+    limit: int | None,
+    as_table: bool,
+) -> None:
+    """Print messages in the order of the log, one JSON object a line, or as a table.
+
+    \b
+    Examples:
+      sparrowmq store dump sparrowmq-data --topic orders --limit 10
+      sparrowmq store dump sparrowmq-data --key o-1 --table
+    """
+    from sparrowmq.store.files import StoreFiles
+    from sparrowmq.store.inspect.dump import Choice, DumpedHole, dump
+
+    disk = _disk(directory)
+    is_damaged, count = False, 0
+    with _refusals():
+        if file is not None:
+            start = _log_file(directory, file)
+            stop = start + StoreFiles(disk).log_file_size()
+        choice = Choice(
+            start=start, stop=stop, topic=topic, queue_id=queue_id, key=key, limit=limit
+        )
+        show = _table_printer() if as_table else _print_json
+        for found in dump(disk, choice):
+            show(found)
+            count += 1
+            is_damaged |= isinstance(found, DumpedHole)
+    if not count:
+        click.echo(f"no message in {directory} fits", err=True)
+    sys.exit(DAMAGED if is_damaged else FINE)
+
+
+def _print_json(found: "Record | DumpedHole") -> None:
+    import msgspec
+
+    from sparrowmq.store.inspect.dump import as_json
+
+    click.echo(msgspec.json.encode(as_json(found)))
+
+
+def _table_printer() -> "Callable[[Record | DumpedHole], None]":
+    from sparrowmq.store.inspect.dump import DumpedHole, as_json
+
+    click.echo(f"{'log offset':>12} {'topic':<24} {'queue':>5} {'offset':>9}  message id / body")
+
+    def show(found: "Record | DumpedHole") -> None:
+        if isinstance(found, DumpedHole):
+            click.echo(f"{found.path} at {found.position}: {found.length} bytes: {found.reason}")
+            return
+        line = as_json(found)
+        body = line.get("body", "(binary)").replace("\n", " ")[:60]
+        click.echo(
+            f"{found.log_offset:>12} {found.topic:<24} {found.queue_id:>5}"
+            f" {found.queue_offset:>9}  {line['msgId']} {body}"
+        )
+
+    return show
+
+
+def _disk(directory: Path) -> RealDisk:
+    if not directory.is_dir():
+        click.echo(
+            f"{directory} is no directory; give the one that a broker has as --data", err=True
+        )
+        sys.exit(UNREADABLE)
+    if not (directory / "commitlog").is_dir():
+        inside = sorted(log.parent for log in directory.glob("*/commitlog"))
+        more = " or another" if len(inside) > _SUGGESTED else ""
+        some = " or ".join(map(str, inside[:_SUGGESTED])) + more
+        meant = f"; did you mean {some}?" if inside else ""
+        click.echo(f"{directory} holds no store: there is no commitlog in it{meant}", err=True)
+        sys.exit(UNREADABLE)
+    return RealDisk(directory)
+
+
+def _log_file(directory: Path, name: str) -> int:
+    """The offset at which a log file begins."""
+    names = sorted(path.name for path in (directory / "commitlog").iterdir())
+    if name not in names:
+        raise ValueError(f"there is no log file {name}; there are: {', '.join(names) or 'none'}")
+    return int(name)
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """What stops a command is said in one sentence; a reader that is gone needs none."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except (DiskError, StoreError, OSError, ValueError) as error:
+        click.echo(str(error), err=True)
+        sys.exit(UNREADABLE)
+
+
+@contextmanager
+def _progress(*, quiet: bool) -> Iterator[Show]:
+    """Findings as lines, progress as a bar where somebody watches."""
+    if quiet or not sys.stderr.isatty():
+
+        def show_lines(event: "Progress | Damage | Finding") -> None:
+            if not quiet and not isinstance(event, Progress):
+                click.echo(str(event))
+
+        yield show_lines
+        return
+    from rich.progress import Progress as Bar
+
+    with Bar(transient=True) as bar:
+        task = bar.add_task("reading the log", total=None)
+
+        def show(event: "Progress | Damage | Finding") -> None:
+            if isinstance(event, Progress):
+                bar.update(task, completed=event.done, total=event.total)
+            else:
+                bar.console.print(str(event), markup=False, highlight=False)
+
+        yield show

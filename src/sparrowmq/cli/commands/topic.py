@@ -1,0 +1,157 @@
+"""`sparrowmq topic …`"""
+
+import sys
+
+import click
+
+from sparrowmq.admin.admin import Admin
+from sparrowmq.admin.errors import AdminError
+from sparrowmq.cli.command_group import Group
+from sparrowmq.cli.remote import name_servers_option, with_admin
+from sparrowmq.protocol.names import is_dlq_topic, is_retry_topic, is_system_topic
+from sparrowmq.protocol.perm import PERM_READ_WRITE, perm_text
+from sparrowmq.protocol.route import TopicRoute
+
+
+@click.group(cls=Group)
+def topic() -> None:
+    """Create, list, look at and delete topics."""
+
+
+@topic.command()
+@click.argument("name")
+@click.option(
+    "--queues",
+    type=click.IntRange(min=1),
+    default=8,
+    show_default=True,
+    help="Queues on each broker.",
+)
+@click.option("--broker", "brokers", multiple=True, help="Only on this broker; may be repeated.")
+@click.option("--cluster", help="On all brokers of this cluster.")
+@click.option(
+    "--perm",
+    type=click.IntRange(1, 7),
+    default=PERM_READ_WRITE,
+    show_default=True,
+    help="2 write, 4 read, 6 both.",
+)
+@click.option("--order", is_flag=True, help="Mark it as a topic whose queues are ordered.")
+@name_servers_option
+def create(
+    name: str,
+    queues: int,
+    brokers: tuple[str, ...],
+    cluster: str | None,
+    perm: int,
+    order: bool,
+    name_servers: str,
+) -> None:
+    """Create a topic, or change the one that is there.
+
+    \b
+    Examples:
+      sparrowmq topic create orders
+      sparrowmq topic create orders --queues 16
+      sparrowmq topic create orders --broker broker-a --broker broker-b
+    """
+    if brokers and cluster:
+        raise click.UsageError("--broker and --cluster exclude each other")
+
+    async def work(admin: Admin) -> list[str]:
+        return await admin.create_topic(
+            name, queues=queues, brokers=brokers, cluster=cluster, perm=perm, order=order
+        )
+
+    done = with_admin(name_servers, work)
+    click.echo(f"topic {name}: {queues} queues on each of {', '.join(done)}")
+
+
+@topic.command("list")
+@click.option("--all", "show_all", is_flag=True, help="System, retry and dead-letter topics too.")
+@name_servers_option
+def list_topics(show_all: bool, name_servers: str) -> None:
+    """Names of all topics.
+
+    \b
+    Examples:
+      sparrowmq topic list
+      sparrowmq topic list --all -n 10.0.0.1:9876,10.0.0.2:9876
+    """
+
+    async def work(admin: Admin) -> tuple[list[str], set[str]]:
+        info = await admin.cluster_info()
+        return await admin.topics(), {*info.cluster_addr_table, *info.broker_addr_table}
+
+    names, own = with_admin(name_servers, work)
+    for name in names:
+        is_own = name in own or is_system_topic(name) or name.endswith("_REPLY_TOPIC")
+        if show_all or not (is_own or is_retry_topic(name) or is_dlq_topic(name)):
+            click.echo(name)
+
+
+@topic.command()
+@click.argument("name")
+@name_servers_option
+def route(name: str, name_servers: str) -> None:
+    """Which brokers serve a topic, and with how many queues.
+
+    \b
+    Example:
+      sparrowmq topic route orders
+    """
+
+    async def work(admin: Admin) -> TopicRoute:
+        return await admin.route(name)
+
+    found = with_admin(name_servers, work)
+    brokers = {data.broker_name: data for data in found.broker_datas}
+    click.echo(f"{'BROKER':<20} {'READ':>5} {'WRITE':>5}  PERM  ADDRESSES")
+    for data in sorted(found.queue_datas, key=lambda each: each.broker_name):
+        addresses = brokers[data.broker_name].broker_addrs if data.broker_name in brokers else {}
+        shown = ", ".join(f"{number}:{address}" for number, address in sorted(addresses.items()))
+        click.echo(
+            f"{data.broker_name:<20} {data.read_queue_nums:>5} {data.write_queue_nums:>5}"
+            f"  {perm_text(data.perm)}   {shown}"
+        )
+
+
+@topic.command()
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@name_servers_option
+def delete(name: str, yes: bool, name_servers: str) -> None:
+    """Delete a topic with its messages and every group's progress in it.
+
+    \b
+    Example:
+      sparrowmq topic delete orders --yes
+    """
+
+    async def look(admin: Admin) -> None:
+        if name not in await admin.topics():
+            raise AdminError(f"topic {name} does not exist; those that do: sparrowmq topic list")
+
+    with_admin(name_servers, look)
+    if not yes and not _is_confirmed(f"Delete topic {name} and everything in it?"):
+        click.echo("sparrowmq: nothing was deleted; --yes deletes without asking", err=True)
+        sys.exit(1)
+
+    async def work(admin: Admin) -> list[str]:
+        return await admin.delete_topic(name)
+
+    done = with_admin(name_servers, work)
+    click.echo(f"topic {name} deleted on {', '.join(done)}")
+
+
+def _is_confirmed(question: str) -> bool:
+    try:
+        return click.confirm(question)
+    except click.Abort:  # Ctrl-C, or nobody who could be asked
+        click.echo()
+        return False
+
+
+def commands() -> list[click.Command]:
+    """For the program."""
+    return [topic]

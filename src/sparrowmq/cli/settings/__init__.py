@@ -1,0 +1,1 @@
+"""Settings of servers: where they come from, what they may be, how they are shown."""

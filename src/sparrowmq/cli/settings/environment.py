@@ -1,0 +1,60 @@
+"""Environment variables that begin with SPARROWMQ_: those that mean something, and the others."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from sparrowmq.cli.settings.apache_conf import setting_of_apache
+from sparrowmq.cli.settings.settings import LINK, PREFIX, Setting, nearest
+
+OTHERS = {
+    "SPARROWMQ_CONFIG": "the file of settings, as --config",
+    "SPARROWMQ_DEV_NEWER": "set by ./dev for itself",
+}
+"""Known without being a setting."""
+
+# What Kubernetes and Docker's links set for a service of our name; nobody wrote these.
+_OF_SERVICES = re.compile(
+    PREFIX + r"(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)"
+)
+
+
+class Unknown(NamedTuple):
+    """A variable that changes nothing."""
+
+    name: str
+    meant: Setting | None
+
+    @property
+    def text(self) -> str:
+        """What is wrong and what to do."""
+        server = " nameserver" if self.meant and self.meant.name.startswith("nameserver-") else ""
+        maybe = f"did you mean {self.meant.variable}? " if self.meant else ""
+        return (
+            f"environment variable {self.name} is not known and has no effect;"
+            f" {maybe}all settings: sparrowmq config show{server}"
+        )
+
+
+def unknown_variables(
+    environment: Mapping[str, str], settings: Iterable[Setting]
+) -> Iterator[Unknown]:
+    """Variables that somebody may take for settings, in the order of their names."""
+    by_variable = {setting.variable: setting for setting in settings}
+    for name in sorted(environment):
+        if not name.upper().startswith(PREFIX) or name in by_variable or name in OTHERS:
+            continue
+        is_link = name.endswith("_PORT") and LINK.match(environment[name])
+        if _OF_SERVICES.fullmatch(name) or is_link:
+            continue
+        yield Unknown(name, _meant(name, by_variable))
+
+
+def _meant(name: str, by_variable: Mapping[str, Setting]) -> Setting | None:
+    word = name.upper().removeprefix(PREFIX)
+    apache = setting_of_apache(word)
+    if apache is not None:
+        return next(each for each in by_variable.values() if each.name == apache)
+    words = {variable.removeprefix(PREFIX): variable for variable in by_variable}
+    found = nearest(word, words)
+    return None if found is None else by_variable[words[found]]

@@ -1,0 +1,150 @@
+"""Settings: declared once, as fields of the configuration classes; given by flag, variable or file.
+
+    flag > environment > file > default
+
+A field `flush_interval_s` is the flag `--flush-interval`, the variable SPARROWMQ_FLUSH_INTERVAL and
+the TOML key `flush-interval`; units follow the value (`500ms`, `64MiB`, `72h`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from difflib import get_close_matches
+from typing import Any, get_type_hints
+
+from sparrowmq.cli.values import format_value, parse_value
+
+PREFIX = "SPARROWMQ_"
+LINK = re.compile("(tcp|udp|sctp)://")
+"""How the value of a variable …_PORT begins that stands for a service and not for a port."""
+UNIT_ENDINGS = ("_s", "_ms", "_bytes")
+_SIMILAR = 0.7
+
+
+class SettingError(ValueError):
+    """A setting cannot be used; the text names it as it was written, where, and what is allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting of one configuration class."""
+
+    name: str
+    """As a flag without dashes: `flush-interval`."""
+    owner: type
+    field: str
+    path: tuple[str, ...]
+    """Names of the nested configurations it lies in."""
+    kind: Any
+    default: Any
+
+    @property
+    def variable(self) -> str:
+        """The environment variable."""
+        return PREFIX + self.name.upper().replace("-", "_")
+
+    def parse(self, text: str, origin: str, written: str | None = None) -> Any:
+        """The value in a text; `written` is what it was made from. Raises SettingError."""
+        try:
+            return parse_value(text, self.kind, self.field)
+        except ValueError as error:
+            shown = text if written is None else written
+            raise SettingError(f"{origin} is {shown!r}, {error}") from error
+
+    def show(self, value: Any) -> str:
+        """The value as one would write it."""
+        return format_value(value, self.field)
+
+    def value_in(self, config: Any) -> Any:
+        """Its value in a configuration."""
+        for part in self.path:
+            config = getattr(config, part)
+        return getattr(config, self.field)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value and where it came from."""
+
+    value: Any
+    origin: str
+    """As it was written and where: `flag --port`, `x.toml line 3: [broker] port`."""
+    written: str | None = None
+    """The text as it was written, where the value was made from one."""
+
+
+# Shorter names for what people type most.
+_SHORT = {
+    "data_dir": "data",
+    "listen_host": "listen",
+    "listen_port": "port",
+    "advertise_host": "advertise",
+}
+# Set by the program itself, never by people.
+_HIDDEN = {"store_host"}
+
+
+def settings_of(config: type, prefix: str = "", path: tuple[str, ...] = ()) -> list[Setting]:
+    """All settings of a configuration class; nested ones get their field's name as a prefix."""
+    hints = get_type_hints(config)
+    found: list[Setting] = []
+    for each in fields(config):
+        kind = hints[each.name]
+        if is_dataclass(kind) and isinstance(kind, type):
+            nested = each.name.removesuffix("s") if each.name == "limits" else each.name
+            found += settings_of(kind, f"{prefix}{nested}-", (*path, each.name))
+        elif each.name not in _HIDDEN:
+            default = None if each.default is MISSING else each.default
+            found.append(
+                Setting(prefix + _plain_name(each.name), config, each.name, path, kind, default)
+            )
+    return found
+
+
+def _plain_name(field: str) -> str:
+    name = _SHORT.get(field, field)
+    for ending in UNIT_ENDINGS:
+        name = name.removesuffix(ending)
+    return name.replace("_", "-")
+
+
+def resolve(
+    settings: Iterable[Setting],
+    *,
+    flags: Mapping[str, Given],
+    environment: Mapping[str, str],
+    file: Mapping[str, Given],
+) -> dict[str, Given]:
+    """The value of each setting that somebody gave, by name. Raises SettingError."""
+    given: dict[str, Given] = {}
+    for setting in settings:
+        variable = environment.get(setting.variable)
+        found = flags.get(setting.name)
+        if found is None and variable is not None:
+            found = _from_variable(setting, variable)
+        if found is None:
+            found = file.get(setting.name)
+        if found is not None:
+            written = found.value if found.written is None else found.written
+            value = setting.parse(found.value, found.origin, written)
+            given[setting.name] = Given(value, found.origin, written)
+    return given
+
+
+def _from_variable(setting: Setting, text: str) -> Given:
+    origin = f"environment variable {setting.variable}"
+    if LINK.match(text) and setting.variable.endswith("_PORT"):
+        service = setting.variable.removesuffix("_PORT").lower().replace("_", "-")
+        raise SettingError(
+            f"{origin} is {text!r}, as Kubernetes sets it for a Service named {service}, and must"
+            " be a port; say `enableServiceLinks: false` in the pod, or name the Service otherwise"
+        )
+    return Given(text, origin)
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The one that somebody who wrote `word` may have meant."""
+    found = get_close_matches(word, known, n=1, cutoff=_SIMILAR)
+    return found[0] if found else None

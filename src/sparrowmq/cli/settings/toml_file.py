@@ -1,0 +1,130 @@
+"""Settings in a TOML file, each with the line that it was written in."""
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from sparrowmq.cli.settings.apache_conf import setting_of_apache
+from sparrowmq.cli.settings.settings import Given, Setting, SettingError, nearest
+
+SECTIONS = {"nameserver": "nameserver-", "broker": "", "store": "store-", "limit": "limit-"}
+"""Section to the prefix of its settings."""
+ALL_SETTINGS = "all settings: sparrowmq config show"
+
+Key = tuple[str, ...]
+
+
+def read_toml(path: Path, settings: Iterable[Setting]) -> dict[str, Given]:
+    """What a file says, by setting. A key that nobody knows is refused: a mistyped one would
+    silently keep its default. Raises SettingError, OSError where it cannot be read."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        table = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingError(f"{path} is not TOML: {error}") from error
+    lines = lines_of(text)
+    known = [setting.name for setting in settings]
+    found: dict[str, Given] = {}
+    for key, value in _flat(table):
+        section = key[0] if len(key) > 1 else ""
+        spelled = f"[{section}] {'.'.join(key[1:])}" if section else key[0]
+        where = f"{path} line {lines.get(key) or lines[key[:-1]]}"
+        origin = f"{where}: {spelled}"
+        if section and section not in SECTIONS:
+            raise SettingError(_no_section(where, section))
+        name = SECTIONS[section] + ".".join(key[1:]) if section else key[0]
+        if name not in known:
+            meant = _meant(section, key[-1], known)
+            maybe = f"did you mean {meant}? " if meant else ""
+            raise SettingError(f"{origin} is no setting; {maybe}{ALL_SETTINGS}")
+        if name in found:
+            raise SettingError(f"{origin} is given twice, also as {found[name].origin}")
+        if isinstance(value, dict):
+            raise SettingError(f"{origin} is a table, must be a text, number, boolean or list")
+        found[name] = Given(_text(value), origin)
+    return found
+
+
+def _no_section(where: str, section: str) -> str:
+    allowed = ", ".join(f"[{name}]" for name in SECTIONS)
+    meant = nearest(section, SECTIONS)
+    maybe = f"did you mean [{meant}]? " if meant else ""
+    return f"{where}: there is no section [{section}]; {maybe}allowed are {allowed}"
+
+
+def _meant(section: str, key: str, known: list[str]) -> str | None:
+    """The setting that somebody meant, as it would be written in that section or in its own."""
+    spelled = {_in_section(name)[1]: name for name in reversed(known)}
+    apache = setting_of_apache(key)
+    if apache is None and key in spelled:
+        apache = spelled[key]  # right, in the wrong section
+    if apache is not None:
+        own, short = _in_section(apache)
+        return f"[{own}] {short}" if section and own != section else short if section else apache
+    prefix = SECTIONS.get(section, "")
+    here = [name.removeprefix(prefix) for name in known if name.startswith(prefix)]
+    return nearest(key, here)
+
+
+def _in_section(name: str) -> tuple[str, str]:
+    for section, prefix in SECTIONS.items():
+        if prefix and name.startswith(prefix):
+            return section, name.removeprefix(prefix)
+    return "broker", name
+
+
+def _flat(table: dict[str, Any], path: Key = ()) -> Iterable[tuple[Key, Any]]:
+    """Keys with their sections. A section that is empty counts where it is not known."""
+    for key, value in table.items():
+        at = (*path, key)
+        if isinstance(value, dict) and value:
+            yield from _flat(value, at)
+        elif not isinstance(value, dict):
+            yield at, value
+        elif path or key not in SECTIONS:
+            yield at if path else (*at, ""), value
+
+
+def lines_of(text: str) -> Mapping[Key, int]:
+    """The line in which each key of a TOML text begins.
+
+    The parser of the standard library does not tell. A statement is whole as soon as it can be
+    parsed alone, so each is parsed again, with the section that the last header opened.
+    """
+    lines: dict[Key, int] = {}
+    section: Key = ()
+    statement, first = "", 1
+    for number, line in enumerate(text.split("\n"), start=1):
+        first = first if statement else number
+        statement += line + "\n"
+        try:
+            table = tomllib.loads(statement)
+        except tomllib.TOMLDecodeError:
+            continue  # it goes on in the next line
+        if statement.lstrip().startswith("["):
+            section = _header(table)
+            lines.setdefault(section, first)
+        for key, _ in _flat(table):
+            lines.setdefault((*section, *filter(None, key)), first)
+        statement = ""
+    return lines
+
+
+def _header(table: Any) -> Key:
+    path: list[str] = []
+    while isinstance(table, dict | list) and table:
+        if isinstance(table, list):  # [[x]]
+            table = table[0]
+            continue
+        ((key, table),) = table.items()
+        path.append(key)
+    return tuple(path)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return str(value)

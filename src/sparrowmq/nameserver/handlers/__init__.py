@@ -1,0 +1,1 @@
+"""What a name server answers, one module per capability."""

@@ -1,0 +1,169 @@
+"""Brokers announce themselves, say that they are alive, and leave."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from sparrowmq.nameserver.brokers import Registration
+from sparrowmq.nameserver.checks import check_registration
+from sparrowmq.nameserver.kv_config import ORDER_TOPIC_CONFIG
+from sparrowmq.net.errors import RequestRefused
+from sparrowmq.net.routes import Reply, Request, Routes
+from sparrowmq.protocol.body import DataVersion
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.errors import BodyError
+from sparrowmq.protocol.headers.nameserver import (
+    BrokerHeartbeat,
+    BrokerRegistered,
+    DataVersionCompared,
+    QueryDataVersion,
+    RegisterBroker,
+    UnregisterBroker,
+)
+from sparrowmq.protocol.registration import RegisterBrokerBody, body_checksum
+from sparrowmq.protocol.topic_config import RegisteredTopics
+
+if TYPE_CHECKING:
+    from sparrowmq.nameserver.server import NameServer
+
+log = logging.getLogger(__name__)
+routes: Routes[NameServer] = Routes()
+
+_ZLIB = 0x78
+_V3_0_11 = 37
+"""Brokers before this version register a bare topic table."""
+
+
+@routes.on(RegisterBroker)
+def register_broker(server: NameServer, request: Request[RegisterBroker]) -> Reply:
+    """A broker and its topics; a slave is told where its master is."""
+    registration = _registration(server, request)
+    _check_is_whole(server, registration)
+    _check_room(server, registration)
+    newer = server.table.newer_holder(registration)
+    if newer is not None:
+        log.warning(
+            "ignoring %s as broker %s %d: %s has a newer state",
+            registration.address,
+            registration.broker_name,
+            registration.broker_id,
+            newer.address,
+        )
+        return Reply(BrokerRegistered())
+    master = server.register(registration, request.connection)
+    header = BrokerRegistered(
+        ha_server_addr=master.ha_address if master is not None else None,
+        master_addr=master.address if master is not None else None,
+    )
+    is_wanted = server.config.return_order_topic_config_to_broker
+    order_config = server.kv.table(ORDER_TOPIC_CONFIG) if is_wanted else None
+    return Reply(header, order_config.to_json() if order_config is not None else b"")
+
+
+@routes.on(UnregisterBroker)
+def unregister_broker(server: NameServer, request: Request[UnregisterBroker]) -> Reply:
+    """A broker leaves; one that is not there has left already."""
+    header = request.header
+    broker = server.table.unregister(header.broker_name, header.broker_addr)
+    if broker is not None:
+        log.info("broker %s at %s unregistered", header.broker_name, header.broker_addr)
+    return Reply()
+
+
+@routes.on(BrokerHeartbeat)
+def broker_heartbeat(server: NameServer, request: Request[BrokerHeartbeat]) -> Reply:
+    """A sign of life; who is not registered stays so."""
+    server.hear_from(request.header.broker_addr)
+    return Reply()
+
+
+@routes.on(QueryDataVersion)
+def query_data_version(server: NameServer, request: Request[QueryDataVersion]) -> Reply:
+    """Whether the broker has to register again. The question counts as a sign of life."""
+    offered = _read_data_version(request.body)
+    address = request.header.broker_addr
+    broker = server.table.live.get(address)
+    server.hear_from(address)
+    known = broker.data_version if broker is not None else None
+    return Reply(
+        DataVersionCompared(changed=known != offered),
+        known.to_json() if known is not None else b"",
+    )
+
+
+def _registration(server: NameServer, request: Request[RegisterBroker]) -> Registration:
+    header, config = request.header, server.config
+    body = _read_body(request)
+    timeout_ms = header.heartbeat_timeout_millis
+    registration = Registration(
+        cluster=header.cluster_name,
+        broker_name=header.broker_name,
+        broker_id=header.broker_id,
+        address=header.broker_addr,
+        ha_address=header.ha_server_addr,
+        timeout_ms=round(config.broker_timeout_s * 1000) if timeout_ms is None else timeout_ms,
+        acting_master=header.enable_acting_master,
+        zone_name=header.zone_name,
+        topics=body.topics.topic_config_table.values(),
+        data_version=body.topics.data_version,
+        mappings=body.topics.topic_queue_mapping_info_map,
+        filter_servers=body.filter_server_list,
+    )
+    check_registration(registration, config)
+    return registration
+
+
+def _read_body(request: Request[RegisterBroker]) -> RegisterBrokerBody:
+    header, body = request.header, request.body
+    crc32 = body_checksum(body)
+    if header.body_crc32 not in (0, crc32):
+        raise RequestRefused(
+            ResponseCode.SYSTEM_ERROR,
+            f"the body's CRC-32 is {crc32}, the header says {header.body_crc32}; send it again",
+        )
+    if not body:
+        return RegisterBrokerBody()
+    try:
+        if request.version < _V3_0_11:
+            return RegisterBrokerBody(topics=RegisteredTopics.from_json(body))
+        # Apache's broker with compressedRegister=true compresses but says compressed=false; JSON
+        # never begins like zlib data does.
+        is_compressed = header.compressed or body[0] == _ZLIB
+        return RegisterBrokerBody.decode(body, compressed=is_compressed)
+    except BodyError as error:
+        raise RequestRefused(
+            ResponseCode.SYSTEM_ERROR, f"the registration of {header.broker_name}: {error}"
+        ) from error
+
+
+def _read_data_version(body: bytes) -> DataVersion:
+    try:
+        return DataVersion.from_json(body)
+    except BodyError as error:
+        text = f"the body must be a data version: {error}"
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, text) from error
+
+
+def _check_room(server: NameServer, registration: Registration) -> None:
+    live, most = server.table.live, server.config.max_brokers
+    if registration.address not in live and len(live) >= most:
+        text = f"{most} brokers are registered, more are not allowed"
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, text)
+    names = [topic.topic_name for topic in registration.topics]
+    server.check_room(registration.broker_name, names)
+
+
+def _check_is_whole(server: NameServer, registration: Registration) -> None:
+    """A broker that is not known yet must tell everything.
+
+    One topic alone is an update. Taken for the whole, it would leave the others unknown until
+    the broker's next change, for brokers that ask for the version before they register.
+    """
+    name, number = registration.broker_name, registration.broker_id
+    if len(registration.topics) == 1 and server.table.holder(name, number) is None:
+        raise RequestRefused(
+            ResponseCode.SYSTEM_ERROR,
+            f"broker {name} {number} sent a single topic before it registered; "
+            "register with all topics first",
+        )
