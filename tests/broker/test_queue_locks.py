@@ -1,9 +1,9 @@
 """Locks of ordered queues: one owner at a time, free when it is gone."""
 
 from sparrowmq.broker.queue_locks import QueueLocks
-from sparrowmq.protocol.body import LockBatchRequest, LockBatchResponse
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.clients import LockBatch, NotifyConsumerIdsChanged, UnlockBatch
+from sparrowmq.protocol.locks import LockBatchRequest, LockBatchResponse
 from sparrowmq.protocol.message import MessageQueue
 from tests.broker.world import TalkingClient, World, queue, subscribes, world_with
 

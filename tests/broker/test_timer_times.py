@@ -2,7 +2,7 @@
 
 import pytest
 
-from sparrowmq.broker.delivery.timer_delivery import asked_time_ms, entry_ms, slot_ms
+from sparrowmq.broker.delivery.delay_properties import asked_time_ms, entry_ms, slot_ms
 
 STORED_MS = 1_700_000_000_000
 SLOT_MS = STORED_MS + 5_000

@@ -9,8 +9,8 @@ from sparrowmq.client import broker_calls
 from sparrowmq.client.client import Client
 from sparrowmq.client.consuming.concurrent_consumption import GivingBack
 from sparrowmq.client.group import leases
+from sparrowmq.client.group.assignment import NEVER
 from sparrowmq.client.group.held_queue import HeldQueue
-from sparrowmq.client.group.rebalance import NEVER
 from sparrowmq.net.calls import Response
 from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.protocol.headers.clients import LockBatch

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from sparrowmq.protocol.body import LockBatchRequest
 from sparrowmq.protocol.headers.clients import LockBatch, UnlockBatch
+from sparrowmq.protocol.locks import LockBatchRequest
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from sparrowmq.client.failures import Loop
-from sparrowmq.client.sending.producer_member import Introductions
+from sparrowmq.client.sending.sender import Introductions
 from sparrowmq.protocol.message import MessageQueue
 
 QUEUES = [MessageQueue("orders", name, 0) for name in ("broker-a", "broker-b")]

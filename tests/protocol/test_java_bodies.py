@@ -6,14 +6,7 @@ from typing import Any
 
 import pytest
 
-from sparrowmq.protocol.body import (
-    Body,
-    BrokerMemberGroup,
-    DataVersion,
-    KVTable,
-    LockBatchRequest,
-    LockBatchResponse,
-)
+from sparrowmq.protocol.body import Body, BrokerMemberGroup, DataVersion, KVTable
 from sparrowmq.protocol.connections import (
     ConsumerConnection,
     ConsumerIdList,
@@ -30,6 +23,7 @@ from sparrowmq.protocol.heartbeat import (
     MessageModel,
     ProducerData,
 )
+from sparrowmq.protocol.locks import LockBatchRequest, LockBatchResponse
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.offsets_body import (
     ConsumerOffsetTable,

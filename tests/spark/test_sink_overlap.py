@@ -12,8 +12,8 @@ from sparrowmq.protocol.codes import RequestCode, ResponseCode  # noqa: E402 - a
 from sparrowmq.spark.errors import Refused  # noqa: E402
 from sparrowmq.spark.sink_options import SinkOptions  # noqa: E402
 from sparrowmq.spark.wire.cluster import Cluster  # noqa: E402
-from sparrowmq.spark.wire.sender import Sender  # noqa: E402
-from sparrowmq.spark.write_task import Send, write_rows  # noqa: E402
+from sparrowmq.spark.wire.sender import Send, Sender  # noqa: E402
+from sparrowmq.spark.write_task import write_rows  # noqa: E402
 from tests.spark.scripted_broker import HANG_UP, Said, ScriptedBroker  # noqa: E402
 
 SENDING = RequestCode.SEND_BATCH_MESSAGE

@@ -12,7 +12,8 @@ from sparrowmq.spark.encode.row_encoder import (  # noqa: E402
     RowKeys,
 )
 from sparrowmq.spark.encode.row_properties import values_of  # noqa: E402
-from sparrowmq.spark.write_task import Send, SendLimits, SendPlan  # noqa: E402
+from sparrowmq.spark.wire.sender import Send  # noqa: E402
+from sparrowmq.spark.write_task import SendLimits, SendPlan  # noqa: E402
 
 QUEUES = 4
 WIDE = SendLimits(max_bytes=1_000_000, max_rows=1_000)

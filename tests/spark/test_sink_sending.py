@@ -20,16 +20,12 @@ from sparrowmq.spark.sink_options import MAX_MESSAGE_BYTES, SinkOptions  # noqa:
 from sparrowmq.spark.wire.cluster import Cluster as Brokers  # noqa: E402
 from sparrowmq.spark.wire.sender import (  # noqa: E402
     NoWriteQueue,
+    Send,
     Sender,
     UnknownTopic,
     write_queues,
 )
-from sparrowmq.spark.write_task import (  # noqa: E402
-    Pace,
-    Send,
-    bounded,
-    write_rows,
-)
+from sparrowmq.spark.write_task import Pace, bounded, write_rows  # noqa: E402
 from sparrowmq.store.files import StoreFiles  # noqa: E402
 from sparrowmq.testing import Cluster, cluster  # noqa: E402
 

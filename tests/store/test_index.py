@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from sparrowmq.disk.errors import DiskFull
-from sparrowmq.store.index.entries import HEADER, IndexLayout
-from sparrowmq.store.index.key_index import IndexRequest, KeyIndex
+from sparrowmq.store.index.entries import HEADER, IndexLayout, IndexRequest
+from sparrowmq.store.index.key_index import KeyIndex
 from sparrowmq.testing.recording_disk import RecordingDisk
 from tests.protocol.java_vectors import cases
 

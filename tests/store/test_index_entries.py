@@ -4,8 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparrowmq.protocol.java import positive_index_hash, unsigned_java_hash
-from sparrowmq.store.index.entries import entries_of, stored_hashes
-from sparrowmq.store.index.key_index import IndexRequest
+from sparrowmq.store.index.entries import IndexRequest, entries_of, stored_hashes
 
 TEXTS = st.text(max_size=200) | st.text("0123456789ABCDEF", min_size=32, max_size=32)
 

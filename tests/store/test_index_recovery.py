@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from sparrowmq.store.index.entries import ENTRY, HEADER, IndexLayout
-from sparrowmq.store.index.key_index import INDEX_MARK, IndexRequest, KeyIndex
+from sparrowmq.store.index.entries import ENTRY, HEADER, IndexLayout, IndexRequest
+from sparrowmq.store.index.key_index import INDEX_MARK, KeyIndex
 from sparrowmq.testing.recorded_calls import PowerCut
 from sparrowmq.testing.recording_disk import RecordingDisk
 from tests.store.test_index import (

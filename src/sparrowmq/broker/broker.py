@@ -1,14 +1,16 @@
 """The parts that handlers share. `server.py` makes them; nothing here does I/O by itself."""
 
+from __future__ import annotations
+
 import logging
 import random
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from sparrowmq.broker.arrivals import Arrivals
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.consumer_offsets import ConsumerOffsets
-from sparrowmq.broker.delivery.delivery import Delivery
 from sparrowmq.broker.durability import Durability
 from sparrowmq.broker.groups import Groups, RequestModes
 from sparrowmq.broker.live_clients import ConsumerGroup, Consumers, Producers, Sessions
@@ -16,7 +18,6 @@ from sparrowmq.broker.name_servers import TopicRoutes
 from sparrowmq.broker.offset_saving import OffsetSaving
 from sparrowmq.broker.positions import Positions
 from sparrowmq.broker.queue_locks import QueueLocks
-from sparrowmq.broker.statistics import Statistics
 from sparrowmq.broker.table_saving import TableSaving
 from sparrowmq.broker.topics import Topics
 from sparrowmq.clock import Clock
@@ -29,6 +30,10 @@ from sparrowmq.protocol.body import DataVersion
 from sparrowmq.protocol.headers.clients import NotifyConsumerIdsChanged
 from sparrowmq.protocol.ids import UniqueIds
 from sparrowmq.store.store import Store
+
+if TYPE_CHECKING:
+    from sparrowmq.broker.delivery.delivery import Delivery
+    from sparrowmq.broker.statistics import Statistics
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,11 +1,11 @@
 """Calls consumers make to brokers, each one function: request, answer, errors."""
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from __future__ import annotations
 
-from sparrowmq.client.client import Client
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
 from sparrowmq.client.errors import BrokerRefused, NoRoute
-from sparrowmq.client.route_table import FoundBroker
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.body import Body
@@ -24,6 +24,10 @@ from sparrowmq.protocol.headers.offsets import (
 )
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.route import MASTER_ID
+
+if TYPE_CHECKING:
+    from sparrowmq.client.client import Client
+    from sparrowmq.client.route_table import FoundBroker
 
 UNKNOWN_EPOCH = 0
 """Asks a broker for its epoch, without a claim. Apache's brokers have none."""

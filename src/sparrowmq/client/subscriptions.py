@@ -1,11 +1,13 @@
 """What a consumer subscribes to, and how messages are chosen: tags, SQL92, or a function."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sparrowmq.client.argument_checks import check_function
 from sparrowmq.client.broker_calls import address_of, call
-from sparrowmq.client.client import Client
 from sparrowmq.client.errors import ClientError, NoRoute
 from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.connections import CheckClientRequest, ConsumerConnection
@@ -16,6 +18,9 @@ from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import check_topic, is_retry_topic
 from sparrowmq.protocol.sql92 import compile_sql92
 from sparrowmq.protocol.subscription import SQL92, TAG, SubscriptionData
+
+if TYPE_CHECKING:
+    from sparrowmq.client.client import Client
 
 Accepts = Callable[[MessageExt], bool]
 

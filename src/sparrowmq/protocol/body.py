@@ -1,4 +1,4 @@
-"""The base of all JSON bodies."""
+"""The base of all JSON bodies, and the bodies that are little more than a table."""
 
 from typing import ClassVar, Self
 
@@ -6,7 +6,6 @@ import msgspec
 from msgspec import field
 
 from sparrowmq.protocol.lenient_json import SLOW_LIMIT_BYTES, read_json, write_json
-from sparrowmq.protocol.message import MessageQueue
 
 
 class Body(msgspec.Struct, frozen=True, rename="camel"):
@@ -23,30 +22,6 @@ class Body(msgspec.Struct, frozen=True, rename="camel"):
     def from_json(cls, data: bytes | bytearray | memoryview) -> Self:
         """Read what Java, Go or we wrote. Unknown fields are ignored; raises BodyError."""
         return read_json(data, cls, cls.SLOW_LIMIT_BYTES)
-
-
-# Locks of queues, which orderly consumers take at the broker.
-
-
-class LockBatchRequest(Body, frozen=True, kw_only=True):
-    """Body of request 41, and of 42 for giving them back."""
-
-    consumer_group: str
-    client_id: str
-    mq_set: frozenset[MessageQueue] = frozenset()
-    only_this_broker: bool = False
-
-
-UnlockBatchRequest = LockBatchRequest
-"""The same fields mean the opposite."""
-
-
-class LockBatchResponse(Body, frozen=True, kw_only=True):
-    """The queues that are locked now."""
-
-    lock_ok_mq_set: frozenset[MessageQueue] = msgspec.field(
-        name="lockOKMQSet", default_factory=frozenset
-    )
 
 
 # Small bodies that are nothing but a table or a list.

@@ -13,28 +13,13 @@ from sparrowmq.spark.encode.row_properties import values_of
 from sparrowmq.spark.schema import Positions
 from sparrowmq.spark.sink_options import SinkOptions
 from sparrowmq.spark.wire.cluster import Cluster
-from sparrowmq.spark.wire.sender import Sender
+from sparrowmq.spark.wire.sender import Send, Sender
 
 # Which rows go to which queue, and in which sends.
 #
 # Rows with a sharding key go to the queue of its hash, as from every other producer. The others
 # take the queues in turn, row by row, so that a partition fills them evenly to one row. The rows
 # of a queue stay in their order and go together, in as few sends as their size allows.
-
-
-@dataclass(frozen=True, slots=True)
-class Send:
-    """One request: a batch of rows, or one row that cannot go in a batch."""
-
-    topic: str
-    queue: int
-    """The place in the topic's list of queues."""
-    is_bound: bool
-    """Whether a sharding key wants this queue and no other."""
-    rows: int
-    body: bytes
-    properties: str | None = None
-    """Of a single row; None for a batch, whose rows carry their own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,7 +141,7 @@ class Flushing:
         end = self._log.end
         files: list[str] = []
         directories: list[str] = []
-        grown: list[tuple[ConsumeQueue, int]] = msgspec.field(default_factory=list)
+        grown: list[tuple[ConsumeQueue, int]] = []
         if end > self.durable:
             grown = self._dispatch.take_unsynced()
             files = [log_path(start) for start in self._log.starts_from(self.durable)]

@@ -2,7 +2,6 @@
 
 from sparrowmq.disk.disk import Disk, DiskLock
 from sparrowmq.disk.errors import DiskFull
-from sparrowmq.store.appender import RawAppend
 from sparrowmq.store.commit_log import CommitLog
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.consume_queue import QueueFiles
@@ -12,6 +11,7 @@ from sparrowmq.store.epochs import LogEpochs
 from sparrowmq.store.errors import StoreStopped
 from sparrowmq.store.flushing import Flushing
 from sparrowmq.store.index.key_index import MessageIndex
+from sparrowmq.store.raw_log import RawAppend
 from sparrowmq.store.recovery.recovery import Report
 
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from sparrowmq.spark.jobs.dead_letters import DeadLetters, send_back
 from sparrowmq.spark.jobs.journal import Journal
 from sparrowmq.spark.wire.cluster import Cluster as Wire
-from sparrowmq.spark.wire.sender import Sender
-from sparrowmq.spark.write_task import Send
+from sparrowmq.spark.wire.sender import Send, Sender
 from tests.spark.admin import create_topic
 from tests.spark.jobs.backlog import bodies, fill_topic, table
 

@@ -15,7 +15,7 @@ write them when we stop and remove them when we start.
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 
-from sparrowmq.broker.delivery.timer_delivery import slot_ms
+from sparrowmq.broker.delivery.delay_properties import slot_ms
 from sparrowmq.broker.delivery.timer_index import is_recall, offset_of, time_of
 from sparrowmq.disk.disk import Disk
 from sparrowmq.protocol.names import TIMER_TOPIC

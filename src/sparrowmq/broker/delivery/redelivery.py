@@ -14,13 +14,13 @@ from sparrowmq.broker.delivery.placement import (
     size_fault,
     with_properties,
 )
-from sparrowmq.broker.delivery.retry import dead_letters
 from sparrowmq.protocol.ids import offset_id
 from sparrowmq.protocol.names import (
     DLQ_PREFIX,
     RETRY_PREFIX,
     TIMER_TOPIC,
     UNSENDABLE_TOPICS,
+    dlq_topic,
     group_fault,
     is_retry_topic,
     topic_fault,
@@ -146,6 +146,16 @@ def _retry_topic(broker: Broker, topic: str) -> TopicConfig | None:
     if group is None or group.retry_queue_nums <= 0:
         return None
     return broker.topics.set_read_write(topic, group.retry_queue_nums)
+
+
+_DEAD_LETTER_QUEUES = 1
+
+
+def dead_letters(broker: Broker, group: str) -> str:
+    """The topic of a group's dead letters, which exists when this returns."""
+    topic = dlq_topic(group)
+    broker.topics.set_read_write(topic, _DEAD_LETTER_QUEUES)
+    return topic
 
 
 def bury(broker: Broker, put: PutMessage, record: Record, fault: str) -> None:

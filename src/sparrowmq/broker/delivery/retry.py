@@ -20,7 +20,7 @@ from sparrowmq.broker.delivery.placement import (
     place,
     with_properties,
 )
-from sparrowmq.broker.delivery.redelivery import bare_properties, stored_again
+from sparrowmq.broker.delivery.redelivery import bare_properties, dead_letters, stored_again
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.group_config import GroupRetryPolicy, SubscriptionGroupConfig
@@ -30,7 +30,6 @@ from sparrowmq.protocol.names import (
     RETRY_PREFIX,
     TIMER_TOPIC,
     UNSENDABLE_TOPICS,
-    dlq_topic,
     retry_topic,
 )
 from sparrowmq.protocol.perm import is_writable
@@ -47,7 +46,6 @@ from sparrowmq.protocol.properties import (
 from sparrowmq.protocol.record import Record
 from sparrowmq.store.messages import PutMessage
 
-_DEAD_LETTER_QUEUES = 1
 _FIRST_LEVEL = 3
 """The level of the first retry, 10 s."""
 
@@ -131,13 +129,6 @@ def _delayed_by(
     put.properties = with_properties(put.properties, fields, timed, without=without)
     fields = {name: value for name, value in fields.items() if name not in without} | timed
     return place(broker, put, fields, now_ms)
-
-
-def dead_letters(broker: Broker, group: str) -> str:
-    """The topic of a group's dead letters, which exists when this returns."""
-    topic = dlq_topic(group)
-    broker.topics.set_read_write(topic, _DEAD_LETTER_QUEUES)
-    return topic
 
 
 def sent_back(

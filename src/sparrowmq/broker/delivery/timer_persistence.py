@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.delivery import apache_timer_log
+from sparrowmq.broker.delivery.delay_properties import entry_ms
 from sparrowmq.broker.delivery.half_messages import records
-from sparrowmq.broker.delivery.timer_delivery import entry_ms
 from sparrowmq.broker.delivery.timer_files import Run, RunFiles, RunList, RunRange, TimerCheck
 from sparrowmq.broker.delivery.timer_index import (
     Spill,

@@ -15,9 +15,9 @@ import asyncio
 import msgspec
 
 from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.delivery.delay_properties import DELAYS
 from sparrowmq.broker.delivery.half_messages import TRANSACTION_GROUP, Half
 from sparrowmq.broker.delivery.placement import (
-    DELAYS,
     Placement,
     append,
     encoded,

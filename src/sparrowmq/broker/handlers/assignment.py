@@ -6,7 +6,6 @@ from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.groups import PULL
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
-from sparrowmq.protocol.body import LockBatchRequest, LockBatchResponse, UnlockBatchRequest
 from sparrowmq.protocol.broker_stats import MessageRequestMode
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.connections import (
@@ -22,6 +21,7 @@ from sparrowmq.protocol.headers.assignment import (
 )
 from sparrowmq.protocol.headers.clients import LockBatch, UnlockBatch
 from sparrowmq.protocol.heartbeat import MessageModel
+from sparrowmq.protocol.locks import LockBatchRequest, LockBatchResponse, UnlockBatchRequest
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.names import is_retry_topic
 

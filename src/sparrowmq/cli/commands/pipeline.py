@@ -30,7 +30,7 @@ class JobGroup(Group):
         if cmd_name not in _COMMANDS:
             return None
         module, name = _COMMANDS[cmd_name]
-        found: click.Command = getattr(import_module(f"sparrowmq.cli.{module}"), name)
+        found: click.Command = getattr(import_module(f"sparrowmq.cli.commands.{module}"), name)
         return found
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -6,10 +6,11 @@ take:    locked ▶ stale offset forgotten ▶ where to start ▶ one pull loop
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from sparrowmq.client.broker_calls import Position
 from sparrowmq.client.client import Client
@@ -17,10 +18,20 @@ from sparrowmq.client.errors import ClientError
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.leases import NO_LOCKS, Leases
 from sparrowmq.client.group.offsets import Offsets
-from sparrowmq.client.group.rebalance import NEVER, Outcome
 from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.errors import ProtocolError
 from sparrowmq.protocol.message import MessageQueue
+
+NEVER = math.inf
+
+
+class Outcome(NamedTuple):
+    """What became of a step."""
+
+    changed: bool
+    again_s: float = NEVER
+    """When to try again what did not succeed."""
+
 
 LOCKED_S = 0.5
 """A queue that another member still holds is asked for again after this long, where the broker

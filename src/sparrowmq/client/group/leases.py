@@ -14,9 +14,9 @@ from sparrowmq.client.broker_calls import address_of, call
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import ClientError
 from sparrowmq.net.errors import NetError
-from sparrowmq.protocol.body import LockBatchRequest, LockBatchResponse
 from sparrowmq.protocol.errors import ProtocolError
 from sparrowmq.protocol.headers.clients import LockBatch, UnlockBatch
+from sparrowmq.protocol.locks import LockBatchRequest, LockBatchResponse
 from sparrowmq.protocol.message import MessageQueue
 
 

@@ -14,13 +14,13 @@ from typing import Any
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import ClientError, QueueLost
 from sparrowmq.client.failures import ends_caller
-from sparrowmq.client.group.assignment import Assignment
+from sparrowmq.client.group.assignment import NEVER, Assignment
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.leases import Leases
 from sparrowmq.client.group.member_settings import MemberSettings
 from sparrowmq.client.group.offsets import LocalOffsets, Offsets, RemoteOffsets, start_at
 from sparrowmq.client.group.ownership import Ownership
-from sparrowmq.client.group.rebalance import NEVER, ByHand, Rebalancing
+from sparrowmq.client.group.rebalance import ByHand, Rebalancing
 from sparrowmq.client.subscriptions import Subscriptions
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere, ConsumerData
 from sparrowmq.protocol.message import MessageQueue

@@ -2,19 +2,17 @@
 
 import asyncio
 import logging
-import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Set
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from sparrowmq.backoff import Backoff
 from sparrowmq.client.broker_calls import group_members, queue_owners
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import ClientError, StrategyFailed
 from sparrowmq.client.failures import ends_caller
-from sparrowmq.client.group.assignment import MISSED_S, Assignment
+from sparrowmq.client.group.assignment import MISSED_S, NEVER, Assignment
 from sparrowmq.client.route_table import subscribe_queues
 from sparrowmq.client.strategies import Strategy
 from sparrowmq.net.errors import NetError
@@ -55,20 +53,6 @@ class ByHand:
         given_up = await assignment.give_up(gone, "not assigned any more")
         taken = await assignment.take(self._chosen)
         return min(given_up.again_s, taken.again_s)
-
-
-# What became of a step of a rebalance.
-
-
-NEVER = math.inf
-
-
-class Outcome(NamedTuple):
-    """What became of a step."""
-
-    changed: bool
-    again_s: float = NEVER
-    """When to try again what did not succeed."""
 
 
 @dataclass(frozen=True, slots=True)

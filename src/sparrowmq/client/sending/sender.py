@@ -1,5 +1,6 @@
 """What a producer does with a message: pack it, find its queue, have it sent."""
 
+import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
 
@@ -8,7 +9,6 @@ from sparrowmq.client.errors import ClientError
 from sparrowmq.client.send_result import SendResult
 from sparrowmq.client.sending.attempts import FaultAvoidance, RetryRules, SendAttempts
 from sparrowmq.client.sending.packing import Outgoing, Packing, pack, pack_batches
-from sparrowmq.client.sending.producer_member import Introductions
 from sparrowmq.client.sending.queue_choice import Chooser, SendQueues, queue_on
 from sparrowmq.client.sending.request_reply import reply_to
 from sparrowmq.client.sending.trace import TraceLog
@@ -17,6 +17,39 @@ from sparrowmq.protocol.message import Message, MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
 
 _NOTHING: Mapping[str, str] = {}
+
+
+class Introductions:
+    """Which brokers know this client on its present connection.
+
+    The next regular heartbeat may be 30 s away, and a broker pushes replies and asks about
+    transactions only where a heartbeat came from.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._told: set[str] = set()
+        self._is_listening = False
+
+    async def introduce(self, queues: Sequence[MessageQueue]) -> None:
+        """Have a heartbeat on its way to every broker of these queues, ahead of what follows."""
+        if not self._is_listening:
+            self._is_listening = True
+            self._client.when_peer_closes(self._told.discard)
+        masters = {self._client.route_table.master(queue.broker_name) for queue in queues}
+        strangers = {address for address in masters if address is not None} - self._told
+        if strangers:
+            self._told |= strangers
+            self._client.keep(partial(self._tell, strangers), "introduction")
+            # Beside the send, for a broker that is not there must not cost its time. Two turns of
+            # the loop, one for the task and one for its calls, put it first on the connection.
+            for _ in range(2):
+                await asyncio.sleep(0)
+
+    async def _tell(self, strangers: set[str]) -> None:
+        """One that cannot be told now is told the next time."""
+        heard = await self._client.heartbeats.send_to(sorted(strangers))
+        self._told.difference_update(strangers - heard)
 
 
 class Sender:

@@ -12,6 +12,7 @@ At-least-once: a broker that stored a send and died before it answered gets it a
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from sparrowmq.clock import Clock, system_clock
@@ -26,7 +27,6 @@ from sparrowmq.spark.errors import (
 )
 from sparrowmq.spark.wire.cluster import Cluster, Queue
 from sparrowmq.spark.wire.remoting import Answer, Patience, Remoting
-from sparrowmq.spark.write_task import Send
 
 STORED = frozenset(
     {
@@ -37,6 +37,21 @@ STORED = frozenset(
     }
 )
 """The rows are there, if perhaps on fewer disks than the broker was set up for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """One request: a batch of rows, or one row that cannot go in a batch."""
+
+    topic: str
+    queue: int
+    """The place in the topic's list of queues."""
+    is_bound: bool
+    """Whether a sharding key wants this queue and no other."""
+    rows: int
+    body: bytes
+    properties: str | None = None
+    """Of a single row; None for a batch, whose rows carry their own."""
 
 
 class UnknownTopic(RocketMQError):

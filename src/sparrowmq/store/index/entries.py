@@ -16,7 +16,9 @@ import numpy.typing as npt
 
 from sparrowmq.disk.disk import Words
 from sparrowmq.protocol.java import unsigned_java_hash
-from sparrowmq.store.index.key_index import IndexRequest
+
+IndexRequest: TypeAlias = tuple[str, str, str, int, int]
+"""Topic, unique id, keys separated by spaces, log offset, store timestamp."""
 
 # What an index file is made of: RocketMQ's hash table from keys to log offsets.
 #

@@ -6,19 +6,21 @@ Index files are derived: the same messages in the same order give the same bytes
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol
 
 from sparrowmq.disk.disk import Disk
 from sparrowmq.protocol.java import positive_index_hash, unsigned_java_hash
-from sparrowmq.store.index.entries import NO_ENTRIES, IndexLayout, KeyEntries, entries_of
+from sparrowmq.store.index.entries import (
+    NO_ENTRIES,
+    IndexLayout,
+    IndexRequest,
+    KeyEntries,
+    entries_of,
+)
 from sparrowmq.store.index.index_files import IndexFiles
 from sparrowmq.store.layout import INDEX_DIR, OWN_DIR
 
 # What the store asks of the key index; `index.KeyIndex` does it, tests may use `NoIndex`.
-
-
-IndexRequest: TypeAlias = tuple[str, str, str, int, int]
-"""Topic, unique id, keys separated by spaces, log offset, store timestamp."""
 
 
 class Candidates(Protocol):

@@ -1,0 +1,67 @@
+"""Log bytes as they travel between master and slave.
+
+A master sends pieces that end anywhere. Only whole, checked records go into the slave's log; the
+beginning of one that is still to come is held back, so that the log never holds half a record.
+"""
+
+from sparrowmq.protocol.record import BLANK, BLANK_MAGIC, MIN_RECORD_SIZE, Record, check_record
+from sparrowmq.store.commit_log import CommitLog
+from sparrowmq.store.dispatch import Dispatch
+
+
+class RawAppend:
+    """Takes a master's bytes into the log and dispatches their records."""
+
+    def __init__(self, log: CommitLog, dispatch: Dispatch) -> None:
+        self._log = log
+        self._dispatch = dispatch
+        self._held = b""
+
+    @property
+    def next_offset(self) -> int:
+        """The log offset of the next byte to come."""
+        return self._log.end + len(self._held)
+
+    def forget_held(self) -> None:
+        """The connection broke: the master will begin with the log's end again."""
+        self._held = b""
+
+    def append(self, log_offset: int, data: bytes) -> Record | None:
+        """Take bytes that start at `log_offset`; returns the last record, None if none was whole.
+
+        Raises ValueError for bytes out of turn, RecordError for bytes that are no records,
+        DiskFull.
+        """
+        log = self._log
+        if log.is_empty and not self._held and log_offset % log.file_size == 0:
+            log.restart_at(log_offset)
+        if log_offset > self.next_offset or log_offset < log.end - log.file_size:
+            raise ValueError(f"bytes for log offset {log_offset}, expected {self.next_offset}")
+        # What follows a blank record is sent too, and is known already.
+        data = self._held + data[self.next_offset - log_offset :]
+        self._held = b""
+        last: Record | None = None
+        at = 0
+        try:
+            while len(data) - at >= BLANK.size:
+                size, magic = BLANK.unpack_from(data, at)
+                if magic == BLANK_MAGIC:
+                    at += self._end_file()
+                    continue
+                if MIN_RECORD_SIZE <= size <= log.file_size and len(data) - at < size:
+                    break
+                last = check_record(data, at, log.end)
+                if log.make_room(size) != last.log_offset:
+                    raise ValueError(f"the record at {last.log_offset} leaves no room for a blank")
+                log.write(data[at : at + size])
+                self._dispatch.redispatch(last)
+                at += size
+        finally:
+            self._held = data[at:]
+        return last
+
+    def _end_file(self) -> int:
+        """End the file as the master did; how many bytes of the master's that covers."""
+        before = self._log.end
+        self._log.end_file()
+        return self._log.end - before
