@@ -217,7 +217,7 @@ def _commit(broker: Broker, request: Request[UpdateConsumerOffset]) -> None:
     broker.offsets.commit(group, topic, queue_id, offset)
     if broker.offsets.confirms(group, topic, queue_id, offset, request.connection):
         # It drops the queue now; without this, Java 4.9 and Go take it again only 20 s later.
-        broker.notify_member(group, request.connection)
+        broker.notices.ask_to_rebalance(group, request.connection)
 
 
 def _is_overtaken(broker: Broker, request: Request[UpdateConsumerOffset]) -> bool:
