@@ -45,7 +45,7 @@ async def deliver_timers(broker: Broker) -> None:
 
 async def _deliver_and_spill(broker: Broker) -> int | None:
     due_ms = await deliver_round(broker)
-    async with broker.steps:
+    async with broker.uncancellable:
         await spill(broker)
     if broker.delivery.timers.wants_to_spill(broker.store.max_offset(TIMER_TOPIC, 0)):
         soon_ms = broker.clock() + _SPILL_AGAIN_MS
