@@ -13,7 +13,7 @@ from sparrowmq.broker.housekeeping import watch_lag
 from sparrowmq.broker.send_checks import answer_when_safe
 from sparrowmq.disk.syncer import SyncPlan
 from sparrowmq.net.routes import Reply
-from sparrowmq.net.tasks import WholeSteps
+from sparrowmq.net.tasks import Uncancellable
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.messages import PutMessage
@@ -54,7 +54,7 @@ class Bench:
     async def _make(self, flush: Flush) -> Durability:
         config = BrokerConfig(data_dir=Path("/simulated"), flush=flush)
         self.arrivals = Arrivals(asyncio.get_running_loop(), self.store, max_waiting=10)
-        return Durability(config, self.store, self, self.arrivals, WholeSteps())
+        return Durability(config, self.store, self, self.arrivals, Uncancellable())
 
     async def sync(self, plan: SyncPlan) -> None:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -25,7 +25,7 @@ from sparrowmq.broker.topics import Topics
 from sparrowmq.clock import Clock
 from sparrowmq.disk.disk import Disk
 from sparrowmq.net.connection import Connection
-from sparrowmq.net.tasks import WholeSteps
+from sparrowmq.net.tasks import Uncancellable
 from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.body import DataVersion
 from sparrowmq.protocol.ids import UniqueIds
@@ -84,7 +84,7 @@ class Broker:
     unique_ids: UniqueIds
     consumers: Consumers
     notices: RebalanceNotices
-    steps: WholeSteps
+    uncancellable: Uncancellable
     """Saves and flushes that are under way."""
     port: int
     """The one it listens on, also where the configuration leaves the choice to the system."""

@@ -21,7 +21,7 @@ from sparrowmq.broker.arrivals import Arrivals
 from sparrowmq.broker.config import BrokerConfig, Flush
 from sparrowmq.disk.syncer import Syncer
 from sparrowmq.net.routes import Reply, Request
-from sparrowmq.net.tasks import WholeSteps
+from sparrowmq.net.tasks import Uncancellable
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.store.errors import StoreError
 from sparrowmq.store.store import Store
@@ -54,7 +54,7 @@ class Durability:
         store: Store,
         syncer: Syncer,
         arrivals: Arrivals,
-        steps: WholeSteps,
+        uncancellable: Uncancellable,
     ) -> None:
         self._store = store
         self.syncer = syncer
@@ -66,7 +66,7 @@ class Durability:
         """A queue grew: wake the pulls that wait for it when they may see what came."""
         self._interval_s = config.flush_interval_s
         self._timeout_s = config.flush_timeout_s
-        self._steps = steps
+        self._uncancellable = uncancellable
         self._loop = asyncio.get_running_loop()
         self._waiters: deque[Waiter] = deque()
         self._is_asked = False
@@ -119,7 +119,7 @@ class Durability:
         while True:
             await self._rest()
             self._is_asked = False
-            async with self._steps:
+            async with self._uncancellable:
                 await self.flush()
 
     async def _rest(self) -> None:

@@ -18,7 +18,7 @@ from sparrowmq.broker.tables import OffsetsTable
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply
-from sparrowmq.net.tasks import WholeSteps
+from sparrowmq.net.tasks import Uncancellable
 from sparrowmq.protocol.codes import ResponseCode
 
 
@@ -31,14 +31,14 @@ class OffsetSaving:
         env: Environment,
         offsets: ConsumerOffsets,
         table: OffsetsTable,
-        steps: WholeSteps,
+        uncancellable: Uncancellable,
     ) -> None:
         self.workers = env.workers
         self._journal_s = config.offsets_journal_s / 2
         self._save_s = config.offsets_save_s
         self._offsets = offsets
         self._table = table
-        self._steps = steps
+        self._uncancellable = uncancellable
         self._log = env.log
         self._waiters: list[asyncio.Future[None]] = []
         self._is_asked = asyncio.Event()
@@ -66,7 +66,7 @@ class OffsetSaving:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._journal_s):
                     await self._is_asked.wait()
-            async with self._steps:
+            async with self._uncancellable:
                 await self._journal()
                 if loop.time() >= save_at_s:
                     save_at_s = loop.time() + self._save_s

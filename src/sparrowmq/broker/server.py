@@ -61,7 +61,7 @@ from sparrowmq.disk.syncer import Syncer
 from sparrowmq.net.peers import Peers
 from sparrowmq.net.routes import Routes
 from sparrowmq.net.server import Server
-from sparrowmq.net.tasks import Loop, WholeSteps, running
+from sparrowmq.net.tasks import Loop, Uncancellable, running
 from sparrowmq.net.workers import Workers
 from sparrowmq.store.store import Store
 
@@ -134,7 +134,7 @@ class BrokerServer:
                 await server.listen(config.listen_host, config.port - 2)
             registration = Registration(config, broker.topics, peers, port=self.port, log=log)
             await registration.register_everywhere()
-            async with running(_loops(broker, registration, self._env.cpu), broker.steps):
+            async with running(_loops(broker, registration, self._env.cpu), broker.uncancellable):
                 try:
                     yield self
                 finally:
@@ -149,8 +149,8 @@ def open_broker(config: BrokerConfig, env: Environment, peers: Peers, port: int)
     clock, monotonic, log = env.clock, env.monotonic, env.log
     store = Store.open(config.store_config(port), env.disk, clock(), env.report)
     is_used = store.max_log_offset > 0
-    tables, steps = BrokerTables(env.disk, env.report), WholeSteps()
-    saving = TableSaving(env.workers, steps, log)
+    tables, uncancellable = BrokerTables(env.disk, env.report), Uncancellable()
+    saving = TableSaving(env.workers, uncancellable, log)
     topic_table = Topics.open(config, tables, saving, clock, store_is_used=is_used)
     group_table = Groups.open(config, tables, saving, clock, store_is_used=is_used)
     topic_table.add_missing(own_topics(store.queues(), group_table))
@@ -171,15 +171,15 @@ def open_broker(config: BrokerConfig, env: Environment, peers: Peers, port: int)
         disk=env.disk,
         store=store,
         tables=tables,
-        steps=steps,
+        uncancellable=uncancellable,
         saving=saving,
         topics=topic_table,
         groups=group_table,
         request_modes=RequestModes.open(tables, saving),
         offsets=consumer_offsets,
-        offset_saving=OffsetSaving(config, env, consumer_offsets, tables.offsets, steps),
+        offset_saving=OffsetSaving(config, env, consumer_offsets, tables.offsets, uncancellable),
         arrivals=arrivals,
-        durability=Durability(config, store, env.syncer, arrivals, steps),
+        durability=Durability(config, store, env.syncer, arrivals, uncancellable),
         positions=Positions(store.epochs),
         delivery=Delivery.open(config, env, store, consumer_offsets),
         consumers=consumers,

@@ -299,35 +299,49 @@ def _nothing_found(
     why: str,
     *,
     epoch: int,
+    held: tuple[int, int] | None = None,
     valid_end: int | None = None,
 ) -> Reply:
-    """The answer to a pull that gets no message; `next_offset` was learned in `epoch`."""
+    """The answer to every pull that gets no message; `next_offset` was learned in `epoch`.
+
+    `held` is the range of offsets that the queue has, where the caller has read it already.
+    """
     header = request.header
-    low, high = broker.store.visible_range(header.topic, header.queue_id)
+    low, high = held or broker.store.visible_range(header.topic, header.queue_id)
     answer = _pulled(broker, request, next_offset, low, high, epoch, valid_end)
     return Reply(answer, code=code, remark=why)
 
 
 def _reply(broker: Broker, request: Request[PullMessage], found: QueueRead, epoch: int) -> Reply:
+    """The answer to a read of the queue, with messages or without."""
     header = request.header
     pulled = broker.offsets.pulled
     pulled[header.consumer_group, header.topic, header.queue_id] = found.next_offset
-    if header.epoch is None and not broker.store.epochs.has_doubts:
+    is_found = found.status is ReadStatus.FOUND
+    if is_found and header.epoch is None and not broker.store.epochs.has_doubts:
         answer = Pulled(  # as in `_pulled`, for nearly every pull of a Java client
             suggest_which_broker_id=0,
             next_begin_offset=found.next_offset,
             min_offset=found.min_offset,
             max_offset=found.max_offset,
         )
-    else:
-        offsets = found.next_offset, found.min_offset, found.max_offset
-        is_older = header.epoch is not None and header.epoch != epoch
-        good_end = _end_of_range(broker, header, found) if is_older else None
-        answer = _pulled(broker, request, *offsets, epoch, good_end)
-    if found.status is ReadStatus.FOUND:
         return Reply(answer, chunks=found.chunks, body_bytes=found.size)
-    code = _code(found.status, header.queue_offset)
-    return Reply(answer, code=code, remark=found.status.value)
+    held = found.min_offset, found.max_offset
+    is_older = header.epoch is not None and header.epoch != epoch
+    valid_end = _end_of_range(broker, header, found) if is_older else None
+    if is_found:
+        answer = _pulled(broker, request, found.next_offset, *held, epoch, valid_end)
+        return Reply(answer, chunks=found.chunks, body_bytes=found.size)
+    return _nothing_found(
+        broker,
+        request,
+        found.next_offset,
+        _code(found.status, header.queue_offset),
+        found.status.value,
+        epoch=epoch,
+        held=held,
+        valid_end=valid_end,
+    )
 
 
 def _end_of_range(broker: Broker, header: PullMessage, found: QueueRead) -> int | None:
