@@ -155,6 +155,9 @@ class RequestCode(IntEnum):
     AUTH_GET_ACL = 3009
     AUTH_LIST_ACL = 3010
     SWITCH_TIMER_ENGINE = 5001
+    FOLLOW_MASTER = 30001
+    """SparrowMQ's own. Apache's binary header holds numbers below 32,768; its own end at 5001."""
+
     POP_MESSAGE = 200050
     ACK_MESSAGE = 200051
     PEEK_MESSAGE = 200052

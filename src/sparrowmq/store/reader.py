@@ -148,14 +148,25 @@ class Reads(StoreParts):
         return None if found is None else found[0]
 
     def read_log(self, log_offset: int, max_bytes: int) -> bytes:
-        """Raw bytes from `log_offset` on, of one file, for a slave; empty at the end of the log."""
+        """Raw bytes from `log_offset` on, of one file, for a slave; empty at the end of the log.
+
+        It may block: `read_log_at_once` does not.
+        """
+        data = self.read_log_at_once(log_offset, max_bytes)
+        if data is None:
+            length = self._log_bytes_at(log_offset, max_bytes)
+            data = self._log.read_blocking(log_offset, length)
+        return data
+
+    def read_log_at_once(self, log_offset: int, max_bytes: int) -> bytes | None:
+        """`read_log` without waiting for the device; None where that is necessary."""
+        length = self._log_bytes_at(log_offset, max_bytes)
+        return self._log.read(log_offset, length) if length > 0 else b""
+
+    def _log_bytes_at(self, log_offset: int, max_bytes: int) -> int:
         log = self._log
         file_end = log.start_of(log_offset) + log.file_size
-        length = min(max_bytes, log.end - log_offset, file_end - log_offset)
-        if length <= 0:
-            return b""
-        data = log.read(log_offset, length)
-        return log.read_blocking(log_offset, length) if data is None else data
+        return min(max_bytes, log.end - log_offset, file_end - log_offset)
 
     def queue_offset_by_time(
         self, topic: str, queue_id: int, timestamp: int, boundary: Boundary = Boundary.LOWER

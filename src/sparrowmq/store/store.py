@@ -126,6 +126,11 @@ class Store(Appends, Reads):
             self._lock.release()
 
     @property
+    def last_record_offset(self) -> int:
+        """The log offset of the last record, -1 in an empty log."""
+        return self._flushing.last_record
+
+    @property
     def durable_log_offset(self) -> int:
         """Records before it survive a power cut."""
         return self._flushing.durable
