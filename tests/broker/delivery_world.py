@@ -16,8 +16,8 @@ from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.delivery import delay_levels, timer_delivery, transaction_checks
 from sparrowmq.broker.delivery import delivery as delivery_loops
 from sparrowmq.broker.delivery.half_messages import records
-from sparrowmq.broker.server import BrokerServer, routes
-from sparrowmq.broker.tables import BrokerTables
+from sparrowmq.broker.environment import Environment
+from sparrowmq.broker.server import open_broker, routes
 from sparrowmq.broker.topics import plain_topic
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.disk.syncer import InlineSyncer
@@ -116,11 +116,11 @@ class DeliveryWorld:
     def start(self) -> None:
         """Open what the disk holds."""
         self.starts += 1
-        server = BrokerServer(
-            self.config,
+        env = Environment(
             disk=self.disk,
             clock=lambda: self.now_ms,
             monotonic=lambda: self.elapsed_ms,
+            cpu=lambda: 0,
             boot=f"boot {self.boots}",
             rng=random.Random(self.starts),
             workers=InlineWorkers(),
@@ -128,11 +128,9 @@ class DeliveryWorld:
             pid=1000 + self.starts,
             log=logging.getLogger("sparrowmq.delivery"),
         )
-        server.port = PORT
 
         async def open_it() -> Broker:
-            self.tables = BrokerTables(self.disk, lambda damage: None)
-            return server._open(self.tables, cast(Peers, None))
+            return open_broker(self.config, env, cast(Peers, None), PORT)
 
         self.broker = self._loop.run_until_complete(open_it())
 
@@ -153,8 +151,8 @@ class DeliveryWorld:
         async def stop_it() -> None:
             await self.broker.durability.flush()
             await delivery_loops.close(self.broker)
-            await self.tables.offsets.save(self.broker.offsets, InlineWorkers())
-            self.tables.offsets.close()
+            await self.broker.tables.offsets.save(self.broker.offsets, InlineWorkers())
+            self.broker.tables.offsets.close()
             self.broker.delivery.close()
             self.broker.store.close(self.now_ms)
 
@@ -169,7 +167,7 @@ class DeliveryWorld:
         """Sync, and save how far delivery has come."""
         self.flush()
         self.run(delivery_loops.save(self.broker))
-        self.run(self.tables.offsets.journal(self.broker.offsets, InlineWorkers()))
+        self.run(self.broker.tables.offsets.journal(self.broker.offsets, InlineWorkers()))
 
     # ---- time
 

@@ -34,7 +34,7 @@ def test_progress_that_found_no_space_is_saved_when_there_is_some(
     for _ in range(5):
         world.send("orders")
     world.flush()
-    table, offsets = world.tables.offsets, world.broker.offsets
+    table, offsets = world.broker.tables.offsets, world.broker.offsets
     offsets.commit("billing", "orders", 0, 5)
     monkeypatch.setattr(Journal, "append", full)
     with pytest.raises(DiskFull):

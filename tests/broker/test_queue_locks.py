@@ -1,5 +1,7 @@
 """Locks of ordered queues: one owner at a time, free when it is gone."""
 
+from collections.abc import Collection
+
 from sparrowmq.broker.queue_locks import QueueLocks
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.clients import LockBatch, NotifyConsumerIdsChanged, UnlockBatch
@@ -56,9 +58,19 @@ def test_a_lock_that_is_renewed_stays_and_one_that_is_not_ends_after_60_s(world:
     assert lock(b, FIRST, SECOND) == {SECOND}
 
 
+class Notices:
+    """Remembers which clients were notified."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, list[str]]] = []
+
+    def queues_freed(self, group_name: str, client_ids: Collection[str]) -> None:
+        self.sent.append((group_name, list(client_ids)))
+
+
 def test_a_lock_is_held_for_60_s_and_free_a_millisecond_later() -> None:
     now_ms = 1_000
-    locks = QueueLocks(clock=lambda: now_ms, timeout_ms=60_000)
+    locks = QueueLocks(Notices(), clock=lambda: now_ms, timeout_s=60)
     assert locks.lock("billing", "a", [FIRST]) == [FIRST]
     now_ms += 60_000
     assert locks.lock("billing", "b", [FIRST]) == []
@@ -70,9 +82,9 @@ def test_a_lock_is_held_for_60_s_and_free_a_millisecond_later() -> None:
     assert locks.lock("billing", "b", [FIRST]) == [FIRST]
 
 
-def test_who_waits_for_the_end_of_a_lock_is_told_when_another_takes_it_over() -> None:
+def test_a_waiter_for_the_end_of_a_lock_goes_on_when_another_client_takes_it_over() -> None:
     now_ms = 1_000
-    locks = QueueLocks(clock=lambda: now_ms, timeout_ms=60_000)
+    locks = QueueLocks(Notices(), clock=lambda: now_ms, timeout_s=60)
     locks.lock("billing", "a", [FIRST])
     ended = locks.end_of("billing", FIRST)
     assert locks.end_of("billing", FIRST) is ended
@@ -83,21 +95,17 @@ def test_who_waits_for_the_end_of_a_lock_is_told_when_another_takes_it_over() ->
     assert ended.is_set()
 
 
-def test_who_was_refused_is_told_of_a_lock_that_another_took_over_meanwhile() -> None:
+def test_a_refused_client_is_notified_of_a_lock_that_another_took_over_meanwhile() -> None:
     now_ms = 0
-    told: list[list[str]] = []
-    locks = QueueLocks(
-        clock=lambda: now_ms,
-        timeout_ms=60_000,
-        tell_freed=lambda group, client_ids: told.append(list(client_ids)),
-    )
+    notices = Notices()
+    locks = QueueLocks(notices, clock=lambda: now_ms, timeout_s=60)
     locks.lock("billing", "gone", [FIRST])
     for client_id in ("next", "other"):
         assert not locks.lock("billing", client_id, [FIRST], tells_freed=True)
     now_ms = 60_001
     assert locks.lock("billing", "next", [FIRST]) == [FIRST]
     locks.unlock("billing", "next", [FIRST])
-    assert told == [["other"]]
+    assert notices.sent == [("billing", ["other"])]
 
 
 def test_owners_are_those_of_one_topic(world: World) -> None:

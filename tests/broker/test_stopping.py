@@ -6,8 +6,9 @@ from typing import ParamSpec, TypeVar
 
 import pytest
 
+from sparrowmq.broker.broker import State
 from sparrowmq.broker.topics import plain_topic
-from sparrowmq.disk.syncer import SyncPlan, sync_plan
+from sparrowmq.disk.syncer import InlineSyncer, SyncPlan, sync_plan
 from sparrowmq.net.calls import Response
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.codes import ResponseCode
@@ -144,17 +145,11 @@ def test_progress_that_is_on_its_way_to_the_journal_survives_the_crash_of_anothe
     progress_on_its_way(world)
     monkeypatch.setattr(type(world.broker.store), "clean", fail)
     with pytest.raises(ExceptionGroup) as caught:
-        wait_for_its_end(world)
+        world.sim.brokers["broker-a"].wait_for_end()
     assert caught.group_contains(OSError, match="broken")
     monkeypatch.undo()
     world.sim.brokers["broker-a"].start()
     assert world.broker.offsets.get("billing", "orders", 0) == 9
-
-
-def wait_for_its_end(world: World) -> None:
-    node = world.sim.brokers["broker-a"]
-    assert node._task is not None
-    world.sim.wait(node._task)
 
 
 def fail(*_: object, **__: object) -> None:
@@ -168,13 +163,14 @@ def test_a_delayed_message_comes_once_although_a_stop_comes_in_the_middle_of_a_f
     disk, durability = world.sim.brokers["broker-a"].disk, world.broker.durability
     flushes: list[SyncPlan] = []
 
-    async def sync(plan: SyncPlan) -> None:
-        flushes.append(plan)
-        await asyncio.sleep(2.0)
-        sync_plan(disk, plan)
+    class SlowSyncer(InlineSyncer):
+        async def sync(self, plan: SyncPlan) -> None:
+            flushes.append(plan)
+            await asyncio.sleep(2.0)
+            sync_plan(disk, plan)
 
     world.sim.advance(2)
-    durability._sync = sync
+    durability.syncer = SlowSyncer(disk)
     world.send("orders", b"later", DELAY="1")
     world.sim.until(lambda: world.broker.store.max_offset("orders", 0) == 1)
     count = len(flushes)
@@ -189,10 +185,20 @@ def test_a_broker_that_said_goodbye_does_not_register_again(world: World) -> Non
     world.topic("orders", 1)
     (name_server,) = world.sim.name_servers.values()
     live, broker, node = name_server.server.table.live, world.broker, world.sim.brokers["broker-a"]
-    node._stopping.set()
+    node.begin_stop()
     world.sim.until(lambda: not live)
     broker.topics.put(plain_topic("late", 1))
     world.sim.advance(0.05)
     assert node.is_running
     assert not live
     node.stop()
+
+
+def test_a_broker_serves_then_drains_then_has_stopped(world: World) -> None:
+    broker, node = world.broker, world.sim.brokers["broker-a"]
+    seen = [broker.state]
+    node.begin_stop()
+    world.sim.until(lambda: broker.state is not State.SERVING)
+    seen.append(broker.state)
+    node.wait_for_end()
+    assert [*seen, broker.state] == [State.SERVING, State.DRAINING, State.STOPPED]

@@ -323,7 +323,7 @@ def test_a_stop_waits_for_a_running_save_and_saves_what_changed_meanwhile(world:
     world.sim.until(lambda: bool(thread.begun))
     world.broker.topics.put(plain_topic("second", 1))
     broker_node = node(world)
-    broker_node._stopping.set()
+    broker_node.begin_stop()
     world.sim.advance(5)
     assert broker_node.is_running, "its save is still under way"
     thread.let_go()

@@ -5,7 +5,7 @@ import gc
 
 import pytest
 
-from sparrowmq.net.tasks import WholeSteps, running
+from sparrowmq.net.tasks import Uncancellable, running
 from sparrowmq.testing.sim_cluster import SimCluster
 
 
@@ -13,13 +13,13 @@ class Savers:
     """A save that takes a while, one that would follow it, and somebody who fails meanwhile."""
 
     def __init__(self) -> None:
-        self.steps = WholeSteps()
+        self.uncancellable = Uncancellable()
         self.under_way = asyncio.Event()
         self.failed = asyncio.Event()
         self.seen: list[str] = []
 
     async def save_slowly(self) -> None:
-        async with self.steps:
+        async with self.uncancellable:
             self.under_way.set()
             await self.failed.wait()
             for _ in range(20):  # turns of the loop in which it could be cancelled
@@ -30,7 +30,7 @@ class Savers:
         await self.failed.wait()
         for _ in range(10):
             await asyncio.sleep(0)
-        async with self.steps:
+        async with self.uncancellable:
             self.seen.append("began another")
 
     async def fail(self) -> None:
@@ -52,7 +52,7 @@ def test_a_save_that_is_under_way_ends_when_somebody_fails(is_one_of_them: bool)
                 loops.append(savers.fail)
             else:
                 tasks.create_task(savers.fail())
-            async with running(loops, savers.steps):
+            async with running(loops, savers.uncancellable):
                 await asyncio.Event().wait()
 
     with pytest.raises(ExceptionGroup) as caught:

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.rebalance_notices import RebalanceNotices
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from tests.client.members import TOPIC, Member, create_topic, send
@@ -112,7 +112,7 @@ def test_a_queue_pauses_for_half_a_second_more_where_the_broker_does_not_tell(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As with Apache's brokers, which know the owner of a lock and not who wants it."""
-    monkeypatch.setattr(Broker, "tell_freed", lambda broker, group, client_ids: None)
+    monkeypatch.setattr(RebalanceNotices, "queues_freed", lambda *_: None)
     assert 0.4 < max(pauses_at_a_join(seed=0)) < 0.7
 
 

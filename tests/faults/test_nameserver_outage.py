@@ -36,7 +36,7 @@ def test_planted_asking_for_routes_every_time_is_noticed(monkeypatch: pytest.Mon
 
 def test_planted_registering_only_every_30_s_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def wait(registration: Registration) -> None:
-        await registration._wake_up.wait()
+        await registration.topics.changed.wait()
 
     monkeypatch.setattr(Registration, "_watch", wait)
     slowest = [outage_in_simulation(seed).problems() for seed in range(2)]

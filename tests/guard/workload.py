@@ -61,7 +61,7 @@ class Wired:
     def join(self) -> None:
         """Be a member, as one is some seconds later: pulls wait for nobody."""
         self.receive(frames.heartbeat(1))
-        self.broker.changing.clear()
+        self.broker.notices.rebalancing.clear()
 
     def wake(self) -> None:
         """What the loop does at the end of its turn for pulls whose queue grew."""

@@ -14,10 +14,11 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
 from math import inf
-from typing import Any
+from typing import Any, Protocol
 
 from sparrowmq.net.connection import Connection
 from sparrowmq.net.routes import Request
+from sparrowmq.store.store import Store
 
 QueueKey = tuple[str, int]
 
@@ -32,45 +33,40 @@ answered long before, and would have to be taken out of it again.
 """
 
 
-class ParkedPull:
-    """A request that waits. `offset` moves on when a filter rejected what came; it was looked at
-    in `epoch`."""
+class ParkedPull(Protocol):
+    """A pull that waits. `handlers/pull.py` has the only real one."""
 
-    __slots__ = ("accepts", "deadline_s", "epoch", "key", "offset", "request")
+    deadline_s: float
+    """When it gives up, by the loop's clock; set when it is parked."""
 
-    def __init__(
-        self,
-        request: Request[Any],
-        key: QueueKey,
-        offset: int,
-        deadline_s: float,
-        accepts: Any,
-        epoch: int,
-    ) -> None:
-        self.request = request
-        self.key = key
-        self.offset = offset
-        self.deadline_s = deadline_s
-        self.accepts = accepts
-        self.epoch = epoch
+    @property
+    def request(self) -> Request[Any]: ...
+
+    @property
+    def key(self) -> QueueKey:
+        """The queue it waits for."""
+        ...
+
+    @property
+    def offset(self) -> int:
+        """What it waits for; moves on when its filter rejects what came."""
+        ...
+
+    def retry(self) -> bool:
+        """Read the queue again; whether the request was answered."""
+        ...
+
+    def give_up(self) -> None:
+        """Answer that no message came."""
+        ...
 
 
 class Arrivals:
-    """Who waits for which queue. `retry` answers a parked pull and says whether it did."""
+    """The parked pulls, by queue and by connection."""
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        *,
-        retry: Callable[[ParkedPull], bool],
-        give_up: Callable[[ParkedPull], None],
-        visible_range: Callable[[str, int], tuple[int, int]],
-        max_waiting: int,
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, store: Store, *, max_waiting: int) -> None:
         self._loop = loop
-        self._retry = retry
-        self._give_up = give_up
-        self._visible_range = visible_range
+        self._store = store
         self._max_waiting = max_waiting
         # dicts serve as ordered sets: who waits longest is answered first
         self._by_queue: dict[QueueKey, dict[ParkedPull, None]] = {}
@@ -90,20 +86,11 @@ class Arrivals:
         """Whether no more pulls may wait."""
         return self.waiting >= self._max_waiting
 
-    def park(
-        self,
-        request: Request[Any],
-        key: QueueKey,
-        offset: int,
-        wait_s: float,
-        accepts: Any,
-        epoch: int,
-    ) -> None:
-        """Let a pull wait, at most so long."""
-        deadline_s = self._loop.time() + wait_s
-        pull = ParkedPull(request, key, offset, deadline_s, accepts, epoch)
-        self._by_queue.setdefault(key, {})[pull] = None
-        self._by_connection.setdefault(request.connection, {})[pull] = None
+    def park(self, pull: ParkedPull, wait_s: float) -> None:
+        """Let a pull wait for so long at most."""
+        pull.deadline_s = deadline_s = self._loop.time() + wait_s
+        self._by_queue.setdefault(pull.key, {})[pull] = None
+        self._by_connection.setdefault(pull.request.connection, {})[pull] = None
         self.waiting += 1
         if deadline_s < self._expiry_s:
             self._schedule_expiry(deadline_s)
@@ -134,7 +121,7 @@ class Arrivals:
             if name == topic:
                 for pull in tuple(pulls):
                     self._remove(pull)
-                    self._give_up(pull)
+                    pull.give_up()
 
     def take(self, key: QueueKey, wanted: Callable[[ParkedPull], bool]) -> list[ParkedPull]:
         """Pulls of a queue that wait no longer; the caller answers them."""
@@ -143,16 +130,17 @@ class Arrivals:
             self._remove(pull)
         return taken
 
-    def end_all(self, answer: Callable[[ParkedPull], None]) -> None:
-        """Answer everybody who waits: the broker stops."""
-        for pull in tuple(self._pulls()):
+    def take_all(self) -> list[ParkedPull]:
+        """All parked pulls, which wait no longer: the broker stops, and the caller answers them."""
+        taken = list(self._pulls())
+        for pull in taken:
             self._remove(pull)
-            answer(pull)
         for timer in (self._expiry, self._check):
             if timer is not None:
                 timer.cancel()
         self._expiry = self._check = None
         self._expiry_s = inf
+        return taken
 
     def _pulls(self) -> Iterator[ParkedPull]:
         for pulls in self._by_queue.values():
@@ -166,7 +154,7 @@ class Arrivals:
                 self._begin_crowd(key, pulls)
                 continue
             for pull in pulls:
-                if self._retry(pull):
+                if pull.retry():
                     self._remove(pull)
 
     def _begin_crowd(self, key: QueueKey, pulls: tuple[ParkedPull, ...]) -> None:
@@ -181,7 +169,7 @@ class Arrivals:
             for _ in range(min(len(pulls), _RETRIES_PER_TURN)):
                 pull = pulls.popleft()
                 is_waiting = pull in self._by_queue.get(key, ())
-                if is_waiting and self._retry(pull):
+                if is_waiting and pull.retry():
                     self._remove(pull)
         finally:
             if pulls:
@@ -192,7 +180,7 @@ class Arrivals:
     def _look_again(self) -> None:
         self._check = self._loop.call_later(_CHECK_S, self._look_again) if self.waiting else None
         for key, pulls in tuple(self._by_queue.items()):
-            _, end = self._visible_range(*key)
+            _, end = self._store.visible_range(*key)
             if any(pull.offset < end for pull in pulls):
                 self.announce(*key)
 
@@ -215,7 +203,7 @@ class Arrivals:
             self._schedule_expiry(first_s)
         for pull in due:
             self._remove(pull)
-            self._give_up(pull)
+            pull.give_up()
 
     def _remove(self, pull: ParkedPull) -> None:
         pulls = self._by_queue[pull.key]

@@ -1,6 +1,6 @@
 """Settings of one broker process."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -176,7 +176,15 @@ class BrokerConfig:
         """host:port as clients are told."""
         return f"{self.advertised_host}:{port}"
 
-    def store_host(self, port: int) -> bytes:
+    def store_config(self, port: int) -> StoreConfig:
+        """The store's settings for a broker that listens on this port.
+
+        With synchronous flush no unsynced message is visible, so there is no window for them.
+        """
+        window = 0 if self.flush is Flush.SYNC else self.store.unsynced_window
+        return replace(self.store, store_host=self._store_host(port), unsynced_window=window)
+
+    def _store_host(self, port: int) -> bytes:
         """The address as each record carries it. A name that is no IP address counts as 127.0.0.1:
         records have room for addresses only."""
         try:

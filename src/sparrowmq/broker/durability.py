@@ -10,18 +10,18 @@ one waits for a group of them, a millisecond at most. Few senders never wait.
 """
 
 import asyncio
-import logging
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from sparrowmq.broker.arrivals import Arrivals
-from sparrowmq.broker.config import Flush
+from sparrowmq.broker.config import BrokerConfig, Flush
+from sparrowmq.disk.syncer import Syncer
 from sparrowmq.net.routes import Reply, Request
-from sparrowmq.net.tasks import WholeSteps
+from sparrowmq.net.tasks import Uncancellable
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.store.errors import StoreError
 from sparrowmq.store.store import Store
@@ -50,28 +50,23 @@ class Durability:
 
     def __init__(
         self,
+        config: BrokerConfig,
         store: Store,
-        sync: Callable[[Any], Awaitable[None]],
+        syncer: Syncer,
         arrivals: Arrivals,
-        *,
-        flush: Flush,
-        flush_interval_s: float,
-        flush_timeout_s: float,
-        log: logging.Logger,
-        steps: WholeSteps | None = None,
+        uncancellable: Uncancellable,
     ) -> None:
         self._store = store
-        self._sync = sync
+        self.syncer = syncer
         self._arrivals = arrivals
-        self.is_sync = flush is Flush.SYNC
+        self.is_sync = config.flush is Flush.SYNC
         """Whether replies may have to wait at all."""
         # Bound here: this runs for every message.
         self.announce = self._announce_later if self.is_sync else arrivals.announce
         """A queue grew: wake the pulls that wait for it when they may see what came."""
-        self._interval_s = flush_interval_s
-        self._timeout_s = flush_timeout_s
-        self._log = log
-        self._steps = WholeSteps() if steps is None else steps
+        self._interval_s = config.flush_interval_s
+        self._timeout_s = config.flush_timeout_s
+        self._uncancellable = uncancellable
         self._loop = asyncio.get_running_loop()
         self._waiters: deque[Waiter] = deque()
         self._is_asked = False
@@ -124,7 +119,7 @@ class Durability:
         while True:
             await self._rest()
             self._is_asked = False
-            async with self._steps:
+            async with self._uncancellable:
                 await self.flush()
 
     async def _rest(self) -> None:
@@ -157,7 +152,7 @@ class Durability:
         plan = self._store.begin_flush(urgent=bool(self._waiters))
         if plan is not None:
             try:
-                await self._sync(plan)
+                await self.syncer.sync(plan)
                 shown = self._store.finish_flush(plan)
             except OSError as error:
                 self._store.fail(f"fsync failed: {error}")

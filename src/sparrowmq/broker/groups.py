@@ -1,8 +1,11 @@
 """Which consumer groups exist on this broker and how they are configured."""
 
 from collections.abc import Iterator
+from typing import Self
 
+from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.table_saving import TableSaving
+from sparrowmq.broker.tables import BrokerTables
 from sparrowmq.clock import Clock
 from sparrowmq.protocol.body import DataVersion
 from sparrowmq.protocol.broker_stats import MessageRequestMode, MessageRequestModeTable
@@ -31,6 +34,11 @@ class RequestModes:
         }
         self.file = file
         self._saving = saving
+
+    @classmethod
+    def open(cls, tables: BrokerTables, saving: TableSaving) -> Self:
+        """What was saved."""
+        return cls(tables.load_request_modes(), file=tables.modes, saving=saving)
 
     def get(self, topic: str, group: str) -> MessageRequestMode | None:
         """What an operator set; None means pulling, as everywhere."""
@@ -75,6 +83,28 @@ class Groups:
         self._saving = saving
         self.auto_create = auto_create
         self.max_groups = max_groups
+
+    @classmethod
+    def open(
+        cls,
+        config: BrokerConfig,
+        tables: BrokerTables,
+        saving: TableSaving,
+        clock: Clock,
+        *,
+        store_is_used: bool,
+    ) -> Self:
+        """The saved groups, and those that every broker has. Raises TableMissing."""
+        groups = cls(
+            tables.load_groups(store_is_used=store_is_used),
+            clock=clock,
+            file=tables.groups,
+            saving=saving,
+            auto_create=config.auto_create_group,
+            max_groups=config.max_groups,
+        )
+        groups._add_missing_system_groups()
+        return groups
 
     def __contains__(self, group: str) -> bool:
         return group in self._groups
@@ -146,7 +176,7 @@ class Groups:
             return True
         return not self._forbidden.get(group, {}).get(topic, 0) & _FORBIDDEN_READ
 
-    def add_missing_system_groups(self) -> None:
+    def _add_missing_system_groups(self) -> None:
         """Groups of RocketMQ's own tools, which exist from the first start."""
         missing = sorted(group for group in SYSTEM_GROUPS if group not in self._groups)
         if missing:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 
 from sparrowmq.broker.config import BrokerConfig
@@ -31,20 +31,14 @@ _MOST_ROUTES = 10_000
 
 
 class TopicRoutes:
-    """Routes, asked for when needed. `own_queues` is all there is without a name server."""
+    """Asks name servers when needed. Without one, this broker's topics are all there is."""
 
-    def __init__(
-        self,
-        name_servers: Sequence[str],
-        peers: Peers,
-        *,
-        clock: Clock,
-        own_queues: Callable[[str], Queues | None],
-    ) -> None:
-        self._name_servers = name_servers
+    def __init__(self, config: BrokerConfig, topics: Topics, peers: Peers, clock: Clock) -> None:
+        self._name_servers = config.name_servers
+        self._broker_name = config.broker_name
+        self._topics = topics
         self._peers = peers
         self._clock = clock
-        self._own_queues = own_queues
         self._known: dict[str, tuple[int, Queues]] = {}
 
     async def queues_of(self, topic: str) -> Queues | None:
@@ -54,7 +48,7 @@ class TopicRoutes:
         would drop the others.
         """
         if not self._name_servers:
-            return self._own_queues(topic)
+            return self._topics.read_queues(topic, self._broker_name)
         known = self._known.get(topic)
         if known is not None and self._clock() - known[0] < _FRESH_MS:
             return known[1]
@@ -99,28 +93,23 @@ class Registration:
         topics: Topics,
         peers: Peers,
         *,
-        address: str,
-        ha_address: str,
+        port: int,
         log: logging.Logger,
     ) -> None:
         self._config = config
-        self._topics = topics
+        self.topics = topics
         self._peers = peers
-        self._address = address
-        self._ha_address = ha_address
+        self._address = config.address(port)
+        self._ha_address = config.address(config.ha_port)
         self._log = log
-        self._wake_up = asyncio.Event()
         self._unreached: set[str] = set()
         self._has_left = False
 
-    def topics_changed(self) -> None:
-        """Register again soon; changes that come together share one round."""
-        self._wake_up.set()
-
     async def run(self) -> None:
-        """Register for ever."""
+        """Register for ever, and soon after every change of a topic: changes that come together
+        share one round."""
         while True:
-            self._wake_up.clear()
+            self.topics.changed.clear()
             await self.register_everywhere()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._config.register_interval_s):
@@ -128,10 +117,10 @@ class Registration:
 
     async def _watch(self) -> None:
         """Until something changes, look after name servers that were lost."""
-        while not self._wake_up.is_set():
+        while not self.topics.changed.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(_AGAIN_S):
-                    await self._wake_up.wait()
+                    await self.topics.changed.wait()
             lost = set(self._config.name_servers) - set(self._peers.known()) | self._unreached
             if lost:
                 await self._register_with(sorted(lost))
@@ -141,7 +130,7 @@ class Registration:
         await self._register_with(self._config.name_servers)
 
     async def _register_with(self, servers: Iterable[str]) -> None:
-        table = self._topics.table()
+        table = self.topics.table()
         topics = RegisteredTopics(
             topic_config_table=table.topic_config_table, data_version=table.data_version
         )

@@ -25,11 +25,12 @@ LONGEST_S = 15.0
 
 def hand_over_s(broker: Broker, header: PullMessage, connection: Connection) -> float:
     """How long a pull has to wait for the owner of its queue, at most. Asked only for groups in
-    `broker.changing`."""
+    `broker.notices.rebalancing`."""
     group = header.consumer_group
-    left_s = LONGEST_S - (broker.monotonic() - broker.changing[group]) / 1000
+    rebalancing = broker.notices.rebalancing
+    left_s = LONGEST_S - (broker.monotonic() - rebalancing[group]) / 1000
     if left_s <= 0:
-        del broker.changing[group]
+        del rebalancing[group]
         return 0.0
     is_kept = is_anothers(broker, group, header.topic, header.queue_id, connection)
     return left_s if is_kept else 0.0

@@ -8,8 +8,9 @@ its owner gives it back or is gone; those who were refused, or wait for the end,
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from sparrowmq.clock import Clock
 from sparrowmq.protocol.message import MessageQueue
@@ -25,20 +26,21 @@ class _Lock:
     """Set at its end, when somebody waits for that."""
 
 
+class FreedNotices(Protocol):
+    """How clients learn that they may try again: `RebalanceNotices`."""
+
+    def queues_freed(self, group_name: str, client_ids: Collection[str]) -> None:
+        """Queues are free now whose locks these clients were refused."""
+        ...
+
+
 class QueueLocks:
     """Who holds which queue. A lock that is not renewed in time is free."""
 
-    def __init__(
-        self,
-        *,
-        clock: Clock,
-        timeout_ms: int,
-        tell_freed: Callable[[str, Collection[str]], None] = lambda group, client_ids: None,
-    ) -> None:
-        """`tell_freed` gets a group and the clients that may try again what they were refused."""
+    def __init__(self, notices: FreedNotices, *, clock: Clock, timeout_s: float) -> None:
+        self._notices = notices
         self._clock = clock
-        self._timeout_ms = timeout_ms
-        self._tell_freed = tell_freed
+        self._timeout_ms = int(timeout_s * 1000)
         self._locks: dict[str, dict[MessageQueue, _Lock]] = {}
 
     def lock(
@@ -89,7 +91,7 @@ class QueueLocks:
         if not held:
             self._locks.pop(group, None)
         if refused:
-            self._tell_freed(group, refused)
+            self._notices.queues_freed(group, refused)
 
     def free_client(self, group: str, client_id: str) -> None:
         """A client is gone: its queues need not wait for the time to run out."""

@@ -30,7 +30,6 @@ from sparrowmq.protocol.sys_flag import (
 )
 from sparrowmq.protocol.topic_config import TopicConfig
 from sparrowmq.store.errors import MessageTooLarge, StoreStopped
-from sparrowmq.store.messages import PutMessage
 
 _UNKNOWN_COMPRESSION = 0x400
 """Set in the types 4 to 7, which have no meaning."""
@@ -145,28 +144,23 @@ def _wants_to_wait(request: Request[AnySend]) -> bool:
     return "WAIT\x01false" not in text or parse_properties(text).get(WAIT_STORE_OK) != "false"
 
 
-def check_size(broker: Broker, put: PutMessage) -> None:
-    """Refuse a message over the limits, saying what they are."""
-    if len(put.body) > broker.config.max_message_bytes:
-        raise too_large(broker, len(put.body))
-    if len(put.properties) > broker.config.max_properties_bytes:
-        raise properties_too_large(broker, len(put.properties))
+def check_size(broker: Broker, body_bytes: int, properties_bytes: int) -> None:
+    """Raise RequestRefused for a message over the limits."""
+    fault = size_fault(broker, body_bytes, properties_bytes)
+    if fault is not None:
+        raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, fault)
 
 
-def too_large(broker: Broker, size: int) -> RequestRefused:
-    """The refusal of a body over the limit."""
-    return RequestRefused(
-        ResponseCode.MESSAGE_ILLEGAL,
-        f"body of {size} bytes, at most {broker.config.max_message_bytes} allowed",
-    )
-
-
-def properties_too_large(broker: Broker, size: int) -> RequestRefused:
-    """The refusal of properties over the limit."""
-    return RequestRefused(
-        ResponseCode.MESSAGE_ILLEGAL,
-        f"properties of {size} bytes, at most {broker.config.max_properties_bytes} allowed",
-    )
+def size_fault(broker: Broker, body_bytes: int, properties_bytes: int) -> str | None:
+    """Which limit of the configuration a message is over, None if it is within all."""
+    limits = broker.config
+    if body_bytes > limits.max_message_bytes:
+        return f"body of {body_bytes} bytes, at most {limits.max_message_bytes} allowed"
+    if properties_bytes > limits.max_properties_bytes:
+        return (
+            f"properties of {properties_bytes} bytes, at most {limits.max_properties_bytes} allowed"
+        )
+    return None
 
 
 def refusal(error: DiskFull | StoreStopped | MessageTooLarge) -> RequestRefused:

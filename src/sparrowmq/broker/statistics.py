@@ -9,8 +9,11 @@ are looked at and the differences added up.
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from typing import Self
 
 from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.config import BrokerConfig
+from sparrowmq.broker.environment import Environment
 from sparrowmq.protocol.broker_stats import BrokerStatsData, BrokerStatsItem
 from sparrowmq.protocol.names import TIMER_TOPIC, is_system_topic
 from sparrowmq.protocol.sys_flag import BORN_HOST_V6
@@ -163,6 +166,16 @@ class Statistics:
         self._day = self._day_of(today_ms)
         self.mornings: tuple[Sample, Sample] = ((0, 0), (0, 0))
         """Put and got in all, by yesterday's first and today's first look."""
+
+    @classmethod
+    def open(cls, config: BrokerConfig, env: Environment) -> Self:
+        """All counters at 0."""
+        return cls(
+            env.monotonic(),
+            cluster=config.cluster_name,
+            today_ms=env.clock(),
+            utc_offset_ms=config.store.utc_offset_ms,
+        )
 
     def sample(
         self,

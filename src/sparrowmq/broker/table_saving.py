@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply
-from sparrowmq.net.tasks import WholeSteps
+from sparrowmq.net.tasks import Uncancellable
 from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.body import Body
 from sparrowmq.protocol.codes import ResponseCode
@@ -51,9 +51,9 @@ class SavedTable(Protocol):
 class TableSaving:
     """Knows which tables differ from their files. `run` saves them, for ever."""
 
-    def __init__(self, workers: Workers, steps: WholeSteps, log: logging.Logger) -> None:
+    def __init__(self, workers: Workers, uncancellable: Uncancellable, log: logging.Logger) -> None:
         self.workers = workers
-        self._steps = steps
+        self._uncancellable = uncancellable
         self._log = log
         self._dirty: dict[SavedTable, list[asyncio.Future[None]]] = {}
         """Who waits for them to be saved."""
@@ -97,7 +97,7 @@ class TableSaving:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_GATHER_S):
                     await self._has_waiters.wait()
-            async with self._steps:
+            async with self._uncancellable:
                 await self.save()
             if self._dirty and not self._has_changes.is_set():
                 await asyncio.sleep(_AGAIN_S)

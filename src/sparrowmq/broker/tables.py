@@ -1,12 +1,14 @@
 """The broker's tables on disk: topics, groups and consumer offsets under config/."""
 
+import logging
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import msgspec
 
 from sparrowmq.broker.consumer_offsets import ConsumerOffsets, OffsetChange
-from sparrowmq.broker.live_clients import ConsumerGroup
+from sparrowmq.broker.environment import Environment
+from sparrowmq.broker.live_clients import ConsumerGroup, Consumers
 from sparrowmq.disk.disk import Disk
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.workers import Workers
@@ -19,6 +21,7 @@ from sparrowmq.protocol.offsets_body import ConsumerOffsetTable
 from sparrowmq.protocol.topic_config import TopicConfigTable
 from sparrowmq.store.journal import Journal
 from sparrowmq.store.messages import Damage
+from sparrowmq.store.store import Store
 from sparrowmq.store.table_file import TableFile
 
 # What groups subscribed to when the broker stopped, until their members say it again.
@@ -118,21 +121,27 @@ class OffsetsTable:
         replay_journal(self._journal, offsets, self._report)
         return offsets
 
-    def take_back(
-        self, offsets: ConsumerOffsets, max_offset: Callable[[str, int], int]
-    ) -> list[tuple[str, int, int, int]]:
-        """Undo progress in messages that a power cut took; (topic@group, queue, was, is) of each.
+    def open(self, store: Store, log: logging.Logger) -> ConsumerOffsets:
+        """What `load` finds, without progress in messages that a power cut took.
 
         That is durable before anything is stored: when the queue has grown past the old progress
-        and the broker is killed, nobody could tell any more.
+        and the broker is killed, the two could not be told apart any more.
         """
-        lowered = offsets.clamp(max_offset)
+        offsets = self.load(store_is_used=store.max_log_offset > 0)
+        for key, queue_id, was, end in offsets.clamp(store.max_offset):
+            log.warning(
+                "%s stood at %d of queue %d, which ends at %d after the last stop; set to its end",
+                key,
+                was,
+                queue_id,
+                end,
+            )
         changes = offsets.take_dirty()
         try:
             self._append(changes)
         except DiskFull:
             offsets.mark_dirty(changes)
-        return lowered
+        return offsets
 
     async def journal(self, offsets: ConsumerOffsets, workers: Workers) -> None:
         """Make what changed since the last call durable. Raises DiskFull, having lost nothing."""
@@ -196,10 +205,18 @@ class BrokerTables:
         found = self.modes.load(self._report, store_is_used=True, may_be_missing=True)
         return found if found is not None else MessageRequestModeTable()
 
-    def load_last_subscriptions(self) -> LastSubscriptions:
-        """lastSubscriptions.json, which exists once this broker stopped in order."""
+    def open_consumers(self, env: Environment, timeout_s: float) -> Consumers:
+        """No live consumers yet, but what groups subscribed to at the last graceful shutdown.
+
+        It comes from lastSubscriptions.json and counts for `timeout_s` after that shutdown.
+        """
         found = self._subscriptions.load(self._report, store_is_used=True, may_be_missing=True)
-        return found if found is not None else LastSubscriptions()
+        last = found if found is not None else LastSubscriptions()
+        # A clock that was set back meanwhile must not keep them longer.
+        left_ms = min(last.until_ms - env.clock(), int(timeout_s * 1000))
+        consumers = Consumers()
+        consumers.remember(last.by_name(), env.monotonic() + left_ms)
+        return consumers
 
     def save_last_subscriptions(self, table: LastSubscriptions) -> None:
         """Durable when this returns. Raises DiskFull or OSError."""

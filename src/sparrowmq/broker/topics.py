@@ -1,11 +1,15 @@
 """Which topics exist on this broker, and what a send may do with them."""
 
-from collections.abc import Callable, Iterable, Iterator
+import asyncio
+from collections.abc import Iterable, Iterator
+from typing import Self
 
 import msgspec
 
+from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.groups import Groups
 from sparrowmq.broker.table_saving import TableSaving
+from sparrowmq.broker.tables import BrokerTables
 from sparrowmq.clock import Clock
 from sparrowmq.protocol import names
 from sparrowmq.protocol.body import DataVersion
@@ -18,7 +22,7 @@ _OWN_TOPICS = (names.RETRY_PREFIX, names.DLQ_PREFIX, names.TRANS_CHECK_MAX_TIME_
 
 
 class Topics:
-    """The table of topics. A change gets a new version, is saved soon and reported to `changed`."""
+    """The table of topics. A change gets a new version, is saved soon, and sets `changed`."""
 
     def __init__(
         self,
@@ -27,7 +31,6 @@ class Topics:
         clock: Clock,
         file: TableFile[TopicConfigTable],
         saving: TableSaving,
-        changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._topics = dict(table.topic_config_table)
         self._version = table.data_version
@@ -36,9 +39,26 @@ class Topics:
         self._saving = saving
         self._unsaved: dict[str, int] = {}
         """Topics that a crash could lose, each with the version that its last change made."""
-        self.changed = changed
+        self.changed = asyncio.Event()
+        """Set by every change; cleared by the loop that registers topics with name servers."""
         self.sendable: dict[str, TopicConfig] = {}
         """Saved topics that passed all checks of a send once: the hot path's only look-up."""
+
+    @classmethod
+    def open(
+        cls,
+        config: BrokerConfig,
+        tables: BrokerTables,
+        saving: TableSaving,
+        clock: Clock,
+        *,
+        store_is_used: bool,
+    ) -> Self:
+        """The saved topics, and those that every broker has. Raises TableMissing."""
+        saved = tables.load_topics(store_is_used=store_is_used)
+        topics = cls(saved, clock=clock, file=tables.topics, saving=saving)
+        topics.add_missing(system_topics(config))
+        return topics
 
     def __contains__(self, topic: str) -> bool:
         return topic in self._topics
@@ -129,7 +149,7 @@ class Topics:
     def _commit(self) -> None:
         self._version = self._version.next(self._clock())
         self._saving.changed(self)
-        self.changed()
+        self.changed.set()
 
 
 def plain_topic(topic: str, queues: int, perm: int = PERM_READ_WRITE) -> TopicConfig:
@@ -152,25 +172,23 @@ def own_topics(queues: Iterable[tuple[str, int]], groups: Groups) -> list[TopicC
     return [plain_topic(topic, count) for topic, count in counts.items()]
 
 
-def system_topics(
-    *, cluster_name: str, broker_name: str, default_queues: int, auto_create: bool
-) -> list[TopicConfig]:
+def system_topics(config: BrokerConfig) -> list[TopicConfig]:
     """What every broker has from its first start, as Apache's TopicConfigManager makes them."""
     topics = [
         plain_topic(names.SELF_TEST_TOPIC, 1),
         plain_topic(names.BENCHMARK_TOPIC, 1024),
-        plain_topic(cluster_name, 16, PERM_INHERIT | PERM_READ_WRITE),
-        plain_topic(broker_name, 1, PERM_INHERIT | PERM_READ_WRITE),
+        plain_topic(config.cluster_name, 16, PERM_INHERIT | PERM_READ_WRITE),
+        plain_topic(config.broker_name, 1, PERM_INHERIT | PERM_READ_WRITE),
         plain_topic(names.OFFSET_MOVED_EVENT, 1),
         plain_topic(names.SCHEDULE_TOPIC, 18),
-        plain_topic(f"{cluster_name}_REPLY_TOPIC", 1),
+        plain_topic(f"{config.cluster_name}_REPLY_TOPIC", 1),
         plain_topic(names.TRANS_HALF_TOPIC, 1),
         plain_topic(names.TRANS_OP_HALF_TOPIC, 1),
         plain_topic(names.TIMER_TOPIC, 1),
         # Apache's only with traceTopicEnable; without auto-creation nobody else makes it.
         plain_topic(names.TRACE_TOPIC, 1),
     ]
-    if auto_create:
+    if config.auto_create_topic:
         perm = PERM_INHERIT | PERM_READ_WRITE
-        topics.append(plain_topic(names.AUTO_CREATE_TOPIC, default_queues, perm))
+        topics.append(plain_topic(names.AUTO_CREATE_TOPIC, config.default_queues, perm))
     return topics

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from sparrowmq.net.routes import Routes
 from sparrowmq.protocol.frame import MAX_FRAME_BYTES, MAX_HEADER_BYTES
@@ -65,7 +65,7 @@ class Endpoint(Generic[C]):
 
     def __init__(
         self,
-        context: C,
+        context: C | None,
         routes: Routes[C],
         tasks: asyncio.TaskGroup,
         *,
@@ -76,7 +76,8 @@ class Endpoint(Generic[C]):
         unfinished: Callable[[Connection, int], None] | None = None,
         unread: Callable[[Connection, int], None] | None = None,
     ) -> None:
-        self.context = context
+        self.context = cast("C", context)
+        """Handed to every handler. None only until a server that listened first is served."""
         self.handlers: dict[type[RequestHeader], Any] = dict(routes.handlers)
         self.decode: Any = routes.decoder.decode
         self.decode_json: Any = routes.decoder.decode_json

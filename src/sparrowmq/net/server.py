@@ -34,12 +34,13 @@ _GOODBYE_S = 3.0
 class Server(Generic[C]):
     """Serves `routes` with the parts in `context` on any number of ports.
 
-    `tasks` owns the handlers that wait and the sweeper; it belongs to the process.
+    `tasks` owns the handlers that wait and the sweeper; it belongs to the process. Parts that need
+    to know the port are made after `listen` and handed over with `serve`; `context` is None then.
     """
 
     def __init__(
         self,
-        context: C,
+        context: C | None,
         routes: Routes[C],
         tasks: asyncio.TaskGroup,
         *,
@@ -95,6 +96,21 @@ class Server(Generic[C]):
         if self._sweeper is None:
             self._sweeper = loop.call_later(_SWEEP_S, self._sweep)
         return int(listener.sockets[0].getsockname()[1])
+
+    def serve(
+        self,
+        context: C,
+        *,
+        closed: Callable[[Connection], None],
+        is_in_use: Callable[[Connection], bool],
+    ) -> None:
+        """Serve with parts that were made after `listen`, without an await in between.
+
+        Peers that connected meanwhile have been read nothing from: that takes a turn of the loop.
+        """
+        self.endpoint.context = context
+        self._closed = closed
+        self._is_in_use = is_in_use
 
     async def close(self, *, goodbye_s: float = _GOODBYE_S) -> None:
         """Stop listening, then end every connection after what is already written.

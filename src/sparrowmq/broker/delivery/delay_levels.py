@@ -208,7 +208,7 @@ async def save_progress(broker: Broker) -> None:
     while True:
         await asyncio.sleep(config.offsets_journal_s / 2)
         try:
-            async with broker.steps:
+            async with broker.uncancellable:
                 await journal_progress(broker)
                 if loop.time() >= save_at_s:
                     save_at_s = loop.time() + config.offsets_save_s

@@ -1,6 +1,5 @@
 """The state of everything that is delivered later than it was sent."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -19,8 +18,7 @@ from sparrowmq.broker.delivery.delay_levels import DelayLevels
 from sparrowmq.broker.delivery.half_messages import Halves, recover_halves
 from sparrowmq.broker.delivery.timer_index import TimerIndex
 from sparrowmq.broker.delivery.timer_persistence import recover_timers
-from sparrowmq.clock import Clock
-from sparrowmq.disk.disk import Disk
+from sparrowmq.broker.environment import Environment
 from sparrowmq.net.tasks import Loop
 from sparrowmq.store.store import Store
 
@@ -70,26 +68,19 @@ class Delivery:
 
     @staticmethod
     def open(
-        config: BrokerConfig,
-        disk: Disk,
-        store: Store,
-        offsets: ConsumerOffsets,
-        clock: Clock,
-        monotonic: Clock,
-        boot: str,
-        report: Callable[[object], None],
+        config: BrokerConfig, env: Environment, store: Store, offsets: ConsumerOffsets
     ) -> "Delivery":
-        """As it was left. `boot` names what `monotonic` counts from. Raises TableMissing."""
-        steps = ClockSteps.open(disk, store, clock, monotonic, boot, report)
+        """What waits in the store, and how far delivery had come. Raises TableMissing."""
+        steps = ClockSteps.open(env.disk, store, env.clock, env.monotonic, env.boot, env.report)
         return Delivery(
             clock=steps,
-            levels=DelayLevels.open(disk, store, steps, clock, report),
-            timers=recover_timers(disk, store),
+            levels=DelayLevels.open(env.disk, store, steps, env.clock, env.report),
+            timers=recover_timers(env.disk, store),
             halves=recover_halves(
                 store,
                 offsets,
                 steps,
-                monotonic,
+                env.monotonic,
                 timeout_ms=int(config.transaction_timeout_s * 1000),
                 interval_ms=int(config.transaction_check_interval_s * 1000),
             ),

@@ -112,17 +112,6 @@ def append(broker: Broker, placement: Placement, now_ms: int) -> Stored:
     return stored
 
 
-def size_fault(broker: Broker, put: PutMessage) -> str | None:
-    """Why a message is too large to be stored, None if it is not."""
-    limits = broker.config
-    if len(put.body) > limits.max_message_bytes:
-        return f"its body has {len(put.body)} bytes, at most {limits.max_message_bytes} allowed"
-    if len(put.properties) > limits.max_properties_bytes:
-        size, most = len(put.properties), limits.max_properties_bytes
-        return f"its properties have {size} bytes, at most {most} allowed"
-    return None
-
-
 def delayed(
     broker: Broker, put: PutMessage, fields: Mapping[str, str], level: int, now_ms: int
 ) -> Placement:

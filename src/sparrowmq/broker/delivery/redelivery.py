@@ -11,9 +11,9 @@ from sparrowmq.broker.delivery.placement import (
     append,
     encoded,
     fields_of,
-    size_fault,
     with_properties,
 )
+from sparrowmq.broker.send_checks import size_fault
 from sparrowmq.protocol.ids import offset_id
 from sparrowmq.protocol.names import (
     DLQ_PREFIX,
@@ -113,7 +113,7 @@ def deliver(
 
 def store_or_fault(broker: Broker, put: PutMessage) -> str | None:
     """Store a message; what is wrong with it if it cannot be. Raises DiskFull, StoreStopped."""
-    fault = size_fault(broker, put)
+    fault = size_fault(broker, len(put.body), len(put.properties))
     if fault is not None:
         return fault
     try:

@@ -9,10 +9,11 @@ from sparrowmq.broker.delivery.alarm import repeat
 from sparrowmq.broker.delivery.delay_levels import read
 from sparrowmq.broker.delivery.delay_properties import slot_ms
 from sparrowmq.broker.delivery.earlier_deliveries import is_repeat
-from sparrowmq.broker.delivery.placement import Placement, append, fields_of, size_fault
+from sparrowmq.broker.delivery.placement import Placement, append, fields_of
 from sparrowmq.broker.delivery.redelivery import deliver, records_of, stored_again
 from sparrowmq.broker.delivery.timer_index import TimerIndex, is_recall, offset_of, time_of
 from sparrowmq.broker.delivery.timer_persistence import entry_of_fields, entry_of_record, spill
+from sparrowmq.broker.send_checks import size_fault
 from sparrowmq.protocol.names import TIMER_TOPIC
 from sparrowmq.protocol.properties import (
     REAL_TOPIC,
@@ -44,7 +45,7 @@ async def deliver_timers(broker: Broker) -> None:
 
 async def _deliver_and_spill(broker: Broker) -> int | None:
     due_ms = await deliver_round(broker)
-    async with broker.steps:
+    async with broker.uncancellable:
         await spill(broker)
     if broker.delivery.timers.wants_to_spill(broker.store.max_offset(TIMER_TOPIC, 0)):
         soon_ms = broker.clock() + _SPILL_AGAIN_MS
@@ -161,7 +162,7 @@ def _waits_on(
     wish = {TIMER_DELAY_MS: str(left_ms), TIMER_OUT_MS: str(slot_ms(due_ms))}
     kept = {name: value for name, value in fields.items() if name != TIMER_DELAY_S}
     put = stored_again(record, TIMER_TOPIC, 0, kept | wish)
-    if size_fault(broker, put) is not None:
+    if size_fault(broker, len(put.body), len(put.properties)) is not None:
         return False
     try:
         append(broker, Placement(put, due_ms), now_ms)

@@ -151,7 +151,7 @@ async def save_progress(broker: Broker) -> None:
     while True:
         await asyncio.sleep(broker.config.offsets_journal_s / 2)
         try:
-            async with broker.steps:
+            async with broker.uncancellable:
                 await save_mark(broker)
         except DiskFull as error:
             broker.log.warning("the progress of delivery times is not saved: %s", error)

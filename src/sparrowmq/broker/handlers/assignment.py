@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Sequence
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.groups import PULL
+from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.broker_stats import MessageRequestMode
@@ -131,9 +132,9 @@ def set_message_request_mode(
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, text) from error
     _check(broker, wanted)
     broker.request_modes.put(wanted)
-    broker.log.info(
-        "audit: %s set mode %s for group %s in topic %s",
-        request.connection.peer,
+    audit(
+        request,
+        "set mode %s for group %s in topic %s",
         wanted.mode,
         wanted.consumer_group,
         wanted.topic,

@@ -7,6 +7,7 @@ from sparrowmq.broker.housekeeping import clean
 from sparrowmq.broker.runtime_config import change_config, config_lines
 from sparrowmq.broker.runtime_info import runtime_info
 from sparrowmq.broker.statistics import refresh
+from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.body import KVTable
@@ -44,7 +45,7 @@ def clean_expired_queues(broker: Broker, request: Request[CleanExpiredQueues]) -
     The last file of a queue stays: it says how far the queue came. Apache removes it, and the queue
     starts again at 0 while its groups stand far behind that.
     """
-    broker.log.info("audit: %s asked to clean consume queues", request.connection.peer)
+    audit(request, "asked to clean consume queues")
     clean(broker)
     return Reply()
 
@@ -53,7 +54,7 @@ def clean_expired_queues(broker: Broker, request: Request[CleanExpiredQueues]) -
 def delete_expired_log(broker: Broker, request: Request[DeleteExpiredLog]) -> Reply:
     """Delete expired log files without waiting for the deletion hour."""
     deleted = clean(broker, any_hour=True)
-    broker.log.info("audit: %s deleted %d log files", request.connection.peer, len(deleted))
+    audit(request, "deleted %d log files", len(deleted))
     return Reply()
 
 
@@ -66,7 +67,7 @@ def clean_unused_topics(broker: Broker, request: Request[CleanUnusedTopics]) -> 
     )
     for topic in unused:
         broker.store.delete_topic(topic, broker.clock())
-        broker.log.info("audit: %s deleted unused topic %s", request.connection.peer, topic)
+        audit(request, "deleted unused topic %s", topic)
     return Reply()
 
 
@@ -87,12 +88,8 @@ def update_broker_config(broker: Broker, request: Request[UpdateBrokerConfig]) -
     change_config(broker, wanted)
     broker.config_version = broker.config_version.next(broker.clock())
     for name, value in wanted.items():
-        broker.log.info("audit: %s set %s=%s until the next start", _who(request), name, value)
+        audit(request, "set %s=%s until the next start", name, value)
     return broker.saving.reply_when_saved(broker.topics, Reply())  # TBW102 may have changed
-
-
-def _who(request: Request[UpdateBrokerConfig] | Request[UpdateGroupForbidden]) -> str:
-    return request.connection.peer
 
 
 def _properties(body: bytes) -> dict[str, str]:
@@ -124,9 +121,9 @@ def update_group_forbidden(
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
     if header.readable is not None:
         broker.groups.set_readable(header.group, header.topic, readable=header.readable)
-        broker.log.info(
-            "audit: %s set group %s readable=%s for topic %s",
-            _who(request),
+        audit(
+            request,
+            "set group %s readable=%s for topic %s",
             header.group,
             header.readable,
             header.topic,

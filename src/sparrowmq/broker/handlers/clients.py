@@ -163,7 +163,7 @@ def _join(broker: Broker, member: Member, consumer: ConsumerData, data: Heartbea
     if changed:
         broker.consumers.replace_older(member, consumer.group_name)
         broker.log.info("group %s has %d members", live.name, len(live.client_ids))
-        broker.notify_members(live)
+        broker.notices.members_changed(live)
     _report_faults(broker, live)
     return is_sub_change
 

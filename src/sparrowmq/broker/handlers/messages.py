@@ -72,7 +72,7 @@ def _recall(broker: Broker, request: Request[RecallMessage]) -> Reply | None:
         handle.msg_id,
     )
     placement = place(broker, put, fields, now_ms)
-    check_size(broker, placement.put)
+    check_size(broker, len(placement.put.body), len(placement.put.properties))
     try:
         stored = append(broker, placement, now_ms)
     except (DiskFull, StoreStopped, MessageTooLarge) as error:

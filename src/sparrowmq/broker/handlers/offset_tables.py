@@ -4,6 +4,7 @@ import struct
 from collections.abc import Awaitable
 
 from sparrowmq.broker.broker import Broker
+from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.broker_stats import ConsumeQueueUnit, ConsumeQueueUnits, CorrectionOffsets
@@ -56,9 +57,9 @@ def clone_group_offset(broker: Broker, request: Request[CloneGroupOffset]) -> Aw
         if topic in broker.topics and is_wanted:
             for queue_id, offset in broker.offsets.queues(header.src_group, topic).items():
                 broker.offsets.commit(header.dest_group, topic, queue_id, offset)
-    broker.log.info(
-        "audit: %s cloned offsets of group %s to %s in %s",
-        request.connection.peer,
+    audit(
+        request,
+        "cloned offsets of group %s to %s in %s",
         header.src_group,
         header.dest_group,
         topics,

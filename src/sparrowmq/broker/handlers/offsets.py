@@ -6,6 +6,7 @@ from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import MASTER_ID
 from sparrowmq.broker.handlers.pull import move_parked
 from sparrowmq.broker.queue_handover import is_anothers
+from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import ConnectionLost, RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.codes import Language, ResponseCode
@@ -63,9 +64,9 @@ def reset_offset(broker: Broker, request: Request[InvokeResetOffset]) -> Awaitab
     # After the notice, so that a Python member has left its queues when the answer arrives.
     for queue_id, offset in targets.items():
         move_parked(broker, header.group, header.topic, queue_id, offset)
-    broker.log.info(
-        "audit: %s reset group %s in topic %s to %s, %d members notified",
-        request.connection.peer,
+    audit(
+        request,
+        "reset group %s in topic %s to %s, %d members notified",
         header.group,
         header.topic,
         {queue.queue_id: offset for queue, offset in stored.items()},
@@ -217,7 +218,7 @@ def _commit(broker: Broker, request: Request[UpdateConsumerOffset]) -> None:
     broker.offsets.commit(group, topic, queue_id, offset)
     if broker.offsets.confirms(group, topic, queue_id, offset, request.connection):
         # It drops the queue now; without this, Java 4.9 and Go take it again only 20 s later.
-        broker.notify_member(group, request.connection)
+        broker.notices.ask_to_rebalance(group, request.connection)
 
 
 def _is_overtaken(broker: Broker, request: Request[UpdateConsumerOffset]) -> bool:

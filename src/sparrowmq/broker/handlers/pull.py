@@ -2,8 +2,10 @@
 
 from collections.abc import Awaitable
 
-from sparrowmq.broker.arrivals import ParkedPull
-from sparrowmq.broker.broker import Broker
+import msgspec
+
+from sparrowmq.broker.arrivals import QueueKey
+from sparrowmq.broker.broker import Broker, State
 from sparrowmq.broker.positions import back_to
 from sparrowmq.broker.pull_filter import PullFilter, filter_for
 from sparrowmq.broker.queue_handover import after_hand_over, hand_over_s
@@ -19,6 +21,7 @@ from sparrowmq.store.store import ColdRead
 
 routes: Routes[Broker] = Routes()
 
+_DRAINING = State.DRAINING
 _SHORT_POLL_S = 1.0
 """How long a pull waits that asks for waiting but names no time."""
 
@@ -39,10 +42,12 @@ _EMPTY = (ReadStatus.NO_MATCHED_LOGIC_QUEUE, ReadStatus.NO_MESSAGE_IN_QUEUE)
 @routes.on(PullMessage, LitePullMessage)
 def pull_message(broker: Broker, request: Request[PullMessage]) -> Handled:
     """Messages of a queue from an offset on, or a wait for them."""
+    if broker.state is _DRAINING:
+        return reject(broker)
     header = request.header
     group = _readable_group(broker, request)
     accepts = filter_for(broker, header, group)
-    if header.consumer_group in broker.changing and header.sys_flag & PULL_SUSPEND:
+    if header.consumer_group in broker.notices.rebalancing and header.sys_flag & PULL_SUSPEND:
         wait_s = min(hand_over_s(broker, header, request.connection), _poll_s(broker, header))
         if wait_s > 0:
             return _answer_handed_over(broker, request, after_hand_over(broker, header, wait_s))
@@ -68,7 +73,7 @@ def pull_message(broker: Broker, request: Request[PullMessage]) -> Handled:
         return _moved_to(broker, request, reset, "the offset was reset")
     found = _read(broker, header, header.queue_offset, accepts)
     if isinstance(found, ColdRead):
-        return _answer_cold(broker, request, found, accepts)
+        return _answer_cold(broker, request, found)
     return _answer(broker, request, found, accepts)
 
 
@@ -139,9 +144,7 @@ def _read(
     )
 
 
-async def _answer_cold(
-    broker: Broker, request: Request[PullMessage], cold: ColdRead, accepts: PullFilter
-) -> Reply:
+async def _answer_cold(broker: Broker, request: Request[PullMessage], cold: ColdRead) -> Reply:
     """Read from the device beside the loop. The queue has messages, so nothing waits."""
     epoch = broker.store.epochs.current
     found = await broker.workers.run(cold.load)
@@ -158,14 +161,9 @@ def _answer(
     code = _code(found.status, header.queue_offset)
     may_wait = header.sys_flag & PULL_SUSPEND and not broker.arrivals.is_full
     if may_wait and code is ResponseCode.PULL_NOT_FOUND:
-        broker.arrivals.park(
-            request,
-            (header.topic, header.queue_id),
-            header.queue_offset,
-            _poll_s(broker, header),
-            accepts,
-            epoch,
-        )
+        key, offset = (header.topic, header.queue_id), header.queue_offset
+        parked = ParkedPull(broker, request, key, offset, epoch, accepts)
+        broker.arrivals.park(parked, _poll_s(broker, header))
         if found.has_unsynced:
             broker.durability.ask()
         return None
@@ -189,44 +187,65 @@ def _poll_s(broker: Broker, header: PullMessage) -> float:
     return min(max(0.0, wait_s), broker.config.long_poll_s)
 
 
-def retry_parked(broker: Broker, pull: ParkedPull) -> bool:
-    """Look again for a pull that waits; whether it was answered.
+class ParkedPull(msgspec.Struct, eq=False):
+    """A pull that waits for its queue to grow.
 
-    What its filter rejects moves its offset on without waking the client.
+    A struct, because one is made for nearly every pull of a consumer that keeps up.
     """
-    request: Request[PullMessage] = pull.request
-    epoch = broker.store.epochs.current
-    found = _read(broker, request.header, pull.offset, pull.accepts)
-    if isinstance(found, ColdRead):
-        later: Awaitable[Reply] = _answer_cold(broker, request, found, pull.accepts)
-        request.connection.answer_later(request, later)
-        return True
-    if found.status is ReadStatus.FOUND:
+
+    broker: Broker
+    request: Request[PullMessage]
+    key: QueueKey
+    offset: int
+    epoch: int
+    """The one in which `offset` was learned."""
+    accepts: PullFilter
+    deadline_s: float = 0.0
+
+    def retry(self) -> bool:
+        """Read the queue again; whether the request was answered.
+
+        What the filter rejects moves the offset on without waking the client.
+        """
+        broker, request = self.broker, self.request
+        epoch = broker.store.epochs.current
+        found = _read(broker, request.header, self.offset, self.accepts)
+        if isinstance(found, ColdRead):
+            later: Awaitable[Reply] = _answer_cold(broker, request, found)
+            request.connection.answer_later(request, later)
+            return True
+        if found.status is ReadStatus.FOUND:
+            request.answer(_reply(broker, request, found, epoch))
+            return True
+        if found.status is ReadStatus.NO_MATCHED_MESSAGE:
+            self.offset, self.epoch = found.next_offset, epoch
+            if found.next_offset < found.max_offset:
+                broker.arrivals.announce(*self.key)  # a long run was rejected: others go first
+            elif found.max_offset < broker.store.max_offset(*self.key):
+                broker.durability.ask()
+            return False
+        if _code(found.status, self.offset) == ResponseCode.PULL_NOT_FOUND:
+            if found.has_unsynced:
+                broker.durability.ask()
+            return False
         request.answer(_reply(broker, request, found, epoch))
         return True
-    if found.status is ReadStatus.NO_MATCHED_MESSAGE:
-        pull.offset, pull.epoch = found.next_offset, epoch
-        if found.next_offset < found.max_offset:
-            broker.arrivals.announce(*pull.key)  # a long run was rejected: others go first
-        elif found.max_offset < broker.store.max_offset(*pull.key):
-            broker.durability.ask()
-        return False
-    if _code(found.status, pull.offset) == ResponseCode.PULL_NOT_FOUND:
-        if found.has_unsynced:
-            broker.durability.ask()
-        return False
-    request.answer(_reply(broker, request, found, epoch))
-    return True
+
+    def give_up(self) -> None:
+        """Answer that nothing was found; what the filter skipped need not be read again."""
+        moved = self.offset != self.request.header.queue_offset
+        code = ResponseCode.PULL_RETRY_IMMEDIATELY if moved else ResponseCode.PULL_NOT_FOUND
+        text = "no message came in time"
+        self.request.answer(
+            _nothing_found(self.broker, self.request, self.offset, code, text, epoch=self.epoch)
+        )
 
 
-def give_up_parked(broker: Broker, pull: ParkedPull) -> None:
-    """A pull's time is up: nothing found, but what its filter skipped need not be skipped again."""
-    request: Request[PullMessage] = pull.request
-    header = request.header
-    moved = pull.offset != header.queue_offset
-    code = ResponseCode.PULL_RETRY_IMMEDIATELY if moved else ResponseCode.PULL_NOT_FOUND
-    text = "no message came in time"
-    request.answer(_nothing_found(broker, request, pull.offset, code, text, epoch=pull.epoch))
+def reject(broker: Broker) -> Reply:
+    """The answer to every pull, parked or new, while the broker is draining."""
+    broker.rejected_pulls += 1
+    text = f"broker {broker.config.broker_name} is stopping"
+    return Reply(code=ResponseCode.SERVICE_NOT_AVAILABLE, remark=text)
 
 
 def _sent_back(broker: Broker, request: Request[PullMessage], end: int) -> Reply:
@@ -280,35 +299,49 @@ def _nothing_found(
     why: str,
     *,
     epoch: int,
+    held: tuple[int, int] | None = None,
     valid_end: int | None = None,
 ) -> Reply:
-    """The answer to a pull that gets no message; `next_offset` was learned in `epoch`."""
+    """The answer to every pull that gets no message; `next_offset` was learned in `epoch`.
+
+    `held` is the range of offsets that the queue has, where the caller has read it already.
+    """
     header = request.header
-    low, high = broker.store.visible_range(header.topic, header.queue_id)
+    low, high = held or broker.store.visible_range(header.topic, header.queue_id)
     answer = _pulled(broker, request, next_offset, low, high, epoch, valid_end)
     return Reply(answer, code=code, remark=why)
 
 
 def _reply(broker: Broker, request: Request[PullMessage], found: QueueRead, epoch: int) -> Reply:
+    """The answer to a read of the queue, with messages or without."""
     header = request.header
     pulled = broker.offsets.pulled
     pulled[header.consumer_group, header.topic, header.queue_id] = found.next_offset
-    if header.epoch is None and not broker.store.epochs.has_doubts:
+    is_found = found.status is ReadStatus.FOUND
+    if is_found and header.epoch is None and not broker.store.epochs.has_doubts:
         answer = Pulled(  # as in `_pulled`, for nearly every pull of a Java client
             suggest_which_broker_id=0,
             next_begin_offset=found.next_offset,
             min_offset=found.min_offset,
             max_offset=found.max_offset,
         )
-    else:
-        offsets = found.next_offset, found.min_offset, found.max_offset
-        is_older = header.epoch is not None and header.epoch != epoch
-        good_end = _end_of_range(broker, header, found) if is_older else None
-        answer = _pulled(broker, request, *offsets, epoch, good_end)
-    if found.status is ReadStatus.FOUND:
         return Reply(answer, chunks=found.chunks, body_bytes=found.size)
-    code = _code(found.status, header.queue_offset)
-    return Reply(answer, code=code, remark=found.status.value)
+    held = found.min_offset, found.max_offset
+    is_older = header.epoch is not None and header.epoch != epoch
+    valid_end = _end_of_range(broker, header, found) if is_older else None
+    if is_found:
+        answer = _pulled(broker, request, found.next_offset, *held, epoch, valid_end)
+        return Reply(answer, chunks=found.chunks, body_bytes=found.size)
+    return _nothing_found(
+        broker,
+        request,
+        found.next_offset,
+        _code(found.status, header.queue_offset),
+        found.status.value,
+        epoch=epoch,
+        held=held,
+        valid_end=valid_end,
+    )
 
 
 def _end_of_range(broker: Broker, header: PullMessage, found: QueueRead) -> int | None:

@@ -71,7 +71,7 @@ def _put(broker: Broker, request: Request[SendReply | SendReplyV2]) -> PutMessag
         fields.get(UNIQUE_KEY, ""),
         fields.get(KEYS, ""),
     )
-    check_size(broker, put)
+    check_size(broker, len(put.body), len(put.properties))
     return put
 
 

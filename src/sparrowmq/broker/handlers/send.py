@@ -10,11 +10,9 @@ from sparrowmq.broker.send_checks import (
     answer_when_safe,
     check_size,
     checked_sys_flag,
-    properties_too_large,
     refusal,
     safe_topic_for_send,
     send_when_saved,
-    too_large,
 )
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import RequestRefused
@@ -65,7 +63,7 @@ def send_special(
         len(put.body) > config.max_message_bytes
         or len(put.properties) > config.max_properties_bytes
     ):
-        check_size(broker, put)
+        check_size(broker, len(put.body), len(put.properties))
     try:
         stored = append(broker, placement, now_ms)
     except (DiskFull, StoreStopped, MessageTooLarge) as error:
@@ -152,7 +150,7 @@ def send_message(broker: Broker, request: Request[AnySend]) -> Handled:
         put.sys_flag = checked_sys_flag(header.sys_flag, header.topic)
     config = broker.config
     if len(body) > config.max_message_bytes or len(properties) > config.max_properties_bytes:
-        check_size(broker, put)
+        check_size(broker, len(body), len(properties))
     return _store_and_answer(broker, request, put)
 
 
@@ -215,8 +213,7 @@ def _unpack(broker: Broker, request: Request[AnySend], queue_id: int) -> PutBatc
     """
     header = request.header
     # What is checked for the whole batch holds for every body in it.
-    if len(request.body) > broker.config.max_message_bytes:
-        raise too_large(broker, len(request.body))
+    check_size(broker, len(request.body), 0)
     try:
         flags, bodies, properties = decode_columns(request.body)
     except BodyError as error:
@@ -224,9 +221,7 @@ def _unpack(broker: Broker, request: Request[AnySend], queue_id: int) -> PutBatc
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, text) from error
     if not flags:
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "the batch holds no message")
-    most = max(map(len, properties))
-    if most > broker.config.max_properties_bytes:
-        raise properties_too_large(broker, most)
+    check_size(broker, 0, max(map(len, properties)))
     messages = BatchedPuts(flags, bodies, properties, *indexed_columns(properties))
     sys_flag = header.sys_flag
     if sys_flag & UNUSUAL_BITS:

@@ -1,9 +1,9 @@
 """Giving back messages that could not be consumed."""
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.delivery.placement import append, size_fault
+from sparrowmq.broker.delivery.placement import append
 from sparrowmq.broker.delivery.retry import given_back, given_up, group_of
-from sparrowmq.broker.send_checks import refusal
+from sparrowmq.broker.send_checks import refusal, size_fault
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
@@ -35,7 +35,7 @@ def send_back(broker: Broker, request: Request[SendBack]) -> Reply | None:
         most_times=header.max_reconsume_times,
         now_ms=now_ms,
     )
-    fault = size_fault(broker, placement.put)
+    fault = size_fault(broker, len(placement.put.body), len(placement.put.properties))
     if fault is not None:
         # Refused, its consumer would give it back for ever.
         broker.log.error("message at %d cannot be retried: %s", header.offset, fault)

@@ -6,6 +6,7 @@ from sparrowmq.broker.delivery.half_messages import immunity_ms
 from sparrowmq.broker.delivery.placement import fields_of
 from sparrowmq.broker.send_checks import refusal
 from sparrowmq.disk.errors import DiskFull
+from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.codes import ResponseCode
@@ -66,7 +67,7 @@ def resume_check(broker: Broker, request: Request[ResumeCheckHalfMessage]) -> Re
         transactions.resume(broker, record)
     except (DiskFull, StoreStopped, MessageTooLarge) as error:
         raise refusal(error) from error
-    broker.log.info("audit: %s resumed transaction %d", request.connection.peer, log_offset)
+    audit(request, "resumed transaction %d", log_offset)
     end = broker.store.max_log_offset
     return broker.durability.reply_when_safe(request, Reply(), end)
 

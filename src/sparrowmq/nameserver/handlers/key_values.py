@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from sparrowmq.nameserver.audit import note
 from sparrowmq.nameserver.checks import check_name, check_range
+from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.codes import ResponseCode
@@ -41,7 +41,7 @@ def put_kv_config(server: NameServer, request: Request[PutKvConfig]) -> Reply:
     total_bytes = server.kv.size_bytes + size_bytes + len(key)
     check_range("size of all values in bytes", total_bytes, 0, _MAX_ALL_BYTES)
     _change(server, request, key, lambda: server.kv.put(namespace, key, value))
-    note(request, f"set {key!r} in namespace {namespace!r}")
+    audit(request, "set %r in namespace %r", key, namespace)
     return Reply()
 
 
@@ -61,7 +61,7 @@ def delete_kv_config(server: NameServer, request: Request[DeleteKvConfig]) -> Re
     """Remove a value; one that is not there has been removed already."""
     namespace, key = request.header.namespace, request.header.key
     _change(server, request, key, lambda: server.kv.delete(namespace, key))
-    note(request, f"removed {key!r} from namespace {namespace!r}")
+    audit(request, "removed %r from namespace %r", key, namespace)
     return Reply()
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sparrowmq.nameserver.audit import note
 from sparrowmq.nameserver.checks import check_topic
 from sparrowmq.nameserver.encoded_routes import encode_route
 from sparrowmq.nameserver.kv_config import ORDER_TOPIC_CONFIG
+from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.codes import ResponseCode
@@ -175,7 +175,7 @@ def delete_topic_route(server: NameServer, request: Request[DeleteTopicRoute]) -
     header = request.header
     server.table.delete_topic(header.topic, header.cluster_name or None)
     where = f"cluster {header.cluster_name!r}" if header.cluster_name else "all clusters"
-    note(request, f"deleted the route of topic {header.topic!r} in {where}")
+    audit(request, "deleted the route of topic %r in %s", header.topic, where)
     return Reply()
 
 
