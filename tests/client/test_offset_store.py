@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sparrowmq.client.group import offsets as offset_stores
 from sparrowmq.client.group.offsets import LocalOffsets, RemoteOffsets
 from sparrowmq.protocol.message import MessageQueue
 
@@ -105,7 +106,7 @@ def test_a_commit_that_ends_after_its_queue_was_given_up_keeps_back_no_later_one
         if len(commits) == 1:
             offsets.forget(queue)
 
-    monkeypatch.setattr(offsets, "commit_offset", commit)
+    monkeypatch.setattr(offset_stores, "commit_offset", commit)
     for _ in range(3):  # the queue was taken again, and consumed up to the same offset
         offsets.update(QUEUES[0], 5)
         asyncio.run(offsets.persist(QUEUES))
@@ -125,7 +126,7 @@ def test_a_queue_that_comes_back_has_its_progress_stored_although_it_is_the_same
     ) -> None:
         commits.append(offset)
 
-    monkeypatch.setattr(offsets, "commit_offset", commit)
+    monkeypatch.setattr(offset_stores, "commit_offset", commit)
     for _ in range(2):
         offsets.update(QUEUES[0], 5)
         asyncio.run(offsets.persist(QUEUES))
