@@ -116,4 +116,4 @@ def test_a_broker_that_has_just_joined_is_not_asked_for_members(
         held = [queue for queue in hears.consumer.assignment() if queue.topic == TOPIC]
         assert held == [MessageQueue(TOPIC, second, number) for number in range(4)]
     looked = {record.getMessage() for record in caplog.records if "8 queues" in record.getMessage()}
-    assert looked == {f"{GROUP}: {TOPIC}: 8 queues, 2 members: 4 for us"}
+    assert looked == {f"{GROUP}: {TOPIC}: 8 queues, 2 members: 4 for this member"}

@@ -144,16 +144,16 @@ async def committed_offset(
 
 
 async def commit_offset(
-    client: Client, group: str, queue: MessageQueue, offset: int, epoch: int | None
+    client: Client, group: str, queue: MessageQueue, position: Position
 ) -> None:
-    """Store the group's offset, learned in `epoch`. Raises NoRoute, BrokerRefused, NetError."""
+    """Store the group's progress. Raises NoRoute, BrokerRefused, NetError."""
     address = await address_of(client, queue.topic, queue.broker_name)
     header = UpdateConsumerOffset(
         consumer_group=group,
         topic=queue.topic,
         queue_id=queue.queue_id,
-        commit_offset=offset,
-        epoch=epoch,
+        commit_offset=position.offset,
+        epoch=position.epoch,
     )
     await call(client, address, header)
 
