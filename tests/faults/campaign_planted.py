@@ -13,11 +13,10 @@ from sparrowmq.broker.consumer_offsets import ConsumerOffsets
 from sparrowmq.broker.delivery.delay_levels import DelayLevels
 from sparrowmq.broker.positions import Positions
 from sparrowmq.client.broker_calls import Position, max_offset
-from sparrowmq.client.client import Client
 from sparrowmq.client.consuming.pull_loop import PullLoop
-from sparrowmq.client.consuming.push_consumer import PushConsumer
-from sparrowmq.client.group import membership
 from sparrowmq.client.group.held_queue import HeldQueue
+from sparrowmq.client.group.offsets import StartOffsets
+from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.client.route_table import RoutePolls
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import NetError
@@ -55,11 +54,11 @@ def sync_nothing(patch: Patch) -> None:
 def commit_early(patch: Patch) -> None:
     """What was only pulled counts as consumed."""
 
-    def progressed(consumer: PushConsumer, held: HeldQueue) -> None:
+    def note_progress(ownership: QueueOwnership, held: HeldQueue) -> None:
         if not held.is_dropped:
-            consumer.member.offsets.update(held.queue, held.next_offset)
+            ownership.offsets.update(held.queue, Position(held.next_offset))
 
-    patch(PushConsumer, "_progressed", progressed)
+    patch(QueueOwnership, "note_progress", note_progress)
 
 
 def skip_after_failed_pulls(patch: Patch) -> None:
@@ -144,12 +143,10 @@ def advance_deleted_groups(patch: Patch) -> None:
 def start_at_the_end(patch: Patch) -> None:
     """A queue without progress begins at its end, and one with progress too."""
 
-    async def at_end(
-        client: Client, settings: object, now_ms: int, queue: MessageQueue, stored: object
-    ) -> Position:
-        return await max_offset(client, queue)
+    async def at_end(starts: StartOffsets, queue: MessageQueue, stored: object) -> Position:
+        return await max_offset(starts.client, queue)
 
-    patch(membership, "start_at", at_end)
+    patch(StartOffsets, "of", at_end)
 
 
 def reset_too_far(patch: Patch) -> None:
