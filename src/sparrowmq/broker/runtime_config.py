@@ -120,9 +120,7 @@ def change_config(broker: Broker, wanted: Mapping[str, str]) -> None:
         values[setting.field] = setting.parse(text)
     config = _changed(broker.config, values)
     broker.config = config
-    broker.store.config = replace(
-        config.store, store_host=broker.store.config.store_host
-    )  # a broker on a free port learned its own
+    broker.store.set_retention(config.store)
     broker.groups.auto_create = config.auto_create_group
     broker.groups.max_groups = config.max_groups
     if not {"auto_create_topic", "default_queues"}.isdisjoint(values):
