@@ -22,10 +22,10 @@ from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.subscription import SubscriptionData
-from sparrowmq.store import store
-from sparrowmq.store.messages import PutMessage, Stored
+from sparrowmq.store import retention
 from sparrowmq.store.retention import LogFile
 from sparrowmq.testing import sim_nodes
+from tests.faults.lying_store import plant_lying_store
 
 Patch = Callable[[Any, str, object], None]
 """Replaces an attribute, as monkeypatch.setattr does."""
@@ -33,17 +33,7 @@ Patch = Callable[[Any, str, object], None]
 
 def acknowledge_before_append(patch: Patch) -> None:
     """One message in fifty is acknowledged and never stored."""
-    append = store.Store.append
-    count = 0
-
-    def lie(one: store.Store, put: PutMessage, now_ms: int) -> Stored:
-        nonlocal count
-        count += 1
-        if count % 50 or b"|" not in put.body:
-            return append(one, put, now_ms)
-        return Stored(one.max_log_offset, 0, one.max_offset(put.topic, put.queue_id), now_ms)
-
-    patch(store.Store, "append", lie)
+    plant_lying_store(patch, every=50, is_target=lambda put: b"|" in put.body)
 
 
 def sync_nothing(patch: Patch) -> None:
@@ -115,7 +105,7 @@ def delete_the_young(patch: Patch) -> None:
     def all_of_them(config: object, files: list[LogFile], *_: object, **__: object) -> list[int]:
         return [file.start for file in files]
 
-    patch(store, "files_to_delete", all_of_them)
+    patch(retention, "files_to_delete", all_of_them)
 
 
 def believe_every_position(patch: Patch) -> None:

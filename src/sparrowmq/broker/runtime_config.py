@@ -120,7 +120,7 @@ def change_config(broker: Broker, wanted: Mapping[str, str]) -> None:
         values[setting.field] = setting.parse(text)
     config = _changed(broker.config, values)
     broker.config = config
-    broker.store.config = config.store_config(broker.port)
+    broker.store.set_retention(config.store)
     broker.notices.is_enabled = config.notify_consumer_ids_changed
     broker.groups.auto_create = config.auto_create_group
     broker.groups.max_groups = config.max_groups

@@ -184,6 +184,11 @@ class Dispatch:
             self.files.disk.rmdir(found[0].directory.rpartition("/")[0])
             self.dropped[topic] = log_end
 
+    def set_min(self, min_log_offset: int) -> None:
+        """Records before `min_log_offset` are gone: the queues begin later."""
+        for queue in self.queues.values():
+            queue.set_min(min_log_offset)
+
     def forget_dropped(self, min_log_offset: int) -> None:
         """Records of deleted topics that have expired need no more remembering."""
         for topic, log_offset in list(self.dropped.items()):
