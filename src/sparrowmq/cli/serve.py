@@ -20,6 +20,7 @@ from sparrowmq.cli.descriptors import Config, Descriptors, TooFewDescriptors
 from sparrowmq.cli.settings.settings import SettingError
 from sparrowmq.cli.stop_signal import stop_signal
 from sparrowmq.clock import boot_id, system_clock
+from sparrowmq.config_fields import ConfigError
 from sparrowmq.disk.errors import DiskError
 from sparrowmq.disk.real_disk import RealDisk
 from sparrowmq.disk.syncer import ProcessSyncer
@@ -155,7 +156,7 @@ def run(work: Coroutine[Any, Any, None], *, as_json: bool, ports: str = "--port"
     code = 0
     try:
         _run_loop(work)
-    except* (DiskError, StoreError, OSError, CannotServe, SettingError) as group:
+    except* (DiskError, StoreError, OSError, CannotServe, ConfigError, SettingError) as group:
         for error in _leaves(group):
             _tell(_explain(error).replace("{ports}", ports), as_json=as_json)
         code = 1

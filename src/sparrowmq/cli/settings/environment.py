@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from sparrowmq.cli.settings.apache_conf import setting_of_apache
-from sparrowmq.cli.settings.settings import LINK, PREFIX, Setting, nearest
+from sparrowmq.cli.settings.settings import LINK, PREFIX, ServerSetting, nearest
 
 OTHERS = {
     "SPARROWMQ_CONFIG": "the file of settings, as --config",
@@ -23,7 +23,7 @@ class Unknown(NamedTuple):
     """A variable that changes nothing."""
 
     name: str
-    meant: Setting | None
+    meant: ServerSetting | None
 
     @property
     def text(self) -> str:
@@ -37,7 +37,7 @@ class Unknown(NamedTuple):
 
 
 def unknown_variables(
-    environment: Mapping[str, str], settings: Iterable[Setting]
+    environment: Mapping[str, str], settings: Iterable[ServerSetting]
 ) -> Iterator[Unknown]:
     """Variables that somebody may take for settings, in the order of their names."""
     by_variable = {setting.variable: setting for setting in settings}
@@ -50,7 +50,7 @@ def unknown_variables(
         yield Unknown(name, _meant(name, by_variable))
 
 
-def _meant(name: str, by_variable: Mapping[str, Setting]) -> Setting | None:
+def _meant(name: str, by_variable: Mapping[str, ServerSetting]) -> ServerSetting | None:
     word = name.upper().removeprefix(PREFIX)
     apache = setting_of_apache(word)
     if apache is not None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sparrowmq.cli.settings.apache_conf import setting_of_apache
-from sparrowmq.cli.settings.settings import Given, Setting, SettingError, nearest
+from sparrowmq.cli.settings.settings import Given, ServerSetting, SettingError, nearest
 
 SECTIONS = {"nameserver": "nameserver-", "broker": "", "store": "store-", "limit": "limit-"}
 """Section to the prefix of its settings."""
@@ -15,7 +15,7 @@ ALL_SETTINGS = "all settings: sparrowmq config show"
 Key = tuple[str, ...]
 
 
-def read_toml(path: Path, settings: Iterable[Setting]) -> dict[str, Given]:
+def read_toml(path: Path, settings: Iterable[ServerSetting]) -> dict[str, Given]:
     """What a file says, by setting. A key that nobody knows is refused: a mistyped one would
     silently keep its default. Raises SettingError, OSError where it cannot be read."""
     try:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sparrowmq.config_fields import ConfigError
 from sparrowmq.nameserver.audit import note
-from sparrowmq.nameserver.config import CHANGEABLE, ConfigError
+from sparrowmq.nameserver.config import CHANGEABLE
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.codes import ResponseCode
