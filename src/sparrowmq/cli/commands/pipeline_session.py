@@ -16,7 +16,14 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from sparrowmq.cli.remote import DEFAULT, HELP, VARIABLE, checked_addresses
+from sparrowmq.cli.remote import (
+    DEFAULT,
+    HELP,
+    NOT_A_NAME_SERVER,
+    VARIABLE,
+    checked_addresses,
+    no_name_server,
+)
 from sparrowmq.cli.settings.settings import nearest
 from sparrowmq.cli.values import parse_value
 from sparrowmq.protocol.names import dlq_topic
@@ -179,14 +186,9 @@ def _brokers(cluster: Cluster, name_server: str) -> None:
         if cluster.broker_names():
             return
     except Unreachable as error:
-        raise JobError(
-            f"no name server answers ({name_server}): {error.reason}; is it running? start one"
-            f" with: sparrowmq up, or say where it is with --name-servers or {VARIABLE}"
-        ) from error
+        raise JobError(no_name_server(name_server, error.reason)) from error
     except Refused as error:
-        raise JobError(
-            f"{error}; is that a broker? --name-servers takes name servers, port 9876 by default"
-        ) from error
+        raise JobError(f"{error}; {NOT_A_NAME_SERVER}") from error
     raise JobError(
         f"no broker is registered at {name_server}; start one with: sparrowmq broker"
         f" --name-servers {name_server}"
