@@ -9,19 +9,19 @@ import sys
 log = logging.getLogger("sparrowmq")
 
 
-class Stopping(asyncio.Event):
+class StopSignal(asyncio.Event):
     """Set when it is time to stop; `number` is the signal that said so, 0 where none did."""
 
     number = 0
 
 
-async def stop_signal(*, with_parent: bool = False) -> Stopping:
+async def stop_signal(*, with_parent: bool = False) -> StopSignal:
     """Set by SIGTERM or SIGINT; a second one ends the process at once.
 
     Made before anything starts: whoever reads the ready line may signal in the next moment.
     """
     loop = asyncio.get_running_loop()
-    stopping = Stopping()
+    stopping = StopSignal()
 
     def stop(number: int) -> None:
         if stopping.is_set():

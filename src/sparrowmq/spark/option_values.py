@@ -17,7 +17,7 @@ from sparrowmq.protocol.names import check_topic
 from sparrowmq.spark.errors import OptionError
 from sparrowmq.spark.offsets import EARLIEST, LATEST, NestedOffsets, flat, read_offsets
 from sparrowmq.spark.positions import EPOCHS, Positions
-from sparrowmq.spark.wire.cluster import UNKNOWN_EPOCH, Position, split_name_servers
+from sparrowmq.spark.wire.cluster import UNKNOWN_EPOCH, QueuePosition, split_name_servers
 
 KnownOptions: TypeAlias = Mapping[str, tuple[str, Callable[[str], Any]]]
 """By the option's name: the field it sets, and what reads its text or raises ValueError."""
@@ -92,7 +92,7 @@ def read_place(text: str) -> str | Positions:
     offsets = flat(read_offsets(text, least=-2))
     epochs = flat(read_offsets(json.dumps(json.loads(text).get(EPOCHS, {})), least=0))
     return {
-        queue: Position(offset, epochs.get(queue, UNKNOWN_EPOCH))
+        queue: QueuePosition(offset, epochs.get(queue, UNKNOWN_EPOCH))
         for queue, offset in offsets.items()
     }
 

@@ -148,7 +148,7 @@ def chosen_columns(schema: StructType) -> tuple[Column, ...]:
 
 # ---- columns of a DataFrame that is written, checked before anything is sent
 
-Positions: TypeAlias = dict[str, int]
+ColumnPlaces: TypeAlias = dict[str, int]
 """Where the sink's columns are in a row, by the sink's names."""
 
 WRITE_NAMES = tuple(column.name for column in WRITE_COLUMNS)
@@ -177,13 +177,13 @@ class ColumnError(RocketMQError, ValueError):
         self.column = column
 
 
-def check_columns(fields: Iterable[tuple[str, str]], *, has_topic: bool) -> Positions:
+def check_columns(fields: Iterable[tuple[str, str]], *, has_topic: bool) -> ColumnPlaces:
     """Find the sink's columns among `fields`, given as names and Spark's type texts.
 
     `has_topic` says that the option topic is set. Names count whatever their case, as in Spark.
     Raises ColumnError, and OptionError where no topic is given at all.
     """
-    found: Positions = {}
+    found: ColumnPlaces = {}
     for at, (name, kind) in enumerate(fields):
         column = _BY_LOWER.get(name.lower())
         if column is None:

@@ -21,9 +21,9 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from sparrowmq.spark.errors import RocketMQError
-from sparrowmq.spark.schema import Positions, check_columns
+from sparrowmq.spark.schema import ColumnPlaces, check_columns
 from sparrowmq.spark.sink_options import SinkOptions, parse_sink_options
-from sparrowmq.spark.wire.cluster import Cluster
+from sparrowmq.spark.wire.cluster import RemoteCluster
 from sparrowmq.spark.wire.remoting import Patience
 from sparrowmq.spark.wire.sender import write_queues
 
@@ -48,7 +48,7 @@ class TaskSent(WriterCommitMessage):
 class BatchWriter(DataSourceArrowWriter):
     """Writes a DataFrame once."""
 
-    def __init__(self, options: SinkOptions, positions: Positions) -> None:
+    def __init__(self, options: SinkOptions, positions: ColumnPlaces) -> None:
         self._options = options
         self._positions = positions
         # Made on the driver, so that a repeated task has the same one.
@@ -70,7 +70,7 @@ class BatchWriter(DataSourceArrowWriter):
 class StreamWriter(DataSourceStreamArrowWriter):
     """Writes micro-batches."""
 
-    def __init__(self, options: SinkOptions, positions: Positions) -> None:
+    def __init__(self, options: SinkOptions, positions: ColumnPlaces) -> None:
         self._options = options
         self._positions = positions
 
@@ -110,7 +110,7 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
 
 def _checked(
     options: Mapping[str, str], schema: StructType, overwrite: bool, *, is_stream: bool = False
-) -> tuple[SinkOptions, Positions]:
+) -> tuple[SinkOptions, ColumnPlaces]:
     """What can be known before the first row is sent.
 
     Spark makes writers for every micro-batch, which know of no others: a topic that a stream does
@@ -133,12 +133,15 @@ def _checked(
 def _check_topic(options: SinkOptions, topic: str) -> None:
     """Raise UnknownTopic before anything is sent."""
     patience = Patience(options.retry_timeout_s)
-    with Cluster(options.name_server, options.request_timeout_s) as cluster:
+    with RemoteCluster(options.name_server, options.request_timeout_s) as cluster:
         patience.call(f"looking for topic {topic}", lambda: write_queues(cluster, topic))
 
 
 def _write(
-    iterator: "Iterator[pa.RecordBatch]", options: SinkOptions, positions: Positions, write_id: str
+    iterator: "Iterator[pa.RecordBatch]",
+    options: SinkOptions,
+    positions: ColumnPlaces,
+    write_id: str,
 ) -> TaskSent:
     from pyspark import TaskContext
 

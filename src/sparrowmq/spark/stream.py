@@ -43,7 +43,7 @@ from sparrowmq.spark.positions import (
 from sparrowmq.spark.read_plan import Reach, find_queues, reach, reach_again, resolve
 from sparrowmq.spark.schema import Column
 from sparrowmq.spark.source import Piece, pieces
-from sparrowmq.spark.wire.cluster import Cluster, Queue
+from sparrowmq.spark.wire.cluster import Queue, RemoteCluster
 from sparrowmq.spark.wire.puller import read_range
 from sparrowmq.spark.wire.remoting import Patience
 
@@ -64,7 +64,7 @@ class GroupProgress:
     and the next commit brings the same or later offsets.
     """
 
-    def __init__(self, cluster: Cluster, group: str | None) -> None:
+    def __init__(self, cluster: RemoteCluster, group: str | None) -> None:
         self._cluster = cluster
         self._group = group
         self._stored: Positions = {}
@@ -139,7 +139,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.columns = columns
         self._now = now
         self._patience = Patience(options.retry_timeout_s)
-        self._cluster = Cluster(options.name_server, options.request_timeout_s)
+        self._cluster = RemoteCluster(options.name_server, options.request_timeout_s)
         self._progress = GroupProgress(self._cluster, options.group)
         self._latest: Positions = {}
         self._begin: Positions = {}

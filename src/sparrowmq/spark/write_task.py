@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from sparrowmq.spark.encode.row_encoder import UNSHARDED, EncodedRows, RowEncoder, RowKeys
 from sparrowmq.spark.encode.row_properties import values_of
-from sparrowmq.spark.schema import Positions
+from sparrowmq.spark.schema import ColumnPlaces
 from sparrowmq.spark.sink_options import SinkOptions
-from sparrowmq.spark.wire.cluster import Cluster
-from sparrowmq.spark.wire.sender import Send, Sender
+from sparrowmq.spark.wire.cluster import RemoteCluster
+from sparrowmq.spark.wire.sender import RowSender, Send
 
 # Which rows go to which queue, and in which sends.
 #
@@ -145,7 +145,7 @@ class Pace:
 def write_rows(
     batches: Iterable[pa.RecordBatch],
     options: SinkOptions,
-    positions: Positions,
+    positions: ColumnPlaces,
     write_id: str,
     partition_id: int,
 ) -> Sent:
@@ -157,8 +157,8 @@ def write_rows(
         positions, options.topic, RowKeys(write_id, partition_id), options.max_message_bytes
     )
     rows = sends = body_bytes = 0
-    with Cluster(options.name_server, options.request_timeout_s) as cluster:
-        sender = Sender(
+    with RemoteCluster(options.name_server, options.request_timeout_s) as cluster:
+        sender = RowSender(
             cluster,
             group=options.group,
             retry_timeout_s=options.retry_timeout_s,

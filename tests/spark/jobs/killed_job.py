@@ -20,10 +20,10 @@ from sparrowmq.spark.jobs.archive import ArchiveJob, archive_once, opened_archiv
 from sparrowmq.spark.jobs.archive_compact import CompactionRule
 from sparrowmq.spark.jobs.drain import Drain, DrainJob
 from sparrowmq.spark.jobs.job import AdminOperator, Step, Tell, tell_nobody
-from sparrowmq.spark.jobs.journal import Journal
+from sparrowmq.spark.jobs.journal import JobJournal
 from sparrowmq.spark.jobs.replay import Replay, ReplayJob
 from sparrowmq.spark.session import spark_session
-from sparrowmq.spark.wire.cluster import Cluster
+from sparrowmq.spark.wire.cluster import RemoteCluster
 from tests.spark.jobs.dying import die_at
 from tests.spark.processes import parent_of, words_of
 from tests.spark.standalone import QUICK_JAVA
@@ -129,11 +129,11 @@ def run_job(
 
     def drain() -> None:
         job = drain_job(name_server, topic, folder)
-        with Cluster(name_server) as cluster, Journal(job.state) as journal:
+        with RemoteCluster(name_server) as cluster, JobJournal(job.state) as journal:
             Drain(job, cluster, AdminOperator(name_server), journal).run(spark, tell)
 
     def replay() -> None:
-        with Journal(folder / "replay") as journal:
+        with JobJournal(folder / "replay") as journal:
             job = replay_job(name_server, topic)
             Replay(spark, job, journal, lambda: int(job.until.timestamp() * 1000)).run(tell)
 

@@ -19,9 +19,9 @@ from sparrowmq.cli.commands.pipeline_session import (
 )
 from sparrowmq.clock import system_clock
 from sparrowmq.spark.jobs.dead_letters import DeadLetters, send_back
-from sparrowmq.spark.jobs.journal import Journal
+from sparrowmq.spark.jobs.journal import JobJournal
 from sparrowmq.spark.jobs.replay import Replay, ReplayJob, journal_folder
-from sparrowmq.spark.wire.cluster import Cluster
+from sparrowmq.spark.wire.cluster import RemoteCluster
 
 _rate = click.option("--rate", type=click.IntRange(min=1), help="Messages a second at most.")
 _where = click.option("--where", help="A condition in Spark's SQL on the columns.")
@@ -84,9 +84,9 @@ def replay(
         rows_per_second=rate,
     )
     check_topics(name_server, [to] if archive else [topic, to])
-    with Cluster(name_server) as cluster:
+    with RemoteCluster(name_server) as cluster:
         folder = journal_folder(state_folder(state), job, cluster)
-    with Journal(folder) as journal:
+    with JobJournal(folder) as journal:
         if again:
             journal.put_aside()
         if journal.read() is None:
@@ -151,7 +151,7 @@ def dead_letters(
             click.echo(f"{len(rows)} dead letters{more}", err=True)
             return
         with (
-            Journal(letters.journal_folder(state_folder(state))) as journal,
+            JobJournal(letters.journal_folder(state_folder(state))) as journal,
             told_progress("dead letters") as tell,
         ):
             sent, _ = send_back(spark, letters, journal, to=to, rows_per_second=rate, tell=tell)

@@ -19,8 +19,8 @@ from sparrowmq.cli.commands.pipeline_session import (
 )
 from sparrowmq.spark.jobs.drain import Drain, DrainJob, DrainReport, Spread, drain_report
 from sparrowmq.spark.jobs.job import AdminOperator
-from sparrowmq.spark.jobs.journal import Journal
-from sparrowmq.spark.wire.cluster import Cluster
+from sparrowmq.spark.jobs.journal import JobJournal
+from sparrowmq.spark.wire.cluster import RemoteCluster
 
 
 @click.command()
@@ -99,7 +99,7 @@ def drain(
         take_over=take_over,
     )
     check_topics(name_server, [topic])
-    with Cluster(name_server, 10.0) as cluster, Journal(job.state) as journal:
+    with RemoteCluster(name_server, 10.0) as cluster, JobJournal(job.state) as journal:
         work = Drain(job, cluster, AdminOperator(name_server), journal)
         if not report and not hand_back:
             work.prepare()

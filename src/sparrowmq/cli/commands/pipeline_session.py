@@ -27,10 +27,10 @@ from sparrowmq.cli.remote import (
 from sparrowmq.cli.settings.settings import nearest
 from sparrowmq.cli.values import parse_value
 from sparrowmq.protocol.names import dlq_topic
-from sparrowmq.spark.errors import Refused, RocketMQError, TopicMissing, Unreachable
+from sparrowmq.spark.errors import RocketMQError, ServerRefused, TopicMissing, Unreachable
 from sparrowmq.spark.jobs.job import JobError, Step, Tell
 from sparrowmq.spark.session import find_java, spark_session
-from sparrowmq.spark.wire.cluster import Cluster
+from sparrowmq.spark.wire.cluster import RemoteCluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -157,7 +157,7 @@ def operator_name() -> str:
 
 def check_topics(name_server: str, topics: Iterable[str]) -> None:
     """Raises JobError where no name server answers, none knows a broker, or a topic is missing."""
-    with Cluster(name_server) as cluster:
+    with RemoteCluster(name_server) as cluster:
         _brokers(cluster, name_server)
         for topic in topics:
             if not _exists(cluster, topic):
@@ -171,7 +171,7 @@ def check_topics(name_server: str, topics: Iterable[str]) -> None:
 
 def check_dead_letters(name_server: str, group: str) -> None:
     """The same for the dead letters of a group, whose topic is made by the first of them."""
-    with Cluster(name_server) as cluster:
+    with RemoteCluster(name_server) as cluster:
         _brokers(cluster, name_server)
         if not _exists(cluster, dlq_topic(group)):
             raise JobError(
@@ -181,13 +181,13 @@ def check_dead_letters(name_server: str, group: str) -> None:
             )
 
 
-def _brokers(cluster: Cluster, name_server: str) -> None:
+def _brokers(cluster: RemoteCluster, name_server: str) -> None:
     try:
         if cluster.broker_names():
             return
     except Unreachable as error:
         raise JobError(no_name_server(name_server, error.reason)) from error
-    except Refused as error:
+    except ServerRefused as error:
         raise JobError(f"{error}; {NOT_A_NAME_SERVER}") from error
     raise JobError(
         f"no broker is registered at {name_server}; start one with: sparrowmq broker"
@@ -195,7 +195,7 @@ def _brokers(cluster: Cluster, name_server: str) -> None:
     )
 
 
-def _exists(cluster: Cluster, topic: str) -> bool:
+def _exists(cluster: RemoteCluster, topic: str) -> bool:
     try:
         cluster.route(topic)
     except TopicMissing:

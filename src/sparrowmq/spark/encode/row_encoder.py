@@ -28,7 +28,7 @@ from sparrowmq.spark.encode.row_properties import (
     tags_property,
     values_of,
 )
-from sparrowmq.spark.schema import ColumnError, Positions
+from sparrowmq.spark.schema import ColumnError, ColumnPlaces
 
 # The unique id of every row: the same one each time Spark writes the same row again.
 #
@@ -106,7 +106,7 @@ class RowEncoder:
     """Encodes the Arrow batches of one task. Raises ColumnError for rows that are no messages."""
 
     def __init__(
-        self, positions: Positions, topic: str | None, keys: RowKeys, max_message_bytes: int
+        self, positions: ColumnPlaces, topic: str | None, keys: RowKeys, max_message_bytes: int
     ) -> None:
         self._positions = positions
         self._topic = topic

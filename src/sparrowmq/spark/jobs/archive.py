@@ -35,7 +35,7 @@ from sparrowmq.spark.options import Options, parse_options
 from sparrowmq.spark.positions import Positions, ends_now
 from sparrowmq.spark.read_plan import covers, find_queues, resolve
 from sparrowmq.spark.stream import GroupProgress
-from sparrowmq.spark.wire.cluster import Cluster
+from sparrowmq.spark.wire.cluster import RemoteCluster
 from sparrowmq.spark.wire.remoting import Patience
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Archiver:
         spark: "SparkSession",
         job: ArchiveJob,
         folder: ArchiveFolder,
-        cluster: Cluster,
+        cluster: RemoteCluster,
         tell: Tell = tell_nobody,
         clock: Clock = system_clock,
     ) -> None:
@@ -186,7 +186,7 @@ def opened_archive(
     """An archiver that is alone in its archive. Raises JobError, OptionError, RocketMQError."""
     with (
         opened_folder(archive_files(spark, job.to)) as folder,
-        Cluster(job.name_server, 10.0) as cluster,
+        RemoteCluster(job.name_server, 10.0) as cluster,
     ):
         yield Archiver(spark, job, folder, cluster, tell, clock)
 

@@ -15,14 +15,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sparrowmq.spark.jobs.job import JobError, Step, Tell
-from sparrowmq.spark.jobs.journal import Journal
+from sparrowmq.spark.jobs.journal import JobJournal
 from sparrowmq.spark.offsets import Offsets, QueueRange, from_json, share_out, to_json
 from sparrowmq.spark.options import Options
 from sparrowmq.spark.positions import Positions, good_up_to, lowered, offsets_of, went_back
 from sparrowmq.spark.positions import from_json as positions_from_json
 from sparrowmq.spark.positions import to_json as positions_to_json
 from sparrowmq.spark.read_plan import loss_text, reach
-from sparrowmq.spark.wire.cluster import UNKNOWN_EPOCH, Cluster, Position, Queue
+from sparrowmq.spark.wire.cluster import UNKNOWN_EPOCH, Queue, QueuePosition, RemoteCluster
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,8 +48,8 @@ def read_ranges(
         brokers = assigned.setdefault(queue.topic, {})
         brokers.setdefault(queue.broker_name, []).append(queue.queue_id)
     reader = spark.read.format("rocketmq").option("nameServer", name_server)
-    starts = {part.queue: Position(part.start) for part in wanted}
-    ends = {part.queue: Position(part.end, part.epoch) for part in wanted}
+    starts = {part.queue: QueuePosition(part.start) for part in wanted}
+    ends = {part.queue: QueuePosition(part.end, part.epoch) for part in wanted}
     for name, value in {
         "assign": json.dumps(assigned),
         "startingOffsets": json.dumps(positions_to_json(starts)),
@@ -61,7 +61,7 @@ def read_ranges(
 
 
 def next_ranges(
-    cluster: Cluster, options: Options, begin: Positions, target: Positions | None, limit: int
+    cluster: RemoteCluster, options: Options, begin: Positions, target: Positions | None, limit: int
 ) -> tuple[list[QueueRange], Positions]:
     """What to read from `begin` on, at most `limit` messages, and where that ends.
 
@@ -81,7 +81,7 @@ def next_ranges(
     return [part for part in ranges if part.size > 0], end
 
 
-def _kept(cluster: Cluster, queue: Queue, first: int, last: int) -> int:
+def _kept(cluster: RemoteCluster, queue: Queue, first: int, last: int) -> int:
     if first == last:
         return first
     earliest = min(last, cluster.min_offset(queue))
@@ -212,7 +212,7 @@ def new_copy(job_id: str, starts: Offsets, ends: Positions) -> Copied:
     return Copied(job_id=job_id, starts=starts, ends=ends, done=dict(starts))
 
 
-def check_kept(cluster: Cluster, positions: Positions, journal: Journal) -> None:
+def check_kept(cluster: RemoteCluster, positions: Positions, journal: JobJournal) -> None:
     """Raises JobError where a queue went back: other messages have the offsets of a copy."""
     for queue, at in sorted(positions.items()):
         if at.epoch == UNKNOWN_EPOCH:
@@ -256,7 +256,7 @@ class Copier:
     def __init__(
         self,
         spark: "SparkSession",
-        journal: Journal,
+        journal: JobJournal,
         sending: Sending,
         shape: Shape,
         tell: Tell,
@@ -272,8 +272,8 @@ class Copier:
         self._before_batch = before_batch
 
     def _from_broker(self, ranges: list[QueueRange]) -> "DataFrame":
-        ends = {part.queue: Position(part.end, part.epoch) for part in ranges}
-        with Cluster(self._sending.name_server, 10.0) as cluster:
+        ends = {part.queue: QueuePosition(part.end, part.epoch) for part in ranges}
+        with RemoteCluster(self._sending.name_server, 10.0) as cluster:
             check_kept(cluster, ends, self._journal)
         return read_ranges(self._spark, self._sending.name_server, ranges)
 

@@ -16,9 +16,9 @@ from sparrowmq.spark.jobs.copy import (
     new_copy,
 )
 from sparrowmq.spark.jobs.job import Tell, tell_nobody
-from sparrowmq.spark.jobs.journal import KEY, Journal, brokers_of, check_same_cluster
+from sparrowmq.spark.jobs.journal import KEY, JobJournal, brokers_of, check_same_cluster
 from sparrowmq.spark.positions import ends_now
-from sparrowmq.spark.wire.cluster import Cluster
+from sparrowmq.spark.wire.cluster import RemoteCluster
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,7 +48,7 @@ class DeadLetters:
 def send_back(
     spark: "SparkSession",
     letters: DeadLetters,
-    journal: Journal,
+    journal: JobJournal,
     *,
     to: str | None = None,
     rows_per_second: int | None = None,
@@ -59,7 +59,7 @@ def send_back(
     Those that an earlier run has looked at under the same condition are left out. Returns how many
     were sent now, and how far all runs are.
     """
-    with Cluster(letters.name_server, 10.0) as cluster:
+    with RemoteCluster(letters.name_server, 10.0) as cluster:
         queues = cluster.queues(dlq_topic(letters.group))
         ends = ends_now(cluster, queues)
         oldest = {queue: cluster.min_offset(queue) for queue in queues}

@@ -26,10 +26,10 @@ from sparrowmq.spark.frames import resent, resent_by_key
 from sparrowmq.spark.jobs.claims import Claim, Claims, claim_from
 from sparrowmq.spark.jobs.copy import Copied, Copier, Sending, copied_from, new_copy
 from sparrowmq.spark.jobs.job import JobError, Step, Tell, tell_nobody
-from sparrowmq.spark.jobs.journal import KEY, Journal, brokers_of, check_same_cluster
+from sparrowmq.spark.jobs.journal import KEY, JobJournal, brokers_of, check_same_cluster
 from sparrowmq.spark.offsets import Offsets, backlog
 from sparrowmq.spark.positions import ends_now, good_up_to
-from sparrowmq.spark.wire.cluster import UNKNOWN_EPOCH, Cluster, Position, Queue
+from sparrowmq.spark.wire.cluster import UNKNOWN_EPOCH, Queue, QueuePosition, RemoteCluster
 from sparrowmq.spark.wire.remoting import Patience
 
 if TYPE_CHECKING:
@@ -98,9 +98,9 @@ class Drain:
     def __init__(
         self,
         job: DrainJob,
-        cluster: Cluster,
+        cluster: RemoteCluster,
         operator: Operator,
-        journal: Journal,
+        journal: JobJournal,
         clock: Clock = system_clock,
     ) -> None:
         self.job = job
@@ -226,7 +226,8 @@ class Drain:
         now = ends_now(self._cluster, self._cluster.queues(job.topic))
         starts = {queue: self._start(queue) for queue in now}
         ends = {
-            queue: Position(max(starts[queue], at.offset), at.epoch) for queue, at in now.items()
+            queue: QueuePosition(max(starts[queue], at.offset), at.epoch)
+            for queue, at in now.items()
         }
         copied = new_copy(f"drain {job.topic} {job.group} {job.to}", starts, ends)
         value = {**saved, **self._begun_with(), "isMoved": False, "copy": copied.to_json()}
@@ -320,13 +321,13 @@ class Drain:
                 self._cluster.update_consumer_offset(group, queue, target)
             self._check_moved(queue, target.offset)
 
-    def _left_of(self, queue: Queue, end: Position) -> Position:
+    def _left_of(self, queue: Queue, end: QueuePosition) -> QueuePosition:
         """In a queue that went back since it was copied, new messages are the group's own."""
         if end.epoch == UNKNOWN_EPOCH:
             return end
         now = self._cluster.end(queue, since=end.epoch)
         good = good_up_to(end, now)
-        return end if end.offset <= good else Position(good, now.position.epoch)
+        return end if end.offset <= good else QueuePosition(good, now.position.epoch)
 
     def _check_moved(self, queue: Queue, end: int) -> None:
         at = self._cluster.consumer_offset(self.job.group, queue)

@@ -1,6 +1,6 @@
 """What a job has to remember over a kill -9: one JSON file, replaced as a whole.
 
-    with Journal(directory / "drain-orders-billing") as journal:
+    with JobJournal(directory / "drain-orders-billing") as journal:
         plan = journal.read()              # None the first time
         journal.write({...})
 
@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from sparrowmq.spark.jobs.durable_files import replace_file, sync_folder
 from sparrowmq.spark.jobs.job import JobError
-from sparrowmq.spark.wire.cluster import Cluster
+from sparrowmq.spark.wire.cluster import RemoteCluster
 
 # Which cluster a journal is about.
 #
@@ -30,18 +30,18 @@ from sparrowmq.spark.wire.cluster import Cluster
 KEY = "brokers"
 
 
-def cluster_names(cluster: Cluster, topic: str) -> list[str]:
+def cluster_names(cluster: RemoteCluster, topic: str) -> list[str]:
     """The clusters that serve a topic; one, unless somebody has spread it. Raises TopicMissing."""
     return sorted({found.cluster for found in cluster.brokers(topic)})
 
 
-def brokers_of(cluster: Cluster, topic: str) -> dict[str, list[str]]:
+def brokers_of(cluster: RemoteCluster, topic: str) -> dict[str, list[str]]:
     """For a journal: the brokers that serve a topic, and where."""
     return {found.name: list(found.addresses) for found in cluster.brokers(topic)}
 
 
 def check_same_cluster(
-    saved: dict[str, Any], cluster: Cluster, topic: str, journal: object
+    saved: dict[str, Any], cluster: RemoteCluster, topic: str, journal: object
 ) -> None:
     """Raises JobError for a journal that is about another cluster of the same name.
 
@@ -134,7 +134,7 @@ def _is_still_there(file: TextIOWrapper, path: Path) -> bool:
         return False
 
 
-class Journal(FolderLock):
+class JobJournal(FolderLock):
     """A folder with the memory of one job."""
 
     def __init__(self, folder: Path) -> None:

@@ -16,14 +16,14 @@ from sparrowmq.spark.jobs.copy import Copied, Copier, Read, Sending, copied_from
 from sparrowmq.spark.jobs.job import JobError, Step, Tell, tell_nobody
 from sparrowmq.spark.jobs.journal import (
     KEY,
-    Journal,
+    JobJournal,
     brokers_of,
     check_same_cluster,
     cluster_names,
 )
 from sparrowmq.spark.offsets import Offsets, QueueRange
 from sparrowmq.spark.positions import Positions
-from sparrowmq.spark.wire.cluster import Cluster, Position, Queue
+from sparrowmq.spark.wire.cluster import Queue, QueuePosition, RemoteCluster
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -87,7 +87,7 @@ class Replay:
         self,
         spark: "SparkSession",
         job: ReplayJob,
-        journal: Journal,
+        journal: JobJournal,
         clock: Clock = system_clock,
     ) -> None:
         self._spark = spark
@@ -106,7 +106,7 @@ class Replay:
         from sparrowmq.spark.wire.sender import write_queues
 
         job = self._job
-        with Cluster(job.name_server, 10.0) as cluster:
+        with RemoteCluster(job.name_server, 10.0) as cluster:
             queues = len(write_queues(cluster, job.to))
             copied = self.before()
             self._check_same(copied)
@@ -145,7 +145,7 @@ class Replay:
                 f" {self._job.batch_rows}"
             )
 
-    def _live(self, cluster: Cluster) -> tuple[Offsets, Positions]:
+    def _live(self, cluster: RemoteCluster) -> tuple[Offsets, Positions]:
         since_ms, until_ms = _ms(self._job.since), _ms(self._job.until)
         queues = cluster.queues(self._job.topic)
         ends = {queue: cluster.position_at(queue, until_ms) for queue in queues}
@@ -167,7 +167,7 @@ class Replay:
         topic = self._job.topic
         queues = {Queue(topic, row["brokerName"], row["queueId"]): row for row in found}
         starts = {queue: int(row["first"]) for queue, row in queues.items()}
-        return starts, {queue: Position(int(row["last"]) + 1) for queue, row in queues.items()}
+        return starts, {queue: QueuePosition(int(row["last"]) + 1) for queue, row in queues.items()}
 
     def _asked(self) -> "DataFrame":
         job = self._job
@@ -193,7 +193,7 @@ def within(frame: "DataFrame", ranges: "DataFrame") -> "DataFrame":
     return chosen.drop("first", "end").sort("brokerName", "queueId", "queueOffset")
 
 
-def journal_folder(state: Path, job: ReplayJob, cluster: Cluster) -> Path:
+def journal_folder(state: Path, job: ReplayJob, cluster: RemoteCluster) -> Path:
     """Where a replay is remembered below a folder for all of them. Raises TopicMissing."""
     return state / f"replay-{job.topic}-{job.digest(cluster_names(cluster, job.to))}"
 

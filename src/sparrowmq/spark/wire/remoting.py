@@ -22,7 +22,7 @@ from sparrowmq.protocol.errors import BodyError, FrameError
 from sparrowmq.protocol.frame import encode_frame
 from sparrowmq.protocol.hosts import parse_address
 from sparrowmq.protocol.json_reader import parse_json
-from sparrowmq.spark.errors import BrokerAway, Refused, RocketMQError, Unreachable
+from sparrowmq.spark.errors import BrokerAway, RocketMQError, ServerRefused, Unreachable
 
 # Waiting for servers that are away: calls are repeated for a limited time.
 #
@@ -78,7 +78,7 @@ class Patience:
 
 
 def _may_pass(error: RocketMQError) -> bool:
-    if isinstance(error, Refused):
+    if isinstance(error, ServerRefused):
         return error.code in _BUSY
     return isinstance(error, Unreachable | BrokerAway)
 
@@ -156,10 +156,10 @@ class Remoting:
         return self.finish()
 
     def ask(self, code: int, fields: Mapping[str, str], body: bytes = b"") -> Answer:
-        """The answer to one request that has to succeed. Raises Refused for any other code."""
+        """The answer to a request that has to succeed. Raises ServerRefused for any other code."""
         answer = self.call(code, fields, body)
         if answer.code != ResponseCode.SUCCESS:
-            raise Refused(self.address, self._request, answer.code, answer.remark)
+            raise ServerRefused(self.address, self._request, answer.code, answer.remark)
         return answer
 
     def start(self, code: int, fields: Mapping[str, str], body: bytes = b"") -> None:
