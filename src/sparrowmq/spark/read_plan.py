@@ -1,4 +1,4 @@
-"""What a read covers: its queues, where each starts and ends."""
+"""What a read covers: its queues, and where a batch or a micro-batch starts and ends in each."""
 
 import logging
 import re
@@ -155,7 +155,7 @@ def loss_text(queue: Queue, wanted: int, earliest: int) -> str:
     )
 
 
-# What a stream reads next: what appeared, what vanished, what went back.
+# ---- what a stream reads next: new queues, queues that are gone, queues that went back
 
 
 class Reach(NamedTuple):

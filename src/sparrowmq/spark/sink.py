@@ -4,7 +4,7 @@
       .mode("append").save()
 
 At-least-once: a task or a micro-batch that Spark repeats sends its rows again, under the unique
-ids they had (see `row_key`), so that `dedup.deduplicated` finds them.
+ids they had (see `encode.row_encoder.RowKeys`), so that `frames.deduplicated` drops the copies.
 """
 
 import logging
@@ -111,11 +111,11 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
 def _checked(
     options: Mapping[str, str], schema: StructType, overwrite: bool, *, is_stream: bool = False
 ) -> tuple[SinkOptions, ColumnPlaces]:
-    """What can be known before the first row is sent.
+    """Check what can be known before the first row is sent.
 
-    Spark makes writers for every micro-batch, which know of no others: a topic that a stream does
-    not find has to be waited for, because its broker may be away since the last one. Its tasks do
-    that; one that failed here, in the writer that is to abort, would hide the tasks' reason.
+    Spark makes a writer for every micro-batch, and none knows of the others. A topic that a stream
+    does not find may have existed in the last batch, with its broker away since: the tasks wait for
+    it. Failing here instead, in the writer that Spark asks to abort, would hide the tasks' reason.
     """
     if overwrite:
         raise RocketMQError(

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from sparrowmq.spark.group_progress import GroupProgress
 from sparrowmq.spark.jobs.archive import ArchiveJob, archive_once, opened_archive, read_archive
 from sparrowmq.spark.jobs.archive_query import Question
 from sparrowmq.spark.jobs.dead_letters import DeadLetters, send_back
@@ -11,7 +12,6 @@ from sparrowmq.spark.jobs.job import AdminOperator
 from sparrowmq.spark.jobs.journal import JobJournal
 from sparrowmq.spark.jobs.replay import Replay, ReplayJob
 from sparrowmq.spark.positions import Positions
-from sparrowmq.spark.stream import GroupProgress
 from sparrowmq.spark.wire.cluster import QueuePosition, RemoteCluster
 from tests.interop.registry import Outcome, scenario
 from tests.interop.scene import Scene

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sparrowmq.blocking import Message, Producer
-from sparrowmq.spark.stream import GroupProgress
+from sparrowmq.spark.group_progress import GroupProgress
 from sparrowmq.spark.wire.cluster import QueuePosition
 from sparrowmq.spark.wire.cluster import RemoteCluster as Wire
 from sparrowmq.testing import Cluster

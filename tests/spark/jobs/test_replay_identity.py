@@ -122,7 +122,7 @@ def drain_in(running: Cluster, journal: JobJournal) -> None:
 def send_back_in(running: Cluster, journal: JobJournal) -> None:
     create_topic(running, "%DLQ%elsewhere", 1)
     letters = DeadLetters(name_server=running.name_server, group="elsewhere")
-    send_back(NOBODY, letters, journal, tell=die_at("finished"))
+    send_back(NOBODY, letters, journal, on_step=die_at("finished"))
 
 
 @pytest.mark.parametrize("work", [replay_in, drain_in, send_back_in])

@@ -14,8 +14,8 @@ from sparrowmq.cli.commands.pipeline_session import (
     check_topics,
     name_server_option,
     pipeline_session,
+    shown_progress,
     spark_options,
-    told_progress,
 )
 from sparrowmq.spark.jobs.archive import (
     ArchiveJob,
@@ -107,8 +107,8 @@ def archive(
     never = threading.Event()
     with (
         pipeline_session("archive", master, settings) as spark,
-        told_progress("archive") as tell,
-        opened_archive(spark, job, tell) as archiver,
+        shown_progress("archive") as on_step,
+        opened_archive(spark, job, on_step) as archiver,
     ):
         before = archiver.archive.rows
         if once:
@@ -181,9 +181,9 @@ def compact(folder: str, keep_removed: float, master: str, settings: dict[str, s
     rule = CompactionRule(keep_removed_ms=int(keep_removed * 1000))
     with (
         pipeline_session("archive compact", master, settings) as spark,
-        told_progress("compact") as tell,
+        shown_progress("compact") as on_step,
     ):
-        before, after = compact_archive(spark, folder, rule, tell)
+        before, after = compact_archive(spark, folder, rule, on_step)
     click.echo(f"{before:,} files are {after:,} now")
 
 

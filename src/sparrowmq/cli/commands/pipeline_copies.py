@@ -12,10 +12,10 @@ from sparrowmq.cli.commands.pipeline_session import (
     check_topics,
     name_server_option,
     pipeline_session,
+    shown_progress,
     spark_options,
     state_folder,
     state_option,
-    told_progress,
 )
 from sparrowmq.clock import system_clock
 from sparrowmq.spark.jobs.dead_letters import DeadLetters, send_back
@@ -97,8 +97,8 @@ def replay(
             if before is not None:
                 word = "all of it" if before.is_finished else "a part of it"
                 click.echo(f"{before.sent:,} messages, {word}, were sent by an earlier run")
-            with told_progress("replay") as tell:
-                copied = work.run(tell)
+            with shown_progress("replay") as on_step:
+                copied = work.run(on_step)
     now = copied.sent - (before.sent if before else 0)
     click.echo(f"{now:,} messages of {topic} sent to {to} now, {copied.sent:,} in all")
     if copied.repeated:
@@ -152,7 +152,9 @@ def dead_letters(
             return
         with (
             JobJournal(letters.journal_folder(state_folder(state))) as journal,
-            told_progress("dead letters") as tell,
+            shown_progress("dead letters") as on_step,
         ):
-            sent, _ = send_back(spark, letters, journal, to=to, rows_per_second=rate, tell=tell)
+            sent, _ = send_back(
+                spark, letters, journal, to=to, rows_per_second=rate, on_step=on_step
+            )
     click.echo(f"{sent:,} dead letters of {group} sent back")

@@ -12,10 +12,10 @@ from sparrowmq.cli.commands.pipeline_session import (
     name_server_option,
     operator_name,
     pipeline_session,
+    shown_progress,
     spark_options,
     state_folder,
     state_option,
-    told_progress,
 )
 from sparrowmq.spark.jobs.drain import Drain, DrainJob, DrainReport, Spread, drain_report
 from sparrowmq.spark.jobs.job import AdminOperator
@@ -105,9 +105,9 @@ def drain(
             work.prepare()
             with (
                 pipeline_session("drain", master, settings) as spark,
-                told_progress("drain") as tell,
+                shown_progress("drain") as on_step,
             ):
-                work.run(spark, tell)
+                work.run(spark, on_step)
         found = drain_report(work, worked_by or group)
         _show(work.job, found)
         if hand_back:

@@ -28,7 +28,7 @@ from sparrowmq.cli.settings.settings import nearest
 from sparrowmq.cli.values import parse_value
 from sparrowmq.protocol.names import dlq_topic
 from sparrowmq.spark.errors import RocketMQError, ServerRefused, TopicMissing, Unreachable
-from sparrowmq.spark.jobs.job import JobError, Step, Tell
+from sparrowmq.spark.jobs.job import JobError, OnStep, Step
 from sparrowmq.spark.session import find_java, spark_session
 from sparrowmq.spark.wire.cluster import RemoteCluster
 
@@ -256,11 +256,11 @@ def _quiet_session(
 
 
 @contextmanager
-def told_progress(what: str) -> Iterator[Tell]:
+def shown_progress(what: str) -> Iterator[OnStep]:
     """Shows a job's steps: a bar on a terminal, a line for each commit elsewhere."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda step: _tell_line(what, step)
+        yield lambda step: _print_step(what, step)
         return
     columns = (
         TextColumn("{task.description}"),
@@ -271,17 +271,17 @@ def told_progress(what: str) -> Iterator[Tell]:
     with Progress(*columns, console=console) as progress:
         task = progress.add_task(what, total=None)
 
-        def tell(step: Step) -> None:
+        def on_step(step: Step) -> None:
             text = f"{what}: {step.name}"
             progress.update(task, completed=step.done, total=step.of, description=text)
 
-        yield tell
+        yield on_step
 
 
 _QUIET_STEPS = frozenset({"under way", "sent", "written", "moved", "moving", "progress"})
 
 
-def _tell_line(what: str, step: Step) -> None:
+def _print_step(what: str, step: Step) -> None:
     if step.name in _QUIET_STEPS:
         return
     of = f" of {step.of:,}" if step.of is not None else ""

@@ -10,7 +10,7 @@ which Apache's have as well.
 
 The id is in the journal before it is in the cluster: after a kill its operator goes on, and nobody
 else. Looking and writing are two requests, so they are made under a lock of one queue at its
-broker, as ordered consumers take it; a broker forgets a lock after a minute (docs/decisions/0030).
+broker, as ordered consumers take it; a broker forgets a lock after a minute (docs/decisions/0027).
 """
 
 import json

@@ -15,7 +15,7 @@ from sparrowmq.spark.jobs.copy import (
     copied_from,
     new_copy,
 )
-from sparrowmq.spark.jobs.job import Tell, tell_nobody
+from sparrowmq.spark.jobs.job import OnStep, ignore_step
 from sparrowmq.spark.jobs.journal import KEY, JobJournal, brokers_of, check_same_cluster
 from sparrowmq.spark.positions import ends_now
 from sparrowmq.spark.wire.cluster import RemoteCluster
@@ -52,7 +52,7 @@ def send_back(
     *,
     to: str | None = None,
     rows_per_second: int | None = None,
-    tell: Tell = tell_nobody,
+    on_step: OnStep = ignore_step,
 ) -> tuple[int, Copied]:
     """Send dead letters to `to`, or each to the topic it came from.
 
@@ -82,5 +82,5 @@ def send_back(
         where=letters.where,
     )
     shape = resent if to is not None else resent_to_origin
-    copied = Copier(spark, journal, sending, shape, tell).run(copied)
+    copied = Copier(spark, journal, sending, shape, on_step).run(copied)
     return copied.sent - before, copied

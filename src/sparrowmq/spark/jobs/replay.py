@@ -13,7 +13,7 @@ from sparrowmq.spark.frames import resent, resent_by_key
 from sparrowmq.spark.jobs.archive import read_archive
 from sparrowmq.spark.jobs.archive_query import Question
 from sparrowmq.spark.jobs.copy import Copied, Copier, Read, Sending, copied_from, new_copy
-from sparrowmq.spark.jobs.job import JobError, Step, Tell, tell_nobody
+from sparrowmq.spark.jobs.job import JobError, OnStep, Step, ignore_step
 from sparrowmq.spark.jobs.journal import (
     KEY,
     JobJournal,
@@ -100,7 +100,7 @@ class Replay:
         saved = self._journal.read()
         return copied_from(saved["copy"]) if saved else None
 
-    def run(self, tell: Tell = tell_nobody) -> Copied:
+    def run(self, on_step: OnStep = ignore_step) -> Copied:
         """Send what is left of it; nothing when all was sent before."""
         # Needs numpy, which a command that only tells its options must not.
         from sparrowmq.spark.wire.sender import write_queues
@@ -119,7 +119,7 @@ class Replay:
                 copied = new_copy(name, starts, ends)
                 saved = {"job": asdict_text(job), "copy": copied.to_json()}
             self._journal.write({**saved, KEY: brokers_of(cluster, job.to)})
-        tell(Step("planned", 0, copied.looked_at, copied.wanted))
+        on_step(Step("planned", 0, copied.looked_at, copied.wanted))
         if copied.is_finished:
             return copied
         sending = Sending(
@@ -132,7 +132,7 @@ class Replay:
         )
         shape = resent_by_key if job.by_key else resent
         read: Read | None = self._from_archive if job.archive else None
-        return Copier(self._spark, self._journal, sending, shape, tell, read).run(copied)
+        return Copier(self._spark, self._journal, sending, shape, on_step, read).run(copied)
 
     def _check_same(self, copied: Copied | None) -> None:
         """A batch that is repeated has its old ids only if it is cut as it was."""
