@@ -8,15 +8,14 @@ from typing import Any
 import click
 
 from sparrowmq.cli.command_group import Group
-from sparrowmq.cli.commands.pipeline_session import (
+from sparrowmq.cli.commands.pipeline_checks import check_topics
+from sparrowmq.cli.commands.pipeline_options import (
     Duration,
     Moment,
-    check_topics,
     name_server_option,
-    pipeline_session,
-    shown_progress,
     spark_options,
 )
+from sparrowmq.cli.commands.pipeline_session import pipeline_session, shown_progress
 from sparrowmq.spark.jobs.archive import (
     ArchiveJob,
     archive_forever,
@@ -203,3 +202,8 @@ def shown(row: Any, *, as_json: bool) -> str:
 
 def _text(value: object) -> str:
     return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else str(value)
+
+
+def commands() -> list[click.Command]:
+    """For the group `sparrowmq pipeline`."""
+    return [archive]

@@ -6,17 +6,15 @@ from pathlib import Path
 import click
 
 from sparrowmq.cli.commands.pipeline_archive import shown
-from sparrowmq.cli.commands.pipeline_session import (
+from sparrowmq.cli.commands.pipeline_checks import check_dead_letters, check_topics
+from sparrowmq.cli.commands.pipeline_options import (
     Moment,
-    check_dead_letters,
-    check_topics,
     name_server_option,
-    pipeline_session,
-    shown_progress,
     spark_options,
     state_folder,
     state_option,
 )
+from sparrowmq.cli.commands.pipeline_session import pipeline_session, shown_progress
 from sparrowmq.clock import system_clock
 from sparrowmq.spark.jobs.dead_letters import DeadLetters, send_back
 from sparrowmq.spark.jobs.journal import JobJournal
@@ -158,3 +156,8 @@ def dead_letters(
                 spark, letters, journal, to=to, rows_per_second=rate, on_step=on_step
             )
     click.echo(f"{sent:,} dead letters of {group} sent back")
+
+
+def commands() -> list[click.Command]:
+    """For the group `sparrowmq pipeline`."""
+    return [replay, dead_letters]

@@ -7,16 +7,15 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from sparrowmq.cli.commands.pipeline_session import (
-    check_topics,
+from sparrowmq.cli.commands.pipeline_checks import check_topics
+from sparrowmq.cli.commands.pipeline_options import (
     name_server_option,
     operator_name,
-    pipeline_session,
-    shown_progress,
     spark_options,
     state_folder,
     state_option,
 )
+from sparrowmq.cli.commands.pipeline_session import pipeline_session, shown_progress
 from sparrowmq.spark.jobs.drain import Drain, DrainJob, DrainReport, Spread, drain_report
 from sparrowmq.spark.jobs.job import AdminOperator
 from sparrowmq.spark.jobs.journal import JobJournal
@@ -146,3 +145,8 @@ def _hand_back(work: Drain, found: DrainReport, *, cleanup: bool) -> None:
     if cleanup:
         work.forget()
         click.echo(f"topic {work.job.to} deleted")
+
+
+def commands() -> list[click.Command]:
+    """For the group `sparrowmq pipeline`."""
+    return [drain]

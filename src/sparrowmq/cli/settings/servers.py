@@ -1,14 +1,14 @@
 """The settings of both servers, and their configurations from flags, environment and file."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from sparrowmq.broker.config import BrokerConfig
-from sparrowmq.cli.output import tell_warning
+from sparrowmq.cli.logs import Warn, print_warning
 from sparrowmq.cli.settings.apache_conf import read_broker_conf
 from sparrowmq.cli.settings.settings import (
     Given,
@@ -44,9 +44,9 @@ def all_settings() -> list[ServerSetting]:
 
 
 def read_file(
-    path: Path | None, server: str = "broker", warn: Callable[[str], None] = tell_warning
+    path: Path | None, server: str = "broker", warn: Warn = print_warning
 ) -> dict[str, Given]:
-    """The settings in a file; its name tells which kind it is. Raises SettingError."""
+    """The settings in a file; its name says which kind it is. Raises SettingError."""
     if path is None:
         return {}
     if path.suffix == ".toml":
@@ -90,7 +90,7 @@ def broker_config(
     *,
     extra: Mapping[str, Given] | None = None,
 ) -> BrokerConfig:
-    """The broker's configuration. `extra` fills what nobody gave. Raises SettingError."""
+    """The broker's configuration. `extra` replaces defaults. Raises SettingError."""
     settings = broker_settings()
     given = {
         "data": Given(DEFAULT_DATA, "default"),

@@ -125,7 +125,7 @@ def resolve(
     environment: Mapping[str, str],
     file: Mapping[str, Given],
 ) -> dict[str, Given]:
-    """The value of each setting that somebody gave, by name. Raises SettingError."""
+    """The value of each setting that was given, by name. Raises SettingError."""
     given: dict[str, Given] = {}
     for setting in settings:
         variable = environment.get(setting.variable)
@@ -147,12 +147,12 @@ def _from_variable(setting: ServerSetting, text: str) -> Given:
         service = setting.variable.removesuffix("_PORT").lower().replace("_", "-")
         raise SettingError(
             f"{origin} is {text!r}, as Kubernetes sets it for a Service named {service}, and must"
-            " be a port; say `enableServiceLinks: false` in the pod, or name the Service otherwise"
+            " be a port; set `enableServiceLinks: false` in the pod, or rename the Service"
         )
     return Given(text, origin)
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The one that somebody who wrote `word` may have meant."""
+    """The known word that `word` may be a misspelling of."""
     found = get_close_matches(word, known, n=1, cutoff=_SIMILAR)
     return found[0] if found else None
