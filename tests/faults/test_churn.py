@@ -14,12 +14,19 @@ from tests.faults.churn_sim import churn_in_simulation
 from tests.faults.scorecard_clients import churn
 
 
+def test_a_few_members_that_come_go_and_crash_lose_nothing() -> None:
+    result = judge(0, churn_in_simulation(0, changes=8))
+    assert result, str(result)
+
+
+@pytest.mark.slow
 def test_members_that_come_go_and_crash_lose_nothing_and_hand_over_without_repeating() -> None:
     scored = churn(seed=0, small=True)
     print(scored.counts)
     assert scored.failures == []
 
 
+@pytest.mark.slow
 def test_members_that_are_processes_lose_nothing_and_hand_over_without_repeating() -> None:
     history = churn_in_processes(seed=1, changes=10)
     history.settled_s = 0.0  # how busy this machine is decides, the simulation measures it
@@ -53,9 +60,9 @@ def plant_no_leases(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("plant", "noticed"),
     [
-        (plant_no_draining, "handled twice"),
+        pytest.param(plant_no_draining, "handled twice", marks=pytest.mark.slow),
         (plant_early_commits, "lost"),
-        (plant_no_leases, "handled twice"),
+        pytest.param(plant_no_leases, "handled twice", marks=pytest.mark.slow),
     ],
 )
 def test_planted_bugs_of_the_hand_over_are_noticed(

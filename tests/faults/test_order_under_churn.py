@@ -16,12 +16,19 @@ from tests.faults.order_under_churn_sim import order_in_simulation
 from tests.faults.scorecard_clients import order_under_churn
 
 
+def test_order_holds_while_a_few_members_come_go_and_crash() -> None:
+    result = judge_order(0, order_in_simulation(0, changes=8, freezes=0))
+    assert result, str(result)
+
+
+@pytest.mark.slow
 def test_order_holds_while_members_come_go_crash_and_freeze() -> None:
     scored = order_under_churn(seed=0, small=True)
     print(scored.counts)
     assert scored.failures == []
 
 
+@pytest.mark.slow
 def test_order_holds_among_processes_that_are_killed() -> None:
     result = judge_order(2, order_in_processes(2, messages=5_000, changes=8, freezes=0))
     assert result, str(result)
@@ -61,9 +68,9 @@ def plant_early_commits(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("plant", "noticed"),
     [
-        (plant_no_locks, "goes back"),
-        (plant_two_workers, "goes back"),
-        (plant_no_waiting, "goes back"),
+        pytest.param(plant_no_locks, "goes back", marks=pytest.mark.slow),
+        pytest.param(plant_two_workers, "goes back", marks=pytest.mark.slow),
+        pytest.param(plant_no_waiting, "goes back", marks=pytest.mark.slow),
         (plant_early_commits, "skips"),
     ],
 )
