@@ -50,9 +50,10 @@ def up(arguments: list[str]) -> int:
 
 
 def test(arguments: list[str]) -> int:
-    """all fast tests, the installed wheel among them; arguments go to pytest"""
+    """all fast tests in four minutes; --slow: the others; arguments go to pytest"""
     # Sets of texts have the same order every time: what fails is to fail again.
     os.environ.setdefault("PYTHONHASHSEED", "0")
+    _keep_bytecode()
     # loadgroup keeps the Spark tests in one process (see tests/conftest.py).
     return _module("pytest", ["-n", WORKERS, "--dist", "loadgroup", *arguments])
 
@@ -110,6 +111,16 @@ def _module(name: str, arguments: list[str]) -> int:
     python = ensure(*LOCKS)
     os.chdir(ROOT)
     return os.execv(python, [str(python), "-m", name, *arguments])
+
+
+def _keep_bytecode() -> None:
+    """Compiles every module once, and out of sight where bytecode is not wanted beside the source.
+
+    A run starts more than a hundred Python processes; without bytecode each of them, and pytest
+    for its assertions, compiles everything again: minutes in all.
+    """
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+        os.environ.setdefault("PYTHONPYCACHEPREFIX", str(ROOT / ".cache" / "bytecode"))
 
 
 def _exists(module: str) -> bool:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from sparrowmq.client.subscriptions import Only, Sql
     from sparrowmq.net.errors import NetError
     from sparrowmq.protocol.compression import CompressionType
+    from sparrowmq.protocol.errors import BodyError
     from sparrowmq.protocol.heartbeat import ConsumeFromWhere, MessageModel
     from sparrowmq.protocol.message import Message, MessageQueue
     from sparrowmq.protocol.message_ext import MessageExt
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "BodyError",
     "BrokerRefused",
     "Client",
     "ClientConfig",
@@ -87,6 +89,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "BodyError": "protocol.errors",
     "BrokerRefused": "client.errors",
     "Client": "client.client",
     "ClientConfig": "client.config",

@@ -304,8 +304,7 @@ def comes_in(world: DeliveryWorld, delay_ms: int) -> None:
 
 def find_no_space(world: DeliveryWorld) -> None:
     """What is due finds the disk full; then there is space again."""
-    world.broker.store._full = DiskFull("", 0, "no space")
-    world.broker.store._decide_refusal()
+    world.broker.store.admission.set_no_space(DiskFull("", 0, "no space"))
     with pytest.raises(DiskFull):
         world.deliver()
     world.broker.store.tick(world.now_ms)

@@ -86,8 +86,7 @@ def test_what_finds_no_space_is_refused_and_may_be_tried_again(world: DeliveryWo
     (message,) = world.messages("orders")
     store = world.broker.store
     for ask in (commit, recall, give_back, send_delayed):
-        store._full = DiskFull("", 0, "no space")
-        store._decide_refusal()
+        store.admission.set_no_space(DiskFull("", 0, "no space"))
         end = store.max_log_offset
         answer = ask()
         assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE, ask

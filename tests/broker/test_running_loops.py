@@ -4,7 +4,6 @@ import pytest
 
 from sparrowmq.broker.delivery.half_messages import TRANSACTION_GROUP
 from sparrowmq.protocol.names import TRANS_HALF_TOPIC
-from sparrowmq.store.store import Store
 from tests.broker.world import World
 
 
@@ -56,6 +55,6 @@ def test_expired_files_are_looked_for_every_10_s(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[int] = []
-    monkeypatch.setattr(Store, "clean", lambda store, now_ms, **_: looks.append(now_ms))
+    monkeypatch.setattr(world.broker.store, "clean", lambda now_ms, **_: looks.append(now_ms))
     world.sim.advance(60)
     assert len(looks) == 6

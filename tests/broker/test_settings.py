@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from sparrowmq.broker.config import BrokerConfig, ConfigError, Flush
+from sparrowmq.broker.config import BrokerConfig, Flush
+from sparrowmq.config_fields import ConfigError
 from sparrowmq.testing import cluster
 
 
@@ -34,11 +35,15 @@ from sparrowmq.testing import cluster
         ("broker_id", 1, "broker_id is 1, must be 0: there is no replication yet"),
         ("default_queues", 0, "default_queues is 0, must be 1 or more"),
         ("default_queues", 4_097, "must not fall, are 4097, 4096"),
-        ("cluster_name", " ", "cluster_name is  , must not be empty"),
+        ("cluster_name", " ", "cluster_name is ' ', must not be empty"),
         ("busy_lag_s", 0, "busy_lag_s is 0, must be more than 0"),
         ("max_message_bytes", 0, "max_message_bytes is 0, must be more than 0"),
         ("long_poll_s", -0.1, "long_poll_s is -0.1, must be 0 or more"),
-        ("name_servers", ("nowhere",), "name_servers: .*, such as 127.0.0.1:9876"),
+        (
+            "name_servers",
+            ("nowhere",),
+            r"name_servers is \('nowhere',\), .* not host:port, such as 127.0.0.1:9876",
+        ),
     ],
 )
 def test_a_setting_that_cannot_be_is_refused(name: str, given: Any, complaint: str) -> None:

@@ -13,9 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from sparrowmq.cli.main import app
-from sparrowmq.cli.settings.options import field_text
 from sparrowmq.cli.settings.servers import all_settings
-from sparrowmq.cli.settings.settings import Setting
+from sparrowmq.cli.settings.settings import ServerSetting
 from tests.cli.servers import (
     AS_A_COMMAND,
     clean_environment,
@@ -64,8 +63,8 @@ def test_the_help_of_every_command_says_what_it_does(path: tuple[str, ...]) -> N
 
 
 @pytest.mark.parametrize("setting", all_settings(), ids=lambda each: each.name)
-def test_every_setting_is_explained(setting: Setting) -> None:
-    assert field_text(setting.owner, setting.field)
+def test_every_setting_is_explained(setting: ServerSetting) -> None:
+    assert setting.meaning.endswith(".")
 
 
 @pytest.mark.parametrize(
@@ -75,8 +74,8 @@ def test_every_setting_is_explained(setting: Setting) -> None:
         (["topic", "lst"], "did you mean list? there are: create, delete, list, route"),
         (["pipeline", "xyzzy"], "no command 'xyzzy'; there are: archive, drain"),
         (["up", "--flushh", "1"], "--flush"),
-        (["send", "t", ""], "the message is empty; give BODY, or its text by standard input"),
-        (["send", "t"], "the message is empty; give BODY, or its text by standard input"),
+        (["send", "t", ""], "the message is empty; give BODY, or its text on standard input"),
+        (["send", "t"], "the message is empty; give BODY, or its text on standard input"),
         (["send", "t", "x", "--property", "a"], "--property 'a' is not NAME=VALUE"),
         (["topic", "list", "-n", "here"], "'--name-servers' / '-n': address 'here' is not host:po"),
         (["consume", "t", "--group", "g", "-n", ";"], "has no address, such as 127.0.0.1:9876"),
@@ -150,8 +149,12 @@ def test_a_topic_is_not_deleted_where_nobody_can_be_asked(tmp_path: Path) -> Non
     [
         (("broker", "--port", "0", "--data", "file"), "choose another one with --data"),
         (("nameserver", "--port", "0", "--listen", "192.0.2.1", "--insecure"), "with --listen"),
+        (
+            ("nameserver", "--port", "0", "--kv-config-path", "broken.json"),
+            "'broken.json', must be a key-value configuration: ",
+        ),
     ],
-    ids=["data", "listen"],
+    ids=["data", "listen", "key-value file"],
 )
 def test_a_server_that_cannot_start_says_what_to_choose(
     arguments: tuple[str, ...], says: str, tmp_path: Path
@@ -159,6 +162,7 @@ def test_a_server_that_cannot_start_says_what_to_choose(
     if "192.0.2.1" in arguments and has_address("192.0.2.1"):
         pytest.skip("this machine lets anybody listen on addresses that are not its own")
     (tmp_path / "file").write_text("")
+    (tmp_path / "broken.json").write_text("{")
     ran = sparrowmq(*arguments, cwd=tmp_path)
     assert ran.returncode == 1
     (line,) = [each for each in ran.stderr.splitlines() if each.startswith("sparrowmq: ")]

@@ -93,7 +93,7 @@ def test_a_limit_too_low_is_said_before_anything_is_made(tmp_path: Path) -> None
     data = tmp_path / "data"
     refused = sparrowmq_with(100, 100, "broker", "--data", str(data), "--port", "0")
     assert refused.returncode == 1
-    assert "may open 100 files here, and 224 are needed at least" in refused.stderr
+    assert "may open 100 files here and needs 224 at least" in refused.stderr
     assert "ulimit -n" in refused.stderr
     assert not data.exists()
 

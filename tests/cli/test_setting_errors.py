@@ -14,7 +14,7 @@ import pytest
 from sparrowmq.cli.commands import config, servers
 from sparrowmq.cli.settings.apache_conf import TAKEN
 from sparrowmq.cli.settings.servers import all_settings, nameserver_settings
-from sparrowmq.cli.settings.settings import Setting
+from sparrowmq.cli.settings.settings import ServerSetting
 from sparrowmq.cli.settings.toml_file import SECTIONS
 
 (CONFIG,) = config.commands()
@@ -23,19 +23,19 @@ APACHE = {name: key for key, (name, _) in TAKEN.items()}
 # Refused by some settings and not by others; where they are, it has to be said as well.
 DOUBTFUL = ("-1", "0", "1", "70000", "9" * 22, "")
 
-Way = Callable[[Setting, str, Path], tuple[str, list[str]]]
+Way = Callable[[ServerSetting, str, Path], tuple[str, list[str]]]
 """Gives a setting a value; how and where it was written, and the flags for it."""
 
 
-def by_flag(setting: Setting, text: str, folder: Path) -> tuple[str, list[str]]:
+def by_flag(setting: ServerSetting, text: str, folder: Path) -> tuple[str, list[str]]:
     return f"flag --{setting.name}", [f"--{setting.name}={text}"]
 
 
-def by_variable(setting: Setting, text: str, folder: Path) -> tuple[str, list[str]]:
+def by_variable(setting: ServerSetting, text: str, folder: Path) -> tuple[str, list[str]]:
     return f"environment variable {setting.variable}", []
 
 
-def by_toml(setting: Setting, text: str, folder: Path) -> tuple[str, list[str]]:
+def by_toml(setting: ServerSetting, text: str, folder: Path) -> tuple[str, list[str]]:
     path = folder / "x.toml"
     section = next(
         (name for name, prefix in SECTIONS.items() if prefix and setting.name.startswith(prefix)),
@@ -46,7 +46,7 @@ def by_toml(setting: Setting, text: str, folder: Path) -> tuple[str, list[str]]:
     return f"{path} line 4: [{section}] {key}", ["--config", str(path)]
 
 
-def by_broker_conf(setting: Setting, text: str, folder: Path) -> tuple[str, list[str]]:
+def by_broker_conf(setting: ServerSetting, text: str, folder: Path) -> tuple[str, list[str]]:
     path = folder / "broker.conf"
     path.write_text(f"# Apache's\n{APACHE[setting.name]}={text}\n")
     return f"{path} line 2: {APACHE[setting.name]}", ["--config", str(path)]
@@ -66,14 +66,14 @@ CASES = [
 ]
 
 
-def unusable(setting: Setting) -> str:
+def unusable(setting: ServerSetting) -> str:
     """A text that no setting of that kind can have."""
     is_text = setting.kind in (str, Path, Path | None) or get_origin(setting.kind) is tuple
     return "a\x01b" if is_text else "perhaps"
 
 
 def refused(
-    setting: Setting, way: str, text: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+    setting: ServerSetting, way: str, text: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> str | None:
     """What is said about a value; None when it is taken. The text begins with what was written."""
     written, flags = WAYS[way](setting, text, folder)
@@ -92,7 +92,7 @@ def refused(
 
 @pytest.mark.parametrize(("setting", "way"), CASES)
 def test_a_value_of_the_wrong_kind_is_told_as_it_was_written_and_where_with_what_is_allowed(
-    setting: Setting, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    setting: ServerSetting, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = refused(setting, way, unusable(setting), tmp_path, monkeypatch)
     assert said is not None
@@ -102,7 +102,7 @@ def test_a_value_of_the_wrong_kind_is_told_as_it_was_written_and_where_with_what
 
 @pytest.mark.parametrize(("setting", "way"), CASES)
 def test_a_value_out_of_range_is_told_as_it_was_written_and_where_with_what_is_allowed(
-    setting: Setting, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    setting: ServerSetting, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for text in DOUBTFUL:
         said = refused(setting, way, text, tmp_path, monkeypatch)
@@ -112,7 +112,7 @@ def test_a_value_out_of_range_is_told_as_it_was_written_and_where_with_what_is_a
 
 
 @pytest.mark.parametrize("setting", nameserver_settings(), ids=lambda each: each.name)
-def test_the_short_flag_of_a_name_server_is_told_as_it_was_written(setting: Setting) -> None:
+def test_the_short_flag_of_a_name_server_is_told_as_it_was_written(setting: ServerSetting) -> None:
     flag = "--" + setting.name.removeprefix("nameserver-")
     with pytest.raises(click.UsageError) as error:
         COMMANDS["nameserver"].main([flag, unusable(setting)], standalone_mode=False)

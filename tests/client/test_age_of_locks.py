@@ -32,7 +32,7 @@ def is_sure(sim: RunningCluster, member: Member, held: HeldQueue, age_s: float) 
 
     async def ask() -> bool:
         held.locked_s = member.consumer.client.sessions.now_s() - age_s
-        return member.consumer.member.is_sure(held)
+        return member.consumer.member.ownership.is_sure(held)
 
     return sim.run(ask(), on=member.host)
 

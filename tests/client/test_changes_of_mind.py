@@ -9,8 +9,9 @@ from sparrowmq.client import broker_calls
 from sparrowmq.client.client import Client
 from sparrowmq.client.consuming.concurrent_consumption import GivingBack
 from sparrowmq.client.group import leases
-from sparrowmq.client.group.assignment import NEVER
 from sparrowmq.client.group.held_queue import HeldQueue
+from sparrowmq.client.group.queue_handover import NEVER
+from sparrowmq.client.group.rebalance_plan import Reason
 from sparrowmq.net.calls import Response
 from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.protocol.headers.clients import LockBatch
@@ -77,7 +78,7 @@ def test_progress_of_a_queue_that_came_into_doubt_while_another_s_was_stored_is_
         member = Member(sim).consumer.member
         sim.advance(3)
         stored: list[MessageQueue] = []
-        monkeypatch.setattr(member, "is_sure", lambda held: not stored)
+        monkeypatch.setattr(member.ownership, "is_sure", lambda held: not stored)
 
         async def persist(queues: Iterable[MessageQueue], *, raises: bool = False) -> None:
             for queue in queues:
@@ -116,12 +117,15 @@ def test_a_queue_that_was_given_up_while_locks_were_renewed_is_not_locked_again(
         create_topic(sim)
         consumer = Member(sim, orderly=True).consumer
         sim.until(lambda: len(consumer.member.held) == 4)
-        monkeypatch.setattr(consumer.member.rebalancing, "round", no_round)
+        monkeypatch.setattr(consumer.member.rebalance, "round", no_round)
         first, second = sorted(sim.brokers)
         asked = slow_locks_at(monkeypatch, sim.brokers[first].address)
         sim.until(lambda: bool(asked))
         queue = MessageQueue(TOPIC, second, 0)
-        sim.run(consumer.member.assignment.give_up({queue}, "test"), on=sim.host("member"))
+        sim.run(
+            consumer.member.handover.give_up({queue: Reason.ASSIGNED_ELSEWHERE}),
+            on=sim.host("member"),
+        )
         sim.advance(10)
         assert sim.brokers[second].broker.locks.owner(GROUP, queue) is None
 
@@ -134,19 +138,17 @@ def test_a_queue_that_was_taken_anew_meanwhile_is_not_lost_with_the_one_before(
         member = Member(sim).consumer.member
         queue = MessageQueue(TOPIC, "broker-a", 0)
         sim.until(lambda: queue in member.held)
-        monkeypatch.setattr(member.rebalancing, "round", no_round)
+        monkeypatch.setattr(member.rebalance, "round", no_round)
         before = member.held[queue]
-        ownership = member._ownership
-        assert ownership is not None
 
         async def lost(held: HeldQueue, *_: object) -> bool:
             if held is not before:
                 return False
-            await member.assignment.give_up({queue}, "test")
-            await member.assignment.take({queue})
+            await member.handover.give_up({queue: Reason.ASSIGNED_ELSEWHERE})
+            await member.handover.take({queue: Reason.ASSIGNED})
             return True
 
-        monkeypatch.setattr(ownership, "_is_lost", lost)
+        monkeypatch.setattr(member.ownership, "is_lost", lost)
         sim.advance(25)
         assert member.held[queue] is not before
         assert not member.held[queue].is_dropped

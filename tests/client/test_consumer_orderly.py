@@ -6,7 +6,6 @@ import pytest
 
 from sparrowmq.client.consuming.handler_calls import RetryLater
 from sparrowmq.client.consuming.orderly_consumption import OrderlyConsuming
-from sparrowmq.client.group.assignment import Assignment
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.membership import Membership
 from sparrowmq.protocol.message_ext import MessageExt
@@ -228,11 +227,11 @@ def test_a_queue_is_released_when_its_handler_is_done() -> None:
 def test_without_the_consume_lock_the_next_owner_begins_too_early(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def at_once(self: Assignment, held: HeldQueue, within_s: float) -> None:
+    async def at_once(held: HeldQueue, within_s: float) -> None:
         pass
 
-    monkeypatch.setattr(Assignment, "_is_running", lambda self, held: False)
-    monkeypatch.setattr(Assignment, "_wait_for_handlers", at_once)
+    monkeypatch.setattr(HeldQueue, "is_running", False)
+    monkeypatch.setattr(HeldQueue, "handlers_end", at_once)
     with SimCluster(seed=1).run() as sim:
         assert handed_over(sim).overlaps > 0
 

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from sparrowmq.client.group.rebalance_plan import Reason
 from sparrowmq.protocol.headers.clients import LockBatch, UnlockBatch
 from sparrowmq.protocol.locks import LockBatchRequest
 from sparrowmq.protocol.message import MessageQueue
@@ -90,8 +91,8 @@ def test_the_15_s_begin_anew_each_time_a_queue_is_waited_for() -> None:
         stranger(sim, UnlockBatch())
         sim.advance(15)
         assert owned(member) == 1
-        assignment = member.consumer.member.assignment
-        sim.run(assignment.give_up({QUEUE}, "test"), on=member.host)
+        handover = member.consumer.member.handover
+        sim.run(handover.give_up({QUEUE: Reason.ASSIGNED_ELSEWHERE}), on=member.host)
         stranger(sim, LockBatch())
         member.consumer.members_changed()
         sim.advance(14)

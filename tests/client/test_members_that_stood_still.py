@@ -9,7 +9,7 @@ import pytest
 from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
 from sparrowmq.client.errors import QueueLost
 from sparrowmq.client.group.broker_requests import routes
-from sparrowmq.client.group.ownership import Ownership
+from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.client.session_keepalive import beat
 from sparrowmq.client.sessions import Session
 from sparrowmq.net.calls import Response
@@ -81,7 +81,7 @@ def test_a_member_that_stood_still_does_not_work_on_what_others_took_over(orderl
 def test_without_that_doubt_two_members_work_on_one_queue(
     orderly: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Ownership, "is_sure", lambda self, held: True)
+    monkeypatch.setattr(QueueOwnership, "is_sure", lambda self, held: True)
     handler = Handler()
     with SimCluster(seed=1).run() as sim:
         stopped_and_continued(sim, handler, orderly=orderly)

@@ -57,7 +57,7 @@ def test_what_fails_in_a_queue_that_was_lost_meanwhile_does_not_go_to_the_dead_l
         send(sim, b"x")
         sim.until(lambda: member.got == [b"x"])
         group = member.consumer.member
-        group.assignment.lose(group.held[MessageQueue(TOPIC, "broker-a", 0)])
+        group.ownership.lose(group.held[MessageQueue(TOPIC, "broker-a", 0)])
         sim.advance(3.5)
         assert given == []
         sim.advance(30)

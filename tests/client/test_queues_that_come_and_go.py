@@ -6,6 +6,7 @@ import pytest
 
 from sparrowmq.client.broker_calls import Position
 from sparrowmq.client.errors import NoRoute
+from sparrowmq.client.group.rebalance_plan import Reason
 from sparrowmq.net.errors import CallTimedOut
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.message import MessageQueue
@@ -39,7 +40,10 @@ def test_whatever_keeps_an_offset_from_being_read_its_queue_alone_waits_and_is_t
             return await load(queue)
 
         monkeypatch.setattr(consumer.member.offsets, "load", load_one)
-        sim.run(consumer.member.assignment.give_up(queues, "test"), on=sim.host("member"))
+        sim.run(
+            consumer.member.handover.give_up(dict.fromkeys(queues, Reason.ASSIGNED_ELSEWHERE)),
+            on=sim.host("member"),
+        )
         consumer.members_changed()
         sim.advance(5)
         assert told == [[0, 1], [1]]
@@ -61,7 +65,7 @@ def test_a_member_forgets_its_progress_in_a_queue_that_goes() -> None:
         Member(sim, name="b")
         sim.advance(3)
         assert [member.offsets.get(queue) for queue in (kept, gone)] == [1, -1]
-        member.assignment.lose(member.held[kept])
+        member.ownership.lose(member.held[kept])
         assert member.offsets.get(kept) == -1
 
 
@@ -72,8 +76,8 @@ def test_progress_noted_for_a_queue_before_it_was_ours_does_not_count() -> None:
         member = Member(sim).consumer.member
         send(sim, b"x")
         sim.advance(6)
-        sim.run(member.assignment.give_up({queue}, "test"), on=sim.host("member"))
-        member.offsets.update(queue, 99)
+        sim.run(member.handover.give_up({queue: Reason.ASSIGNED_ELSEWHERE}), on=sim.host("member"))
+        member.offsets.update(queue, Position(99))
         member.wake()
         sim.advance(10)
         assert queue in member.held

@@ -1,5 +1,6 @@
 """Rules of a rebalance that transcripts do not show: plans, starts, limits, failing topics."""
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,12 +10,13 @@ from hypothesis import given
 
 from sparrowmq.client.consuming.pull_loop import FlowLimits, shared_out
 from sparrowmq.client.group.member_settings import MemberSettings
-from sparrowmq.client.group.offsets import start_at, start_offset
-from sparrowmq.client.group.rebalance import plan_rebalance
+from sparrowmq.client.group.offsets import StartOffsets
+from sparrowmq.client.group.rebalance_plan import Action, Reason, plan_rebalance
 from sparrowmq.client.strategies import AVG, Strategy, pinned_machines
 from sparrowmq.protocol.headers.offsets import UpdateConsumerOffset
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere, MessageModel
 from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import retry_topic
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from tests.client.members import GROUP, TOPIC, Member, create_topic, send
@@ -23,17 +25,39 @@ QUEUES = [MessageQueue("t", "b", number) for number in range(6)]
 some_queues = st.frozensets(st.sampled_from(QUEUES))
 
 
-@given(some_queues, some_queues, some_queues)
+@given(some_queues, some_queues, some_queues, some_queues)
 def test_after_a_plan_exactly_the_assigned_queues_are_held(
     held: frozenset[MessageQueue],
     assigned: frozenset[MessageQueue],
+    in_route: frozenset[MessageQueue],
     silent: frozenset[MessageQueue],
 ) -> None:
-    plan = plan_rebalance(held, assigned, silent)
-    assert plan.drop <= held
-    assert not plan.take & (held - plan.drop)
-    assert (held - plan.drop) | plan.take == assigned
-    assert silent & held <= plan.drop
+    anew = dict.fromkeys(silent, Reason.SILENT)
+    plan = plan_rebalance(held, assigned, in_route | assigned, anew)
+    drop, take = plan.queues(Action.DROP), plan.queues(Action.TAKE)
+    assert drop <= held
+    assert not take & (held - drop)
+    assert (held - drop) | take == assigned
+    assert silent & held <= drop | (held - assigned)
+    assert plan.queues(Action.KEEP) == held - drop
+
+
+def test_a_plan_says_why_for_each_queue() -> None:
+    kept, silent, elsewhere, gone, new = QUEUES[:5]
+    plan = plan_rebalance(
+        held={kept, silent, elsewhere, gone},
+        assigned={kept, silent, new},
+        in_route={kept, silent, elsewhere, new},
+        anew={silent: Reason.SILENT},
+    )
+    assert [str(decision) for decision in plan.decisions] == [
+        "keep t b 0: assigned to this member",
+        "drop t b 1: not pulled for too long, starts anew",
+        "take t b 1: assigned to this member",
+        "drop t b 2: assigned to another member",
+        "drop t b 3: no longer in the route of its topic",
+        "take t b 4: assigned to this member",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -50,14 +74,19 @@ def test_a_topic_s_mebibytes_are_shared_out_too() -> None:
     assert shared_out(FlowLimits(), 4).size_bytes == 100 * 1024 * 1024
 
 
+async def handle_slowly(message: MessageExt) -> None:
+    await asyncio.sleep(100)
+
+
 def test_limits_follow_the_number_of_queues_held() -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim, queues=4)
-        member = Member(sim, limits=FlowLimits(topic_messages=50))
+        member = Member(sim, handle_slowly, limits=FlowLimits(topic_messages=50), pull_batch=4)
+        send(sim, *[b"x"] * 20)
         sim.advance(3)
-        held = len(member.consumer.assignment())
-        assert held == 5  # the retry topic's queue counts
-        assert member.consumer._shared_limits.messages == 10
+        assert len(member.consumer.assignment()) == 5  # the retry topic's queue counts
+        waits = member.consumer.waits()[MessageQueue(TOPIC, "broker-a", 0)]
+        assert "at most 10 may" in waits
 
 
 def commit(sim: RunningCluster, offset: int) -> None:
@@ -119,7 +148,13 @@ def test_without_a_stored_offset_the_rule_decides_and_retries_are_special(
             client = sim.client_on("asker")
             await client.start()
             queue = MessageQueue(topic, "broker-a", 0)
-            found = await start_offset(client, queue, None, where, at_ms)
+            settings = MemberSettings(
+                group=GROUP,
+                from_where=where,
+                from_timestamp_ms=at_ms,
+                model=MessageModel.BROADCASTING,  # asks no broker for progress of the group
+            )
+            found = await StartOffsets(client, settings, sim.clock()).of(queue, None)
             await client.stop()
             return found.offset
 
@@ -148,7 +183,7 @@ def test_a_first_message_that_comes_after_nothing_was_stored_is_not_skipped(
             client = sim.client_on("asker")
             await client.start()
             queue = MessageQueue(TOPIC, "broker-a", 0)
-            found = await start_at(client, settings, sim.clock(), queue, None)
+            found = await StartOffsets(client, settings, sim.clock()).of(queue, None)
             await client.stop()
             return found.offset
 
@@ -268,5 +303,5 @@ def test_a_group_of_which_nobody_may_consume_is_told_once(
         member = Member(sim, strategy=pinned_machines(["192.0.2.1"]))
         sim.advance(65)
         assert member.consumer.assignment() == []
-    told = [text for text in caplog.messages if "nobody consumes for" in text]
+    told = [text for text in caplog.messages if "no member of group billing consumes" in text]
     assert len(told) == 1

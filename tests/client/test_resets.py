@@ -69,7 +69,7 @@ def test_a_queue_that_is_lost_and_taken_anew_during_a_reset_is_left_as_it_is() -
         sim.until(lambda: member.got == [b"one", b"slow"])
         reset_to_0(sim)
         sim.advance(1)
-        member.consumer.member.assignment.lose(held(member))
+        member.consumer.member.ownership.lose(held(member))
         member.consumer.members_changed()
         sim.advance(2)
         anew = held(member)

@@ -86,22 +86,27 @@ def test_a_broker_that_joins_a_topic_takes_no_queue_from_anybody(seed: int) -> N
     with SimCluster(seed=seed, brokers=2).run() as sim:
         members = two_members_and_a_broker_that_joins(sim, 25)
         first, _ = sorted(sim.brokers)
+        queues = {MessageQueue(TOPIC, first, number) for number in range(4)}
+        unowned: set[MessageQueue] = set()
         for _ in range(40):
             sim.advance(1)
             held = [queue for member in members for queue in member.consumer.assignment()]
             of_topic = [queue for queue in held if queue.topic == TOPIC]
-            assert len({queue for queue in of_topic if queue.broker_name == first}) == 4
+            without_owner = queues.difference(of_topic)
+            assert not without_owner & unowned, "a hand-over takes less than a second"
+            unowned = without_owner
         assert len(of_topic) == len(set(of_topic)) == 8
 
 
+@pytest.mark.parametrize("after_s", [25, 61], ids=["young client", "settled client"])
 @pytest.mark.parametrize("seed", range(6))
 def test_a_broker_that_has_just_joined_is_not_asked_for_members(
-    seed: int, caplog: pytest.LogCaptureFixture
+    seed: int, after_s: float, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It knows only those who have heard of it."""
+    """It knows only members that have discovered it, however young the client that asks."""
     caplog.set_level("DEBUG", "sparrowmq.client.rebalance")
     with SimCluster(seed=seed, brokers=2).run() as sim:
-        members = two_members_and_a_broker_that_joins(sim, 61)
+        members = two_members_and_a_broker_that_joins(sim, after_s)
         _, second = sorted(sim.brokers)
         sim.advance(1)
         hears = max(members, key=lambda member: member.consumer.client.client_id)
@@ -111,4 +116,4 @@ def test_a_broker_that_has_just_joined_is_not_asked_for_members(
         held = [queue for queue in hears.consumer.assignment() if queue.topic == TOPIC]
         assert held == [MessageQueue(TOPIC, second, number) for number in range(4)]
     looked = {record.getMessage() for record in caplog.records if "8 queues" in record.getMessage()}
-    assert looked == {f"{GROUP}: {TOPIC}: 8 queues, 2 members: 4 for us"}
+    assert looked == {f"{GROUP}: {TOPIC}: 8 queues, 2 members: 4 for this member"}

@@ -9,6 +9,15 @@ from tests.faults.scorecard import byte_damage
 from tests.faults.store_run import CONFIG
 
 
+def test_a_flip_and_a_cut_in_any_file_are_survived() -> None:
+    store = small_store(0)
+    for path, data in store.files():
+        at = len(data) // 2
+        for result in (flip(store, path, at, 1), cut(store, path, at)):
+            assert result, str(result)
+
+
+@pytest.mark.slow
 def test_flips_and_cuts_all_over_a_store_are_survived() -> None:
     scored = byte_damage(seed=0, small=True)
     assert scored.failures == []

@@ -1,15 +1,22 @@
-"""The clock of a real broker is set while messages wait in it and members are connected."""
+"""The clock of a real broker is set while messages wait in it and members are connected.
+
+In virtual time: tests/sim/test_clock_steps.py.
+"""
+
+import pytest
 
 from tests.faults.clock_steps import Steps, Waiting, set_clock
 from tests.faults.scorecard_clients import clock_steps
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_or_early_and_nobody_is_taken_for_silent() -> None:
     scored = clock_steps(seed=0, small=True)
     print(scored.counts)
     assert scored.failures == []
 
 
+@pytest.mark.slow
 def test_a_planted_broker_that_believes_its_clock_is_noticed() -> None:
     seen = set_clock(0, 4, module="tests.faults.planted_clock_broker")
     assert any("early by time that passed" in problem for problem in seen.problems())

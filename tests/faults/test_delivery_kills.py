@@ -7,12 +7,14 @@ from tests.faults.delivery_kills_processes import deliveries_over_kills
 from tests.faults.scorecard_clients import delivery_kills
 
 
+@pytest.mark.slow
 def test_kills_undo_little_progress_lose_nothing_and_deliver_nothing_they_must_not() -> None:
     scored = delivery_kills(seed=0, small=True)
     print(scored.counts)
     assert scored.failures == []
 
 
+@pytest.mark.slow
 def test_planted_progress_that_is_not_saved_is_noticed() -> None:
     promises = deliveries_over_kills(0, 2, module="tests.faults.delivery_kills_planted")
     noticed = ("became 0", "was reset", "without need")

@@ -10,6 +10,7 @@ from tests.faults.full_disk import (
     on_tmpfs,
     under_size_limit,
 )
+from tests.seeds import seeds
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -18,6 +19,7 @@ def test_a_store_survives_a_disk_that_fills_up_and_gets_room_again(seed: int) ->
     assert result, str(result)
 
 
+@pytest.mark.slow
 def test_a_store_survives_a_full_file_system(tmp_path: Path) -> None:
     result = on_tmpfs(tmp_path, 3, seed=0)
     if result is None:
@@ -25,7 +27,7 @@ def test_a_store_survives_a_full_file_system(tmp_path: Path) -> None:
     assert result, str(result)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", seeds(2, few=1))
 def test_a_store_survives_a_limit_on_file_sizes(tmp_path: Path, seed: int) -> None:
     result = under_size_limit(tmp_path, 3, seed)
     assert result, str(result)

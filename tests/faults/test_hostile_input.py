@@ -12,8 +12,9 @@ def test_spoilt_frames_are_decoded_or_refused(seed: int) -> None:
     assert 0 < result.refused < result.frames
 
 
-def test_a_broker_under_attack_stays_up_small_and_polite() -> None:
-    result = over_tcp(seed=0, count=6_000)
+@pytest.mark.parametrize("count", [600, pytest.param(6_000, marks=pytest.mark.slow)])
+def test_a_broker_under_attack_stays_up_small_and_polite(count: int) -> None:
+    result = over_tcp(seed=0, count=count)
     assert result.problems == []
 
 
@@ -25,6 +26,7 @@ def test_planted_a_decoder_that_trips_is_noticed() -> None:
     assert in_process(0, 2_000, trips).problems
 
 
+@pytest.mark.slow
 def test_planted_a_traceback_on_the_wire_is_noticed() -> None:
     result = over_tcp(0, 1_500, module="tests.faults.planted_talkative_broker")
     assert any("on the wire" in problem for problem in result.problems)

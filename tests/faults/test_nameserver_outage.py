@@ -12,18 +12,25 @@ from tests.faults.nameserver_outage_sim import outage_in_simulation
 from tests.faults.scorecard_clients import nameserver_outage
 
 
+def test_messages_flow_without_name_servers() -> None:
+    assert outage_in_simulation(0).problems() == []
+
+
+@pytest.mark.slow
 def test_messages_flow_without_name_servers_and_routes_are_whole_soon_after() -> None:
     scored = nameserver_outage(seed=0, small=True)
     print(scored.counts)
     assert scored.failures == []
 
 
+@pytest.mark.slow
 def test_processes_go_on_while_name_servers_are_killed_and_started_again() -> None:
     outage = outage_in_processes(down_s=3.0)
     outage.whole_s = 0.0  # how busy this machine is decides, the simulation measures it
     assert outage.problems() == []
 
 
+@pytest.mark.slow
 def test_planted_asking_for_routes_every_time_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def ask(table: RouteTable, topic: str) -> TopicRoute | None:
         return await table.refresh(topic)
@@ -34,6 +41,7 @@ def test_planted_asking_for_routes_every_time_is_noticed(monkeypatch: pytest.Mon
     assert any("sends failed" in problem for problem in problems), problems
 
 
+@pytest.mark.slow
 def test_planted_registering_only_every_30_s_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def wait(registration: Registration) -> None:
         await registration.topics.changed.wait()

@@ -3,17 +3,18 @@
 import pytest
 
 from tests.faults.power_cuts import LyingDisk, cut_power
+from tests.seeds import seeds
 
 SEEDS = range(12)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(len(SEEDS)))
 def test_synchronous_flush_loses_nothing(seed: int) -> None:
     result = cut_power(seed, sync_flush=True)
     assert result, str(result)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(len(SEEDS)))
 def test_asynchronous_flush_loses_at_most_what_came_after_the_last_flush(seed: int) -> None:
     result = cut_power(seed, sync_flush=False)
     assert result, str(result)

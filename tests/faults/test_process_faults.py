@@ -1,4 +1,4 @@
-"""A broker that dies in a system call, or whose syncs fail."""
+"""A broker that dies in a system call, or whose syncs fail; without processes: test_io_errors."""
 
 import pytest
 
@@ -10,12 +10,14 @@ needs_strace = pytest.mark.skipif(
 )
 
 
+@pytest.mark.slow
 @needs_strace
 def test_a_broker_that_dies_in_system_calls_loses_nothing_it_acknowledged() -> None:
     result = die_in_calls(seed=0, deaths=4)
     assert result, str(result)
 
 
+@pytest.mark.slow
 @needs_strace
 def test_a_broker_whose_syncs_fail_ends_with_an_error_and_loses_nothing() -> None:
     result = fail_syncs(seed=0)

@@ -127,6 +127,6 @@ def test_a_broken_file_stops_the_start_and_is_named(tmp_path: Path) -> None:
         async with NameServer(config, clock=system_clock).running():
             pass
 
-    with pytest.raises(ConfigError, match=r"kvConfig\.json is no key-value configuration"):
+    with pytest.raises(ConfigError, match=r"kvConfig\.json', must be a key-value configuration"):
         asyncio.run(start())
     assert path.read_bytes() == b'{"configTable":'

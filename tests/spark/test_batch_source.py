@@ -11,7 +11,7 @@ import pytest
 
 from sparrowmq.blocking import Message
 from sparrowmq.clock import system_clock
-from sparrowmq.spark.wire.cluster import Cluster as Routes
+from sparrowmq.spark.wire.cluster import RemoteCluster as Routes
 from sparrowmq.testing import Cluster
 from tests.spark.admin import create_topic
 from tests.spark.topics import fill, send

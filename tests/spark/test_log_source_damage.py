@@ -12,7 +12,7 @@ pytest.importorskip("pyarrow", reason="needs the spark extra: pip install sparro
 
 from sparrowmq.protocol.record import MIN_RECORD_SIZE
 from sparrowmq.spark.log_files.ranges import log_files, log_ranges
-from sparrowmq.spark.log_files.reader import Damage, Run, read_range
+from sparrowmq.spark.log_files.reader import DamagedBytes, RecordRun, read_range
 from sparrowmq.spark.log_files.record_check import CRC_HEAD, CRC_SIZE
 from sparrowmq.spark.log_files.rows import LogDamaged
 from sparrowmq.store.files import StoreFiles
@@ -150,9 +150,9 @@ def test_a_torn_record_at_the_end_is_no_damage_and_one_before_the_durable_mark_i
     writer.change(last + 95, bytes(100))
     files = log_files(writer.write())
     [one] = [part for part in log_ranges(files, 1 << 30) if part.is_last]
-    assert all(isinstance(found, Run) for found in read_range(one))
+    assert all(isinstance(found, RecordRun) for found in read_range(one))
     [sure] = [part for part in log_ranges(files, 1 << 30, sure=last + 1) if part.is_last]
-    [damage] = [found for found in read_range(sure) if isinstance(found, Damage)]
+    [damage] = [found for found in read_range(sure) if isinstance(found, DamagedBytes)]
     assert damage.begin == last
 
 

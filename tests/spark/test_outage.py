@@ -3,7 +3,7 @@
 import pytest
 
 from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.spark.errors import BrokerAway, DataLoss, Refused, RocketMQError, Unreachable
+from sparrowmq.spark.errors import BrokerAway, DataLoss, RocketMQError, ServerRefused, Unreachable
 from sparrowmq.spark.wire.remoting import Patience
 
 
@@ -65,7 +65,7 @@ def test_the_last_attempt_comes_when_the_time_is_just_not_over() -> None:
     [ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL],
 )
 def test_a_server_that_is_busy_is_asked_again(code: ResponseCode) -> None:
-    failures = iter([Refused("a:1", "SEND_BATCH_MESSAGE", code, "later")])
+    failures = iter([ServerRefused("a:1", "SEND_BATCH_MESSAGE", code, "later")])
 
     def attempt() -> str:
         for failure in failures:
@@ -82,7 +82,7 @@ def test_a_server_that_is_busy_is_asked_again(code: ResponseCode) -> None:
     [
         DataLoss("gone"),
         RocketMQError("no lz4"),
-        Refused("a:1", "PULL_MESSAGE", ResponseCode.NO_PERMISSION, "no"),
+        ServerRefused("a:1", "PULL_MESSAGE", ResponseCode.NO_PERMISSION, "no"),
     ],
 )
 def test_what_waiting_cannot_mend_is_raised_at_once(error: RocketMQError) -> None:

@@ -13,13 +13,13 @@ pytest.importorskip("pyarrow", reason="needs the spark extra: pip install sparro
 
 from sparrowmq.blocking import Message  # after the skip
 from sparrowmq.protocol.codes import RequestCode, ResponseCode
-from sparrowmq.spark.errors import BrokerAway, DataLoss, Refused
+from sparrowmq.spark.errors import BrokerAway, DataLoss, ServerRefused
 from sparrowmq.spark.offsets import QueueRange
 from sparrowmq.spark.options import Options, parse_options
-from sparrowmq.spark.pushdown import Condition
+from sparrowmq.spark.pushdown import RowCondition
 from sparrowmq.spark.schema import read_columns
-from sparrowmq.spark.wire.cluster import Cluster as Routes
 from sparrowmq.spark.wire.cluster import Queue
+from sparrowmq.spark.wire.cluster import RemoteCluster as Routes
 from sparrowmq.spark.wire.puller import read_range
 from sparrowmq.testing import Cluster
 from sparrowmq.testing.held_port import HeldPort
@@ -123,7 +123,7 @@ def test_a_busy_broker_is_asked_again_and_a_refusing_one_is_not() -> None:
         broker.on(PULL, lambda _: next(answers))
         assert len(offsets(QueueRange(QUEUE, 0, 100), options_for(broker))) == 100
         broker.on(PULL, lambda _: Said(ResponseCode.NO_PERMISSION, remark="not for you"))
-        with pytest.raises(Refused, match="not for you"):
+        with pytest.raises(ServerRefused, match="not for you"):
             offsets(QueueRange(QUEUE, 0, 100), options_for(broker))
 
 
@@ -228,7 +228,7 @@ def test_pulls_carry_the_filter_and_use_no_group_of_the_user() -> None:
         offsets(piece, options_for(broker, group="billing"))
         offsets(piece, options_for(broker, tags="a || b"))
         offsets(piece, options_for(broker, sql="price > 5"))
-        offsets(piece, options_for(broker), conditions=[Condition("tags", "in", ("a", "b"))])
+        offsets(piece, options_for(broker), conditions=[RowCondition("tags", "in", ("a", "b"))])
         filters = [(asked["expressionType"], asked["subscription"]) for asked in seen]
         assert filters == [
             ("TAG", "*"),
@@ -256,7 +256,7 @@ def test_sql_conditions_are_checked_by_the_broker(running: Cluster) -> None:
     )
     base = {"nameServer": running.name_server, "subscribe": "puller-sql"}
     assert read_all(parse_options({**base, "sql": "price > 6"})) == [b"7", b"8", b"9"]
-    with pytest.raises(Refused, match="SQL"):
+    with pytest.raises(ServerRefused, match="SQL"):
         read_all(parse_options({**base, "sql": "price >"}))
 
 

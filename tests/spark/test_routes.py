@@ -8,9 +8,9 @@ import pytest
 
 from sparrowmq.blocking import Message
 from sparrowmq.protocol.codes import RequestCode, ResponseCode
-from sparrowmq.spark.errors import BrokerAway, Refused, TopicMissing, Unreachable
-from sparrowmq.spark.wire.cluster import Cluster as Routes
-from sparrowmq.spark.wire.cluster import Position, Queue, split_name_servers
+from sparrowmq.spark.errors import BrokerAway, ServerRefused, TopicMissing, Unreachable
+from sparrowmq.spark.wire.cluster import Queue, QueuePosition, split_name_servers
+from sparrowmq.spark.wire.cluster import RemoteCluster as Routes
 from sparrowmq.testing import Cluster
 from sparrowmq.testing.held_port import HeldPort
 from tests.spark.scripted_broker import HANG_UP, Said, ScriptedBroker
@@ -47,8 +47,8 @@ def test_a_group_has_no_offset_where_it_never_was(running: Cluster) -> None:
     with Routes(running.name_server) as routes:
         queue = routes.queues("routes-group")[0]
         assert routes.consumer_offset("nobody", queue) is None
-        with pytest.raises(Refused, match="nobody"):
-            routes.update_consumer_offset("nobody", queue, Position(1))
+        with pytest.raises(ServerRefused, match="nobody"):
+            routes.update_consumer_offset("nobody", queue, QueuePosition(1))
 
 
 def test_the_next_name_server_is_asked_when_one_is_down(running: Cluster) -> None:
@@ -103,7 +103,7 @@ def test_a_name_server_that_says_no_is_not_taken_for_an_empty_one(
     with ScriptedBroker() as server, Routes(server.address) as routes:
         server.on(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, lambda _: no)
         server.on(RequestCode.GET_BROKER_CLUSTER_INFO, lambda _: no)
-        with pytest.raises(Refused, match="not now"):
+        with pytest.raises(ServerRefused, match="not now"):
             ask(routes)
 
 

@@ -15,13 +15,13 @@ from sparrowmq.client.sending.queue_choice import queue_for_key  # noqa: E402
 from sparrowmq.protocol.message import MessageQueue  # noqa: E402
 from sparrowmq.protocol.properties import decode_properties  # noqa: E402
 from sparrowmq.protocol.record import Record  # noqa: E402
-from sparrowmq.spark.errors import BrokerAway, Refused  # noqa: E402
+from sparrowmq.spark.errors import BrokerAway, ServerRefused  # noqa: E402
 from sparrowmq.spark.sink_options import MAX_MESSAGE_BYTES, SinkOptions  # noqa: E402
-from sparrowmq.spark.wire.cluster import Cluster as Brokers  # noqa: E402
+from sparrowmq.spark.wire.cluster import RemoteCluster as Brokers  # noqa: E402
 from sparrowmq.spark.wire.sender import (  # noqa: E402
     NoWriteQueue,
+    RowSender,
     Send,
-    Sender,
     UnknownTopic,
     write_queues,
 )
@@ -71,8 +71,8 @@ def write(running: Cluster, columns: dict[str, Any], **options: Any) -> Any:
     return write_rows([pa.record_batch(columns)], chosen, positions, "job 1", 0)
 
 
-def sender(brokers: Brokers, **settings: Any) -> Sender:
-    return Sender(brokers, group="test", **({"retry_timeout_s": 60.0} | settings))
+def sender(brokers: Brokers, **settings: Any) -> RowSender:
+    return RowSender(brokers, group="test", **({"retry_timeout_s": 60.0} | settings))
 
 
 def test_rows_without_a_key_fill_all_queues_evenly(running: Cluster) -> None:
@@ -150,7 +150,7 @@ def test_a_refusal_fails_at_once_with_code_remark_topic_and_queue(running: Clust
         one = sender(brokers)
         one.queue_count("refused")
         text = r"sending 1 rows to refused queue 0 of broker-a at .* refused with code 13: \S"
-        with pytest.raises(Refused, match=text):
+        with pytest.raises(ServerRefused, match=text):
             one.send(Send("refused", 0, True, 1, bytes(5 << 20), ""))
 
 

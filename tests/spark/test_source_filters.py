@@ -10,7 +10,7 @@ pa = pytest.importorskip("pyarrow", reason="needs the spark extra: pip install s
 from sparrowmq.spark.offsets import QueueRange  # noqa: E402 - after the skip
 from sparrowmq.spark.pushdown import (  # noqa: E402
     CLOCK_STEP_MS,
-    Condition,
+    RowCondition,
     RowFilter,
     can_be_pushed,
     narrow_queues,
@@ -31,7 +31,7 @@ def never(queue: Queue, timestamp_ms: int) -> int:
     raise AssertionError("nothing was asked about times")
 
 
-def narrowed(*conditions: Condition) -> tuple[int, int]:
+def narrowed(*conditions: RowCondition) -> tuple[int, int]:
     found = narrow_range(PIECE, conditions, never)
     return found.start, found.end
 
@@ -39,22 +39,22 @@ def narrowed(*conditions: Condition) -> tuple[int, int]:
 @pytest.mark.parametrize(
     ("condition", "left"),
     [
-        (Condition("topic", "=", "t"), QUEUES[:6]),
-        (Condition("brokerName", "in", ("b", "c")), QUEUES[3:6] + QUEUES[9:]),
-        (Condition("queueId", ">=", 2), QUEUES[2::3]),
-        (Condition("queueId", ">", 2), []),
-        (Condition("queueId", "<", 1), QUEUES[0::3]),
-        (Condition("queueOffset", "=", 5), QUEUES),
+        (RowCondition("topic", "=", "t"), QUEUES[:6]),
+        (RowCondition("brokerName", "in", ("b", "c")), QUEUES[3:6] + QUEUES[9:]),
+        (RowCondition("queueId", ">=", 2), QUEUES[2::3]),
+        (RowCondition("queueId", ">", 2), []),
+        (RowCondition("queueId", "<", 1), QUEUES[0::3]),
+        (RowCondition("queueOffset", "=", 5), QUEUES),
     ],
 )
 def test_queues_that_cannot_have_wanted_rows_are_not_read(
-    condition: Condition, left: list[Queue]
+    condition: RowCondition, left: list[Queue]
 ) -> None:
     assert narrow_queues(QUEUES, [condition]) == left
 
 
 def test_queues_have_to_fulfil_all_conditions() -> None:
-    both = [Condition("topic", "=", "u"), Condition("queueId", "=", 1)]
+    both = [RowCondition("topic", "=", "u"), RowCondition("queueId", "=", 1)]
     assert narrow_queues(QUEUES, both) == [Queue("u", "a", 1), Queue("u", "b", 1)]
 
 
@@ -74,15 +74,19 @@ def test_queues_have_to_fulfil_all_conditions() -> None:
 def test_offsets_narrow_a_queue_to_where_wanted_rows_lie(
     op: str, value: Any, left: tuple[int, int]
 ) -> None:
-    assert narrowed(Condition("queueOffset", op, value)) == left
+    assert narrowed(RowCondition("queueOffset", op, value)) == left
 
 
 def test_a_range_is_narrowed_by_every_condition() -> None:
-    assert narrowed(Condition("queueOffset", ">=", 12), Condition("queueOffset", "<=", 14)) == (
+    assert narrowed(
+        RowCondition("queueOffset", ">=", 12), RowCondition("queueOffset", "<=", 14)
+    ) == (
         12,
         15,
     )
-    assert narrowed(Condition("tags", "=", "paid"), Condition("bornTimestamp", ">", NOON)) == (
+    assert narrowed(
+        RowCondition("tags", "=", "paid"), RowCondition("bornTimestamp", ">", NOON)
+    ) == (
         10,
         20,
     )
@@ -106,7 +110,7 @@ def test_store_times_narrow_a_queue_with_room_for_a_clock_that_was_set_back(
         seen.append(timestamp_ms)
         return 14 if timestamp_ms < NOON_MS else 16
 
-    found = narrow_range(PIECE, [Condition("storeTimestamp", op, moment)], offset_at)
+    found = narrow_range(PIECE, [RowCondition("storeTimestamp", op, moment)], offset_at)
     assert (seen, (found.start, found.end)) == (asked, left)
 
 
@@ -114,45 +118,45 @@ def test_store_times_narrow_a_queue_with_room_for_a_clock_that_was_set_back(
     ("conditions", "asked"),
     [
         ([], None),
-        ([Condition("tags", "=", "paid")], "paid"),
-        ([Condition("tags", "in", ("paid", "created"))], "paid || created"),
-        ([Condition("topic", "=", "t"), Condition("tags", "=", "paid")], "paid"),
-        ([Condition("tags", ">", "paid")], None),
-        ([Condition("tags", "=", "")], None),
-        ([Condition("tags", "=", "*")], None),
-        ([Condition("tags", "in", ("a || b", "c"))], None),
-        ([Condition("tags", "in", ())], None),
+        ([RowCondition("tags", "=", "paid")], "paid"),
+        ([RowCondition("tags", "in", ("paid", "created"))], "paid || created"),
+        ([RowCondition("topic", "=", "t"), RowCondition("tags", "=", "paid")], "paid"),
+        ([RowCondition("tags", ">", "paid")], None),
+        ([RowCondition("tags", "=", "")], None),
+        ([RowCondition("tags", "=", "*")], None),
+        ([RowCondition("tags", "in", ("a || b", "c"))], None),
+        ([RowCondition("tags", "in", ())], None),
     ],
 )
 def test_the_broker_is_asked_for_tags_that_it_understands(
-    conditions: list[Condition], asked: str | None
+    conditions: list[RowCondition], asked: str | None
 ) -> None:
     assert tag_expression(conditions) == asked
 
 
 def test_tags_are_compared_again_because_the_broker_compares_hashes() -> None:
-    assert tag_condition("created || paid") == [Condition("tags", "in", ("created", "paid"))]
+    assert tag_condition("created || paid") == [RowCondition("tags", "in", ("created", "paid"))]
     assert tag_condition("*") == tag_condition(None) == []
 
 
 @pytest.mark.parametrize(
     ("condition", "is_taken"),
     [
-        (Condition("queueOffset", ">", 5), True),
-        (Condition("tags", "in", ("a", "b")), True),
-        (Condition("tags", "in", ("a", None)), False),
-        (Condition("tags", "=", None), False),
-        (Condition("body", "=", b"x"), False),
-        (Condition("keys", "=", ["k1", "k2"]), True),
-        (Condition("keys", "=", ["k1 k2"]), False),
-        (Condition("keys", "=", [""]), False),
-        (Condition("keys", "=", ["k1", None]), False),
-        (Condition("keys", "=", "k1"), False),
-        (Condition("keys", ">", ["k1"]), False),
+        (RowCondition("queueOffset", ">", 5), True),
+        (RowCondition("tags", "in", ("a", "b")), True),
+        (RowCondition("tags", "in", ("a", None)), False),
+        (RowCondition("tags", "=", None), False),
+        (RowCondition("body", "=", b"x"), False),
+        (RowCondition("keys", "=", ["k1", "k2"]), True),
+        (RowCondition("keys", "=", ["k1 k2"]), False),
+        (RowCondition("keys", "=", [""]), False),
+        (RowCondition("keys", "=", ["k1", None]), False),
+        (RowCondition("keys", "=", "k1"), False),
+        (RowCondition("keys", ">", ["k1"]), False),
     ],
 )
 def test_only_what_is_decided_exactly_is_taken_from_spark(
-    condition: Condition, is_taken: bool
+    condition: RowCondition, is_taken: bool
 ) -> None:
     assert can_be_pushed(condition) is is_taken
 
@@ -167,19 +171,19 @@ ROWS: list[dict[str, Any]] = [
 @pytest.mark.parametrize(
     ("condition", "left"),
     [
-        (Condition("queueOffset", ">", 1), [2, 3]),
-        (Condition("queueOffset", ">=", 2), [2, 3]),
-        (Condition("queueOffset", "<", 2), [1]),
-        (Condition("queueOffset", "<=", 2), [1, 2]),
-        (Condition("tags", "=", "paid"), [1]),
-        (Condition("tags", "in", ("paid", "created")), [1, 3]),
-        (Condition("keys", "=", ["a", "b"]), [3]),
-        (Condition("keys", "=", []), [2]),
-        (Condition("bornTimestamp", ">", NOON), [2]),
+        (RowCondition("queueOffset", ">", 1), [2, 3]),
+        (RowCondition("queueOffset", ">=", 2), [2, 3]),
+        (RowCondition("queueOffset", "<", 2), [1]),
+        (RowCondition("queueOffset", "<=", 2), [1, 2]),
+        (RowCondition("tags", "=", "paid"), [1]),
+        (RowCondition("tags", "in", ("paid", "created")), [1, 3]),
+        (RowCondition("keys", "=", ["a", "b"]), [3]),
+        (RowCondition("keys", "=", []), [2]),
+        (RowCondition("bornTimestamp", ">", NOON), [2]),
     ],
 )
 def test_rows_that_are_not_wanted_are_dropped_with_columns_that_were_only_asked_about(
-    condition: Condition, left: list[int]
+    condition: RowCondition, left: list[int]
 ) -> None:
     found = RowFilter(read_columns(["queueOffset"]), [condition])
     names = [column.name for column in found.columns]

@@ -9,16 +9,16 @@ from sparrowmq.protocol.codes import RequestCode
 from sparrowmq.spark.errors import DataLoss, OptionError
 from sparrowmq.spark.options import parse_options
 from sparrowmq.spark.read_plan import batch_ranges, find_queues
-from sparrowmq.spark.wire.cluster import Cluster
+from sparrowmq.spark.wire.cluster import RemoteCluster
 from tests.spark.scripted_broker import Said, ScriptedBroker
 
 TOPICS = ["%DLQ%billing", "%RETRY%billing", "TBW102", "broker-a", "c", "orders", "orders-2"]
 
 
 @pytest.fixture
-def cluster() -> Iterator[Cluster]:
+def cluster() -> Iterator[RemoteCluster]:
     """Topics of two queues each, which hold 3 to 10; a tenth of a second for each message."""
-    with ScriptedBroker(queues=2) as broker, Cluster(broker.address) as found:
+    with ScriptedBroker(queues=2) as broker, RemoteCluster(broker.address) as found:
         brokers = {"broker-a": {"brokerAddrs": {"0": broker.address}}}
         info = {"clusterAddrTable": {"c": ["broker-a"]}, "brokerAddrTable": brokers}
         broker.on(
@@ -37,7 +37,7 @@ def cluster() -> Iterator[Cluster]:
         yield found
 
 
-def planned(cluster: Cluster, **given: str) -> dict[int, tuple[int, int]]:
+def planned(cluster: RemoteCluster, **given: str) -> dict[int, tuple[int, int]]:
     """From where to where a batch reads each queue of orders."""
     subscribed = {} if "assign" in given else {"subscribe": "orders"}
     options = parse_options({"nameServer": "x:1", **subscribed, **given}, stream=False)
@@ -49,16 +49,18 @@ def nested(first: int, second: int) -> str:
     return json.dumps({"orders": {"broker-a": {"0": first, "1": second}}})
 
 
-def test_a_batch_reads_everything_unless_told_otherwise(cluster: Cluster) -> None:
+def test_a_batch_reads_everything_unless_told_otherwise(cluster: RemoteCluster) -> None:
     assert planned(cluster) == {0: (3, 10), 1: (3, 10)}
 
 
-def test_offsets_are_given_for_each_queue_or_by_the_marks_of_both_ends(cluster: Cluster) -> None:
+def test_offsets_are_given_for_each_queue_or_by_the_marks_of_both_ends(
+    cluster: RemoteCluster,
+) -> None:
     given = {"startingOffsets": nested(-2, 5), "endingOffsets": nested(-1, 7)}
     assert planned(cluster, **given) == {0: (3, 10), 1: (5, 7)}
 
 
-def test_times_are_given_for_all_queues_or_for_each(cluster: Cluster) -> None:
+def test_times_are_given_for_all_queues_or_for_each(cluster: RemoteCluster) -> None:
     assert planned(cluster, startingTimestamp="400", endingTimestamp="900") == {
         0: (4, 9),
         1: (4, 9),
@@ -70,13 +72,13 @@ def test_times_are_given_for_all_queues_or_for_each(cluster: Cluster) -> None:
     assert planned(cluster, **each) == {0: (4, 6), 1: (5, 9)}
 
 
-def test_assigned_queues_are_read_and_no_others(cluster: Cluster) -> None:
+def test_assigned_queues_are_read_and_no_others(cluster: RemoteCluster) -> None:
     assert planned(cluster, assign='{"orders": {"broker-a": [1]}}') == {1: (3, 10)}
     with pytest.raises(OptionError, match=r"queue 2 of broker-a does not exist, there are orders"):
         planned(cluster, assign='{"orders": {"broker-a": [1, 2]}}')
 
 
-def test_a_queue_may_neither_be_left_out_nor_invented(cluster: Cluster) -> None:
+def test_a_queue_may_neither_be_left_out_nor_invented(cluster: RemoteCluster) -> None:
     with pytest.raises(OptionError, match="startingOffsets: orders queue 1 of broker-a is missing"):
         planned(cluster, startingOffsets='{"orders": {"broker-a": {"0": 5}}}')
     with pytest.raises(OptionError, match="endingOffsets: orders queue 7 of broker-a is not read"):
@@ -85,13 +87,15 @@ def test_a_queue_may_neither_be_left_out_nor_invented(cluster: Cluster) -> None:
         planned(cluster, startingOffsetsByTimestamp='{"orders": {"broker-a": {"0": 5}}}')
 
 
-def test_an_end_that_is_not_reached_yet_is_refused(cluster: Cluster) -> None:
+def test_an_end_that_is_not_reached_yet_is_refused(cluster: RemoteCluster) -> None:
     assert planned(cluster, endingOffsets=nested(10, 3)) == {0: (3, 10), 1: (3, 3)}
     with pytest.raises(OptionError, match=r"endingOffsets: .*ends at 10, not at 11 yet"):
         planned(cluster, endingOffsets=nested(10, 11))
 
 
-def test_a_start_behind_the_end_is_refused_by_the_option_that_was_given(cluster: Cluster) -> None:
+def test_a_start_behind_the_end_is_refused_by_the_option_that_was_given(
+    cluster: RemoteCluster,
+) -> None:
     both = {"startingOffsets": nested(8, 8), "endingOffsets": nested(8, 7)}
     with pytest.raises(OptionError, match=r"startingOffsets: .*start at 8, behind its end 7"):
         planned(cluster, **both)
@@ -99,7 +103,9 @@ def test_a_start_behind_the_end_is_refused_by_the_option_that_was_given(cluster:
         planned(cluster, endingOffsets=nested(2, 5))
 
 
-def test_a_start_that_was_deleted_is_data_loss_unless_that_is_allowed(cluster: Cluster) -> None:
+def test_a_start_that_was_deleted_is_data_loss_unless_that_is_allowed(
+    cluster: RemoteCluster,
+) -> None:
     assert planned(cluster, startingOffsets=nested(3, 4)) == {0: (3, 10), 1: (4, 10)}
     with pytest.raises(DataLoss, match="offset 2 was wanted, but the broker's oldest is 3: 1 mess"):
         planned(cluster, startingOffsets=nested(4, 2))
@@ -117,7 +123,7 @@ def test_a_start_that_was_deleted_is_data_loss_unless_that_is_allowed(cluster: C
     ],
 )
 def test_a_pattern_means_whole_names_and_no_topics_of_the_brokers_own(
-    cluster: Cluster, pattern: str, topics: set[str]
+    cluster: RemoteCluster, pattern: str, topics: set[str]
 ) -> None:
     """Retry and dead-letter topics belong to groups: only a pattern that speaks of % means them."""
     options = parse_options({"nameServer": "x:1", "subscribePattern": pattern}, stream=False)

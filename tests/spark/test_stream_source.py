@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sparrowmq.spark.wire.cluster import Cluster as Routes
+from sparrowmq.spark.wire.cluster import RemoteCluster as Routes
 from sparrowmq.testing import Cluster
 from tests.spark.topics import fill
 

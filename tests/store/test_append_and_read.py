@@ -3,8 +3,8 @@
 import pytest
 
 from sparrowmq.protocol.record import MAGIC_V2, decode_record
-from sparrowmq.protocol.subscription import tag_code
 from sparrowmq.protocol.sys_flag import TRANSACTION_COMMIT, TRANSACTION_PREPARED
+from sparrowmq.protocol.tags import tag_code
 from sparrowmq.store.errors import MessageTooLarge
 from sparrowmq.store.messages import ReadStatus
 from sparrowmq.store.store import Store

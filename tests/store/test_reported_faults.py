@@ -4,6 +4,9 @@ from random import Random
 
 import pytest
 
+from sparrowmq.store.consume_queue import KEPT_UNITS, UNIT, QueueFiles
+from sparrowmq.store.dispatch import Dispatch
+from sparrowmq.store.index.key_index import KeyIndex
 from sparrowmq.testing.recorded_calls import PowerCut
 from sparrowmq.testing.recording_disk import RecordingDisk
 from tests.store.stores import SMALL, Told, flush, message, numbers, open_store
@@ -152,14 +155,14 @@ def test_9455_a_clock_far_ahead_and_back_changes_nothing_at_start() -> None:
     assert store.queue_offset_by_time("orders", 0, 0) == 0
 
 
-def test_memory_does_not_grow_with_the_number_of_messages() -> None:
-    store = open_store(RecordingDisk())
+def test_units_in_memory_do_not_grow_with_the_number_of_messages() -> None:
+    disk = RecordingDisk()
+    dispatch = Dispatch(QueueFiles(SMALL, disk), KeyIndex(disk), SMALL.delay_levels_ms)
+    queue = dispatch.queue("orders", 0)
     sizes = []
     for round_number in range(4):
         for number in range(1_000):
-            store.append(message(number, queue_id=number % 4), number)
-            if number % 100 == 0:
-                store.tick(round_number * 1_000 + number)
-        store.tick(round_number * 1_000 + 999)
-        sizes.append(sum(len(queue.tail) for queue in store._queues.values()))
-    assert sizes[-1] == sizes[0]
+            dispatch.dispatch(queue, round_number * 1_000 + number, 100, 0, "", "", number)
+        dispatch.write_tails(1)
+        sizes.append(len(queue.tail))
+    assert sizes == [KEPT_UNITS * UNIT.size] * 4

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from sparrowmq.admin.errors import AdminError, PartlyDone
+from sparrowmq.admin.errors import AdminError, NameServerRefusal, NameServersAway, PartlyDone
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import ClientConfig, parse_name_servers
-from sparrowmq.client.errors import ClientError
+from sparrowmq.client.errors import ClientError, NameServerRefused, NoNameServer
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.codes import ResponseCode
@@ -73,6 +73,10 @@ class Admin:
         """Where a topic lives. Raises AdminError when it lives nowhere."""
         try:
             route = await self.client.name_servers.route(topic)
+        except NoNameServer as error:
+            raise NameServersAway(error.addresses, error.failure) from error
+        except NameServerRefused as error:
+            raise NameServerRefusal(error.code, error.text) from error
         except ClientError as error:
             raise AdminError(str(error)) from error
         if route is None:
@@ -184,13 +188,9 @@ class Admin:
         try:
             response = await self.client.name_servers.call(header)
         except NetError as error:
-            servers = ", ".join(self.client.name_servers.addresses)
-            raise AdminError(
-                f"no name server answers ({servers}): {error};"
-                " is it running? start one with: sparrowmq up"
-            ) from error
+            raise NameServersAway(self.client.name_servers.addresses, str(error)) from error
         if response.code != ResponseCode.SUCCESS:
-            raise AdminError(f"the name server answered {response.code}: {response.remark}")
+            raise NameServerRefusal(response.code, response.remark)
         return response
 
     async def _call(self, address: str, header: RequestHeader) -> Response:

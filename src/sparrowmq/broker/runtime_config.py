@@ -11,6 +11,7 @@ from typing import Any
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.topics import plain_topic
+from sparrowmq.config_fields import ConfigError
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.delay import format_delay_levels
@@ -120,7 +121,7 @@ def change_config(broker: Broker, wanted: Mapping[str, str]) -> None:
         values[setting.field] = setting.parse(text)
     config = _changed(broker.config, values)
     broker.config = config
-    broker.store.config = config.store_config(broker.port)
+    broker.store.set_retention(config.store)
     broker.notices.is_enabled = config.notify_consumer_ids_changed
     broker.groups.auto_create = config.auto_create_group
     broker.groups.max_groups = config.max_groups
@@ -135,7 +136,7 @@ def _changed(config: BrokerConfig, values: Mapping[str, Any]) -> BrokerConfig:
     }
     try:
         return replace(config, **own, store=replace(config.store, **of_store))
-    except ValueError as error:  # a ConfigError among them: settings that do not fit each other
+    except ConfigError as error:  # settings that do not fit each other
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, str(error)) from error
 
 

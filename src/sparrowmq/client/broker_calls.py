@@ -79,13 +79,12 @@ async def group_members(client: Client, topic: str, group: str) -> list[str]:
     """Client ids of a group, from one broker of the topic. Raises NoRoute, BrokerRefused."""
     route = await client.route_table.fetch(topic)
     names = sorted({data.broker_name for data in route.broker_datas}) if route else []
-    if not names:
+    addresses = [found for name in names if (found := client.route_table.address(name))]
+    if not addresses:
         raise NoRoute(topic, "no broker serves it now")
-    # One that has just joined the topic does not know those yet who have not heard of it: whoever
-    # asked it would take the queues of everybody else.
-    table = client.route_table
-    settled = [name for name in names if client.heartbeats.has_met_all(table.address(name) or "")]
-    address = await address_of(client, topic, client.rng.choice(settled or names))
+    # A broker that has just joined the topic does not know members that have not discovered it
+    # yet: a member that believed its answer would claim the queues of all the others.
+    address = client.rng.choice(client.heartbeats.best_informed(addresses))
     response = await call(client, address, GetConsumerList(consumer_group=group))
     return list(_ConsumerIds.from_json(response.body).consumer_id_list)
 
@@ -145,16 +144,16 @@ async def committed_offset(
 
 
 async def commit_offset(
-    client: Client, group: str, queue: MessageQueue, offset: int, epoch: int | None
+    client: Client, group: str, queue: MessageQueue, position: Position
 ) -> None:
-    """Store the group's offset, learned in `epoch`. Raises NoRoute, BrokerRefused, NetError."""
+    """Store the group's progress. Raises NoRoute, BrokerRefused, NetError."""
     address = await address_of(client, queue.topic, queue.broker_name)
     header = UpdateConsumerOffset(
         consumer_group=group,
         topic=queue.topic,
         queue_id=queue.queue_id,
-        commit_offset=offset,
-        epoch=epoch,
+        commit_offset=position.offset,
+        epoch=position.epoch,
     )
     await call(client, address, header)
 

@@ -1,8 +1,10 @@
 """What a client raises.
 
 ClientError
-├── NoRoute          nobody serves the topic: it does not exist, or no name server answers
-├── BrokerRefused    a broker answered with a code other than success
+├── NoRoute          no broker serves the topic, or its route cannot be fetched
+│   └── NoNameServer     … because no name server answers
+├── BrokerRefused    a server answered with a code other than success
+│   └── NameServerRefused    … and it was asked as a name server
 ├── StrategyFailed   queues cannot be allocated: the strategy raised, or gave what is not there
 ├── SendFailed       all attempts of a send failed; carries attempts, time and brokers tried
 ├── QueueLost        a queue went to another member: what was read of it is not to be committed
@@ -35,6 +37,19 @@ class NoRoute(ClientError):
         self.reason = reason
 
 
+class NoNameServer(NoRoute):
+    """None of the name servers at `addresses` answers; `failure` is what the last one gave."""
+
+    def __init__(self, topic: str, addresses: Sequence[str], failure: str) -> None:
+        super().__init__(
+            topic,
+            f"no name server answers ({', '.join(addresses)}): {failure};"
+            " is it running and are name_servers its addresses? start one with: sparrowmq up",
+        )
+        self.addresses = tuple(addresses)
+        self.failure = failure
+
+
 class BrokerRefused(ClientError):
     """`address` answered `code` with `text`."""
 
@@ -45,6 +60,10 @@ class BrokerRefused(ClientError):
         self.address = address
         self.code = code
         self.text = text
+
+
+class NameServerRefused(BrokerRefused):
+    """The name server at `address` answered a request for a route with `code`."""
 
 
 class StrategyFailed(ClientError):

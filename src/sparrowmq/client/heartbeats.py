@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 
 from sparrowmq.client.config import ClientConfig
@@ -48,7 +48,7 @@ class Heartbeats:
         self._tasks = tasks
         self._log = log
         self._met_s: dict[str, float] = {}
-        """When brokers were first told who lives here, by address."""
+        """When each broker was sent its first heartbeat, by address."""
 
     async def run(self) -> None:
         """Tell everybody at the regular times, for ever."""
@@ -81,12 +81,19 @@ class Heartbeats:
         if strangers := everybody.difference(self._met_s):
             await self.send_to(sorted(strangers))
 
-    def has_met_all(self, address: str) -> bool:
-        """Whether a broker has been known for so long that others must have heard of it too: each
-        finds it by its own polls of the route, and tells it of itself no later than a beat after.
+    def best_informed(self, addresses: Collection[str]) -> list[str]:
+        """Those of these brokers that know most members of a group.
+
+        A member finds a new broker by its own poll of the route and sends it a heartbeat no later
+        than one heartbeat interval after that. A broker that this client has known for longer than
+        both intervals therefore knows every member. Where none has been known for that long, the
+        ones that have been known longest are the best there are.
         """
-        since_s = asyncio.get_running_loop().time() - self._met_s.get(address, math.inf)
-        return since_s >= self._config.route_poll_s + self._config.heartbeat_s
+        met_s = {address: self._met_s.get(address, math.inf) for address in addresses}
+        settled_s = self._config.route_poll_s + self._config.heartbeat_s
+        latest_s = asyncio.get_running_loop().time() - settled_s
+        latest_s = max(latest_s, min(met_s.values(), default=math.inf))
+        return [address for address in addresses if met_s[address] <= latest_s]
 
     async def confirm(self, address: str) -> bool:
         """Whether a broker that was asked just now knows who lives here."""

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from sparrowmq.client.errors import BrokerRefused, NoRoute
+from sparrowmq.client.errors import NameServerRefused, NoNameServer, NoRoute
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import NetError
 from sparrowmq.net.peers import Peers
@@ -65,24 +65,19 @@ class NameServers:
     async def route(self, topic: str) -> TopicRoute | None:
         """The route of a topic, None when the name server says that there is none.
 
-        Raises NoRoute when no name server answers, or one with what is no route, and BrokerRefused
-        for any other answer.
+        Raises NoNameServer when none answers, NoRoute when one answers with what is no route, and
+        NameServerRefused for any other answer.
         """
         header = GetTopicRoute(topic=topic, accept_standard_json_only=True)
         try:
             response = await self.call(header)
         except NetError as error:
-            servers = ", ".join(self._addresses)
-            raise NoRoute(
-                topic,
-                f"no name server answers ({servers}): {error};"
-                " is it running and are name_servers its addresses? start one with: sparrowmq up",
-            ) from error
+            raise NoNameServer(topic, self._addresses, str(error)) from error
         if response.code == ResponseCode.TOPIC_NOT_EXIST:
             return None
         if response.code != ResponseCode.SUCCESS:
             address = self._addresses[self._current]
-            raise BrokerRefused(address, response.code, response.remark)
+            raise NameServerRefused(address, response.code, response.remark)
         try:
             return TopicRoute.from_json(response.body)
         except ProtocolError as error:

@@ -7,8 +7,9 @@ from contextlib import asynccontextmanager
 from typing import Self
 
 from sparrowmq.clock import Clock, monotonic_clock
+from sparrowmq.config_fields import ConfigError
 from sparrowmq.nameserver.brokers import LiveBroker, Registration
-from sparrowmq.nameserver.config import ConfigError, NameServerConfig
+from sparrowmq.nameserver.config import NameServerConfig
 from sparrowmq.nameserver.durable_file import DurableFile, RealFile
 from sparrowmq.nameserver.handlers import clusters, key_values, registration, settings, topics
 from sparrowmq.nameserver.kv_config import KvConfig
@@ -80,7 +81,8 @@ class NameServer:
             self.kv.load()
         except BodyError as error:
             path = self.config.kv_config_path
-            raise ConfigError(f"{path} is no key-value configuration: {error}") from error
+            allowed = f"must be a key-value configuration: {error}"
+            raise ConfigError("kv_config_path", str(path), allowed) from error
 
     @property
     def address(self) -> str:

@@ -25,14 +25,13 @@ class Uncancellable:
     """`async with` surrounds a step; before its task is cancelled, `end` waits for the step."""
 
     def __init__(self) -> None:
-        self._running = 0
+        self._steps = InProgress()
         self._is_over = False
-        self._ended = asyncio.Event()
 
     async def __aenter__(self) -> None:
         if self._is_over:
             await asyncio.get_running_loop().create_future()  # until it is cancelled
-        self._running += 1
+        self._steps.__enter__()
 
     async def __aexit__(
         self,
@@ -40,16 +39,12 @@ class Uncancellable:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._running -= 1
-        if not self._running:
-            self._ended.set()
+        self._steps.__exit__(kind, error, trace)
 
     async def end(self) -> None:
         """Let no further step begin; return when none runs."""
         self._is_over = True
-        if self._running:
-            self._ended.clear()
-            await self._ended.wait()
+        await self._steps.until_none()
 
 
 @asynccontextmanager
@@ -177,6 +172,33 @@ def is_asked_to_end() -> bool:
     """Whether a CancelledError is meant for this task, and not what something it called raised."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
+
+
+class InProgress:
+    """Counts what runs now: `with` surrounds each run, `until_none` waits for the end of all."""
+
+    def __init__(self) -> None:
+        self._running = 0
+        self._none = asyncio.Event()
+        self._none.set()
+
+    def __enter__(self) -> None:
+        self._running += 1
+        self._none.clear()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._running -= 1
+        if not self._running:
+            self._none.set()
+
+    async def until_none(self) -> None:
+        """Return when nothing runs."""
+        await self._none.wait()
 
 
 class _Stopped(Exception):

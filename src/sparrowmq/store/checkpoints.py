@@ -85,17 +85,17 @@ class Checkpoints:
         """Let the next one begin at once."""
         self._began_ms = 0
 
-    def complete(self, store_timestamp: int) -> None:
+    def complete(self) -> None:
         """Everything is durable, by other ways: take it for the last checkpoint."""
         self._offset = self._log.end
         self._min_log_offset = self._log.min_offset
         self._states = [state_of(queue) for queue in self._dispatch.queues.values()]
-        self._queue_time = store_timestamp
+        self._queue_time = self._log.last_timestamp
         self._marks.save_checkpoint(
-            store_timestamp, store_timestamp, self._dispatch.index.durable_timestamp
+            self._queue_time, self._queue_time, self._dispatch.index.durable_timestamp
         )
 
-    def tick(self, now_ms: int, portion: int, store_timestamp: int) -> None:
+    def tick(self, now_ms: int, portion: int) -> None:
         """Write a portion of the queues; begin or advance a checkpoint. Raises DiskFull."""
         before = len(self._dispatch.dirty)
         self._dispatch.write_tails(portion)
@@ -105,7 +105,7 @@ class Checkpoints:
             if self._is_due(now_ms):
                 self._began_ms = now_ms
                 self._under_way = Checkpoint(
-                    self._log.end, store_timestamp, len(self._dispatch.dirty)
+                    self._log.end, self._log.last_timestamp, len(self._dispatch.dirty)
                 )
         elif checkpoint.paths is None:
             checkpoint.queues_left -= written

@@ -12,7 +12,7 @@ from sparrowmq.protocol.names import SCHEDULE_TOPIC, topic_fault
 from sparrowmq.protocol.properties import DELAY_LEVEL, KEYS, TAGS, UNIQUE_KEY, decode_properties
 from sparrowmq.protocol.record import Record
 from sparrowmq.protocol.record_batch import BatchedPuts
-from sparrowmq.protocol.subscription import cached_tag_code
+from sparrowmq.protocol.tags import cached_tag_code
 from sparrowmq.store.consume_queue import BLANK_UNIT, UNIT, ConsumeQueue, QueueFiles
 from sparrowmq.store.index.key_index import MessageIndex
 
@@ -183,6 +183,11 @@ class Dispatch:
         if found:
             self.files.disk.rmdir(found[0].directory.rpartition("/")[0])
             self.dropped[topic] = log_end
+
+    def set_min(self, min_log_offset: int) -> None:
+        """Records before `min_log_offset` are gone: the queues begin later."""
+        for queue in self.queues.values():
+            queue.set_min(min_log_offset)
 
     def forget_dropped(self, min_log_offset: int) -> None:
         """Records of deleted topics that have expired need no more remembering."""

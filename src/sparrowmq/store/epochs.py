@@ -123,9 +123,9 @@ class LogEpochs:
 
     def _begin(self, start: int, seen_past_end: int, now_ms: int) -> None:
         last = self._epochs[-1].number if self._epochs else 0
-        # Seconds keep numbers apart where an older copy of the store was brought back; the clock
+        # The time keeps numbers apart where an older copy of the store was brought back; the clock
         # decides nothing else.
-        self.current = max(last + 1, now_ms // 1000)
+        self.current = max(last + 1, now_ms)
         # Damage, or older files, may have cut the log before epochs that had begun: what follows
         # the cut is of none of them.
         self._epochs = [

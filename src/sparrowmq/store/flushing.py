@@ -76,8 +76,7 @@ class Flushing:
         self._window = config.unsynced_window
         self._checkpoints = Checkpoints(config, log, dispatch, marks)
         self.durable = 0
-        self.last_record = -1
-        self.last_timestamp = 0
+        """Log records before this offset survive a power cut."""
         self._plan: FlushPlan | None = None
         self._urgent_flushes = 0
         """In a row, since something derived was synced at last."""
@@ -91,7 +90,7 @@ class Flushing:
     def save_start(self) -> None:
         """From now on the store is not a stopped one; that, and the marks' names, are durable."""
         self._checkpoints.save()
-        self._marks.save_mark(self.durable, self.last_record, self.last_timestamp)
+        self._marks.save_mark(self.durable, self._log.last_record, self._log.last_timestamp)
         self._marks.sync()
 
     def save_scanned(self) -> None:
@@ -111,7 +110,7 @@ class Flushing:
                 self._disk.sync(path)
             dispatch.index.end_sync()
         self.durable = self._log.end
-        self._checkpoints.complete(self.last_timestamp)
+        self._checkpoints.complete()
 
     def sync_recovered(self) -> None:
         """Make the log durable as it was found: what is read from now on stays. Raises OSError."""
@@ -127,8 +126,6 @@ class Flushing:
     def start(self, now_ms: int, found: Recovered) -> None:
         """Begin with what recovery found."""
         self.durable = found.durable
-        self.last_record = found.last_record
-        self.last_timestamp = found.last_timestamp
         self._checkpoints.start(now_ms, found.checkpointed, found.states, found.min_log_offset)
 
     def begin_flush(self, *, urgent: bool = False) -> FlushPlan | None:
@@ -138,21 +135,22 @@ class Flushing:
         """
         if self._plan is not None:
             return None
-        end = self._log.end
+        log = self._log
+        end = log.end
         files: list[str] = []
         directories: list[str] = []
         grown: list[tuple[ConsumeQueue, int]] = []
         if end > self.durable:
             grown = self._dispatch.take_unsynced()
-            files = [log_path(start) for start in self._log.starts_from(self.durable)]
-            if self._log.names_changed:
-                self._log.names_changed = False
+            files = [log_path(start) for start in log.starts_from(self.durable)]
+            if log.names_changed:
+                log.names_changed = False
                 directories = [LOG_DIR]
         derived = self._take_derived(directories, urgent=urgent)
         if not files and not derived and not directories:
             return None
         self._plan = FlushPlan(
-            files, derived, directories, end, self.last_record, self.last_timestamp, grown
+            files, derived, directories, end, log.last_record, log.last_timestamp, grown
         )
         return self._plan
 
@@ -202,7 +200,7 @@ class Flushing:
 
     def tick(self, now_ms: int, portion: int) -> None:
         """Write a portion of the queues; begin or advance a checkpoint. Raises DiskFull."""
-        self._checkpoints.tick(now_ms, portion, self.last_timestamp)
+        self._checkpoints.tick(now_ms, portion)
 
     def close(self) -> None:
         """Make everything durable, here and now, and mark a normal stop."""
@@ -219,6 +217,7 @@ class Flushing:
             min_log_offset=self._log.min_offset,
             is_clean=True,
         )
-        self._marks.save_mark(end, self.last_record, self.last_timestamp)
-        self._marks.save_checkpoint(self.last_timestamp, self.last_timestamp, self.last_timestamp)
+        last_timestamp = self._log.last_timestamp
+        self._marks.save_mark(end, self._log.last_record, last_timestamp)
+        self._marks.save_checkpoint(last_timestamp, last_timestamp, last_timestamp)
         self._marks.sync()

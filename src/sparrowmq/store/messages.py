@@ -1,7 +1,8 @@
 """What goes into the store and what comes out of it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
+from typing import TypeAlias
 
 import msgspec
 
@@ -110,3 +111,7 @@ class Progress(msgspec.Struct, frozen=True):
     what: str
     done: int
     total: int
+
+
+Report: TypeAlias = Callable[[Damage | Progress], None]
+"""Called with what a start, or a read, finds worth reporting."""

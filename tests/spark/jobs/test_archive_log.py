@@ -11,7 +11,7 @@ import pytest
 from sparrowmq.spark.jobs.archive_files import LocalFiles
 from sparrowmq.spark.jobs.archive_log import Archive, ArchiveLog, commit_of, encode_record
 from sparrowmq.spark.jobs.job import JobError
-from sparrowmq.spark.wire.cluster import Position, Queue
+from sparrowmq.spark.wire.cluster import Queue, QueuePosition
 
 QUEUE = Queue("orders", "broker-a", 0)
 
@@ -27,7 +27,7 @@ def log_of(folder: Path, commits: int, *, first: int = 1) -> Archive:
             number,
             add={f"f{number}": 1},
             rows=1,
-            positions={QUEUE: Position(10 * number, 7)},
+            positions={QUEUE: QueuePosition(10 * number, 7)},
         )
         archive = log.append(archive, commit)
     log.identify("1a2b3c4d", archive)

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from sparrowmq.cli.commands.pipeline import spark_reason
-from sparrowmq.cli.commands.pipeline_session import told_progress
+from sparrowmq.cli.commands.pipeline_session import shown_progress
 from sparrowmq.cli.main import app
 from sparrowmq.spark.jobs.job import Step
 from tests.spark.jobs.backlog import fill_topic, put_group, topics
@@ -92,9 +92,9 @@ def test_an_error_in_a_task_is_told_by_its_last_words_and_not_by_its_stack() -> 
 def test_progress_is_a_line_for_each_commit_where_there_is_no_terminal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with told_progress("drain") as tell:
-        tell(Step("under way", 100, 0, 250))
-        tell(Step("committed", 100, 100, 250))
+    with shown_progress("drain") as on_step:
+        on_step(Step("under way", 100, 0, 250))
+        on_step(Step("committed", 100, 100, 250))
     assert capsys.readouterr().err == "drain: committed 100 rows, 100 of 250 done\n"
 
 

@@ -13,8 +13,8 @@ import pytest
 from sparrowmq.blocking import PushConsumer
 from sparrowmq.spark.jobs.drain import Drain, DrainJob, Spread, drain_report
 from sparrowmq.spark.jobs.job import AdminOperator, JobError
-from sparrowmq.spark.jobs.journal import Journal
-from sparrowmq.spark.wire.cluster import Cluster as Wire
+from sparrowmq.spark.jobs.journal import JobJournal
+from sparrowmq.spark.wire.cluster import RemoteCluster as Wire
 from tests.spark.jobs.backlog import bodies, fill_topic, offsets_of, put_group, sizes, table, topics
 from tests.spark.jobs.dying import Died, die_at
 
@@ -41,7 +41,7 @@ def job_of(running: Cluster, folder: Path, topic: str, **more: object) -> DrainJ
 
 @contextmanager
 def opened(job: DrainJob) -> Iterator[Drain]:
-    with Wire(job.name_server) as wire, Journal(job.state) as journal:
+    with Wire(job.name_server) as wire, JobJournal(job.state) as journal:
         yield Drain(job, wire, AdminOperator(job.name_server), journal)
 
 

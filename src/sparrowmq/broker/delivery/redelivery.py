@@ -36,7 +36,7 @@ from sparrowmq.protocol.properties import (
     UNIQUE_KEY,
 )
 from sparrowmq.protocol.record import CRC_PROPERTY, CRC_PROPERTY_SIZE, Record, decode_record
-from sparrowmq.protocol.subscription import cached_tag_code
+from sparrowmq.protocol.tags import cached_tag_code
 from sparrowmq.protocol.topic_config import TopicConfig
 from sparrowmq.store.errors import MessageTooLarge
 from sparrowmq.store.messages import PutMessage, QueueRead

@@ -8,15 +8,14 @@ from typing import Any
 import click
 
 from sparrowmq.cli.command_group import Group
-from sparrowmq.cli.commands.pipeline_session import (
+from sparrowmq.cli.commands.pipeline_checks import check_topics
+from sparrowmq.cli.commands.pipeline_options import (
     Duration,
     Moment,
-    check_topics,
     name_server_option,
-    pipeline_session,
     spark_options,
-    told_progress,
 )
+from sparrowmq.cli.commands.pipeline_session import pipeline_session, shown_progress
 from sparrowmq.spark.jobs.archive import (
     ArchiveJob,
     archive_forever,
@@ -107,8 +106,8 @@ def archive(
     never = threading.Event()
     with (
         pipeline_session("archive", master, settings) as spark,
-        told_progress("archive") as tell,
-        opened_archive(spark, job, tell) as archiver,
+        shown_progress("archive") as on_step,
+        opened_archive(spark, job, on_step) as archiver,
     ):
         before = archiver.archive.rows
         if once:
@@ -181,9 +180,9 @@ def compact(folder: str, keep_removed: float, master: str, settings: dict[str, s
     rule = CompactionRule(keep_removed_ms=int(keep_removed * 1000))
     with (
         pipeline_session("archive compact", master, settings) as spark,
-        told_progress("compact") as tell,
+        shown_progress("compact") as on_step,
     ):
-        before, after = compact_archive(spark, folder, rule, tell)
+        before, after = compact_archive(spark, folder, rule, on_step)
     click.echo(f"{before:,} files are {after:,} now")
 
 
@@ -203,3 +202,8 @@ def shown(row: Any, *, as_json: bool) -> str:
 
 def _text(value: object) -> str:
     return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else str(value)
+
+
+def commands() -> list[click.Command]:
+    """For the group `sparrowmq pipeline`."""
+    return [archive]

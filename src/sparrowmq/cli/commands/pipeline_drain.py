@@ -7,20 +7,19 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from sparrowmq.cli.commands.pipeline_session import (
-    check_topics,
+from sparrowmq.cli.commands.pipeline_checks import check_topics
+from sparrowmq.cli.commands.pipeline_options import (
     name_server_option,
     operator_name,
-    pipeline_session,
     spark_options,
     state_folder,
     state_option,
-    told_progress,
 )
+from sparrowmq.cli.commands.pipeline_session import pipeline_session, shown_progress
 from sparrowmq.spark.jobs.drain import Drain, DrainJob, DrainReport, Spread, drain_report
 from sparrowmq.spark.jobs.job import AdminOperator
-from sparrowmq.spark.jobs.journal import Journal
-from sparrowmq.spark.wire.cluster import Cluster
+from sparrowmq.spark.jobs.journal import JobJournal
+from sparrowmq.spark.wire.cluster import RemoteCluster
 
 
 @click.command()
@@ -99,15 +98,15 @@ def drain(
         take_over=take_over,
     )
     check_topics(name_server, [topic])
-    with Cluster(name_server, 10.0) as cluster, Journal(job.state) as journal:
+    with RemoteCluster(name_server, 10.0) as cluster, JobJournal(job.state) as journal:
         work = Drain(job, cluster, AdminOperator(name_server), journal)
         if not report and not hand_back:
             work.prepare()
             with (
                 pipeline_session("drain", master, settings) as spark,
-                told_progress("drain") as tell,
+                shown_progress("drain") as on_step,
             ):
-                work.run(spark, tell)
+                work.run(spark, on_step)
         found = drain_report(work, worked_by or group)
         _show(work.job, found)
         if hand_back:
@@ -146,3 +145,8 @@ def _hand_back(work: Drain, found: DrainReport, *, cleanup: bool) -> None:
     if cleanup:
         work.forget()
         click.echo(f"topic {work.job.to} deleted")
+
+
+def commands() -> list[click.Command]:
+    """For the group `sparrowmq pipeline`."""
+    return [drain]

@@ -34,59 +34,10 @@ if TYPE_CHECKING:
     from sparrowmq.store.inspect.dump import DumpedHole
     from sparrowmq.store.inspect.verify import Finding
 
-
-# Making a lost table of config/ anew from what the log, the queues and the journal still know.
-
-
-_EMPTY = {"subscriptionGroup.json", "delayOffset.json", "consumerFilter.json"}
-
-
-def rebuild_table(disk: Disk, name: str) -> str:
-    """Write the table; returns what was done. Raises StoreLocked, or ValueError for a whole one."""
-    lock = disk.lock(LOCK)
-    try:
-        table: TableFile[object] = TableFile(disk, name, msgspec.json.decode)
-        if disk.exists(table.path) or disk.exists(f"{table.path}.bak"):
-            raise ValueError(f"{table.path} or its .bak is still there; move it away first")
-        if name == "topics.json":
-            topics = _topics(disk)
-            table.save(topics.to_json())
-            return f"{name}: {len(topics.topic_config_table)} topics, as their queues tell"
-        if name == "consumerOffset.json":
-            offsets = _offsets(disk)
-            table.save(offsets.to_json())
-            return f"{name}: {len(offsets.offset_table)} groups and topics, from the journal"
-        if name not in _EMPTY:
-            known = ", ".join(sorted({*_EMPTY, "topics.json", "consumerOffset.json"}))
-            raise ValueError(f"{name} is none of the tables {known}")
-        table.save(b"{}")
-    finally:
-        lock.release()
-    return f"{name}: empty"
-
-
-def _topics(disk: Disk) -> TopicConfigTable:
-    queues: dict[str, int] = {}
-    for topic, queue_id in StoreFiles(disk).queues():
-        queues[topic] = max(queues.get(topic, 0), queue_id + 1)
-    return TopicConfigTable(
-        topic_config_table={
-            topic: TopicConfig(topic_name=topic, read_queue_nums=count, write_queue_nums=count)
-            for topic, count in queues.items()
-        }
-    )
-
-
-def _offsets(disk: Disk) -> ConsumerOffsetTable:
-    offsets = ConsumerOffsets({})
-    replay_journal(Journal(disk, "consumerOffset"), offsets, lambda _: None)
-    return ConsumerOffsetTable(
-        offset_table=dict(offsets.rows()), pending_resets=offsets.pending_resets() or None
-    )
-
-
 FINE, DAMAGED, UNREADABLE = 0, 1, 2
+
 _SUGGESTED = 3
+
 _FROM_0 = click.IntRange(min=0)
 
 Show: TypeAlias = "Callable[[Progress | Damage | Finding], None]"
@@ -98,14 +49,16 @@ def app() -> None:
 
 
 def commands() -> list[click.Command]:
-    """The commands of this module."""
+    """For the program."""
     return [app]
 
 
 _directory = click.argument(
     "directory", metavar="DIR", type=click.Path(path_type=Path, file_okay=False)
 )
+
 _slots = click.option("--index-slots", default=5_000_000, show_default=True, help="maxHashSlotNum")
+
 _entries = click.option(
     "--index-entries", default=20_000_000, show_default=True, help="maxIndexNum"
 )
@@ -208,7 +161,7 @@ def rebuild_store(
 @app.command("dump")
 @_directory
 @click.option("--from", "start", type=_FROM_0, help="First log offset; a message must start there.")
-@click.option("--to", "stop", type=_FROM_0, help="Log offset behind the last message.")
+@click.option("--to", "stop", type=_FROM_0, help="Log offset just past the last message.")
 @click.option("--file", "file", help="Only this log file, such as 00000000000000000000.")
 @click.option("--topic", help="Only messages of this topic.")
 @click.option("--queue", "queue_id", type=_FROM_0, help="Only messages of this queue.")
@@ -341,3 +294,52 @@ def _progress(*, quiet: bool) -> Iterator[Show]:
                 bar.console.print(str(event), markup=False, highlight=False)
 
         yield show
+
+
+# ---- lost tables of config/, made again from the log, the queues and the journal
+
+_EMPTY = {"subscriptionGroup.json", "delayOffset.json", "consumerFilter.json"}
+
+
+def rebuild_table(disk: Disk, name: str) -> str:
+    """Write the table; returns what was done. Raises StoreLocked, or ValueError for a whole one."""
+    lock = disk.lock(LOCK)
+    try:
+        table: TableFile[object] = TableFile(disk, name, msgspec.json.decode)
+        if disk.exists(table.path) or disk.exists(f"{table.path}.bak"):
+            raise ValueError(f"{table.path} or its .bak is still there; move it away first")
+        if name == "topics.json":
+            topics = _topics(disk)
+            table.save(topics.to_json())
+            return f"{name}: {len(topics.topic_config_table)} topics, from their queues"
+        if name == "consumerOffset.json":
+            offsets = _offsets(disk)
+            table.save(offsets.to_json())
+            return f"{name}: {len(offsets.offset_table)} groups and topics, from the journal"
+        if name not in _EMPTY:
+            known = ", ".join(sorted({*_EMPTY, "topics.json", "consumerOffset.json"}))
+            raise ValueError(f"{name} is none of the tables {known}")
+        table.save(b"{}")
+    finally:
+        lock.release()
+    return f"{name}: empty"
+
+
+def _topics(disk: Disk) -> TopicConfigTable:
+    queues: dict[str, int] = {}
+    for topic, queue_id in StoreFiles(disk).queues():
+        queues[topic] = max(queues.get(topic, 0), queue_id + 1)
+    return TopicConfigTable(
+        topic_config_table={
+            topic: TopicConfig(topic_name=topic, read_queue_nums=count, write_queue_nums=count)
+            for topic, count in queues.items()
+        }
+    )
+
+
+def _offsets(disk: Disk) -> ConsumerOffsetTable:
+    offsets = ConsumerOffsets({})
+    replay_journal(Journal(disk, "consumerOffset"), offsets, lambda _: None)
+    return ConsumerOffsetTable(
+        offset_table=dict(offsets.rows()), pending_resets=offsets.pending_resets() or None
+    )

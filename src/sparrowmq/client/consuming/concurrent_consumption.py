@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 
 from sparrowmq.client.broker_calls import address_of, call
 from sparrowmq.client.client import Client
@@ -10,6 +10,7 @@ from sparrowmq.client.consuming.handler_calls import THREADS_CLOSED, Handling
 from sparrowmq.client.errors import ClientError
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.process_queue import work_items
+from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.net.errors import NetError
 from sparrowmq.net.workers import WorkersClosed
 from sparrowmq.protocol.headers.send import SendBack
@@ -69,12 +70,10 @@ class Consuming:
         self,
         handling: Handling,
         giving_back: GivingBack | None,
+        ownership: QueueOwnership,
         *,
         batch: int,
         timeout_s: float,
-        held: Callable[[], Iterable[HeldQueue]],
-        may_work: Callable[[HeldQueue], bool],
-        progressed: Callable[[HeldQueue], None],
         log: logging.Logger,
     ) -> None:
         """Without `giving_back` (broadcasting) failed messages are logged and dropped."""
@@ -82,9 +81,7 @@ class Consuming:
         self._giving_back = giving_back
         self._batch = batch
         self._timeout_s = timeout_s
-        self._held = held
-        self._may_work = may_work
-        self._progressed = progressed
+        self._ownership = ownership
         self._log = log
         self._work: asyncio.Queue[tuple[HeldQueue, list[MessageExt]]] = asyncio.Queue()
         self._going_back: set[tuple[HeldQueue, int]] = set()
@@ -104,7 +101,7 @@ class Consuming:
             held, messages = await self._work.get()
             if not held.may_begin:
                 continue
-            if not self._may_work(held):
+            if not self._ownership.may_work(held):
                 loop.call_later(DOUBT_S, self._work.put_nowait, (held, messages))
                 continue
             held.work_begins()
@@ -126,7 +123,7 @@ class Consuming:
         if not result.failed:
             if not queue.is_dropped:
                 queue.remove(messages)
-                self._progressed(held)
+                self._ownership.note_progress(held)
             return
         bad = {message.queue_offset for message in result.failed}
         queue_done = [message for message in messages if message.queue_offset not in bad]
@@ -136,10 +133,10 @@ class Consuming:
         # What expired meanwhile was given back already: a late result of it is ignored.
         failed = [message for message in result.failed if self._is_ours(held, message)]
         again = failed
-        if self._may_work(held):  # else its next owner has them, and decides
+        if self._ownership.may_work(held):  # else its next owner has them, and decides
             again = await self._give_back(held, failed, result.delay_level)
         queue.remove(message for message in failed if message not in again)
-        self._progressed(held)
+        self._ownership.note_progress(held)
         if again:
             self._hand_later(held, again)
 
@@ -184,7 +181,7 @@ class Consuming:
         """Give back what handlers hold for too long, so that progress moves, for ever."""
         while True:
             await asyncio.sleep(min(CHECK_S, self._timeout_s))
-            for held in list(self._held()):
+            for held in list(self._ownership.held.values()):
                 await self._expire(held)
 
     async def _expire(self, held: HeldQueue) -> None:
@@ -201,7 +198,7 @@ class Consuming:
             text = "the handler has message %s for more than %g s: it is delivered again later"
             self._log.warning(text, message.msg_id, self._timeout_s)
             held.process_queue.remove([message])
-            self._progressed(held)
+            self._ownership.note_progress(held)
 
 
 def _is_in_work(held: HeldQueue, message: MessageExt) -> bool:

@@ -7,11 +7,12 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 from sparrowmq.client.consuming.concurrent_consumption import DEAD_LETTER, GivingBack
 from sparrowmq.client.consuming.handler_calls import THREADS_CLOSED, Handling, Result
 from sparrowmq.client.group.held_queue import HeldQueue
+from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.net.workers import WorkersClosed
 from sparrowmq.protocol.message_ext import MessageExt
 
@@ -30,12 +31,11 @@ class OrderlyConsuming:
         self,
         handling: Handling,
         giving_back: GivingBack,
+        ownership: QueueOwnership,
         *,
         batch: int,
         max_reconsume_times: int,
         suspend_s: float,
-        has_lock: Callable[[HeldQueue], Awaitable[bool]],
-        progressed: Callable[[HeldQueue], None],
         log: logging.Logger,
     ) -> None:
         self._handling = handling
@@ -43,8 +43,7 @@ class OrderlyConsuming:
         self._batch = batch
         self._max_reconsume_times = max_reconsume_times
         self._suspend_s = suspend_s
-        self._has_lock = has_lock
-        self._progressed = progressed
+        self._ownership = ownership
         self._log = log
         self._ready: asyncio.Queue[HeldQueue] = asyncio.Queue()
         self._busy: set[HeldQueue] = set()
@@ -86,7 +85,7 @@ class OrderlyConsuming:
 
     async def _turn(self, held: HeldQueue) -> float:
         """One batch; how long the queue has to wait then."""
-        if not await self._has_lock(held):
+        if not await self._ownership.make_sure(held):
             return UNLOCKED_S
         messages = held.process_queue.first(self._batch)
         if not messages:
@@ -122,8 +121,7 @@ class OrderlyConsuming:
             else:
                 queue.replace(message.failed_again())
                 is_stuck = True
-        if not held.is_dropped:
-            self._progressed(held)
+        self._ownership.note_progress(held)
         if not is_stuck:
             return 0.0
         wanted_s = self._suspend_s if result.suspend_s is None else result.suspend_s

@@ -13,12 +13,14 @@ from enum import Enum
 from typing import Unpack
 
 from sparrowmq.client.argument_checks import check_names, check_offsets
-from sparrowmq.client.broker_calls import address_of, committed_offset
+from sparrowmq.client.broker_calls import Position, address_of, committed_offset
 from sparrowmq.client.consuming.concurrent_consumption import GivingBack
 from sparrowmq.client.errors import BrokerRefused
 from sparrowmq.client.group.group_consumer import GroupConsumer
 from sparrowmq.client.group.member_settings import GroupSettings
 from sparrowmq.client.group.membership import Membership
+from sparrowmq.client.group.queue_handover import QueueReader
+from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.client.subscriptions import Sql, Subscriptions, wanted
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.pull import Pulled, PullMessage
@@ -93,7 +95,12 @@ class PullConsumer(GroupConsumer):
         """Join the group. Raises ValueError for a client id that another member has here."""
         with self._starting:
             await super()._open()
-            await self._join(lambda: Membership(self.client, self._settings, self.subscriptions))
+            await self._join(self._make_member)
+
+    def _make_member(self) -> Membership:
+        ownership = QueueOwnership(self.client, self._settings)
+        reader = QueueReader()
+        return Membership(self.client, self._settings, self.subscriptions, ownership, reader)
 
     async def stop(self, within_s: float = 0.0) -> None:
         """Persist progress, leave the group."""
@@ -154,7 +161,7 @@ class PullConsumer(GroupConsumer):
     def update_offset(self, queue: MessageQueue, offset: int) -> None:
         """Note progress; it is stored every 5 s for queues of the assignment, and by `commit`."""
         check_offsets({queue: offset})
-        self._running().offsets.update(queue, offset, may_lower=True)
+        self._running().offsets.update(queue, Position(offset), may_lower=True)
 
     async def commit(self, queues: Iterable[MessageQueue]) -> None:
         """Store the noted progress of these queues now. Raises QueueLost, and what else keeps it

@@ -125,7 +125,7 @@ class ScheduledPull(OpenBlock):
         """One call; how long the queue waits then."""
         if not held.may_begin:
             return 0.0  # left while all workers were busy
-        if not self.consumer.member.may_work(held):
+        if not self.consumer.member.ownership.may_work(held):
             return DOUBT_S
         turn = Turn(self.consumer)
         held.work_begins()

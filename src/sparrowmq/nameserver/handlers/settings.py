@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sparrowmq.nameserver.config import CHANGEABLE, ConfigError
+from sparrowmq.config_fields import ConfigError
+from sparrowmq.nameserver.config import CHANGEABLE
 from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes

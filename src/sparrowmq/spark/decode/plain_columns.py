@@ -1,4 +1,9 @@
-"""The columns of plain records, each made in one go by numpy and Arrow."""
+"""The columns of plain records, each made in one go by numpy and Arrow.
+
+A loop in Python over the records would cost microseconds for each of them and each column; here the
+cost is a few passes over memory. The price is that only records of the usual kind fit: IPv4 hosts,
+no compression, regular properties. `Decoder` sends the others down the slow path.
+"""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -13,61 +18,8 @@ from sparrowmq.protocol.hosts import decode_host, format_address
 from sparrowmq.spark.decode.properties import Properties
 from sparrowmq.spark.decode.record_heads import Flags, Longs, Records
 
-# The keys of many messages at once: one text each, split where Python's `str.split` would.
-
-
-_BLANK = 0x20
-_LAST_ASCII = 0x7E
-
-
-def split_keys(joined: pa.StringArray, kind: pa.ListType) -> pa.ListArray:
-    """The keys of each row; an empty list for null. No text is empty: such a property is none."""
-    joined = _compact(joined)
-    ends = np.frombuffer(joined.buffers()[1], np.int32)[: len(joined) + 1]
-    text = joined.buffers()[2]
-    raw = np.frombuffer(text, np.uint8)[: ends[-1]] if text else np.zeros(0, np.uint8)
-    if not _is_ascii(raw) or not _is_single_spaced(raw, ends):
-        # Unicode's blanks, or several in a row: rare, so Python decides.
-        return pa.array([(text or "").split() for text in joined.to_pylist()], kind)
-    # What lies between two blanks, or between a blank and a row's end, is one key.
-    blanks = np.flatnonzero(raw == _BLANK)
-    counts = (np.diff(ends) > 0) + np.diff(np.searchsorted(blanks, ends))
-    first = np.zeros(len(joined) + 1, np.int32)
-    np.cumsum(counts, out=first[1:])
-    if not len(blanks):
-        return _lists(first, joined.drop_null(), kind)
-    keys = pc.list_flatten(pc.split_pattern(joined.drop_null(), " "))
-    return _lists(first, keys, kind)
-
-
-def _compact(joined: pa.StringArray) -> pa.StringArray:
-    """The same with offsets that begin at 0, and nothing but its own bytes."""
-    if joined.offset == 0 and len(joined):
-        return joined
-    return pa.concat_arrays([joined, pa.array([], pa.string())]) if len(joined) else _EMPTY
-
-
-_EMPTY = pa.StringArray.from_buffers(0, pa.py_buffer(bytes(4)), pa.py_buffer(b""))
-
-
-def _is_ascii(raw: npt.NDArray[np.uint8]) -> bool:
-    return bool(np.all((raw >= _BLANK) & (raw <= _LAST_ASCII)))
-
-
-def _is_single_spaced(raw: npt.NDArray[np.uint8], ends: npt.NDArray[np.int32]) -> bool:
-    blank = raw == _BLANK
-    if not blank.any():
-        return True
-    edges = np.concatenate((ends[:-1][np.diff(ends) > 0], ends[1:][np.diff(ends) > 0] - 1))
-    return not (blank[edges].any() or (blank[1:] & blank[:-1]).any())
-
-
-def _lists(first: npt.NDArray[np.int32], keys: pa.StringArray, kind: pa.ListType) -> pa.ListArray:
-    built = pa.ListArray.from_arrays(pa.array(first), keys)
-    return built.cast(kind) if built.type != kind else built
-
-
 _MAX_MS = (2**63 - 1) // 1000
+
 _HEX_DIGITS = np.array([f"{byte:02X}".encode() for byte in range(256)], "S2")
 
 
@@ -127,7 +79,7 @@ class PlainColumns:
 
     def time(self, name: str) -> pa.TimestampArray:
         ms = self._records.head[name].astype(np.int64)
-        # Times that nobody meant must not wrap around.
+        # Times out of range, which no clock has given, must not wrap around.
         us = np.clip(ms, -_MAX_MS, _MAX_MS) * 1000
         return pa.array(us).view(pa.timestamp("us", tz="UTC"))
 
@@ -187,7 +139,7 @@ _COLUMNS: dict[str, Callable[[PlainColumns], pa.Array]] = {
 
 
 def _cut(data: bytes, starts: Longs, ends: Longs) -> pa.BinaryArray:
-    """The bytes from each start to its end, copied behind each other."""
+    """The bytes from each start to its end, copied one after the other."""
     count = len(starts)
     bounds = np.empty(2 * count + 1, np.int32)
     bounds[:-1:2] = starts
@@ -202,3 +154,57 @@ def _cut(data: bytes, starts: Longs, ends: Longs) -> pa.BinaryArray:
 
 def _host_text(host: np.uint64) -> str:
     return format_address(decode_host(host.tobytes()))
+
+
+# ---- keys: one text for each message, split where Python's `str.split` would split it
+
+_BLANK = 0x20
+
+_LAST_ASCII = 0x7E
+
+
+def split_keys(joined: pa.StringArray, kind: pa.ListType) -> pa.ListArray:
+    """The keys of each row; an empty list for null. No text is empty: such a property is none."""
+    joined = _compact(joined)
+    ends = np.frombuffer(joined.buffers()[1], np.int32)[: len(joined) + 1]
+    text = joined.buffers()[2]
+    raw = np.frombuffer(text, np.uint8)[: ends[-1]] if text else np.zeros(0, np.uint8)
+    if not _is_ascii(raw) or not _is_single_spaced(raw, ends):
+        # Unicode's blanks, or several in a row: rare, so Python decides.
+        return pa.array([(text or "").split() for text in joined.to_pylist()], kind)
+    # What lies between two blanks, or between a blank and a row's end, is one key.
+    blanks = np.flatnonzero(raw == _BLANK)
+    counts = (np.diff(ends) > 0) + np.diff(np.searchsorted(blanks, ends))
+    first = np.zeros(len(joined) + 1, np.int32)
+    np.cumsum(counts, out=first[1:])
+    if not len(blanks):
+        return _lists(first, joined.drop_null(), kind)
+    keys = pc.list_flatten(pc.split_pattern(joined.drop_null(), " "))
+    return _lists(first, keys, kind)
+
+
+def _compact(joined: pa.StringArray) -> pa.StringArray:
+    """The same with offsets that begin at 0, and nothing but its own bytes."""
+    if joined.offset == 0 and len(joined):
+        return joined
+    return pa.concat_arrays([joined, pa.array([], pa.string())]) if len(joined) else _EMPTY
+
+
+_EMPTY = pa.StringArray.from_buffers(0, pa.py_buffer(bytes(4)), pa.py_buffer(b""))
+
+
+def _is_ascii(raw: npt.NDArray[np.uint8]) -> bool:
+    return bool(np.all((raw >= _BLANK) & (raw <= _LAST_ASCII)))
+
+
+def _is_single_spaced(raw: npt.NDArray[np.uint8], ends: npt.NDArray[np.int32]) -> bool:
+    blank = raw == _BLANK
+    if not blank.any():
+        return True
+    edges = np.concatenate((ends[:-1][np.diff(ends) > 0], ends[1:][np.diff(ends) > 0] - 1))
+    return not (blank[edges].any() or (blank[1:] & blank[:-1]).any())
+
+
+def _lists(first: npt.NDArray[np.int32], keys: pa.StringArray, kind: pa.ListType) -> pa.ListArray:
+    built = pa.ListArray.from_arrays(pa.array(first), keys)
+    return built.cast(kind) if built.type != kind else built

@@ -15,10 +15,10 @@ from sparrowmq.spark.jobs.copy import (
     copied_from,
     new_copy,
 )
-from sparrowmq.spark.jobs.job import Tell, tell_nobody
-from sparrowmq.spark.jobs.journal import KEY, Journal, brokers_of, check_same_cluster
+from sparrowmq.spark.jobs.job import OnStep, ignore_step
+from sparrowmq.spark.jobs.journal import KEY, JobJournal, brokers_of, check_same_cluster
 from sparrowmq.spark.positions import ends_now
-from sparrowmq.spark.wire.cluster import Cluster
+from sparrowmq.spark.wire.cluster import RemoteCluster
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,18 +48,18 @@ class DeadLetters:
 def send_back(
     spark: "SparkSession",
     letters: DeadLetters,
-    journal: Journal,
+    journal: JobJournal,
     *,
     to: str | None = None,
     rows_per_second: int | None = None,
-    tell: Tell = tell_nobody,
+    on_step: OnStep = ignore_step,
 ) -> tuple[int, Copied]:
     """Send dead letters to `to`, or each to the topic it came from.
 
     Those that an earlier run has looked at under the same condition are left out. Returns how many
     were sent now, and how far all runs are.
     """
-    with Cluster(letters.name_server, 10.0) as cluster:
+    with RemoteCluster(letters.name_server, 10.0) as cluster:
         queues = cluster.queues(dlq_topic(letters.group))
         ends = ends_now(cluster, queues)
         oldest = {queue: cluster.min_offset(queue) for queue in queues}
@@ -82,5 +82,5 @@ def send_back(
         where=letters.where,
     )
     shape = resent if to is not None else resent_to_origin
-    copied = Copier(spark, journal, sending, shape, tell).run(copied)
+    copied = Copier(spark, journal, sending, shape, on_step).run(copied)
     return copied.sent - before, copied

@@ -1,4 +1,8 @@
-"""Changes to a cluster for jobs, which do not run in an event loop."""
+"""What all jobs share: their error, the steps they report, and changes to a cluster.
+
+RocketMQError
+└── JobError      the job cannot be done, or not now; the text says why and what to do
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,22 +15,14 @@ from sparrowmq.admin.groups import group_members, reset_group_queue
 from sparrowmq.spark.errors import RocketMQError
 from sparrowmq.spark.wire.cluster import Queue, split_name_servers
 
-# Errors of the jobs.
-#
-# RocketMQError
-# └── JobError      the job cannot be done, or not now; the text says why and what to do
-
 
 class JobError(RocketMQError):
     """A job stops before it does something wrong."""
 
 
-# What a job tells while it runs: one step after the other, each named by what is done now.
-
-
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Something that has just been done."""
+    """What a job reports while it runs: something that has just been done."""
 
     name: str
     rows: int = 0
@@ -37,10 +33,10 @@ class Step:
     """Messages to do in all, where that is known."""
 
 
-Tell: TypeAlias = Callable[[Step], None]
+OnStep: TypeAlias = Callable[[Step], None]
 
 
-def tell_nobody(step: Step) -> None:
+def ignore_step(step: Step) -> None:
     """For callers that do not want to know."""
 
 
@@ -48,7 +44,10 @@ T = TypeVar("T")
 
 
 class AdminOperator:
-    """Does it over the wire, to SparrowMQ and Apache's brokers. Raises JobError."""
+    """Changes a cluster over the wire, SparrowMQ's or Apache's, from outside of any event loop.
+
+    Raises JobError.
+    """
 
     def __init__(self, name_server: str) -> None:
         self._name_servers = split_name_servers(name_server)

@@ -47,7 +47,7 @@ _TAIL = np.dtype(
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RecordRun:
     """Whole records that lie one behind the other from `log_offset` on."""
 
     log_offset: int
@@ -63,7 +63,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Damage:
+class DamagedBytes:
     """Bytes that are no records."""
 
     begin: int
@@ -74,7 +74,7 @@ class Damage:
         return f"{self.end - self.begin} bytes from {self.begin} on: {self.reason}"
 
 
-Found: TypeAlias = Run | Damage
+Found: TypeAlias = RecordRun | DamagedBytes
 
 
 def read_range(wanted: LogRange, window: int = WINDOW) -> Iterator[Found]:
@@ -88,7 +88,7 @@ def read_range(wanted: LogRange, window: int = WINDOW) -> Iterator[Found]:
         good, fault = (0, None) if records is None else _good_part(records, stop, at)
         if records is not None and good:
             end = int(records.starts[good]) if good < len(records) else stop
-            yield Run(at, records.part(0, good), end)
+            yield RecordRun(at, records.part(0, good), end)
             at, length = at + end, window
             if fault is None:
                 continue
@@ -200,7 +200,7 @@ def _size_at(data: bytes) -> int:
     return int(_unpack_size(data, 0)[0]) if len(data) >= _SIZES.size else 0
 
 
-def _damage(wanted: LogRange, at: int, fault: str | None) -> Damage | None:
+def _damage(wanted: LogRange, at: int, fault: str | None) -> DamagedBytes | None:
     """What lies at `at`, where no record does; None at the end of the file or the log."""
     file = wanted.file
     file_end = file.start + file.size
@@ -214,4 +214,6 @@ def _damage(wanted: LogRange, at: int, fault: str | None) -> Damage | None:
     if following is None and wanted.is_last and at >= wanted.sure:
         return None
     end = wanted.end if following is None else following
-    return Damage(at, end, fault or f"total size {size} and magic 0x{magic:08X} are no record's")
+    return DamagedBytes(
+        at, end, fault or f"total size {size} and magic 0x{magic:08X} are no record's"
+    )

@@ -1,6 +1,6 @@
 """Where topics lie, and what their queues hold, asked over blocking sockets.
 
-    with Cluster("127.0.0.1:9876") as cluster:
+    with RemoteCluster("127.0.0.1:9876") as cluster:
         for queue in cluster.queues("orders"):
             print(queue, cluster.min_offset(queue), cluster.max_offset(queue))
 
@@ -17,7 +17,7 @@ from sparrowmq.protocol.hosts import parse_address
 from sparrowmq.protocol.json_reader import parse_json
 from sparrowmq.protocol.names import is_system_topic
 from sparrowmq.protocol.perm import PERM_READ_WRITE, is_readable, is_writable
-from sparrowmq.spark.errors import BrokerAway, Refused, TopicMissing, Unreachable
+from sparrowmq.spark.errors import BrokerAway, ServerRefused, TopicMissing, Unreachable
 from sparrowmq.spark.wire.remoting import Answer, Remoting
 
 T = TypeVar("T")
@@ -42,7 +42,7 @@ UNKNOWN_EPOCH = 0
 """Of offsets that were learned before brokers had epochs, or from one that has none."""
 
 
-class Position(NamedTuple):
+class QueuePosition(NamedTuple):
     """An offset of a queue, and the epoch of the broker's log in which it was learned."""
 
     offset: int
@@ -52,12 +52,12 @@ class Position(NamedTuple):
 class QueueEnd(NamedTuple):
     """Where a queue ends now."""
 
-    position: Position
+    position: QueuePosition
     valid_end: int | None = None
     """How far offsets of the epoch that was asked for are good; None where nothing limits them."""
 
 
-class Broker(NamedTuple):
+class BrokerAddresses(NamedTuple):
     """The brokers of one name: a master and its slaves."""
 
     cluster: str
@@ -87,10 +87,10 @@ def split_name_servers(text: str) -> tuple[str, ...]:
     return servers
 
 
-class Cluster:
+class RemoteCluster:
     """A cluster as its name servers describe it. Connections are kept until it is closed.
 
-    Raises Unreachable when a server does not answer, Refused when it answers no.
+    Raises Unreachable when a server does not answer, ServerRefused when it answers no.
     """
 
     def __init__(self, name_servers: str, timeout_s: float = 3.0) -> None:
@@ -110,9 +110,9 @@ class Cluster:
     ) -> None:
         self.close()
 
-    def __reduce__(self) -> tuple[type["Cluster"], tuple[str, float]]:
+    def __reduce__(self) -> tuple[type["RemoteCluster"], tuple[str, float]]:
         # Travels to executors inside of readers; connections stay here.
-        return Cluster, (";".join(self.name_servers), self._timeout_s)
+        return RemoteCluster, (";".join(self.name_servers), self._timeout_s)
 
     def close(self) -> None:
         """Close all connections; a later call opens them again."""
@@ -172,11 +172,13 @@ class Cluster:
         """The brokers that are registered."""
         return sorted(map(str, self._info().get("brokerAddrTable") or ()))
 
-    def brokers(self, topic: str) -> list[Broker]:
+    def brokers(self, topic: str) -> list[BrokerAddresses]:
         """Those that serve a topic, by name. Raises TopicMissing."""
         serving = self.route(topic).addresses
         found = [
-            Broker(str(data.get("cluster", "")), name, tuple(sorted(data["brokerAddrs"].values())))
+            BrokerAddresses(
+                str(data.get("cluster", "")), name, tuple(sorted(data["brokerAddrs"].values()))
+            )
             for name, data in (self._info().get("brokerAddrTable") or {}).items()
             if name in serving
         ]
@@ -223,13 +225,13 @@ class Cluster:
         valid_end = answer.fields.get(VALID_END) if since != UNKNOWN_EPOCH else None
         return QueueEnd(_position(answer), None if valid_end is None else int(valid_end))
 
-    def oldest(self, queue: Queue) -> Position:
+    def oldest(self, queue: Queue) -> QueuePosition:
         """The oldest offset that a queue still has, with its epoch."""
         # Asked for first: an epoch that is too old is safe, one that is too new is not.
         epoch = self.end(queue).position.epoch
-        return Position(self.min_offset(queue), epoch)
+        return QueuePosition(self.min_offset(queue), epoch)
 
-    def position_at(self, queue: Queue, timestamp_ms: int) -> Position:
+    def position_at(self, queue: Queue, timestamp_ms: int) -> QueuePosition:
         """The first message that was stored at that time or later."""
         fields = {"timestamp": str(timestamp_ms), "boundaryType": "LOWER"}
         fields[_EPOCH] = str(UNKNOWN_EPOCH)
@@ -244,7 +246,7 @@ class Cluster:
         fields = {"consumerGroup": group, "setZeroIfNotFound": "false"}
         try:
             answer = self._ask(queue, RequestCode.QUERY_CONSUMER_OFFSET, fields)
-        except Refused as refused:
+        except ServerRefused as refused:
             if refused.code == ResponseCode.QUERY_NOT_FOUND:
                 return None
             raise
@@ -258,7 +260,7 @@ class Cluster:
             found |= set(parse_json(answer.body).get("subscriptionGroupTable") or ())
         return sorted(map(str, found))
 
-    def update_consumer_offset(self, group: str, queue: Queue, at: Position) -> None:
+    def update_consumer_offset(self, group: str, queue: Queue, at: QueuePosition) -> None:
         """Store where a group goes on. The group has to exist on that broker.
 
         A broker of ours takes no position past what is left of the messages that it counts.
@@ -308,13 +310,15 @@ def epoch_field(epoch: int) -> dict[str, str]:
     return {} if epoch == UNKNOWN_EPOCH else {_EPOCH: str(epoch)}
 
 
-def _position(answer: Answer) -> Position:
-    return Position(int(answer.fields["offset"]), int(answer.fields.get(_EPOCH) or UNKNOWN_EPOCH))
+def _position(answer: Answer) -> QueuePosition:
+    return QueuePosition(
+        int(answer.fields["offset"]), int(answer.fields.get(_EPOCH) or UNKNOWN_EPOCH)
+    )
 
 
 def _check(answer: Answer, address: str, request: str) -> None:
     if answer.code != ResponseCode.SUCCESS:
-        raise Refused(address, request, answer.code, answer.remark)
+        raise ServerRefused(address, request, answer.code, answer.remark)
 
 
 def _route(topic: str, data: dict[str, Any]) -> Route:

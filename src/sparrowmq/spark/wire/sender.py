@@ -20,12 +20,12 @@ from sparrowmq.protocol.codes import RequestCode, ResponseCode
 from sparrowmq.protocol.names import AUTO_CREATE_TOPIC
 from sparrowmq.spark.errors import (
     BrokerAway,
-    Refused,
     RocketMQError,
+    ServerRefused,
     TopicMissing,
     Unreachable,
 )
-from sparrowmq.spark.wire.cluster import Cluster, Queue
+from sparrowmq.spark.wire.cluster import Queue, RemoteCluster
 from sparrowmq.spark.wire.remoting import Answer, Patience, Remoting
 
 STORED = frozenset(
@@ -84,7 +84,7 @@ class _UnderWay(NamedTuple):
     """Who was asked; None where that failed already."""
 
 
-class Sender:
+class RowSender:
     """Sends what is planned. Raises RocketMQError that names topic, queue and the reason.
 
     One send at a time is under way, so the rows of a queue are stored in their order.
@@ -92,7 +92,7 @@ class Sender:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: RemoteCluster,
         *,
         group: str,
         retry_timeout_s: float,
@@ -201,10 +201,10 @@ def _check_stored(answer: Answer, address: str, what: str) -> None:
     if answer.code == ResponseCode.GO_AWAY:
         raise Unreachable(address, what, f"the broker stops ({answer.remark})")
     if answer.code not in STORED:
-        raise Refused(address, what, answer.code, answer.remark)
+        raise ServerRefused(address, what, answer.code, answer.remark)
 
 
-def write_queues(cluster: Cluster, topic: str, *, waits: bool = False) -> tuple[Queue, ...]:
+def write_queues(cluster: RemoteCluster, topic: str, *, waits: bool = False) -> tuple[Queue, ...]:
     """The queues a topic can be sent to. Raises UnknownTopic, BrokerAway, Unreachable.
 
     `waits` is for a topic that was there before, which is not found because its broker is away.

@@ -8,9 +8,6 @@ lost queues   those that are missing or whose CRC is wrong are rebuilt from the 
 ```
 """
 
-from collections.abc import Callable
-from typing import TypeAlias
-
 from sparrowmq.disk.disk import Disk
 from sparrowmq.protocol.record import Record
 from sparrowmq.store.commit_log import CommitLog
@@ -20,12 +17,10 @@ from sparrowmq.store.durable_marks import Mark, Marks, Snapshot
 from sparrowmq.store.errors import StoreCorrupted
 from sparrowmq.store.flushing import Recovered
 from sparrowmq.store.layout import ABORT, LOG_DIR, QUARANTINE_DIR, log_path
-from sparrowmq.store.messages import Damage, Progress
+from sparrowmq.store.messages import Damage, Progress, Report
 from sparrowmq.store.recovery.log_scan import FileEnd, Hole, LogScan, last_byte
 from sparrowmq.store.recovery.quarantine import fill, free_path, keep_aside
 from sparrowmq.store.recovery.queue_recovery import QueueRecovery
-
-Report: TypeAlias = Callable[[Damage | Progress], None]
 
 _SECTOR = 512
 _PROGRESS_EVERY = 16 * 1024 * 1024
