@@ -7,7 +7,6 @@ from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.table_saving import TableSaving
 from sparrowmq.broker.tables import BrokerTables
 from sparrowmq.clock import Clock
-from sparrowmq.protocol.body import DataVersion
 from sparrowmq.protocol.broker_stats import MessageRequestMode, MessageRequestModeTable
 from sparrowmq.protocol.group_config import SubscriptionGroupConfig, SubscriptionGroupTable
 from sparrowmq.protocol.names import SYSTEM_GROUPS, group_fault, is_system_group
@@ -39,10 +38,6 @@ class RequestModes:
     def open(cls, tables: BrokerTables, saving: TableSaving) -> Self:
         """What was saved."""
         return cls(tables.load_request_modes(), file=tables.modes, saving=saving)
-
-    def get(self, topic: str, group: str) -> MessageRequestMode | None:
-        """What an operator set; None means pulling, as everywhere."""
-        return self._modes.get(topic, {}).get(group)
 
     def put(self, mode: MessageRequestMode) -> None:
         """Set how a group consumes a topic; saved soon."""
@@ -131,11 +126,6 @@ class Groups:
         if group_fault(group) is not None or len(self) >= self.max_groups:
             return False
         return self.auto_create or is_system_group(group)
-
-    @property
-    def version(self) -> DataVersion:
-        """Changes with every change of the table."""
-        return self._version
 
     def table(self) -> SubscriptionGroupTable:
         """All of it, as it is saved and handed to slaves."""

@@ -30,7 +30,7 @@ _CALL_S = 3.0
 _MOST_ROUTES = 10_000
 
 
-class TopicRoutes:
+class TopicQueues:
     """Asks name servers when needed. Without one, this broker's topics are all there is."""
 
     def __init__(self, config: BrokerConfig, topics: Topics, peers: Peers, clock: Clock) -> None:
@@ -84,7 +84,7 @@ _AGAIN_S = 2.0
 """How often a name server that was lost is tried: clients ask it for routes once it is back."""
 
 
-class Registration:
+class BrokerRegistration:
     """Keeps this broker known, also to name servers that come back."""
 
     def __init__(

@@ -215,7 +215,7 @@ class BrokerTables:
         # A clock that was set back meanwhile must not keep them longer.
         left_ms = min(last.until_ms - env.clock(), int(timeout_s * 1000))
         consumers = Consumers()
-        consumers.remember(last.by_name(), env.monotonic() + left_ms)
+        consumers.remember_subscriptions(last.by_name(), env.monotonic() + left_ms)
         return consumers
 
     def save_last_subscriptions(self, table: LastSubscriptions) -> None:

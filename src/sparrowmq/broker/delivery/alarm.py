@@ -18,7 +18,7 @@ _SHORTEST_S = 0.001
 class Alarm:
     """Where one loop sleeps. Times are milliseconds, of one clock.
 
-    The loop says `begins` before it looks what is due, and `wait` when it has: what comes in
+    The loop says `start_round` before it looks what is due, and `wait` when it has: what comes in
     between may have come behind its back.
     """
 
@@ -33,13 +33,13 @@ class Alarm:
             self.planned_ms = due_ms
             self._earlier.set()
 
-    def begins(self) -> None:
+    def start_round(self) -> None:
         """From now on everything counts that `due_at` tells."""
         self.planned_ms = sys.maxsize
 
     async def wait(self, due_ms: int | None, now_ms: int) -> None:
-        """Sleep until `due_ms`, or what was told since `begins`, at most a second; with neither
-        until something is due."""
+        """Sleep until `due_ms` or what `due_at` announced since `start_round`, at most a second;
+        with neither, until something is announced."""
         if due_ms is not None:
             self.planned_ms = min(due_ms, self.planned_ms)
         self._earlier.clear()
@@ -58,7 +58,7 @@ TRY_AGAIN_MS = 1_000
 """How soon after it found no space."""
 
 
-async def repeat(
+async def repeat_rounds(
     broker: Broker,
     alarm: Alarm,
     deliver_due: Callable[[Broker], Awaitable[int | None]],
@@ -70,7 +70,7 @@ async def repeat(
     `trouble` is what the log says of a round without space, `clock` what the times are of.
     """
     while True:
-        alarm.begins()
+        alarm.start_round()
         try:
             due_ms = await deliver_due(broker)
         except DiskFull as error:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.delivery.alarm import Alarm, repeat
+from sparrowmq.broker.delivery.alarm import Alarm, repeat_rounds
 from sparrowmq.broker.delivery.clock_steps import ClockSteps
-from sparrowmq.broker.delivery.earlier_deliveries import is_repeat
+from sparrowmq.broker.delivery.earlier_deliveries import was_delivered_before
 from sparrowmq.broker.delivery.placement import fields_of
 from sparrowmq.broker.delivery.redelivery import deliver, records_of
 from sparrowmq.clock import Clock
@@ -143,7 +143,7 @@ _BATCH_BYTES = 1024 * 1024
 async def deliver_delayed(broker: Broker) -> None:
     """Deliver for ever."""
     alarm = broker.delivery.levels.alarm
-    await repeat(broker, alarm, deliver_round, "delayed messages wait", broker.clock)
+    await repeat_rounds(broker, alarm, deliver_round, "delayed messages wait", broker.clock)
 
 
 async def deliver_round(broker: Broker) -> int | None:
@@ -177,11 +177,11 @@ async def _deliver_level(broker: Broker, level: int) -> int | None:
 
 async def _deliver_batch(broker: Broker, level: int, offset: int, count: int) -> None:
     levels = broker.delivery.levels
-    found = await read(broker, SCHEDULE_TOPIC, schedule_queue_id(level), offset, count)
+    found = await read_own_queue(broker, SCHEDULE_TOPIC, schedule_queue_id(level), offset, count)
     try:
         for record in records_of(found):
             fields = fields_of(record)
-            if not is_repeat(broker, level, record, fields):
+            if not was_delivered_before(broker, level, record, fields):
                 deliver(broker, record, fields)
             levels.offsets[level] = record.queue_offset + 1
     except RecordError as error:
@@ -190,7 +190,9 @@ async def _deliver_batch(broker: Broker, level: int, offset: int, count: int) ->
     levels.offsets[level] = max(offset + 1, min(found.next_offset, offset + count))
 
 
-async def read(broker: Broker, topic: str, queue_id: int, offset: int, count: int) -> QueueRead:
+async def read_own_queue(
+    broker: Broker, topic: str, queue_id: int, offset: int, count: int
+) -> QueueRead:
     """Messages of a queue of the broker's own, beside the loop where the device is needed."""
     found = broker.store.read_queue(
         topic, queue_id, offset, max_count=count, max_bytes=_BATCH_BYTES
@@ -275,10 +277,3 @@ class DelayLevels:
         would hold up those stored after it.
         """
         return unit_ms + self._clock.since(log_offset)
-
-    def waiting(self, store: Store) -> int:
-        """How many messages wait in all levels."""
-        return sum(
-            max(0, store.max_offset(SCHEDULE_TOPIC, schedule_queue_id(level)) - offset)
-            for level, offset in self.offsets.items()
-        )

@@ -15,7 +15,7 @@ from sparrowmq.broker.delivery import (
 )
 from sparrowmq.broker.delivery.clock_steps import ClockSteps
 from sparrowmq.broker.delivery.delay_levels import DelayLevels
-from sparrowmq.broker.delivery.half_messages import Halves, recover_halves
+from sparrowmq.broker.delivery.half_messages import HalfMessages, recover_half_messages
 from sparrowmq.broker.delivery.timer_index import TimerIndex
 from sparrowmq.broker.delivery.timer_persistence import recover_timers
 from sparrowmq.broker.environment import Environment
@@ -60,10 +60,10 @@ class Delivery:
     """What time it is, for whoever stores or delivers what waits."""
     levels: DelayLevels
     timers: TimerIndex
-    halves: Halves
-    doubts: dict[int, int] = field(default_factory=dict)
+    halves: HalfMessages
+    lookups_left: dict[int, int] = field(default_factory=dict)
     """Level (0: timers) → of how many due messages more it is asked whether they were delivered."""
-    halves_progress: tuple[int, int, int] | None = None
+    half_messages_progress: tuple[int, int, int] | None = None
     """Offsets of half and operation topic, to be committed when the log is durable up to there."""
 
     @staticmethod
@@ -76,7 +76,7 @@ class Delivery:
             clock=steps,
             levels=DelayLevels.open(env.disk, store, steps, env.clock, env.report),
             timers=recover_timers(env.disk, store),
-            halves=recover_halves(
+            halves=recover_half_messages(
                 store,
                 offsets,
                 steps,

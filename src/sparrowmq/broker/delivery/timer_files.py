@@ -163,7 +163,7 @@ class RunList(msgspec.Struct):
     runs: list[RunRange] = msgspec.field(default_factory=list)
 
 
-class Run:
+class TimerRun:
     """A sorted run, read from its beginning to its end. Entries are whole numbers:
     time in the upper, offset in the lower 64 bits."""
 
@@ -256,7 +256,7 @@ class RunFiles:
         body = b"".join([entry.to_bytes(ENTRY, "big") for entry in entries])
         self._replace(_path(span), _RUN_MAGIC + crc32(body).to_bytes(4, "big") + body)
 
-    def open(self, span: RunRange, *, check: bool) -> Run | None:
+    def open(self, span: RunRange, *, check: bool) -> TimerRun | None:
         """A run; None if it is missing or damaged."""
         try:
             file = self._disk.open(_path(span), write=False)
@@ -267,13 +267,13 @@ class RunFiles:
         if is_whole and check:
             is_whole = crc32(file.read(_HEAD, size)) == int.from_bytes(head[-4:], "big")
         file.close()
-        return Run(self._disk, span, size) if is_whole else None
+        return TimerRun(self._disk, span, size) if is_whole else None
 
     def remove(self, span: RunRange) -> None:
         """Delete a run that no list names any more."""
         self._disk.unlink(_path(span))
 
-    def remove_strangers(self, runs: RunList) -> None:
+    def remove_unlisted(self, runs: RunList) -> None:
         """Delete runs, and drafts of them, that the list does not name."""
         named = {_path(span) for span in runs.runs}
         for name in self._disk.listdir(TIMER_DIR):

@@ -21,18 +21,18 @@ import msgspec
 from sparrowmq.broker.delivery.alarm import Alarm
 from sparrowmq.broker.delivery.timer_files import (
     MOST_MARKS,
-    Run,
     RunFiles,
     RunList,
     RunRange,
     TimerCheck,
     TimerMark,
+    TimerRun,
 )
 
 # What the timer index wants to have written: a run of its entries, or how far it has come.
 
 
-class SpillPlan(msgspec.Struct):
+class PlannedSpill(msgspec.Struct):
     """A run that is to be written as soon as the log is durable up to `log_end`."""
 
     queue_end: int
@@ -59,7 +59,7 @@ class Spill(msgspec.Struct):
         return not self.delivered and not self.entries
 
 
-class Progress(msgspec.Struct):
+class TimerProgress(msgspec.Struct):
     """What may be saved as soon as the log is durable up to `log_end`."""
 
     marks: tuple[TimerMark, ...]
@@ -121,21 +121,21 @@ class TimerIndex:
         self.files = files
         self.check = check
         self._marks = tuple(marks)
-        self.marks = _most_telling(self._marks) or (TimerMark(0, 0),)
+        self.marks = _strongest(self._marks) or (TimerMark(0, 0),)
         """How far it is, by falling times. More than one only after the clock was set back."""
-        self.list = runs
+        self.run_list = runs
         self.list_lock = asyncio.Lock()
         """Held from reading the list to the end of saving another: two at once would lose a run."""
         self.lost_from = sys.maxsize
         """Where the first run began that could not be read: its entries are in memory again."""
         self._fresh: list[int] = []
-        self._again: list[int] = []
-        self._runs: list[tuple[int, int, Run]] = []
+        self._retries: list[int] = []
+        self._runs: list[tuple[int, int, TimerRun]] = []
         self._finished: list[RunRange] = []
         self._in_flight: list[int] = []
-        self._plan: SpillPlan | None = None
+        self._plan: PlannedSpill | None = None
         self._spilling: Spill | None = None
-        self._waiting: Progress | None = None
+        self._waiting: TimerProgress | None = None
         self._has_moved = False
 
     # ---- what is pending
@@ -149,22 +149,22 @@ class TimerIndex:
 
     def add_again(self, entry: int) -> None:
         """An entry that was taken has to be looked at again."""
-        heapq.heappush(self._again, entry)
+        heapq.heappush(self._retries, entry)
 
-    def correct(self, entry: int) -> None:
+    def reschedule(self, entry: int) -> None:
         """An entry that was taken is due later than it said: it belongs to no run any more."""
         heapq.heappush(self._fresh, entry)
         self.lost_from = min(self.lost_from, offset_of(entry))
 
-    def add_run(self, run: Run) -> None:
+    def add_run(self, run: TimerRun) -> None:
         """Take a run up where the mark says."""
         marks = [mark for mark in self._marks if mark.queue_offset >= run.range.end]
         if marks:
             from_ms = max(mark.time_ms for mark in marks) - RECALL_WINDOW_MS
             run.seek(entry_of(max(0, from_ms), 0))
-        self.take_up(run)
+        self.resume_run(run)
 
-    def take_up(self, run: Run) -> None:
+    def resume_run(self, run: TimerRun) -> None:
         """Take a run up where it is."""
         entry = run.next()
         while entry is not None and self.is_done(entry):
@@ -185,18 +185,18 @@ class TimerIndex:
     @property
     def next_due_ms(self) -> int | None:
         """When the next entry is due."""
-        heads = [heap[0] for heap in (self._fresh, self._again) if heap]
+        heads = [heap[0] for heap in (self._fresh, self._retries) if heap]
         if self._runs:
             heads.append(self._runs[0][0])
         return time_of(min(heads)) if heads else None
 
     def take_due(self, now_ms: int, limit: int) -> list[int]:
-        """Up to `limit` entries that are due, in order. They are in flight until `landed`."""
+        """Up to `limit` entries that are due, in order. They are in flight until `batch_done`."""
         end = entry_of(now_ms + 1, 0)
         taken: list[int] = []
         while len(taken) < limit:
             fresh = self._fresh[0] if self._fresh else end
-            again = self._again[0] if self._again else end
+            again = self._retries[0] if self._retries else end
             on_disk = self._runs[0][0] if self._runs else end
             first = min(fresh, again, on_disk)
             if first >= end:
@@ -207,13 +207,13 @@ class TimerIndex:
                 if self._plan is not None:
                     self._plan.taken.append(first)
             elif first == again:
-                heapq.heappop(self._again)
+                heapq.heappop(self._retries)
             else:
-                self.take_up(heapq.heappop(self._runs)[2])
+                self.resume_run(heapq.heappop(self._runs)[2])
         self._in_flight = taken
         return taken
 
-    def landed(self, queue_end: int, log_end: int) -> None:
+    def batch_done(self, queue_end: int, log_end: int) -> None:
         """What was taken is delivered, or was added again."""
         self._in_flight = []
         self._note(queue_end, log_end)
@@ -224,7 +224,7 @@ class TimerIndex:
         """Everything due by that time is delivered, of what lies before that offset."""
         mark = TimerMark(time_ms, queue_offset)
         if mark != self.marks[-1]:
-            self.marks = _most_telling((*self.marks, mark))
+            self.marks = _strongest((*self.marks, mark))
             self._has_moved = True
 
     def _note(self, queue_end: int, log_end: int) -> None:
@@ -233,9 +233,9 @@ class TimerIndex:
         Not while something is in flight, or is to be tried again: the run it came from may be
         finished, and must not be forgotten.
         """
-        is_settled = not self._in_flight and not self._again
+        is_settled = not self._in_flight and not self._retries
         if self._waiting is None and self._has_moved and is_settled:
-            self._waiting = Progress(
+            self._waiting = TimerProgress(
                 self.marks, log_end, list(self._finished), self.first_pending(queue_end)
             )
             self._has_moved = False
@@ -243,34 +243,36 @@ class TimerIndex:
     def first_pending(self, queue_end: int) -> int:
         """No message before this queue offset is pending; exact while there are few of them."""
         finished = self._finished
-        firsts = [span.first for span in self.list.runs if span not in finished]
+        firsts = [span.first for span in self.run_list.runs if span not in finished]
         if len(self._fresh) > _FEW:
-            firsts += [self.list.covered, self.lost_from]
+            firsts += [self.run_list.covered, self.lost_from]
         else:
             firsts += map(offset_of, self._fresh)
         if self._spilling is not None:
             firsts.append(self._spilling.span.first)
-        return min([*firsts, *map(offset_of, self._again)], default=queue_end)
+        return min([*firsts, *map(offset_of, self._retries)], default=queue_end)
 
     def progress_to_save(
         self, queue_end: int, log_end: int, durable_log_offset: int
-    ) -> Progress | None:
+    ) -> TimerProgress | None:
         """What was noted before, if everything delivered by then is durable; notes the next."""
         self._note(queue_end, log_end)
         noted = self._waiting
         return noted if noted is not None and noted.log_end <= durable_log_offset else None
 
-    def saved(self) -> None:
+    def progress_saved(self) -> None:
         """The progress that was to be saved is."""
         self._waiting = None
 
     def unfinished_runs(self, finished: list[RunRange]) -> RunList:
         """The list without these runs."""
-        return RunList(self.list.covered, [span for span in self.list.runs if span not in finished])
+        return RunList(
+            self.run_list.covered, [span for span in self.run_list.runs if span not in finished]
+        )
 
-    def forget(self, finished: list[RunRange], left: RunList) -> None:
+    def drop_runs(self, finished: list[RunRange], left: RunList) -> None:
         """The list that is left without these runs is saved."""
-        self.list = left
+        self.run_list = left
         self._finished = [span for span in self._finished if span not in finished]
 
     # ---- from memory to disk
@@ -280,7 +282,7 @@ class TimerIndex:
         return (
             self._plan is not None
             or len(self._fresh) >= self.run_entries
-            or queue_end - self.list.covered >= 2 * self.run_entries
+            or queue_end - self.run_list.covered >= 2 * self.run_entries
         )
 
     def begin_spill(self, queue_end: int, log_end: int, durable_log_offset: int) -> Spill | None:
@@ -291,7 +293,7 @@ class TimerIndex:
         if not self.wants_to_spill(queue_end):
             return None
         if self._plan is None:
-            self._plan = SpillPlan(queue_end, log_end)
+            self._plan = PlannedSpill(queue_end, log_end)
         plan = self._plan
         if plan.log_end > durable_log_offset:
             return None
@@ -304,19 +306,19 @@ class TimerIndex:
 
     def _next_range(self, end: int) -> RunRange:
         """Of a run with everything in memory. What was corrected may lie where a run begins."""
-        first = min(self.list.covered, self.lost_from)
-        copies = [span.copy for span in self.list.runs if span.first == first]
+        first = min(self.run_list.covered, self.lost_from)
+        copies = [span.copy for span in self.run_list.runs if span.first == first]
         return RunRange(first, end, max(copies, default=-1) + 1)
 
-    def take_back(self, spill: Spill) -> None:
+    def cancel_spill(self, spill: Spill) -> None:
         """It could not be written: its entries are in memory again."""
         self._fresh += spill.entries
         heapq.heapify(self._fresh)
         self._spilling = None
 
-    def spilled(self, runs: RunList) -> None:
+    def finish_spill(self, runs: RunList) -> None:
         """It is written, and this is the list that counts now."""
-        self.list = runs
+        self.run_list = runs
         self.lost_from = sys.maxsize
         self._spilling = None
 
@@ -325,15 +327,15 @@ class TimerIndex:
     def pending(self) -> list[int]:
         """All entries that have not been taken, in no order."""
         on_disk = [entry for head, _, run in self._runs for entry in (head, *run.rest())]
-        return self._fresh + self._again + on_disk
+        return self._fresh + self._retries + on_disk
 
     def __len__(self) -> int:
         """Entries that have not been taken."""
         on_disk = sum(run.left + 1 for _, _, run in self._runs)  # the first of each is read
-        return len(self._fresh) + len(self._again) + on_disk
+        return len(self._fresh) + len(self._retries) + on_disk
 
 
-def _most_telling(marks: Iterable[TimerMark]) -> tuple[TimerMark, ...]:
+def _strongest(marks: Iterable[TimerMark]) -> tuple[TimerMark, ...]:
     """Marks without those that say no more than another, by rising offsets and falling times."""
     telling: list[TimerMark] = []
     for mark in sorted(marks, key=lambda mark: (mark.queue_offset, mark.time_ms)):

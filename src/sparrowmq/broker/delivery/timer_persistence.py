@@ -7,7 +7,7 @@ from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.delivery import apache_timer_log
 from sparrowmq.broker.delivery.delay_properties import entry_ms
 from sparrowmq.broker.delivery.half_messages import records
-from sparrowmq.broker.delivery.timer_files import Run, RunFiles, RunList, RunRange, TimerCheck
+from sparrowmq.broker.delivery.timer_files import RunFiles, RunList, RunRange, TimerCheck, TimerRun
 from sparrowmq.broker.delivery.timer_index import (
     Spill,
     TimerIndex,
@@ -37,22 +37,22 @@ def recover_timers(disk: Disk, store: Store) -> TimerIndex:
     if runs.covered > high:
         files.remove_list()
         runs = RunList()
-    files.remove_strangers(runs)
+    files.remove_unlisted(runs)
     index = TimerIndex(files, check, marks, RunList(max(runs.covered, low)))
     for span in runs.runs:
         run = files.open(span, check=True)
         if run is not None:
-            index.list.runs.append(span)
+            index.run_list.runs.append(span)
             index.add_run(run)
         else:
             index.lost_from = min(index.lost_from, span.first)
             _add_all(index, _pending(store, index, span))
-    if high - index.list.covered > 2 * index.run_entries:
+    if high - index.run_list.covered > 2 * index.run_entries:
         _write_runs(disk, store, files, index, high)
-    _add_all(index, _pending(store, index, RunRange(index.list.covered, high)))
-    if marks != saved or apache_timer_log.is_there(disk):
+    _add_all(index, _pending(store, index, RunRange(index.run_list.covered, high)))
+    if marks != saved or apache_timer_log.exists(disk):
         check.save(index.marks, index.first_pending(high))
-        apache_timer_log.forget(disk)
+        apache_timer_log.remove(disk)
     return index
 
 
@@ -63,7 +63,7 @@ def _write_runs(disk: Disk, store: Store, files: RunFiles, index: TimerIndex, hi
     if plan is not None:
         sync_plan(disk, plan)
         store.finish_flush(plan)
-    first = index.list.covered
+    first = index.run_list.covered
     entries: list[int] = []
     written: list[RunRange] = []
     try:
@@ -74,14 +74,14 @@ def _write_runs(disk: Disk, store: Store, files: RunFiles, index: TimerIndex, hi
                 files.write(span, sorted(entries))
                 written.append(span)
                 first, entries = span.end, []
-        files.save_list(RunList(first, [*index.list.runs, *written]))
+        files.save_list(RunList(first, [*index.run_list.runs, *written]))
     except DiskFull:
         return  # then they stay in memory
-    index.list.covered = first
+    index.run_list.covered = first
     for span in written:
         run = files.open(span, check=False)
         assert run is not None, "just written"
-        index.list.runs.append(span)
+        index.run_list.runs.append(span)
         index.add_run(run)
 
 
@@ -120,15 +120,15 @@ async def spill(broker: Broker) -> None:
         run = timers.begin_spill(*_ends(broker))
         if run is None:
             return
-        runs = RunList(run.span.end, list(timers.list.runs))
+        runs = RunList(run.span.end, list(timers.run_list.runs))
         try:
             await _write(broker, run, runs)
         except DiskFull:
-            timers.take_back(run)
+            timers.cancel_spill(run)
             raise
-        timers.spilled(runs)
+        timers.finish_spill(runs)
         if not run.is_empty:
-            timers.take_up(_opened(broker, run))
+            timers.resume_run(_opened(broker, run))
 
 
 async def _write(broker: Broker, run: Spill, runs: RunList) -> None:
@@ -139,7 +139,7 @@ async def _write(broker: Broker, run: Spill, runs: RunList) -> None:
     await workers.run(files.save_list, runs)
 
 
-def _opened(broker: Broker, written: Spill) -> Run:
+def _opened(broker: Broker, written: Spill) -> TimerRun:
     run = broker.delivery.timers.files.open(written.span, check=False)
     assert run is not None, "just written"
     run.skip(len(written.delivered))
@@ -164,17 +164,17 @@ async def save_mark(broker: Broker) -> None:
     if noted is None:
         return
     await broker.workers.run(timers.check.save, noted.marks, noted.first_pending)
-    timers.saved()
+    timers.progress_saved()
     if noted.finished:
-        await _forget(broker, noted.finished)
+        await _drop_runs(broker, noted.finished)
 
 
-async def _forget(broker: Broker, finished: list[RunRange]) -> None:
+async def _drop_runs(broker: Broker, finished: list[RunRange]) -> None:
     timers, workers = broker.delivery.timers, broker.workers
     async with timers.list_lock:
         left = timers.unfinished_runs(finished)
         await workers.run(timers.files.save_list, left)
-        timers.forget(finished, left)
+        timers.drop_runs(finished, left)
         # Inside: the next run may begin where one of these did, and has its file's name then.
         for span in finished:
             await workers.run(timers.files.remove, span)

@@ -44,7 +44,7 @@ def lock_batch(broker: Broker, request: Request[LockBatch]) -> Reply:
         wanted.consumer_group,
         wanted.client_id,
         sorted(wanted.mq_set),
-        tells_freed=bool(request.header.tells_freed),
+        notify_when_freed=bool(request.header.tells_freed),
     )
     return Reply(body=LockBatchResponse(lock_ok_mq_set=frozenset(got)).to_json())
 
@@ -81,7 +81,7 @@ async def query_assignment(broker: Broker, request: Request[QueryAssignment]) ->
     except BodyError as error:
         text = f"the assignment query cannot be read: {error}"
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, text) from error
-    queues = await broker.topic_routes.queues_of(wanted.topic)
+    queues = await broker.topic_queues.queues_of(wanted.topic)
     share = None if queues is None else _share(broker, wanted, queues)
     if share is None:
         return Reply(body=_KEEP_WHAT_YOU_HAVE)

@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.live_clients import ConsumerGroup, Member, faults_of
+from sparrowmq.broker.live_clients import ConsumerGroup, GroupMember, group_faults
 from sparrowmq.broker.pull_filter import sql_filter
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Handled, Reply, Request, Routes
@@ -67,24 +67,24 @@ def heartbeat(broker: Broker, request: Request[Heartbeat]) -> Handled:
         return _beat(broker, session)
     data = _heartbeat_data(request)
     if len(data.consumer_data_set) > _GROUPS_AT_ONCE:
-        return _take_in_slices(broker, request, data)
-    is_sub_change = _take_in(broker, request, data, data.consumer_data_set)
+        return _register_in_slices(broker, request, data)
+    is_sub_change = _register_groups(broker, request, data, data.consumer_data_set)
     return _answer(broker, request, data, is_sub_change=is_sub_change)
 
 
-async def _take_in_slices(
+async def _register_in_slices(
     broker: Broker, request: Request[Heartbeat], data: HeartbeatData
 ) -> Reply:
     """A client of thousands of groups must not keep all others waiting."""
     is_sub_change = False
     for first in range(0, len(data.consumer_data_set), _GROUPS_AT_ONCE):
         groups = data.consumer_data_set[first : first + _GROUPS_AT_ONCE]
-        is_sub_change |= _take_in(broker, request, data, groups)
+        is_sub_change |= _register_groups(broker, request, data, groups)
         await asyncio.sleep(0)
     return _answer(broker, request, data, is_sub_change=is_sub_change)
 
 
-def _take_in(
+def _register_groups(
     broker: Broker,
     request: Request[Heartbeat],
     data: HeartbeatData,
@@ -97,9 +97,11 @@ def _take_in(
     return is_sub_change
 
 
-def _member(broker: Broker, request: Request[Heartbeat], data: HeartbeatData) -> Member:
+def _member(broker: Broker, request: Request[Heartbeat], data: HeartbeatData) -> GroupMember:
     connection = request.connection
-    return Member(data.client_id, connection, request.language, request.version, broker.monotonic())
+    return GroupMember(
+        data.client_id, connection, request.language, request.version, broker.monotonic()
+    )
 
 
 def _answer(
@@ -142,12 +144,12 @@ def _heartbeat_data(request: Request[Heartbeat]) -> HeartbeatData:
     return data
 
 
-def _join(broker: Broker, member: Member, consumer: ConsumerData, data: HeartbeatData) -> bool:
+def _join(broker: Broker, member: GroupMember, consumer: ConsumerData, data: HeartbeatData) -> bool:
     """Register one group of a client; whether a version 2 client must send its subscriptions."""
     config = broker.groups.find(consumer.group_name)
     if config is None:
         return False
-    broker.topics.set_read_write(retry_topic(consumer.group_name), config.retry_queue_nums)
+    broker.topics.get_or_create(retry_topic(consumer.group_name), config.retry_queue_nums)
     live = broker.consumers.group(consumer.group_name)
     known = None if live is None else live.members.get(member.connection)
     member.fingerprint = data.heartbeat_fingerprint
@@ -173,7 +175,7 @@ def _report_faults(broker: Broker, group: ConsumerGroup) -> None:
     if group.is_checked:
         return
     group.is_checked = True
-    faults = str(faults_of(group))
+    faults = str(group_faults(group))
     if faults == group.faults:
         return
     group.faults = faults
@@ -193,7 +195,7 @@ def unregister_client(broker: Broker, request: Request[UnregisterClient]) -> Rep
         gone = broker.consumers.leave(request.connection, header.consumer_group)
         if gone is not None:
             broker.member_left(gone[0], gone[1].client_id)
-        if not broker.consumers.has(request.connection):
+        if not broker.consumers.has_member_on(request.connection):
             # Producers may live on in it; nobody beats for them.
             broker.sessions.forget(request.connection)
     return Reply()

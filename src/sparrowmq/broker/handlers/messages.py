@@ -1,9 +1,9 @@
 """Finding stored messages: by offset id, by key, by unique id."""
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.delivery.placement import append, encoded, place
+from sparrowmq.broker.delivery.placement import append, encode_fields, place
 from sparrowmq.broker.delivery.timer_delivery import recall_key
-from sparrowmq.broker.send_checks import check_size, refusal
+from sparrowmq.broker.send_checks import check_size, store_refusal
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
@@ -67,7 +67,7 @@ def _recall(broker: Broker, request: Request[RecallMessage]) -> Reply | None:
         request.connection.peer_bytes,
         0,
         b"0",
-        encoded(fields),
+        encode_fields(fields),
         tag_code(_TAG),
         handle.msg_id,
     )
@@ -76,7 +76,7 @@ def _recall(broker: Broker, request: Request[RecallMessage]) -> Reply | None:
     try:
         stored = append(broker, placement, now_ms)
     except (DiskFull, StoreStopped, MessageTooLarge) as error:
-        raise refusal(error) from error
+        raise store_refusal(error) from error
     reply = Reply(MessageRecalled(msg_id=handle.msg_id))
     end = stored.log_offset + stored.size
     return broker.durability.reply_when_safe(request, reply, end)

@@ -5,7 +5,7 @@ from collections.abc import Awaitable
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import MASTER_ID
 from sparrowmq.broker.handlers.pull import move_parked
-from sparrowmq.broker.queue_handover import is_anothers
+from sparrowmq.broker.queue_handover import belongs_to_another
 from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import ConnectionLost, RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
@@ -161,7 +161,7 @@ def query_consumer_offset(broker: Broker, request: Request[QueryConsumerOffset])
         if _takes_queue(broker, request):
             broker.offsets.applied(header.consumer_group, header.topic, header.queue_id)
         if header.epoch is None:
-            broker.positions.tell(
+            broker.positions.note_sent(
                 request.connection,
                 header.consumer_group,
                 header.topic,
@@ -206,7 +206,7 @@ def update_consumer_offset(broker: Broker, request: Request[UpdateConsumerOffset
     header = request.header
     if header.commit_offset >= 0:
         _check_commit(broker, header)
-        if not _is_overtaken(broker, request) and not _counts_what_is_gone(broker, request):
+        if not _owner_is_further(broker, request) and not _is_of_lost_messages(broker, request):
             _commit(broker, request)
     return Reply()
 
@@ -221,20 +221,20 @@ def _commit(broker: Broker, request: Request[UpdateConsumerOffset]) -> None:
         broker.notices.ask_to_rebalance(group, request.connection)
 
 
-def _is_overtaken(broker: Broker, request: Request[UpdateConsumerOffset]) -> bool:
+def _owner_is_further(broker: Broker, request: Request[UpdateConsumerOffset]) -> bool:
     """Whether a member that waits for a queue tells where it meant to begin, while the owner has
     come further: Java's clients store the offsets of all their queues every 5 s."""
     header = request.header
     group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
     if header.commit_offset >= broker.offsets.get(group, topic, queue_id):
         return False
-    return is_anothers(broker, group, topic, queue_id, request.connection)
+    return belongs_to_another(broker, group, topic, queue_id, request.connection)
 
 
-def _counts_what_is_gone(broker: Broker, request: Request[UpdateConsumerOffset]) -> bool:
+def _is_of_lost_messages(broker: Broker, request: Request[UpdateConsumerOffset]) -> bool:
     """Whether progress was made in messages whose offsets others have got since."""
     header = request.header
-    end = broker.positions.end_of(
+    end = broker.positions.valid_end(
         request.connection,
         header.consumer_group,
         header.topic,
@@ -302,7 +302,7 @@ def _answer_offset(
 ) -> Reply:
     header = request.header
     if header.epoch is None:
-        broker.positions.answer(request.connection, header.topic, header.queue_id, offset)
+        broker.positions.note_answer(request.connection, header.topic, header.queue_id, offset)
         return Reply(OffsetFound(offset=offset))
     end = broker.store.epochs.end_since(header.topic, header.queue_id, header.epoch)
     return Reply(_in_epoch(broker, header.epoch, offset, end))

@@ -6,9 +6,9 @@ import msgspec
 
 from sparrowmq.broker.arrivals import QueueKey
 from sparrowmq.broker.broker import Broker, State
-from sparrowmq.broker.positions import back_to
+from sparrowmq.broker.positions import resume_offset
 from sparrowmq.broker.pull_filter import PullFilter, filter_for
-from sparrowmq.broker.queue_handover import after_hand_over, hand_over_s
+from sparrowmq.broker.queue_handover import handover_wait_s, offset_after_handover
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Handled, Reply, Request, Routes
 from sparrowmq.protocol.codes import ResponseCode
@@ -48,11 +48,13 @@ def pull_message(broker: Broker, request: Request[PullMessage]) -> Handled:
     group = _readable_group(broker, request)
     accepts = filter_for(broker, header, group)
     if header.consumer_group in broker.notices.rebalancing and header.sys_flag & PULL_SUSPEND:
-        wait_s = min(hand_over_s(broker, header, request.connection), _poll_s(broker, header))
+        wait_s = min(handover_wait_s(broker, header, request.connection), _poll_s(broker, header))
         if wait_s > 0:
-            return _answer_handed_over(broker, request, after_hand_over(broker, header, wait_s))
+            return _answer_after_handover(
+                broker, request, offset_after_handover(broker, header, wait_s)
+            )
     if header.epoch is not None or broker.store.epochs.has_doubts:
-        end = broker.positions.end_of(
+        end = broker.positions.valid_end(
             request.connection,
             header.consumer_group,
             header.topic,
@@ -77,7 +79,7 @@ def pull_message(broker: Broker, request: Request[PullMessage]) -> Handled:
     return _answer(broker, request, found, accepts)
 
 
-async def _answer_handed_over(
+async def _answer_after_handover(
     broker: Broker, request: Request[PullMessage], hand_over: Awaitable[int]
 ) -> Reply:
     header = request.header
@@ -165,7 +167,7 @@ def _answer(
         parked = ParkedPull(broker, request, key, offset, epoch, accepts)
         broker.arrivals.park(parked, _poll_s(broker, header))
         if found.has_unsynced:
-            broker.durability.ask()
+            broker.durability.request_flush()
         return None
     if code is ResponseCode.PULL_OFFSET_MOVED:
         broker.log.warning(
@@ -222,11 +224,11 @@ class ParkedPull(msgspec.Struct, eq=False):
             if found.next_offset < found.max_offset:
                 broker.arrivals.announce(*self.key)  # a long run was rejected: others go first
             elif found.max_offset < broker.store.max_offset(*self.key):
-                broker.durability.ask()
+                broker.durability.request_flush()
             return False
         if _code(found.status, self.offset) == ResponseCode.PULL_NOT_FOUND:
             if found.has_unsynced:
-                broker.durability.ask()
+                broker.durability.request_flush()
             return False
         request.answer(_reply(broker, request, found, epoch))
         return True
@@ -256,7 +258,7 @@ def _sent_back(broker: Broker, request: Request[PullMessage], end: int) -> Reply
     if header.epoch is None:
         stored = broker.offsets.get(group, topic, queue_id)
         carried = header.commit_offset if header.sys_flag & PULL_COMMIT_OFFSET else -1
-        target = back_to(end, stored, carried)
+        target = resume_offset(end, stored, carried)
     broker.log.warning(
         "group %s stood at %d of %s queue %d, whose messages it knows end at %d; sent back to %d",
         group,
@@ -377,7 +379,7 @@ def _pulled(
         )
     if broker.store.epochs.has_doubts:
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
-        broker.positions.tell(request.connection, group, topic, queue_id, next_offset, epoch)
+        broker.positions.note_sent(request.connection, group, topic, queue_id, next_offset, epoch)
     return Pulled(
         suggest_which_broker_id=0,
         next_begin_offset=next_offset,

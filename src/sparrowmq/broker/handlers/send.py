@@ -4,15 +4,15 @@ import struct
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.delivery.placement import SPECIAL, Placement, append, place, place_quickly
-from sparrowmq.broker.delivery.retry import sent_back
+from sparrowmq.broker.delivery.retry import dead_letter_when_exhausted
 from sparrowmq.broker.send_checks import (
     UNUSUAL_BITS,
     answer_when_safe,
     check_size,
     checked_sys_flag,
-    refusal,
-    safe_topic_for_send,
+    saved_topic_for_send,
     send_when_saved,
+    store_refusal,
 )
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import RequestRefused
@@ -67,7 +67,7 @@ def send_special(
     try:
         stored = append(broker, placement, now_ms)
     except (DiskFull, StoreStopped, MessageTooLarge) as error:
-        raise refusal(error) from error
+        raise store_refusal(error) from error
     reply = Reply(_sent(broker, topic, queue_id, placement, stored))
     return answer_when_safe(broker, request, reply, stored.log_offset + stored.size)
 
@@ -78,7 +78,7 @@ def _placement(
     """Of a message that takes more than a quick look."""
     header, fields = request.header, parse_properties(text)
     if is_retry_topic(put.topic) and (header.reconsume_times or not SPECIAL.isdisjoint(fields)):
-        dead = sent_back(broker, put, fields, header.max_reconsume_times)
+        dead = dead_letter_when_exhausted(broker, put, fields, header.max_reconsume_times)
         if dead is not None:
             return Placement(dead)
     return place(broker, put, fields, now_ms, producer_group=header.producer_group)
@@ -114,7 +114,9 @@ def send_message(broker: Broker, request: Request[AnySend]) -> Handled:
     header = request.header
     if header.batch:
         return send_batch(broker, request)
-    topic = broker.topics.sendable.get(header.topic) or safe_topic_for_send(broker, request)
+    topic = broker.topics.checked_for_send.get(header.topic) or saved_topic_for_send(
+        broker, request
+    )
     if topic is None:
         return send_when_saved(broker, request, send_message)
     queue_id = header.queue_id
@@ -159,7 +161,7 @@ def _store_and_answer(broker: Broker, request: Request[AnySend], put: PutMessage
     try:
         stored = broker.store.append(put, broker.clock())
     except (DiskFull, StoreStopped, MessageTooLarge) as error:
-        raise refusal(error) from error
+        raise store_refusal(error) from error
     broker.durability.announce(put.topic, put.queue_id)
     reply = Reply(
         MessageSent(
@@ -178,7 +180,9 @@ def _store_and_answer(broker: Broker, request: Request[AnySend], put: PutMessage
 def send_batch(broker: Broker, request: Request[AnySend]) -> Handled:
     """Store a batch: contiguous offsets in one queue, all of it or nothing."""
     header = request.header
-    topic = broker.topics.sendable.get(header.topic) or safe_topic_for_send(broker, request)
+    topic = broker.topics.checked_for_send.get(header.topic) or saved_topic_for_send(
+        broker, request
+    )
     if topic is None:
         return send_when_saved(broker, request, send_batch)
     queue_id = _queue(broker, header.queue_id, topic)
@@ -193,7 +197,7 @@ def send_batch(broker: Broker, request: Request[AnySend]) -> Handled:
     try:
         stored = broker.store.append_batch(put, broker.clock())
     except (DiskFull, StoreStopped, MessageTooLarge) as error:
-        raise refusal(error) from error
+        raise store_refusal(error) from error
     broker.durability.announce(header.topic, queue_id)
     # All of them together: a third of what formatting each costs.
     offsets = struct.pack(f">{len(stored.log_offsets)}q", *stored.log_offsets)

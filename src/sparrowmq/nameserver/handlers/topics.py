@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sparrowmq.nameserver.checks import check_topic
-from sparrowmq.nameserver.encoded_routes import encode_route
 from sparrowmq.nameserver.kv_config import ORDER_TOPIC_CONFIG
+from sparrowmq.nameserver.route_answers import encode_route
 from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
