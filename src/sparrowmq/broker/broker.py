@@ -14,7 +14,7 @@ from sparrowmq.broker.consumer_offsets import ConsumerOffsets
 from sparrowmq.broker.durability import Durability
 from sparrowmq.broker.groups import Groups, RequestModes
 from sparrowmq.broker.live_clients import ConsumerGroup, Consumers, MemberSessions, Producers
-from sparrowmq.broker.name_servers import TopicQueues
+from sparrowmq.broker.name_servers import ClusterQueues
 from sparrowmq.broker.offset_saving import OffsetSaving
 from sparrowmq.broker.positions import Positions
 from sparrowmq.broker.queue_locks import QueueLocks
@@ -78,7 +78,7 @@ class Broker:
     """Their files, and those of consumer offsets and subscriptions."""
     offset_saving: OffsetSaving
     statistics: Statistics
-    topic_queues: TopicQueues
+    cluster_queues: ClusterQueues
     disk: Disk
     """Only to tell how full it is; files are the store's business."""
     unique_ids: UniqueIds

@@ -1,4 +1,4 @@
-"""Which consumer groups exist on this broker and how they are configured."""
+"""Which consumer groups exist on this broker, and how they are configured."""
 
 from collections.abc import Iterator
 from typing import Self
@@ -11,47 +11,6 @@ from sparrowmq.protocol.broker_stats import MessageRequestMode, MessageRequestMo
 from sparrowmq.protocol.group_config import SubscriptionGroupConfig, SubscriptionGroupTable
 from sparrowmq.protocol.names import SYSTEM_GROUPS, group_fault, is_system_group
 from sparrowmq.store.table_file import TableFile
-
-# How groups consume topics, where an operator said so. Only pulling is served.
-
-
-PULL = "PULL"
-
-
-class RequestModes:
-    """The table of messageRequestMode.json."""
-
-    def __init__(
-        self,
-        table: MessageRequestModeTable,
-        *,
-        file: TableFile[MessageRequestModeTable],
-        saving: TableSaving,
-    ) -> None:
-        self._modes = {
-            topic: dict(groups) for topic, groups in table.message_request_mode_map.items()
-        }
-        self.file = file
-        self._saving = saving
-
-    @classmethod
-    def open(cls, tables: BrokerTables, saving: TableSaving) -> Self:
-        """What was saved."""
-        return cls(tables.load_request_modes(), file=tables.modes, saving=saving)
-
-    def put(self, mode: MessageRequestMode) -> None:
-        """Set how a group consumes a topic; saved soon."""
-        self._modes.setdefault(mode.topic, {})[mode.consumer_group] = mode
-        self._saving.changed(self)
-
-    def table(self) -> MessageRequestModeTable:
-        """All of it, as it is saved and handed to slaves."""
-        modes = {topic: dict(groups) for topic, groups in self._modes.items()}
-        return MessageRequestModeTable(message_request_mode_map=modes)
-
-    def was_saved(self, table: MessageRequestModeTable) -> None:
-        """Nothing depends on that here."""
-
 
 _FORBIDDEN_READ = 1 << 2
 """The bit of forbiddenTable that forbids reading (PermName.INDEX_PERM_READ)."""
@@ -177,4 +136,42 @@ class Groups:
         self._saving.changed(self)
 
     def was_saved(self, table: SubscriptionGroupTable) -> None:
+        """Nothing depends on that here."""
+
+
+PULL = "PULL"
+
+
+class RequestModes:
+    """The table of messageRequestMode.json."""
+
+    def __init__(
+        self,
+        table: MessageRequestModeTable,
+        *,
+        file: TableFile[MessageRequestModeTable],
+        saving: TableSaving,
+    ) -> None:
+        self._modes = {
+            topic: dict(groups) for topic, groups in table.message_request_mode_map.items()
+        }
+        self.file = file
+        self._saving = saving
+
+    @classmethod
+    def open(cls, tables: BrokerTables, saving: TableSaving) -> Self:
+        """What was saved."""
+        return cls(tables.load_request_modes(), file=tables.modes, saving=saving)
+
+    def put(self, mode: MessageRequestMode) -> None:
+        """Set how a group consumes a topic; saved soon."""
+        self._modes.setdefault(mode.topic, {})[mode.consumer_group] = mode
+        self._saving.changed(self)
+
+    def table(self) -> MessageRequestModeTable:
+        """All of it, as it is saved and handed to slaves."""
+        modes = {topic: dict(groups) for topic, groups in self._modes.items()}
+        return MessageRequestModeTable(message_request_mode_map=modes)
+
+    def was_saved(self, table: MessageRequestModeTable) -> None:
         """Nothing depends on that here."""

@@ -1,4 +1,15 @@
-"""Live consumers: which members a group has now, and what they subscribe to."""
+"""Live clients: the members of consumer groups and what they subscribe to, producers, and sessions.
+
+All of it comes from heartbeats and ends with the connection they came on.
+
+Sessions are for members of our own client that want their death to be detected within seconds. They
+send beats, short heartbeats without a body, four times a session timeout:
+
+    opened by a heartbeat that asks ─▶ first beat ─▶ watched ─┬─ 8 scans without any frame: silent
+                                                              └─ its connection ends: forgotten
+
+A member that names a session which has ended learns that its queues may belong to others by now.
+"""
 
 import random
 from collections import Counter
@@ -11,79 +22,6 @@ from sparrowmq.net.connection import Connection
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel
 from sparrowmq.protocol.names import is_retry_topic
 from sparrowmq.protocol.subscription import SubscriptionData
-
-# MemberSessions of members that want to be missed quickly: who does not beat for seconds is gone.
-#
-# opened by a heartbeat that asks ─▶ first beat ─▶ watched─┬─ 8 scans without a sign of life: silent
-#                                                          └─ its connection ends: forgotten
-#
-# A session lives and ends with its connection. Whoever names a session that is not there any more
-# learns that its queues may have been given to others meanwhile.
-
-
-SCANS = 8
-"""Looks, not time, make a member silent: a broker that was itself held up has looked only once, and
-does not blame members whose beats wait unread."""
-
-
-class _Session:
-    __slots__ = ("connection", "frames_read", "is_watched", "name", "scans")
-
-    def __init__(self, name: str, connection: Connection) -> None:
-        self.name = name
-        self.connection = connection
-        self.frames_read = connection.frames_read
-        self.scans = 0
-        self.is_watched = False
-        """Not before its first beat: a member that cannot send beats is not to be lost for it."""
-
-
-class MemberSessions:
-    """At most one for each connection."""
-
-    def __init__(self) -> None:
-        self._by_name: dict[str, _Session] = {}
-        self._by_connection: dict[Connection, _Session] = {}
-
-    def __len__(self) -> int:
-        return len(self._by_name)
-
-    def open(self, connection: Connection, rng: random.Random) -> str:
-        """The name of the connection's session, a new one if it had none."""
-        session = self._by_connection.get(connection)
-        if session is None:
-            session = _Session(f"{rng.getrandbits(64):016x}", connection)
-            self._by_connection[connection] = self._by_name[session.name] = session
-        return session.name
-
-    def beat(self, name: str) -> bool:
-        """A sign of life; False when there is no such session any more."""
-        session = self._by_name.get(name)
-        if session is None:
-            return False
-        session.is_watched = True
-        session.scans = 0
-        return True
-
-    def forget(self, connection: Connection) -> None:
-        """The connection ended, or has no consumer any more."""
-        session = self._by_connection.pop(connection, None)
-        if session is not None:
-            del self._by_name[session.name]
-
-    def scan(self) -> list[Connection]:
-        """Look once; connections of members that have been silent for too many scans."""
-        silent = []
-        for session in self._by_name.values():
-            frames_read = session.connection.frames_read
-            if frames_read != session.frames_read or not session.is_watched:
-                session.frames_read = frames_read
-                session.scans = 0
-                continue
-            session.scans += 1
-            if session.scans >= SCANS:
-                silent.append(session.connection)
-        return silent
 
 
 class GroupMember:
@@ -302,7 +240,42 @@ def _subscribed_texts(data: ConsumerData) -> frozenset[str]:
     )
 
 
-# Live producers: who can be asked about the transactions of a group.
+class GroupFaults(msgspec.Struct, frozen=True):
+    """Empty when all is well."""
+
+    unequal: dict[str, list[str]]
+    """Client id to what it subscribes to, of every member, when they do not agree."""
+    doubled: list[str]
+    """Client ids with several connections: such members take the same queues."""
+
+    def __bool__(self) -> bool:
+        return bool(self.unequal or self.doubled)
+
+    def __str__(self) -> str:
+        parts = []
+        if self.unequal:
+            subscribed = "; ".join(
+                f"{who}: {', '.join(what)}" for who, what in self.unequal.items()
+            )
+            remedy = "give all members of a group the same subscriptions"
+            parts.append(f"members subscribe differently ({subscribed}): {remedy}")
+        if self.doubled:
+            remedy = "give each process an instance name of its own"
+            parts.append(f"client ids are used twice ({', '.join(self.doubled)}): {remedy}")
+        return " and ".join(parts)
+
+
+def group_faults(group: ConsumerGroup) -> GroupFaults:
+    """What is wrong in the group now."""
+    known = [member for member in group.members.values() if member.subscribed is not None]
+    unequal = {}
+    if len({member.subscribed for member in known}) > 1:
+        unequal = {member.client_id: sorted(member.subscribed or ()) for member in known}
+    doubled = []
+    if not group.is_broadcasting:
+        uses = Counter(member.client_id for member in group.members.values())
+        doubled = sorted(client_id for client_id, count in uses.items() if count > 1)
+    return GroupFaults(unequal, doubled)
 
 
 class Producers:
@@ -367,45 +340,66 @@ class Producers:
         ]
 
 
-# What is wrong inside a group: members that subscribe differently, one client id used twice.
-#
-# Both are reported and never refused: a rolling change of a subscription looks the same for a
-# while.
+SCANS = 8
+"""Looks, not time, make a member silent: a broker that was itself held up has looked only once, and
+does not blame members whose beats wait unread."""
 
 
-class GroupFaults(msgspec.Struct, frozen=True):
-    """Empty when all is well."""
+class _Session:
+    __slots__ = ("connection", "frames_read", "is_watched", "name", "scans")
 
-    unequal: dict[str, list[str]]
-    """Client id to what it subscribes to, of every member, when they do not agree."""
-    doubled: list[str]
-    """Client ids with several connections: such members take the same queues."""
-
-    def __bool__(self) -> bool:
-        return bool(self.unequal or self.doubled)
-
-    def __str__(self) -> str:
-        parts = []
-        if self.unequal:
-            subscribed = "; ".join(
-                f"{who}: {', '.join(what)}" for who, what in self.unequal.items()
-            )
-            remedy = "give all members of a group the same subscriptions"
-            parts.append(f"members subscribe differently ({subscribed}): {remedy}")
-        if self.doubled:
-            remedy = "give each process an instance name of its own"
-            parts.append(f"client ids are used twice ({', '.join(self.doubled)}): {remedy}")
-        return " and ".join(parts)
+    def __init__(self, name: str, connection: Connection) -> None:
+        self.name = name
+        self.connection = connection
+        self.frames_read = connection.frames_read
+        self.scans = 0
+        self.is_watched = False
+        """Not before its first beat: a member that cannot send beats is not to be lost for it."""
 
 
-def group_faults(group: ConsumerGroup) -> GroupFaults:
-    """What is wrong in the group now."""
-    known = [member for member in group.members.values() if member.subscribed is not None]
-    unequal = {}
-    if len({member.subscribed for member in known}) > 1:
-        unequal = {member.client_id: sorted(member.subscribed or ()) for member in known}
-    doubled = []
-    if not group.is_broadcasting:
-        uses = Counter(member.client_id for member in group.members.values())
-        doubled = sorted(client_id for client_id, count in uses.items() if count > 1)
-    return GroupFaults(unequal, doubled)
+class MemberSessions:
+    """At most one for each connection."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, _Session] = {}
+        self._by_connection: dict[Connection, _Session] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def open(self, connection: Connection, rng: random.Random) -> str:
+        """The name of the connection's session, a new one if it had none."""
+        session = self._by_connection.get(connection)
+        if session is None:
+            session = _Session(f"{rng.getrandbits(64):016x}", connection)
+            self._by_connection[connection] = self._by_name[session.name] = session
+        return session.name
+
+    def beat(self, name: str) -> bool:
+        """A sign of life; False when there is no such session any more."""
+        session = self._by_name.get(name)
+        if session is None:
+            return False
+        session.is_watched = True
+        session.scans = 0
+        return True
+
+    def forget(self, connection: Connection) -> None:
+        """The connection ended, or has no consumer any more."""
+        session = self._by_connection.pop(connection, None)
+        if session is not None:
+            del self._by_name[session.name]
+
+    def scan(self) -> list[Connection]:
+        """Look once; connections of members that have been silent for too many scans."""
+        silent = []
+        for session in self._by_name.values():
+            frames_read = session.connection.frames_read
+            if frames_read != session.frames_read or not session.is_watched:
+                session.frames_read = frames_read
+                session.scans = 0
+                continue
+            session.scans += 1
+            if session.scans >= SCANS:
+                silent.append(session.connection)
+        return silent

@@ -46,7 +46,7 @@ from sparrowmq.broker.handlers import (
     topics,
     transactions,
 )
-from sparrowmq.broker.name_servers import BrokerRegistration, TopicQueues
+from sparrowmq.broker.name_servers import BrokerRegistration, ClusterQueues
 from sparrowmq.broker.offset_saving import OffsetSaving
 from sparrowmq.broker.positions import Positions
 from sparrowmq.broker.queue_locks import QueueLocks
@@ -185,7 +185,7 @@ def open_broker(config: BrokerConfig, env: Environment, peers: Peers, port: int)
         consumers=consumers,
         notices=notices,
         locks=QueueLocks(notices, clock=monotonic, timeout_s=config.lock_timeout_s),
-        topic_queues=TopicQueues(config, topic_table, peers, monotonic),
+        cluster_queues=ClusterQueues(config, topic_table, peers, monotonic),
         statistics=Statistics.open(config, env),
         unique_ids=env.unique_ids(store.config.store_host),
     )

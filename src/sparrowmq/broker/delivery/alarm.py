@@ -1,4 +1,9 @@
-"""Waiting for the next thing that is due, and being woken when something is due earlier."""
+"""Waiting for the next thing that is due, and waking up early when something is due sooner.
+
+Delay levels, timers and transaction checks all run the same loop: deliver what is due, ask when the
+next is due, sleep until then. What is stored meanwhile may be due sooner than the loop has planned,
+so whatever stores something also announces its due time to the loop's alarm.
+"""
 
 import asyncio
 import sys
@@ -13,6 +18,8 @@ from sparrowmq.store.errors import StoreStopped
 _LONGEST_S = 1.0
 """The clock may be set forward while nobody looks: look again after this long."""
 _SHORTEST_S = 0.001
+TRY_AGAIN_MS = 1_000
+"""How soon after it found no space."""
 
 
 class Alarm:
@@ -49,13 +56,6 @@ class Alarm:
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
                 await self._earlier.wait()
-
-
-# Rounds of delivery for ever: one when something is due, another when space may be back.
-
-
-TRY_AGAIN_MS = 1_000
-"""How soon after it found no space."""
 
 
 async def repeat_rounds(

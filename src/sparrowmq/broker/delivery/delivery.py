@@ -1,4 +1,4 @@
-"""The state of everything that is delivered later than it was sent."""
+"""Everything that is delivered later than it was sent: its state, and the loops that deliver it."""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,41 +15,12 @@ from sparrowmq.broker.delivery import (
 )
 from sparrowmq.broker.delivery.clock_steps import ClockSteps
 from sparrowmq.broker.delivery.delay_levels import DelayLevels
-from sparrowmq.broker.delivery.half_messages import HalfMessages, recover_half_messages
+from sparrowmq.broker.delivery.half_messages import PendingHalves, recover_half_messages
 from sparrowmq.broker.delivery.timer_index import TimerIndex
 from sparrowmq.broker.delivery.timer_persistence import recover_timers
 from sparrowmq.broker.environment import Environment
 from sparrowmq.net.tasks import Loop
 from sparrowmq.store.store import Store
-
-# What a broker runs for messages that are delivered later than they were sent.
-
-
-def loops(broker: Broker) -> list[Loop]:
-    """All of them; each runs for ever."""
-    return [
-        partial(delay_levels.deliver_delayed, broker),
-        partial(delay_levels.save_progress, broker),
-        partial(timer_delivery.deliver_timers, broker),
-        partial(timer_persistence.save_progress, broker),
-        partial(transaction_checks.check_transactions, broker),
-        partial(transactions.save_progress, broker),
-    ]
-
-
-async def close(broker: Broker) -> None:
-    """The last words of delivery. Everything in the log must be durable already."""
-    await save(broker)
-    await timer_persistence.leave_to_apache(broker)
-
-
-async def save(broker: Broker) -> None:
-    """Save how far delivery has come."""
-    for _ in range(2):  # what was noted before, then what is true now
-        await delay_levels.journal_progress(broker)
-        await timer_persistence.save_mark(broker)
-        transactions.commit_progress(broker)
-    await broker.delivery.levels.progress.save(broker.workers)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,7 +31,7 @@ class Delivery:
     """What time it is, for whoever stores or delivers what waits."""
     levels: DelayLevels
     timers: TimerIndex
-    halves: HalfMessages
+    halves: PendingHalves
     lookups_left: dict[int, int] = field(default_factory=dict)
     """Level (0: timers) → of how many due messages more it is asked whether they were delivered."""
     half_messages_progress: tuple[int, int, int] | None = None
@@ -89,3 +60,30 @@ class Delivery:
     def close(self) -> None:
         """Give files back."""
         self.levels.progress.close()
+
+
+def loops(broker: Broker) -> list[Loop]:
+    """All of them; each runs for ever."""
+    return [
+        partial(delay_levels.deliver_delayed, broker),
+        partial(delay_levels.save_progress, broker),
+        partial(timer_delivery.deliver_timers, broker),
+        partial(timer_persistence.save_progress, broker),
+        partial(transaction_checks.check_transactions, broker),
+        partial(transactions.save_progress, broker),
+    ]
+
+
+async def save(broker: Broker) -> None:
+    """Save how far delivery has come."""
+    for _ in range(2):  # what was noted before, then what is true now
+        await delay_levels.journal_progress(broker)
+        await timer_persistence.save_mark(broker)
+        transactions.commit_progress(broker)
+    await broker.delivery.levels.progress.save(broker.workers)
+
+
+async def close(broker: Broker) -> None:
+    """The last words of delivery. Everything in the log must be durable already."""
+    await save(broker)
+    await timer_persistence.leave_to_apache(broker)

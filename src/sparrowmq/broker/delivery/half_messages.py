@@ -32,7 +32,7 @@ from sparrowmq.store.messages import ReadStatus
 from sparrowmq.store.store import ColdRead, Store
 
 
-class HalfMessage(msgspec.Struct, eq=False):
+class PendingHalf(msgspec.Struct, eq=False):
     """One pending half message."""
 
     queue_offset: int
@@ -45,14 +45,14 @@ class HalfMessage(msgspec.Struct, eq=False):
     """Queue offsets that it had before it was stored again."""
 
 
-class HalfMessages:
+class PendingHalves:
     """All pending half messages of a broker."""
 
     def __init__(self) -> None:
         self.alarm = Alarm()
         self.unrecorded_ends: list[int] = []
         """Offsets that have ended without an operation message saying so yet."""
-        self._by_offset: dict[int, HalfMessage] = {}
+        self._by_offset: dict[int, PendingHalf] = {}
         self._in_order: deque[int] = deque()
         self._due: list[tuple[int, int]] = []
         self._operations: deque[tuple[int, int]] = deque()
@@ -60,20 +60,20 @@ class HalfMessages:
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def __iter__(self) -> Iterator[HalfMessage]:
+    def __iter__(self) -> Iterator[PendingHalf]:
         """In the order of their offsets."""
         known = [(offset, half) for offset, half in self._by_offset.items()]
         return (half for offset, half in known if half.queue_offset == offset)
 
-    def get(self, queue_offset: int) -> HalfMessage | None:
+    def get(self, queue_offset: int) -> PendingHalf | None:
         """The half message that has or had this offset; None when its transaction has ended."""
         return self._by_offset.get(queue_offset)
 
     def add(self, queue_offset: int, log_offset: int, due_ms: int, checks: int = 0) -> None:
         """A half message was stored."""
-        self._add(HalfMessage(queue_offset, log_offset, due_ms, checks))
+        self._add(PendingHalf(queue_offset, log_offset, due_ms, checks))
 
-    def move(self, half: HalfMessage, queue_offset: int, log_offset: int, due_ms: int) -> None:
+    def move(self, half: PendingHalf, queue_offset: int, log_offset: int, due_ms: int) -> None:
         """It was stored again, with one more check counted; the old offset has ended."""
         self.unrecorded_ends.append(half.queue_offset)
         half.former_offsets += (half.queue_offset,)
@@ -81,27 +81,27 @@ class HalfMessages:
         half.checks += 1
         self._add(half)
 
-    def _add(self, half: HalfMessage) -> None:
+    def _add(self, half: PendingHalf) -> None:
         offset, due_ms = half.queue_offset, half.due_ms
         self._by_offset[offset] = half
         self._in_order.append(offset)  # queue offsets only grow
         heapq.heappush(self._due, (due_ms, offset))
         self.alarm.due_at(due_ms)
 
-    def postpone(self, half: HalfMessage, due_ms: int) -> None:
+    def postpone(self, half: PendingHalf, due_ms: int) -> None:
         """Look at it again then."""
         half.due_ms = due_ms
         heapq.heappush(self._due, (due_ms, half.queue_offset))
         self.alarm.due_at(due_ms)
 
-    def end(self, half: HalfMessage) -> None:
+    def end(self, half: PendingHalf) -> None:
         """Its transaction has ended."""
         for offset in half.former_offsets:
             self._by_offset.pop(offset, None)
         self._by_offset.pop(half.queue_offset, None)
         self.unrecorded_ends.append(half.queue_offset)
 
-    def take_due(self, now_ms: int) -> HalfMessage | None:
+    def take_due(self, now_ms: int) -> PendingHalf | None:
         """One that is due; it has to be moved, postponed or ended."""
         while self._due and self._due[0][0] <= now_ms:
             due_ms, offset = heapq.heappop(self._due)
@@ -134,7 +134,7 @@ class HalfMessages:
         return first, self._operations[0][0] if self._operations else operation_end
 
 
-# Finding the pending half messages again when a broker starts: those no operation has ended.
+# ---- recovery: the half messages that no operation has ended
 
 
 TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
@@ -151,9 +151,9 @@ def recover_half_messages(
     *,
     timeout_ms: int,
     interval_ms: int,
-) -> HalfMessages:
+) -> PendingHalves:
     """What was pending when the store was last written."""
-    halves = HalfMessages()
+    halves = PendingHalves()
     now_ms = monotonic()
     first = _start(store, offsets, TRANS_HALF_TOPIC)
     ended: set[int] = set()
@@ -179,6 +179,17 @@ def recover_half_messages(
     return halves
 
 
+def _start(store: Store, offsets: ConsumerOffsets, topic: str) -> int:
+    low, high = store.queue_range(topic, 0)
+    return min(max(offsets.get(TRANSACTION_GROUP, topic, 0), low), high)
+
+
+def ended_offsets(record: Record) -> list[int]:
+    """The half offsets an operation message names: `17,18,`; before 5.0 a single number."""
+    parts = record.body.split(b",")
+    return [int(part) for part in parts if part.isdigit() and len(part) < 20]
+
+
 def immunity_ms(fields: Mapping[str, str], timeout_ms: int) -> int:
     """How long after it was stored a half message is asked about first."""
     text = fields.get(CHECK_IMMUNITY_TIME_S, "")
@@ -188,17 +199,6 @@ def immunity_ms(fields: Mapping[str, str], timeout_ms: int) -> int:
 def parse_count(text: str | None) -> int:
     """A number in a property, 0 for what is none."""
     return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else 0
-
-
-def ended_offsets(record: Record) -> list[int]:
-    """The half offsets an operation message names: `17,18,`; before 5.0 a single number."""
-    parts = record.body.split(b",")
-    return [int(part) for part in parts if part.isdigit() and len(part) < 20]
-
-
-def _start(store: Store, offsets: ConsumerOffsets, topic: str) -> int:
-    low, high = store.queue_range(topic, 0)
-    return min(max(offsets.get(TRANSACTION_GROUP, topic, 0), low), high)
 
 
 def records(store: Store, topic: str, offset: int, queue_id: int = 0) -> Iterator[Record]:

@@ -1,4 +1,5 @@
-"""Where a message goes first: into its queue, or aside until it may be delivered.
+"""Where a message is stored first: in its queue, or in a queue of the broker's until it may be
+delivered.
 
 ```
 place ─┬ its own queue                    nothing special about it, or its time has come already
@@ -7,7 +8,7 @@ place ─┬ its own queue                    nothing special about it, or its t
        └ RMQ_SYS_TRANS_HALF_TOPIC queue 0 a half message (TRAN_MSG), until its transaction ends
 ```
 
-What lies aside remembers its topic and queue in REAL_TOPIC and REAL_QID, as in Apache's stores.
+A message that waits carries its topic and queue in REAL_TOPIC and REAL_QID, as in Apache's stores.
 """
 
 import re
@@ -91,27 +92,6 @@ def _is_half(put: PutMessage, fields: Mapping[str, str]) -> bool:
     return fields[TRANSACTION_PREPARED].lower() == "true" and not is_retry_topic(put.topic)
 
 
-def append(broker: Broker, placement: Placement, now_ms: int) -> Stored:
-    """Store a placed message and tell who has to know.
-
-    Raises DiskFull, StoreStopped, MessageTooLarge.
-    """
-    put = placement.put
-    stored = broker.store.append(put, now_ms)
-    topic = put.topic
-    if topic == TIMER_TOPIC:
-        broker.delivery.timers.add(placement.due_ms, stored.queue_offset, placement.is_recall)
-    elif topic == SCHEDULE_TOPIC:
-        broker.delivery.levels.alarm.due_at(placement.due_ms)
-    elif topic == TRANS_HALF_TOPIC:
-        wait_ms = placement.due_ms - now_ms
-        due_ms = broker.monotonic() + wait_ms
-        broker.delivery.halves.add(stored.queue_offset, stored.log_offset, due_ms)
-    else:
-        broker.durability.announce(topic, put.queue_id)
-    return stored
-
-
 def place_delayed(
     broker: Broker, put: PutMessage, fields: Mapping[str, str], level: int, now_ms: int
 ) -> Placement:
@@ -188,53 +168,39 @@ def divert(
     put.topic, put.queue_id = topic, queue_id
 
 
-def real_queue_properties(topic: str, queue_id: int) -> str:
-    """The properties that tell where a message belongs; the last ones where `divert` put it."""
-    return f"REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}\x02"
+def append(broker: Broker, placement: Placement, now_ms: int) -> Stored:
+    """Store a placed message and tell who has to know.
+
+    Raises DiskFull, StoreStopped, MessageTooLarge.
+    """
+    put = placement.put
+    stored = broker.store.append(put, now_ms)
+    topic = put.topic
+    if topic == TIMER_TOPIC:
+        broker.delivery.timers.add(placement.due_ms, stored.queue_offset, placement.is_recall)
+    elif topic == SCHEDULE_TOPIC:
+        broker.delivery.levels.alarm.due_at(placement.due_ms)
+    elif topic == TRANS_HALF_TOPIC:
+        wait_ms = placement.due_ms - now_ms
+        due_ms = broker.monotonic() + wait_ms
+        broker.delivery.halves.add(stored.queue_offset, stored.log_offset, due_ms)
+    else:
+        broker.durability.announce(topic, put.queue_id)
+    return stored
 
 
-def with_properties(
-    properties: bytes,
-    fields: Mapping[str, str],
-    values: Mapping[str, str],
-    *,
-    without: Collection[str] = (),
-) -> bytes:
-    """Encoded properties with some set and some left out; `fields` tells what is in there."""
-    names = fields.keys()
-    if names.isdisjoint(values) and (not without or names.isdisjoint(without)):
-        # Nearly always; and much cheaper than taking all of them apart.
-        return properties + encode_fields(values)
-    kept = decode_properties(properties)
-    for name in without:
-        kept.pop(name, None)
-    kept.update(values)
-    return encode_fields(kept)
-
-
-def encode_fields(fields: Mapping[str, str]) -> bytes:
-    """Properties as a record holds them."""
-    return "".join([f"{name}\x01{value}\x02" for name, value in fields.items()]).encode()
-
-
-def fields_of(record: Record) -> dict[str, str]:
-    """The properties of a stored record, without the CRC, which belongs to that record alone."""
-    fields = decode_properties(record.properties)
-    fields.pop(CRC32, None)
-    return fields
-
-
-# Placement of what nearly all special messages ask for, by a look at their raw properties.
+# ---- the same by a look at the raw properties, for what nearly all special messages ask for
 #
 # ```
 # place_quickly ─┬ one delivery time    \x02 TIMER_DELIVER_MS \x01 1794741940696 \x02
 #                ├ one delay level      \x02 DELAY \x01 3 \x02
 #                ├ a half message       \x02 TRAN_MSG \x01 true \x02, and PGROUP
-#                └ None: anything else  two of these, one that lay aside before, no number, over
+#                └ None: anything else  two of these, one that waited before, no number, over
 # ```
 #
-# `place` takes all properties apart, which is half of what a special send costs. Both do the same
-# to a message; what is unusual is left to `place`.
+# `place` takes all properties apart, which is half of what a special send costs. Both change a
+# message in the same way (one table of test cases holds for both), and whatever is unusual is left
+# to `place`.
 
 
 _TIME = re.compile("\x02TIMER_(DELIVER_MS|DELAY_MS|DELAY_SEC)\x01([0-9]{1,15})\x02")
@@ -304,3 +270,42 @@ def _divert_quickly(put: PutMessage, topic: str, queue_id: int, values: str) -> 
     text = f"{values}REAL_TOPIC\x01{put.topic}\x02REAL_QID\x01{put.queue_id}\x02"
     put.properties += text.encode()
     put.topic, put.queue_id = topic, queue_id
+
+
+# ---- properties of what waits
+
+
+def real_queue_properties(topic: str, queue_id: int) -> str:
+    """The properties that tell where a message belongs; the last ones where `divert` put it."""
+    return f"REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}\x02"
+
+
+def with_properties(
+    properties: bytes,
+    fields: Mapping[str, str],
+    values: Mapping[str, str],
+    *,
+    without: Collection[str] = (),
+) -> bytes:
+    """Encoded properties with some set and some left out; `fields` tells what is in there."""
+    names = fields.keys()
+    if names.isdisjoint(values) and (not without or names.isdisjoint(without)):
+        # Nearly always; and much cheaper than taking all of them apart.
+        return properties + encode_fields(values)
+    kept = decode_properties(properties)
+    for name in without:
+        kept.pop(name, None)
+    kept.update(values)
+    return encode_fields(kept)
+
+
+def encode_fields(fields: Mapping[str, str]) -> bytes:
+    """Properties as a record holds them."""
+    return "".join([f"{name}\x01{value}\x02" for name, value in fields.items()]).encode()
+
+
+def fields_of(record: Record) -> dict[str, str]:
+    """The properties of a stored record, without the CRC, which belongs to that record alone."""
+    fields = decode_properties(record.properties)
+    fields.pop(CRC32, None)
+    return fields

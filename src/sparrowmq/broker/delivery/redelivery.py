@@ -1,4 +1,4 @@
-"""Delivering what lay aside: to its real queue, or, if there is none, to the dead letters."""
+"""Delivering a message that waited: to its real queue or, if that is gone, as a dead letter."""
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -41,54 +41,6 @@ from sparrowmq.protocol.topic_config import TopicConfig
 from sparrowmq.store.errors import MessageTooLarge
 from sparrowmq.store.messages import PutMessage, QueueRead
 
-# A stored message on its way to another queue, and where it says that it belongs.
-
-
-def properties_without_crc(record: Record) -> bytes:
-    """What `fields_of` returns, encoded, without taking the properties apart."""
-    properties = record.properties
-    at = len(properties) - CRC_PROPERTY_SIZE
-    if at >= 0 and properties.startswith(CRC_PROPERTY, at):
-        return properties[:at]
-    return encode_fields(fields_of(record)) if CRC_PROPERTY in properties else properties
-
-
-def real_queue_id(fields: Mapping[str, str]) -> int:
-    """The queue a message that lies aside belongs to, -1 if it does not say."""
-    text = fields.get(REAL_QUEUE_ID, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
-
-
-def copy_to(
-    record: Record,
-    topic: str,
-    queue_id: int,
-    fields: Mapping[str, str],
-    properties: bytes | None = None,
-) -> PutMessage:
-    """A stored message on its way to another queue: the same but for its properties.
-
-    `properties` are the fields encode_fields, where the caller has them already.
-    """
-    return PutMessage(
-        topic,
-        queue_id,
-        record.flag,
-        record.sys_flag,
-        record.born_timestamp,
-        record.born_host,
-        record.reconsume_times,
-        record.body,
-        encode_fields(fields) if properties is None else properties,
-        cached_tag_code(fields.get(TAGS)),
-        fields.get(UNIQUE_KEY, ""),
-        fields.get(KEYS, ""),
-    )
-
-
-FALLBACK_GROUP = "SCHEDULE_CONSUMER"
-"""Whose dead letters a message joins that belongs to no group."""
-
 
 def deliver(
     broker: Broker,
@@ -109,18 +61,6 @@ def deliver(
         fault = try_append(broker, put)
     if fault is not None:
         dead_letter(broker, put, record, fault)
-
-
-def try_append(broker: Broker, put: PutMessage) -> str | None:
-    """Store a message; what is wrong with it if it cannot be. Raises DiskFull, StoreStopped."""
-    fault = size_fault(broker, len(put.body), len(put.properties))
-    if fault is not None:
-        return fault
-    try:
-        append(broker, Placement(put), broker.clock())
-    except MessageTooLarge as error:
-        return str(error)
-    return None
 
 
 def delivery_fault(broker: Broker, topic: str, queue_id: int) -> str | None:
@@ -148,14 +88,24 @@ def _retry_topic(broker: Broker, topic: str) -> TopicConfig | None:
     return broker.topics.get_or_create(topic, group.retry_queue_nums)
 
 
+def try_append(broker: Broker, put: PutMessage) -> str | None:
+    """Store a message; what is wrong with it if it cannot be. Raises DiskFull, StoreStopped."""
+    fault = size_fault(broker, len(put.body), len(put.properties))
+    if fault is not None:
+        return fault
+    try:
+        append(broker, Placement(put), broker.clock())
+    except MessageTooLarge as error:
+        return str(error)
+    return None
+
+
+# ---- dead letters
+
+
+FALLBACK_GROUP = "SCHEDULE_CONSUMER"
+"""Whose dead letters a message joins that belongs to no group."""
 _DEAD_LETTER_QUEUES = 1
-
-
-def dead_letter_topic(broker: Broker, group: str) -> str:
-    """The topic of a group's dead letters, which exists when this returns."""
-    topic = dlq_topic(group)
-    broker.topics.get_or_create(topic, _DEAD_LETTER_QUEUES)
-    return topic
 
 
 def dead_letter(broker: Broker, put: PutMessage, record: Record, fault: str) -> None:
@@ -198,6 +148,58 @@ def _group_of(topic: str, fields: Mapping[str, str]) -> str:
     else:
         group = fields.get(PRODUCER_GROUP, "")
     return FALLBACK_GROUP if group_fault(group) is not None else group
+
+
+def dead_letter_topic(broker: Broker, group: str) -> str:
+    """The topic of a group's dead letters, which exists when this returns."""
+    topic = dlq_topic(group)
+    broker.topics.get_or_create(topic, _DEAD_LETTER_QUEUES)
+    return topic
+
+
+# ---- copies of stored messages
+
+
+def copy_to(
+    record: Record,
+    topic: str,
+    queue_id: int,
+    fields: Mapping[str, str],
+    properties: bytes | None = None,
+) -> PutMessage:
+    """A stored message on its way to another queue: the same but for its properties.
+
+    `properties` are the fields encoded, where the caller has them already.
+    """
+    return PutMessage(
+        topic,
+        queue_id,
+        record.flag,
+        record.sys_flag,
+        record.born_timestamp,
+        record.born_host,
+        record.reconsume_times,
+        record.body,
+        encode_fields(fields) if properties is None else properties,
+        cached_tag_code(fields.get(TAGS)),
+        fields.get(UNIQUE_KEY, ""),
+        fields.get(KEYS, ""),
+    )
+
+
+def properties_without_crc(record: Record) -> bytes:
+    """What `fields_of` returns, encoded, without taking the properties apart."""
+    properties = record.properties
+    at = len(properties) - CRC_PROPERTY_SIZE
+    if at >= 0 and properties.startswith(CRC_PROPERTY, at):
+        return properties[:at]
+    return encode_fields(fields_of(record)) if CRC_PROPERTY in properties else properties
+
+
+def real_queue_id(fields: Mapping[str, str]) -> int:
+    """The queue a message that lies aside belongs to, -1 if it does not say."""
+    text = fields.get(REAL_QUEUE_ID, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
 
 
 def records_of(found: QueueRead) -> Iterator[Record]:

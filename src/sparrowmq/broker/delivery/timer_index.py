@@ -10,6 +10,8 @@ Ten million pending timers are some 300 runs of which a block each is in memory.
 runs are taken up where the mark says, and only what is behind `covered` is read from the queue.
 """
 
+from __future__ import annotations
+
 import asyncio
 import heapq
 import sys
@@ -28,74 +30,6 @@ from sparrowmq.broker.delivery.timer_files import (
     TimerMark,
     TimerRun,
 )
-
-# What the timer index wants to have written: a run of its entries, or how far it has come.
-
-
-class PlannedSpill(msgspec.Struct):
-    """A run that is to be written as soon as the log is durable up to `log_end`."""
-
-    queue_end: int
-    log_end: int
-    taken: list[int] = msgspec.field(default_factory=list)
-    """Entries for it that became due meanwhile."""
-
-
-class Spill(msgspec.Struct):
-    """A run that is to be written now."""
-
-    span: RunRange
-    delivered: list[int]
-    """Entries of it that were delivered since it was planned, sorted.
-
-    Perhaps not durably: after a crash they are due again.
-    """
-    entries: list[int]
-    """The others, sorted; they are in memory no more."""
-
-    @property
-    def is_empty(self) -> bool:
-        """There is nothing to write but how far the queue is covered."""
-        return not self.delivered and not self.entries
-
-
-class TimerProgress(msgspec.Struct):
-    """What may be saved as soon as the log is durable up to `log_end`."""
-
-    marks: tuple[TimerMark, ...]
-    log_end: int
-    finished: list[RunRange]
-    first_pending: int
-
-
-# Entries of the timer queue as whole numbers: time in the upper, offset in the lower 64 bits.
-#
-# They sort by time. The highest bit of the offset says that an entry is a recall.
-
-
-RECALL = 1 << 63
-_OFFSET = RECALL - 1
-
-
-def entry_of(time_ms: int, queue_offset: int, *, is_recall: bool = False) -> int:
-    """An entry as one number that sorts by time."""
-    return time_ms << 64 | (RECALL if is_recall else 0) | queue_offset
-
-
-def time_of(entry: int) -> int:
-    """When an entry is due."""
-    return entry >> 64
-
-
-def offset_of(entry: int) -> int:
-    """Where its message lies in the timer queue."""
-    return entry & _OFFSET
-
-
-def is_recall(entry: int) -> bool:
-    """Whether it takes a message back rather than delivering one."""
-    return bool(entry & RECALL)
-
 
 RUN_ENTRIES = 32_768
 """Entries in memory from which a run is written. More means less work and a longer start."""
@@ -343,3 +277,71 @@ def _strongest(marks: Iterable[TimerMark]) -> tuple[TimerMark, ...]:
             telling.pop()
         telling.append(mark)
     return tuple(telling[-MOST_MARKS:])
+
+
+# ---- what the index asks to have written
+
+
+class PlannedSpill(msgspec.Struct):
+    """A run that is to be written as soon as the log is durable up to `log_end`."""
+
+    queue_end: int
+    log_end: int
+    taken: list[int] = msgspec.field(default_factory=list)
+    """Entries for it that became due meanwhile."""
+
+
+class Spill(msgspec.Struct):
+    """A run that is to be written now."""
+
+    span: RunRange
+    delivered: list[int]
+    """Entries of it that were delivered since it was planned, sorted.
+
+    Perhaps not durably: after a crash they are due again.
+    """
+    entries: list[int]
+    """The others, sorted; they are in memory no more."""
+
+    @property
+    def is_empty(self) -> bool:
+        """There is nothing to write but how far the queue is covered."""
+        return not self.delivered and not self.entries
+
+
+class TimerProgress(msgspec.Struct):
+    """What may be saved as soon as the log is durable up to `log_end`."""
+
+    marks: tuple[TimerMark, ...]
+    log_end: int
+    finished: list[RunRange]
+    first_pending: int
+
+
+# ---- entries of the timer queue as whole numbers: time in the upper, offset in the lower 64 bits
+#
+# They sort by time. The highest bit of the offset says that an entry is a recall.
+
+
+RECALL = 1 << 63
+_OFFSET = RECALL - 1
+
+
+def entry_of(time_ms: int, queue_offset: int, *, is_recall: bool = False) -> int:
+    """An entry as one number that sorts by time."""
+    return time_ms << 64 | (RECALL if is_recall else 0) | queue_offset
+
+
+def time_of(entry: int) -> int:
+    """When an entry is due."""
+    return entry >> 64
+
+
+def offset_of(entry: int) -> int:
+    """Where its message lies in the timer queue."""
+    return entry & _OFFSET
+
+
+def is_recall(entry: int) -> bool:
+    """Whether it takes a message back rather than delivering one."""
+    return bool(entry & RECALL)

@@ -12,7 +12,7 @@ import asyncio
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.delivery.alarm import TRY_AGAIN_MS, repeat_rounds
-from sparrowmq.broker.delivery.half_messages import HalfMessage
+from sparrowmq.broker.delivery.half_messages import PendingHalf
 from sparrowmq.broker.delivery.placement import Placement, append, fields_of
 from sparrowmq.broker.delivery.redelivery import copy_to, real_queue_id
 from sparrowmq.broker.delivery.transactions import end, write_operations
@@ -61,7 +61,7 @@ async def check_round(broker: Broker) -> int | None:
     return halves.next_due_ms
 
 
-def _check(broker: Broker, half: HalfMessage) -> None:
+def _check(broker: Broker, half: PendingHalf) -> None:
     record = broker.store.read_record(half.log_offset)
     if record is None:
         broker.log.error("the half message at %d is gone or damaged", half.log_offset)
@@ -92,7 +92,7 @@ def _is_forgotten(broker: Broker, record: Record) -> bool:
     return is_old and running_ms > config.client_timeout_s * 1000
 
 
-def _ask(broker: Broker, half: HalfMessage, record: Record, fields: dict[str, str]) -> None:
+def _ask(broker: Broker, half: PendingHalf, record: Record, fields: dict[str, str]) -> None:
     """Store it again with the question counted, then ask: counts survive crashes that way."""
     fields[TRANSACTION_CHECK_TIMES] = str(half.checks + 1)
     put = copy_to(record, TRANS_HALF_TOPIC, 0, fields)
@@ -159,7 +159,7 @@ def _send_to_one(
 
 
 def _set_aside(
-    broker: Broker, half: HalfMessage, record: Record, fields: dict[str, str], reason: str
+    broker: Broker, half: PendingHalf, record: Record, fields: dict[str, str], reason: str
 ) -> None:
     topic = broker.topics.get_or_create(TRANS_CHECK_MAX_TIME_TOPIC, 1).topic_name
     broker.log.error(

@@ -1,9 +1,9 @@
-"""How transactions end: half messages that are committed or rolled back, and what tells it.
+"""How transactions end: the half message is committed or rolled back, and an operation records it.
 
 ```
 half ──┬ commit ──── the message in its real queue, then an operation
        ├ rollback ── an operation
-       └ neither ─── a producer of the group is asked: `transactions_check`
+       └ neither ─── a producer of the group is asked: `transaction_checks`
 ```
 
 The message comes before the operation: a crash between them makes the broker ask again, the other
@@ -16,7 +16,7 @@ import msgspec
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.delivery.delay_properties import DELAYS
-from sparrowmq.broker.delivery.half_messages import TRANSACTION_GROUP, HalfMessage
+from sparrowmq.broker.delivery.half_messages import TRANSACTION_GROUP, PendingHalf
 from sparrowmq.broker.delivery.placement import (
     Placement,
     append,
@@ -50,41 +50,15 @@ from sparrowmq.protocol.sys_flag import TRANSACTION_COMMIT, with_transaction_typ
 from sparrowmq.store.errors import MessageTooLarge
 from sparrowmq.store.messages import PutMessage
 
-# How far transactions have come: the offsets at which a restart begins to read both topics.
-
-
-async def save_progress(broker: Broker) -> None:
-    """Commit the offsets of both topics as soon as what they stand for is durable."""
-    while True:
-        await asyncio.sleep(broker.config.offsets_journal_s / 2)
-        commit_progress(broker)
-
-
-def commit_progress(broker: Broker) -> None:
-    """Commit what was noted last time if it is durable by now, and note what is next."""
-    delivery, store = broker.delivery, broker.store
-    waiting = delivery.half_messages_progress
-    if waiting is not None and waiting[2] <= store.durable_log_offset:
-        broker.offsets.commit(TRANSACTION_GROUP, TRANS_HALF_TOPIC, 0, waiting[0])
-        broker.offsets.commit(TRANSACTION_GROUP, TRANS_OP_HALF_TOPIC, 0, waiting[1])
-        waiting = None
-    if waiting is None:
-        half_end = store.max_offset(TRANS_HALF_TOPIC, 0)
-        operation_end = store.max_offset(TRANS_OP_HALF_TOPIC, 0)
-        progress = delivery.halves.progress(half_end, operation_end)
-        waiting = (*progress, store.max_log_offset)
-    delivery.half_messages_progress = waiting
-
-
+_MOST_NAMED = 200
+"""Offsets in one operation message; Apache stops at 4,096 bytes."""
 _ENDED_TAG = "d"
 _ENDED_CODE = tag_code(_ENDED_TAG)
 _OPERATION_PROPERTIES = encode_fields({TAGS: _ENDED_TAG, WAIT_STORE_OK: "true"})
-_MOST_NAMED = 200
-"""Offsets in one operation message; Apache stops at 4,096 bytes."""
 
 
 def commit(
-    broker: Broker, half: HalfMessage, record: Record, fields: dict[str, str], now_ms: int
+    broker: Broker, half: PendingHalf, record: Record, fields: dict[str, str], now_ms: int
 ) -> None:
     """Deliver a half message; delayed if it asks for that.
 
@@ -144,7 +118,7 @@ def _without(fields: dict[str, str], names: set[str]) -> dict[str, str]:
     return {name: value for name, value in fields.items() if name not in names}
 
 
-def end(broker: Broker, half: HalfMessage) -> None:
+def end(broker: Broker, half: PendingHalf) -> None:
     """The transaction is over: say so in the store, now or as soon as there is space.
 
     Before it is answered: who was told that it has ended is not asked again after a crash.
@@ -185,3 +159,29 @@ def resume(broker: Broker, record: Record) -> None:
     fields[TRANSACTION_CHECK_TIMES] = "0"
     now_ms = broker.delivery.clock.now_ms()
     append(broker, Placement(copy_to(record, TRANS_HALF_TOPIC, 0, fields), now_ms), now_ms)
+
+
+# ---- progress: the offsets from which a restart reads both topics
+
+
+async def save_progress(broker: Broker) -> None:
+    """Commit the offsets of both topics as soon as what they stand for is durable."""
+    while True:
+        await asyncio.sleep(broker.config.offsets_journal_s / 2)
+        commit_progress(broker)
+
+
+def commit_progress(broker: Broker) -> None:
+    """Commit what was noted last time if it is durable by now, and note what is next."""
+    delivery, store = broker.delivery, broker.store
+    waiting = delivery.half_messages_progress
+    if waiting is not None and waiting[2] <= store.durable_log_offset:
+        broker.offsets.commit(TRANSACTION_GROUP, TRANS_HALF_TOPIC, 0, waiting[0])
+        broker.offsets.commit(TRANSACTION_GROUP, TRANS_OP_HALF_TOPIC, 0, waiting[1])
+        waiting = None
+    if waiting is None:
+        half_end = store.max_offset(TRANS_HALF_TOPIC, 0)
+        operation_end = store.max_offset(TRANS_OP_HALF_TOPIC, 0)
+        progress = delivery.halves.progress(half_end, operation_end)
+        waiting = (*progress, store.max_log_offset)
+    delivery.half_messages_progress = waiting

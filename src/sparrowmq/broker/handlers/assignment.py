@@ -1,4 +1,8 @@
-"""Queues that the broker allocates to members which leave the arithmetic to it (5.x)."""
+"""Which member has which queue: locks that members take, and queues that the broker allocates.
+
+Ordered consumers and all Python members lock the queues they consume. Members of RocketMQ 5 may
+leave the allocation to the broker (QueryAssignment).
+"""
 
 from collections.abc import Awaitable, Sequence
 
@@ -25,9 +29,6 @@ from sparrowmq.protocol.heartbeat import MessageModel
 from sparrowmq.protocol.locks import LockBatchRequest, LockBatchResponse, UnlockBatchRequest
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.names import is_retry_topic
-
-# Locks of queues, which ordered consumers and all Python members take.
-
 
 routes: Routes[Broker] = Routes()
 
@@ -81,7 +82,7 @@ async def query_assignment(broker: Broker, request: Request[QueryAssignment]) ->
     except BodyError as error:
         text = f"the assignment query cannot be read: {error}"
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, text) from error
-    queues = await broker.topic_queues.queues_of(wanted.topic)
+    queues = await broker.cluster_queues.queues_of(wanted.topic)
     share = None if queues is None else _share(broker, wanted, queues)
     if share is None:
         return Reply(body=_KEEP_WHAT_YOU_HAVE)

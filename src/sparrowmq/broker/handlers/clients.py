@@ -1,4 +1,4 @@
-"""Heartbeats, goodbyes, and who is alive in a group."""
+"""Heartbeats, unregistering, the live members of a group, and checks before a consumer starts."""
 
 import asyncio
 
@@ -24,39 +24,9 @@ from sparrowmq.protocol.heartbeat import ConsumerData, HeartbeatData
 from sparrowmq.protocol.names import group_fault, retry_topic
 from sparrowmq.protocol.subscription import SQL92
 
-# Checking a subscription before its consumer starts.
-
-
 routes: Routes[Broker] = Routes()
-
-
-@routes.on(CheckClientConfig)
-def check_client_config(broker: Broker, request: Request[CheckClientConfig]) -> Reply:
-    """Tag expressions are always fine; an SQL92 condition has to be one."""
-    try:
-        wanted = CheckClientRequest.from_json(request.body).subscription_data
-    except BodyError as error:
-        text = f"the client's configuration cannot be read: {error}"
-        raise RequestRefused(ResponseCode.SYSTEM_ERROR, text) from error
-    if wanted is None or wanted.is_tag:
-        return Reply()
-    if wanted.expression_type != SQL92:
-        text = f"expression type {wanted.expression_type} is unknown, allowed are TAG and SQL92"
-        raise RequestRefused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, text)
-    sql_filter(wanted.sub_string)
-    return Reply()
-
-
 _GROUPS_AT_ONCE = 256
 """Of one heartbeat, before others get their turn: a new one takes 30 µs."""
-
-
-class ConsumerIds(Body, frozen=True, kw_only=True):
-    """Body of the answer to GetConsumerList."""
-
-    consumer_id_list: list[str]
-    owners: dict[int, str] | msgspec.UnsetType = msgspec.UNSET
-    """Queue id to the client that holds it, when somebody asks for it."""
 
 
 @routes.on(Heartbeat)
@@ -70,6 +40,28 @@ def heartbeat(broker: Broker, request: Request[Heartbeat]) -> Handled:
         return _register_in_slices(broker, request, data)
     is_sub_change = _register_groups(broker, request, data, data.consumer_data_set)
     return _answer(broker, request, data, is_sub_change=is_sub_change)
+
+
+def _beat(broker: Broker, session: str) -> Reply:
+    if not broker.sessions.beat(session):
+        text = f"session {session} has ended; its member's queues may be others' now"
+        raise RequestRefused(ResponseCode.CONSUMER_NOT_ONLINE, text)
+    return Reply(HeartbeatAnswer())
+
+
+def _heartbeat_data(request: Request[Heartbeat]) -> HeartbeatData:
+    try:
+        data = HeartbeatData.from_json(request.body)
+    except BodyError as error:
+        text = f"the heartbeat's body cannot be read: {error}"
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, text) from error
+    if not data.client_id:
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, "the heartbeat has no client id")
+    for consumer in data.consumer_data_set:
+        fault = group_fault(consumer.group_name)
+        if fault is not None:
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
+    return data
 
 
 async def _register_in_slices(
@@ -102,46 +94,6 @@ def _member(broker: Broker, request: Request[Heartbeat], data: HeartbeatData) ->
     return GroupMember(
         data.client_id, connection, request.language, request.version, broker.monotonic()
     )
-
-
-def _answer(
-    broker: Broker, request: Request[Heartbeat], data: HeartbeatData, *, is_sub_change: bool
-) -> Reply:
-    for producer in data.producer_data_set:
-        broker.producers.join(producer.group_name, _member(broker, request, data))
-    session = request.header.session
-    life_s = broker.config.session_timeout_s
-    has_session = session is not None and life_s > 0
-    return Reply(
-        HeartbeatAnswer(
-            # Version 1 clients ignore the flag; Apache always says true to them
-            is_sub_change=is_sub_change or not data.heartbeat_fingerprint,
-            session=broker.sessions.open(request.connection, broker.rng) if has_session else None,
-            session_ms=int(life_s * 1000) if has_session else None,
-        )
-    )
-
-
-def _beat(broker: Broker, session: str) -> Reply:
-    if not broker.sessions.beat(session):
-        text = f"session {session} has ended; its member's queues may be others' now"
-        raise RequestRefused(ResponseCode.CONSUMER_NOT_ONLINE, text)
-    return Reply(HeartbeatAnswer())
-
-
-def _heartbeat_data(request: Request[Heartbeat]) -> HeartbeatData:
-    try:
-        data = HeartbeatData.from_json(request.body)
-    except BodyError as error:
-        text = f"the heartbeat's body cannot be read: {error}"
-        raise RequestRefused(ResponseCode.SYSTEM_ERROR, text) from error
-    if not data.client_id:
-        raise RequestRefused(ResponseCode.INVALID_PARAMETER, "the heartbeat has no client id")
-    for consumer in data.consumer_data_set:
-        fault = group_fault(consumer.group_name)
-        if fault is not None:
-            raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
-    return data
 
 
 def _join(broker: Broker, member: GroupMember, consumer: ConsumerData, data: HeartbeatData) -> bool:
@@ -185,6 +137,24 @@ def _report_faults(broker: Broker, group: ConsumerGroup) -> None:
         broker.log.info("group %s: its members agree again", group.name)
 
 
+def _answer(
+    broker: Broker, request: Request[Heartbeat], data: HeartbeatData, *, is_sub_change: bool
+) -> Reply:
+    for producer in data.producer_data_set:
+        broker.producers.join(producer.group_name, _member(broker, request, data))
+    session = request.header.session
+    life_s = broker.config.session_timeout_s
+    has_session = session is not None and life_s > 0
+    return Reply(
+        HeartbeatAnswer(
+            # Version 1 clients ignore the flag; Apache always says true to them
+            is_sub_change=is_sub_change or not data.heartbeat_fingerprint,
+            session=broker.sessions.open(request.connection, broker.rng) if has_session else None,
+            session_ms=int(life_s * 1000) if has_session else None,
+        )
+    )
+
+
 @routes.on(UnregisterClient)
 def unregister_client(broker: Broker, request: Request[UnregisterClient]) -> Reply:
     """A client leaves; its queues are free at once."""
@@ -201,6 +171,14 @@ def unregister_client(broker: Broker, request: Request[UnregisterClient]) -> Rep
     return Reply()
 
 
+class ConsumerIds(Body, frozen=True, kw_only=True):
+    """Body of the answer to GetConsumerList."""
+
+    consumer_id_list: list[str]
+    owners: dict[int, str] | msgspec.UnsetType = msgspec.UNSET
+    """Queue id to the client that holds it, when somebody asks for it."""
+
+
 @routes.on(GetConsumerList)
 def get_consumer_list(broker: Broker, request: Request[GetConsumerList]) -> Reply:
     """Client ids of the live members, from which every member computes the same allocation."""
@@ -212,3 +190,20 @@ def get_consumer_list(broker: Broker, request: Request[GetConsumerList]) -> Repl
     owners = msgspec.UNSET if topic is None else broker.locks.owners(live.name, topic)
     answer = ConsumerIds(consumer_id_list=live.client_ids, owners=owners)
     return Reply(body=msgspec.json.encode(answer))
+
+
+@routes.on(CheckClientConfig)
+def check_client_config(broker: Broker, request: Request[CheckClientConfig]) -> Reply:
+    """Tag expressions are always fine; an SQL92 condition has to be one."""
+    try:
+        wanted = CheckClientRequest.from_json(request.body).subscription_data
+    except BodyError as error:
+        text = f"the client's configuration cannot be read: {error}"
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, text) from error
+    if wanted is None or wanted.is_tag:
+        return Reply()
+    if wanted.expression_type != SQL92:
+        text = f"expression type {wanted.expression_type} is unknown, allowed are TAG and SQL92"
+        raise RequestRefused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, text)
+    sql_filter(wanted.sub_string)
+    return Reply()

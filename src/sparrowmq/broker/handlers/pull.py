@@ -1,4 +1,12 @@
-"""Pulling: records go out as they lie in the log; a pull that finds nothing waits."""
+"""Pulling: records go out as they lie in the log; a pull that finds nothing waits.
+
+This is the other half of the hot path. A pull that finds messages is answered inside the read
+callback with slices of the mapped log, undecoded. A pull that finds nothing is parked as a small
+record (`arrivals`), and the send that ends its wait answers it in the same turn of the loop. Only a
+read that would wait for the device becomes a task: the loop must not wait for a disk. Checks for
+what is rare (handover, shortened queues, resets) ask a dictionary or a flag first, so that they
+cost next to nothing while nothing of the kind is going on.
+"""
 
 from collections.abc import Awaitable
 
@@ -20,11 +28,9 @@ from sparrowmq.store.messages import QueueRead, ReadStatus
 from sparrowmq.store.store import ColdRead
 
 routes: Routes[Broker] = Routes()
-
 _DRAINING = State.DRAINING
 _SHORT_POLL_S = 1.0
 """How long a pull waits that asks for waiting but names no time."""
-
 _CODES = {
     ReadStatus.FOUND: ResponseCode.SUCCESS,
     ReadStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
@@ -79,18 +85,6 @@ def pull_message(broker: Broker, request: Request[PullMessage]) -> Handled:
     return _answer(broker, request, found, accepts)
 
 
-async def _answer_after_handover(
-    broker: Broker, request: Request[PullMessage], hand_over: Awaitable[int]
-) -> Reply:
-    header = request.header
-    offset = await hand_over
-    # A position that was only repeated is no better known than before.
-    is_known = offset != header.queue_offset
-    epoch = broker.store.epochs.current if is_known else header.epoch or 0
-    code, text = ResponseCode.PULL_RETRY_IMMEDIATELY, "the queue is being handed over"
-    return _nothing_found(broker, request, offset, code, text, epoch=epoch)
-
-
 def _readable_group(broker: Broker, request: Request[PullMessage]) -> SubscriptionGroupConfig:
     header = request.header
     group = broker.groups.find(header.consumer_group)
@@ -122,6 +116,18 @@ def _readable_group(broker: Broker, request: Request[PullMessage]) -> Subscripti
     return group
 
 
+async def _answer_after_handover(
+    broker: Broker, request: Request[PullMessage], hand_over: Awaitable[int]
+) -> Reply:
+    header = request.header
+    offset = await hand_over
+    # A position that was only repeated is no better known than before.
+    is_known = offset != header.queue_offset
+    epoch = broker.store.epochs.current if is_known else header.epoch or 0
+    code, text = ResponseCode.PULL_RETRY_IMMEDIATELY, "the queue is being handed over"
+    return _nothing_found(broker, request, offset, code, text, epoch=epoch)
+
+
 def _read(
     broker: Broker, header: PullMessage, offset: int, accepts: PullFilter
 ) -> QueueRead | ColdRead:
@@ -144,13 +150,6 @@ def _read(
         accepts_record=accepts.record,
         only_visible=True,
     )
-
-
-async def _answer_cold(broker: Broker, request: Request[PullMessage], cold: ColdRead) -> Reply:
-    """Read from the device beside the loop. The queue has messages, so nothing waits."""
-    epoch = broker.store.epochs.current
-    found = await broker.workers.run(cold.load)
-    return _reply(broker, request, found, epoch)
 
 
 def _answer(
@@ -183,10 +182,20 @@ def _answer(
     return _reply(broker, request, found, epoch)
 
 
+async def _answer_cold(broker: Broker, request: Request[PullMessage], cold: ColdRead) -> Reply:
+    """Read from the device beside the loop. The queue has messages, so nothing waits."""
+    epoch = broker.store.epochs.current
+    found = await broker.workers.run(cold.load)
+    return _reply(broker, request, found, epoch)
+
+
 def _poll_s(broker: Broker, header: PullMessage) -> float:
     """How long a pull may wait that asks for waiting."""
     wait_s = header.suspend_timeout_millis / 1000 or _SHORT_POLL_S
     return min(max(0.0, wait_s), broker.config.long_poll_s)
+
+
+# ---- pulls that wait
 
 
 class ParkedPull(msgspec.Struct, eq=False):
@@ -243,34 +252,6 @@ class ParkedPull(msgspec.Struct, eq=False):
         )
 
 
-def reject(broker: Broker) -> Reply:
-    """The answer to every pull, parked or new, while the broker is draining."""
-    broker.rejected_pulls += 1
-    text = f"broker {broker.config.broker_name} is stopping"
-    return Reply(code=ResponseCode.SERVICE_NOT_AVAILABLE, remark=text)
-
-
-def _sent_back(broker: Broker, request: Request[PullMessage], end: int) -> Reply:
-    """The position counts messages that are gone: they ended at `end`, and others came since."""
-    header = request.header
-    group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
-    target = end
-    if header.epoch is None:
-        stored = broker.offsets.get(group, topic, queue_id)
-        carried = header.commit_offset if header.sys_flag & PULL_COMMIT_OFFSET else -1
-        target = resume_offset(end, stored, carried)
-    broker.log.warning(
-        "group %s stood at %d of %s queue %d, whose messages it knows end at %d; sent back to %d",
-        group,
-        header.queue_offset,
-        topic,
-        queue_id,
-        end,
-        target,
-    )
-    return _moved_to(broker, request, target, "the queue got shorter", valid_end=end)
-
-
 def move_parked(broker: Broker, group: str, topic: str, queue_id: int, offset: int) -> None:
     """A group was reset: answer its pulls that wait for the queue with the new offset."""
     parked = broker.arrivals.take(
@@ -282,36 +263,14 @@ def move_parked(broker: Broker, group: str, topic: str, queue_id: int, offset: i
         pull.request.answer(_moved_to(broker, pull.request, offset, "the offset was reset"))
 
 
-def _moved_to(
-    broker: Broker,
-    request: Request[PullMessage],
-    offset: int,
-    why: str,
-    valid_end: int | None = None,
-) -> Reply:
-    code, epoch = ResponseCode.PULL_OFFSET_MOVED, broker.store.epochs.current
-    return _nothing_found(broker, request, offset, code, why, epoch=epoch, valid_end=valid_end)
+def reject(broker: Broker) -> Reply:
+    """The answer to every pull, parked or new, while the broker is draining."""
+    broker.rejected_pulls += 1
+    text = f"broker {broker.config.broker_name} is stopping"
+    return Reply(code=ResponseCode.SERVICE_NOT_AVAILABLE, remark=text)
 
 
-def _nothing_found(
-    broker: Broker,
-    request: Request[PullMessage],
-    next_offset: int,
-    code: ResponseCode,
-    why: str,
-    *,
-    epoch: int,
-    held: tuple[int, int] | None = None,
-    valid_end: int | None = None,
-) -> Reply:
-    """The answer to every pull that gets no message; `next_offset` was learned in `epoch`.
-
-    `held` is the range of offsets that the queue has, where the caller has read it already.
-    """
-    header = request.header
-    low, high = held or broker.store.visible_range(header.topic, header.queue_id)
-    answer = _pulled(broker, request, next_offset, low, high, epoch, valid_end)
-    return Reply(answer, code=code, remark=why)
+# ---- answers
 
 
 def _reply(broker: Broker, request: Request[PullMessage], found: QueueRead, epoch: int) -> Reply:
@@ -355,6 +314,59 @@ def _end_of_range(broker: Broker, header: PullMessage, found: QueueRead) -> int 
         return None
     assert header.epoch is not None
     return broker.store.epochs.end_since(header.topic, header.queue_id, header.epoch)
+
+
+def _sent_back(broker: Broker, request: Request[PullMessage], end: int) -> Reply:
+    """The position counts messages that are gone: they ended at `end`, and others came since."""
+    header = request.header
+    group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+    target = end
+    if header.epoch is None:
+        stored = broker.offsets.get(group, topic, queue_id)
+        carried = header.commit_offset if header.sys_flag & PULL_COMMIT_OFFSET else -1
+        target = resume_offset(end, stored, carried)
+    broker.log.warning(
+        "group %s stood at %d of %s queue %d, whose messages it knows end at %d; sent back to %d",
+        group,
+        header.queue_offset,
+        topic,
+        queue_id,
+        end,
+        target,
+    )
+    return _moved_to(broker, request, target, "the queue got shorter", valid_end=end)
+
+
+def _moved_to(
+    broker: Broker,
+    request: Request[PullMessage],
+    offset: int,
+    why: str,
+    valid_end: int | None = None,
+) -> Reply:
+    code, epoch = ResponseCode.PULL_OFFSET_MOVED, broker.store.epochs.current
+    return _nothing_found(broker, request, offset, code, why, epoch=epoch, valid_end=valid_end)
+
+
+def _nothing_found(
+    broker: Broker,
+    request: Request[PullMessage],
+    next_offset: int,
+    code: ResponseCode,
+    why: str,
+    *,
+    epoch: int,
+    held: tuple[int, int] | None = None,
+    valid_end: int | None = None,
+) -> Reply:
+    """The answer to every pull that gets no message; `next_offset` was learned in `epoch`.
+
+    `held` is the range of offsets that the queue has, where the caller has read it already.
+    """
+    header = request.header
+    low, high = held or broker.store.visible_range(header.topic, header.queue_id)
+    answer = _pulled(broker, request, next_offset, low, high, epoch, valid_end)
+    return Reply(answer, code=code, remark=why)
 
 
 def _pulled(
