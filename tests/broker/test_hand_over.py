@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from sparrowmq.broker.queue_handover import LONGEST_S, after_hand_over
+from sparrowmq.broker.queue_handover import LONGEST_S, offset_after_handover
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.codes import ResponseCode
@@ -112,7 +112,7 @@ def test_the_answer_comes_when_the_owner_is_gone(world: World, ends: str) -> Non
 def test_a_lock_that_ends_before_the_wait_begins_is_not_waited_for(world: World) -> None:
     """The wait is a task: other requests of the same turn of the loop come before it."""
     owner, java = owner_and_java(world)
-    waiting = after_hand_over(world.broker, wanted(), LONGEST_S)
+    waiting = offset_after_handover(world.broker, wanted(), LONGEST_S)
     unlock(owner, FIRST)
     began_s = world.sim.now_s
     assert world.sim.wait(java.host.start(waiting)) == 3

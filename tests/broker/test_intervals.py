@@ -101,6 +101,6 @@ def test_subscriptions_of_the_last_run_are_kept_for_two_minutes(world: World, st
     node.start()
     world.sim.set_clock(step_ms)
     broker = node.broker
-    assert broker.consumers.group_or_last("billing", broker.monotonic) is not None
+    assert broker.consumers.live_or_last("billing", broker.monotonic) is not None
     world.sim.advance(125)
-    assert broker.consumers.group_or_last("billing", broker.monotonic) is None
+    assert broker.consumers.live_or_last("billing", broker.monotonic) is None

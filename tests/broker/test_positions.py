@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from sparrowmq.broker.config import Flush
-from sparrowmq.broker.positions import UNHANDLED, back_to
+from sparrowmq.broker.positions import MAX_UNHANDLED, resume_offset
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.admin import DeleteExpiredLog
 from sparrowmq.protocol.headers.offsets import (
@@ -381,10 +381,10 @@ def test_the_end_of_an_older_epoch_can_be_asked_for(cut: World) -> None:
         (100, 60, -1, 60),
         (100, -1, 40, 40),
         (100, -1, -1, 0),
-        (5000, -1, -1, 5000 - UNHANDLED),
+        (5000, -1, -1, 5000 - MAX_UNHANDLED),
     ],
 )
 def test_where_a_member_without_epochs_goes_on(
     end: int, known: int, carried: int, expected: int
 ) -> None:
-    assert back_to(end, known, carried) == expected
+    assert resume_offset(end, known, carried) == expected

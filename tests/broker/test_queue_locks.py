@@ -86,8 +86,8 @@ def test_a_waiter_for_the_end_of_a_lock_goes_on_when_another_client_takes_it_ove
     now_ms = 1_000
     locks = QueueLocks(Notices(), clock=lambda: now_ms, timeout_s=60)
     locks.lock("billing", "a", [FIRST])
-    ended = locks.end_of("billing", FIRST)
-    assert locks.end_of("billing", FIRST) is ended
+    ended = locks.ended_event("billing", FIRST)
+    assert locks.ended_event("billing", FIRST) is ended
     locks.lock("billing", "a", [FIRST])
     assert not ended.is_set()
     now_ms += 60_001
@@ -101,7 +101,7 @@ def test_a_refused_client_is_notified_of_a_lock_that_another_took_over_meanwhile
     locks = QueueLocks(notices, clock=lambda: now_ms, timeout_s=60)
     locks.lock("billing", "gone", [FIRST])
     for client_id in ("next", "other"):
-        assert not locks.lock("billing", client_id, [FIRST], tells_freed=True)
+        assert not locks.lock("billing", client_id, [FIRST], notify_when_freed=True)
     now_ms = 60_001
     assert locks.lock("billing", "next", [FIRST]) == [FIRST]
     locks.unlock("billing", "next", [FIRST])

@@ -67,7 +67,7 @@ def test_a_run_is_kept_while_its_last_timer_is_not_delivered(
         if ends == "full disk":
             patch.setattr(timer_delivery, "deliver", full)
         else:
-            patch.setattr(timer_delivery, "read", stopped_while_it_reads)
+            patch.setattr(timer_delivery, "read_own_queue", stopped_while_it_reads)
         with pytest.raises((DiskFull, asyncio.CancelledError)):
             world.deliver()
     world.save()
@@ -87,7 +87,7 @@ def test_few_pending_timers_among_many_make_no_long_start(world: DeliveryWorld) 
         world.pass_time(0.02)
         world.flush()
         world.run(timer_persistence.spill(world.broker))
-    assert timers.list == RunList(100, [RunRange(0, 100)])
+    assert timers.run_list == RunList(100, [RunRange(0, 100)])
     assert len(timers) == 3
 
 
@@ -147,8 +147,8 @@ def test_a_run_that_is_forgotten_while_another_is_written_takes_no_timer_with_it
     world.flush()
     world.run(timer_persistence.spill(world.broker))
     world.save()
-    assert timers.list.covered == 3
-    assert RunRange(0, 1) not in timers.list.runs
+    assert timers.run_list.covered == 3
+    assert RunRange(0, 1) not in timers.run_list.runs
     world.kill()
     world.pass_time(100)
     assert bodies(world) == [b"done", b"pending", b"later"]
@@ -188,7 +188,7 @@ def test_timers_that_come_while_a_run_waits_for_the_log_stay_in_order(world: Del
     assert runs(world) == []
     world.flush()
     world.run(timer_persistence.spill(world.broker))
-    assert timers.list == RunList(100, [RunRange(0, 100)])
+    assert timers.run_list == RunList(100, [RunRange(0, 100)])
     timers.run_entries = 1_000
     world.pass_time(2)
     assert bodies(world) == [b"%d" % number for number in range(200)]

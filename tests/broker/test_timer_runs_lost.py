@@ -125,7 +125,7 @@ def test_a_run_with_a_wrong_entry_is_not_overwritten_by_the_one_that_corrects_it
     world.kill()
     world.pass_time(2)
     spill(world)
-    assert world.broker.delivery.timers.list.runs == [RunRange(0, 2), RunRange(0, 2, 1)]
+    assert world.broker.delivery.timers.run_list.runs == [RunRange(0, 2), RunRange(0, 2, 1)]
     assert len(runs(world)) == 2
     world.save()
     world.kill()

@@ -9,7 +9,7 @@ import pytest
 
 from sparrowmq.broker.delivery.half_messages import records
 from sparrowmq.broker.delivery.placement import fields_of
-from sparrowmq.broker.delivery.redelivery import stored_again
+from sparrowmq.broker.delivery.redelivery import copy_to
 from sparrowmq.broker.delivery.timer_files import TimerCheck, TimerMark
 from sparrowmq.protocol.headers.messages import RecallableSent, RecallMessage
 from sparrowmq.protocol.names import TIMER_TOPIC
@@ -233,7 +233,7 @@ def first_timer(world: DeliveryWorld) -> tuple[Record, dict[str, str]]:
 
 
 def timer_again(record: Record, fields: dict[str, str], **more: str) -> PutMessage:
-    return stored_again(record, TIMER_TOPIC, 0, fields | more)
+    return copy_to(record, TIMER_TOPIC, 0, fields | more)
 
 
 def known_to_apache(world: DeliveryWorld, places: list[int]) -> set[int]:

@@ -71,7 +71,7 @@ def test_retries_of_a_deleted_group_end_in_its_dead_letters(world: DeliveryWorld
 def test_a_message_that_names_no_topic_to_deliver_to_becomes_a_dead_letter(
     world: DeliveryWorld, topic: str
 ) -> None:
-    put_aside(world, REAL_TOPIC=topic, REAL_QID="0")
+    divert(world, REAL_TOPIC=topic, REAL_QID="0")
     world.send("orders", b"fine", DELAY="1")
     world.pass_time(1)
     world.deliver()
@@ -83,13 +83,13 @@ def test_a_message_that_names_no_topic_to_deliver_to_becomes_a_dead_letter(
 def test_a_message_that_names_no_queue_of_its_topic_becomes_a_dead_letter(
     world: DeliveryWorld, queue_id: str
 ) -> None:
-    put_aside(world, REAL_TOPIC="orders", REAL_QID=queue_id)
+    divert(world, REAL_TOPIC="orders", REAL_QID=queue_id)
     world.pass_time(1)
     world.deliver()
     assert bodies(world, HEIRLESS) == [b"put aside"]
 
 
-def put_aside(world: DeliveryWorld, **properties: str) -> None:
+def divert(world: DeliveryWorld, **properties: str) -> None:
     """A record in the queue of the first level, as another broker may have written it."""
     put = PutMessage(
         SCHEDULE_TOPIC,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from sparrowmq.broker.live_clients import Sessions
+from sparrowmq.broker.live_clients import MemberSessions
 from sparrowmq.client.consuming.push_consumer import PushConsumer
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere
@@ -121,13 +121,13 @@ def test_a_handler_that_stops_the_loop_does_not_stop_the_beats(
     sparrowmq_cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     beaten = threading.Semaphore(0)
-    answer = Sessions.beat
+    answer = MemberSessions.beat
 
-    def count(self: Sessions, name: str) -> bool:
+    def count(self: MemberSessions, name: str) -> bool:
         beaten.release()
         return answer(self, name)
 
-    monkeypatch.setattr(Sessions, "beat", count)
+    monkeypatch.setattr(MemberSessions, "beat", count)
     servers = sparrowmq_cluster.name_server
     counted: list[bool] = []
 

@@ -121,7 +121,7 @@ def read_queue(sim: RunningCluster, node: BrokerNode, queue_id: int) -> list[byt
         offset = pull.next_offset
 
 
-def faults_of(ledger: Ledger, queues: dict[tuple[str, int], list[bytes]]) -> list[str]:
+def group_faults(ledger: Ledger, queues: dict[tuple[str, int], list[bytes]]) -> list[str]:
     """Every broken promise, in words; an empty list is what everybody hopes for."""
     found: list[str] = []
     for (sender, broker, queue_id), acknowledged in ledger.ok.items():

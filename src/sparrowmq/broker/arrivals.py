@@ -33,7 +33,7 @@ answered long before, and would have to be taken out of it again.
 """
 
 
-class ParkedPull(Protocol):
+class WaitingPull(Protocol):
     """A pull that waits. `handlers/pull.py` has the only real one."""
 
     deadline_s: float
@@ -69,8 +69,8 @@ class Arrivals:
         self._store = store
         self._max_waiting = max_waiting
         # dicts serve as ordered sets: who waits longest is answered first
-        self._by_queue: dict[QueueKey, dict[ParkedPull, None]] = {}
-        self._by_connection: dict[Connection, dict[ParkedPull, None]] = {}
+        self._by_queue: dict[QueueKey, dict[WaitingPull, None]] = {}
+        self._by_connection: dict[Connection, dict[WaitingPull, None]] = {}
         self._touched: dict[QueueKey, None] = {}
         self._crowds: dict[QueueKey, bool] = {}
         """Queues whose pulls are being retried over several turns; whether they grew meanwhile."""
@@ -86,7 +86,7 @@ class Arrivals:
         """Whether no more pulls may wait."""
         return self.waiting >= self._max_waiting
 
-    def park(self, pull: ParkedPull, wait_s: float) -> None:
+    def park(self, pull: WaitingPull, wait_s: float) -> None:
         """Let a pull wait for so long at most."""
         pull.deadline_s = deadline_s = self._loop.time() + wait_s
         self._by_queue.setdefault(pull.key, {})[pull] = None
@@ -123,14 +123,14 @@ class Arrivals:
                     self._remove(pull)
                     pull.give_up()
 
-    def take(self, key: QueueKey, wanted: Callable[[ParkedPull], bool]) -> list[ParkedPull]:
+    def take(self, key: QueueKey, wanted: Callable[[WaitingPull], bool]) -> list[WaitingPull]:
         """Pulls of a queue that wait no longer; the caller answers them."""
         taken = [pull for pull in self._by_queue.get(key, ()) if wanted(pull)]
         for pull in taken:
             self._remove(pull)
         return taken
 
-    def take_all(self) -> list[ParkedPull]:
+    def take_all(self) -> list[WaitingPull]:
         """All parked pulls, which wait no longer: the broker stops, and the caller answers them."""
         taken = list(self._pulls())
         for pull in taken:
@@ -142,7 +142,7 @@ class Arrivals:
         self._expiry_s = inf
         return taken
 
-    def _pulls(self) -> Iterator[ParkedPull]:
+    def _pulls(self) -> Iterator[WaitingPull]:
         for pulls in self._by_queue.values():
             yield from pulls
 
@@ -157,14 +157,14 @@ class Arrivals:
                 if pull.retry():
                     self._remove(pull)
 
-    def _begin_crowd(self, key: QueueKey, pulls: tuple[ParkedPull, ...]) -> None:
+    def _begin_crowd(self, key: QueueKey, pulls: tuple[WaitingPull, ...]) -> None:
         if key in self._crowds:
             self._crowds[key] = True
         else:
             self._crowds[key] = False
             self._wake_crowd(key, deque(pulls))
 
-    def _wake_crowd(self, key: QueueKey, pulls: deque[ParkedPull]) -> None:
+    def _wake_crowd(self, key: QueueKey, pulls: deque[WaitingPull]) -> None:
         try:
             for _ in range(min(len(pulls), _RETRIES_PER_TURN)):
                 pull = pulls.popleft()
@@ -205,7 +205,7 @@ class Arrivals:
             self._remove(pull)
             pull.give_up()
 
-    def _remove(self, pull: ParkedPull) -> None:
+    def _remove(self, pull: WaitingPull) -> None:
         pulls = self._by_queue[pull.key]
         del pulls[pull]
         if not pulls:

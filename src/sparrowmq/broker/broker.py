@@ -13,8 +13,8 @@ from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.consumer_offsets import ConsumerOffsets
 from sparrowmq.broker.durability import Durability
 from sparrowmq.broker.groups import Groups, RequestModes
-from sparrowmq.broker.live_clients import ConsumerGroup, Consumers, Producers, Sessions
-from sparrowmq.broker.name_servers import TopicRoutes
+from sparrowmq.broker.live_clients import ConsumerGroup, Consumers, MemberSessions, Producers
+from sparrowmq.broker.name_servers import ClusterQueues
 from sparrowmq.broker.offset_saving import OffsetSaving
 from sparrowmq.broker.positions import Positions
 from sparrowmq.broker.queue_locks import QueueLocks
@@ -78,7 +78,7 @@ class Broker:
     """Their files, and those of consumer offsets and subscriptions."""
     offset_saving: OffsetSaving
     statistics: Statistics
-    topic_routes: TopicRoutes
+    cluster_queues: ClusterQueues
     disk: Disk
     """Only to tell how full it is; files are the store's business."""
     unique_ids: UniqueIds
@@ -92,7 +92,7 @@ class Broker:
     rejected_pulls: int = 0
     """Pulls that were rejected because the broker is draining."""
     producers: Producers = field(default_factory=Producers)
-    sessions: Sessions = field(default_factory=Sessions)
+    sessions: MemberSessions = field(default_factory=MemberSessions)
     config_version: DataVersion = field(default_factory=DataVersion)
     """Counts the changes operators made to `config` since the start."""
     busy_reason: str = ""
@@ -126,5 +126,5 @@ class Broker:
     def member_left(self, group: ConsumerGroup, client_id: str) -> None:
         """Free a member's queues, unless it lives on in another connection; notify the others."""
         if client_id not in group.client_ids:
-            self.locks.free_client(group.name, client_id)
+            self.locks.unlock_all(group.name, client_id)
         self.notices.members_changed(group)

@@ -33,7 +33,7 @@ CROWD = 20
 of few waits for a laggard."""
 GATHER_S = 0.001
 """The shortest timer there is."""
-_NOBODY = sys.maxsize
+_NEVER = sys.maxsize
 
 
 class Waiter(msgspec.Struct, eq=False):
@@ -62,21 +62,21 @@ class Durability:
         self.is_sync = config.flush is Flush.SYNC
         """Whether replies may have to wait at all."""
         # Bound here: this runs for every message.
-        self.announce = self._announce_later if self.is_sync else arrivals.announce
+        self.announce = self._announce_after_flush if self.is_sync else arrivals.announce
         """A queue grew: wake the pulls that wait for it when they may see what came."""
         self._interval_s = config.flush_interval_s
         self._timeout_s = config.flush_timeout_s
         self._uncancellable = uncancellable
         self._loop = asyncio.get_running_loop()
         self._waiters: deque[Waiter] = deque()
-        self._is_asked = False
-        self._around = 0
+        self._flush_requested = False
+        self._active_senders = 0
         """How many senders there seem to be: waiting or just answered when the last sync ended."""
-        self._wanted = _NOBODY
+        self._enough = _NEVER
         """So many waiters end the rest of `run` …"""
         self._gathered: asyncio.Future[None] = self._loop.create_future()
         """… which waits for this."""
-        self.when_flushed: Callable[[], None] | None = None
+        self.on_next_flush: Callable[[], None] | None = None
         """Called once, after the next flush that succeeds."""
         self._expiry: asyncio.TimerHandle | None = None
 
@@ -100,47 +100,47 @@ class Durability:
         # Stored already; a disk that stalls for seconds must not fill the memory with bodies.
         request.body = b""
         self._waiters.append(Waiter(request, reply, end_offset, deadline_s))
-        if len(self._waiters) >= self._wanted:
-            self._go_on()
+        if len(self._waiters) >= self._enough:
+            self._end_wait()
         if self._expiry is None:
             self._expiry = self._loop.call_at(deadline_s, self._expire)
         return None
 
-    def ask(self) -> None:
+    def request_flush(self) -> None:
         """Flush soon, though no sender waits: a consumer does, or may come."""
-        self._is_asked = True
-        self._go_on()
+        self._flush_requested = True
+        self._end_wait()
 
-    def _announce_later(self, topic: str, queue_id: int) -> None:
-        self.ask()
+    def _announce_after_flush(self, topic: str, queue_id: int) -> None:
+        self.request_flush()
 
     async def run(self) -> None:
         """Flush for ever: when somebody waits, else by the interval. Ends with an error only."""
         while True:
-            await self._rest()
-            self._is_asked = False
+            await self._wait_for_work()
+            self._flush_requested = False
             async with self._uncancellable:
                 await self.flush()
 
-    async def _rest(self) -> None:
-        if not self._waiters and not self._is_asked:
+    async def _wait_for_work(self) -> None:
+        if not self._waiters and not self._flush_requested:
             await self._gather(1, self._interval_s)
-        if self._around >= CROWD and 0 < len(self._waiters) < GROUP:
+        if self._active_senders >= CROWD and 0 < len(self._waiters) < GROUP:
             await self._gather(GROUP, GATHER_S)
 
     async def _gather(self, count: int, longest_s: float) -> None:
         """Return when so many sends wait, or the time is over."""
         self._gathered = self._loop.create_future()
-        self._wanted = count
-        timer = self._loop.call_later(longest_s, self._go_on)
+        self._enough = count
+        timer = self._loop.call_later(longest_s, self._end_wait)
         try:
             await self._gathered
         finally:
             timer.cancel()
-            self._wanted = _NOBODY
+            self._enough = _NEVER
 
-    def _go_on(self) -> None:
-        self._wanted = _NOBODY
+    def _end_wait(self) -> None:
+        self._enough = _NEVER
         if not self._gathered.done():
             self._gathered.set_result(None)
 
@@ -161,13 +161,13 @@ class Durability:
             for topic, queue_id in shown:
                 self._arrivals.announce(topic, queue_id)
         self._release()
-        if self.when_flushed is not None:
-            tell, self.when_flushed = self.when_flushed, None
+        if self.on_next_flush is not None:
+            tell, self.on_next_flush = self.on_next_flush, None
             tell()
 
     def _release(self) -> None:
         durable = self._store.durable_log_offset
-        self._around = len(self._waiters)
+        self._active_senders = len(self._waiters)
         while self._waiters and self._waiters[0].end_offset <= durable:
             waiter = self._waiters.popleft()
             waiter.request.answer(waiter.reply)

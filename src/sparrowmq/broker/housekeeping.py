@@ -5,7 +5,7 @@ import logging
 from functools import partial
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.live_clients import LOOKS
+from sparrowmq.broker.live_clients import SCANS
 from sparrowmq.clock import Clock, cpu_clock
 from sparrowmq.disk.errors import DiskFull
 
@@ -62,8 +62,8 @@ async def end_silent_sessions(broker: Broker) -> None:
     """Let go of members whose beats stopped: their queues are free, the others are told."""
     life_s = broker.config.session_timeout_s
     while life_s:
-        await asyncio.sleep(life_s / LOOKS)
-        for connection in broker.sessions.look():
+        await asyncio.sleep(life_s / SCANS)
+        for connection in broker.sessions.scan():
             broker.log.warning("closing %s: no beat for %g s", connection.peer, life_s)
             # What was written to it will never be read: closing in order would wait for that.
             connection.abort()
@@ -94,7 +94,7 @@ async def watch_lag(broker: Broker, cpu: Clock = cpu_clock) -> None:
             text = f"the disk is slow: sends wait {wait_s:.1f} s for their flush; send again later"
             _set_busy(broker, text)
             # Who was just answered sends the next message now, not after the next look.
-            durability.when_flushed = partial(_set_busy, broker, "")
+            durability.on_next_flush = partial(_set_busy, broker, "")
         elif lag_s > limit_s:
             text = f"the broker is {lag_s:.1f} s behind its clients; send again later"
             _set_busy(broker, text)

@@ -1,4 +1,9 @@
-"""Telling every name server what this broker has: at start, on every change, every 30 s."""
+"""What the broker exchanges with name servers: it registers itself, and asks for queues of topics.
+
+Every name server learns what this broker has: at the start, after every change of a topic, and
+every 30 s. A name server that was lost is tried every two seconds, so that routes are complete soon
+after it is back.
+"""
 
 import asyncio
 import logging
@@ -19,72 +24,16 @@ from sparrowmq.protocol.registration import RegisterBrokerBody, body_checksum
 from sparrowmq.protocol.route import TopicRoute
 from sparrowmq.protocol.topic_config import RegisteredTopics
 
-# The queues of a topic on all brokers, as the name servers know them.
-
-
-Queues = tuple[MessageQueue, ...]
-
-_FRESH_MS = 30_000
-"""As old as a client's own route may be (pollNameServerInterval)."""
 _CALL_S = 3.0
-_MOST_ROUTES = 10_000
-
-
-class TopicRoutes:
-    """Asks name servers when needed. Without one, this broker's topics are all there is."""
-
-    def __init__(self, config: BrokerConfig, topics: Topics, peers: Peers, clock: Clock) -> None:
-        self._name_servers = config.name_servers
-        self._broker_name = config.broker_name
-        self._topics = topics
-        self._peers = peers
-        self._clock = clock
-        self._known: dict[str, tuple[int, Queues]] = {}
-
-    async def queues_of(self, topic: str) -> Queues | None:
-        """The sorted queues that can be read; None when the topic has no route.
-
-        While no name server answers, the last known ones: a member that is told of fewer queues
-        would drop the others.
-        """
-        if not self._name_servers:
-            return self._topics.read_queues(topic, self._broker_name)
-        known = self._known.get(topic)
-        if known is not None and self._clock() - known[0] < _FRESH_MS:
-            return known[1]
-        for server in self._name_servers:
-            try:
-                answer = await self._peers.call(
-                    server, GetTopicRoute(topic=topic), timeout_s=_CALL_S
-                )
-                return self._learn(topic, answer.code, answer.body)
-            except (NetError, BodyError):
-                continue
-        return None if known is None else known[1]
-
-    def _learn(self, topic: str, code: int, body: bytes) -> Queues | None:
-        if code != ResponseCode.SUCCESS:
-            self._known.pop(topic, None)
-            return None
-        queues = tuple(
-            sorted(
-                MessageQueue(topic, data.broker_name, queue_id)
-                for data in TopicRoute.from_json(body).queue_datas
-                if is_readable(data.perm)
-                for queue_id in range(data.read_queue_nums)
-            )
-        )
-        if len(self._known) >= _MOST_ROUTES:
-            self._known.clear()
-        self._known[topic] = (self._clock(), queues)
-        return queues
-
-
 _AGAIN_S = 2.0
 """How often a name server that was lost is tried: clients ask it for routes once it is back."""
+_FRESH_MS = 30_000
+"""As old as a client's own route may be (pollNameServerInterval)."""
+_MOST_ROUTES = 10_000
+Queues = tuple[MessageQueue, ...]
 
 
-class Registration:
+class BrokerRegistration:
     """Keeps this broker known, also to name servers that come back."""
 
     def __init__(
@@ -180,3 +129,53 @@ class Registration:
         for server in known:
             with suppress(NetError):
                 await self._peers.call(server, header, timeout_s=1.0)
+
+
+class ClusterQueues:
+    """Asks name servers when needed. Without one, this broker's topics are all there is."""
+
+    def __init__(self, config: BrokerConfig, topics: Topics, peers: Peers, clock: Clock) -> None:
+        self._name_servers = config.name_servers
+        self._broker_name = config.broker_name
+        self._topics = topics
+        self._peers = peers
+        self._clock = clock
+        self._known: dict[str, tuple[int, Queues]] = {}
+
+    async def queues_of(self, topic: str) -> Queues | None:
+        """The sorted queues that can be read; None when the topic has no route.
+
+        While no name server answers, the last known ones: a member that is told of fewer queues
+        would drop the others.
+        """
+        if not self._name_servers:
+            return self._topics.read_queues(topic, self._broker_name)
+        known = self._known.get(topic)
+        if known is not None and self._clock() - known[0] < _FRESH_MS:
+            return known[1]
+        for server in self._name_servers:
+            try:
+                answer = await self._peers.call(
+                    server, GetTopicRoute(topic=topic), timeout_s=_CALL_S
+                )
+                return self._learn(topic, answer.code, answer.body)
+            except (NetError, BodyError):
+                continue
+        return None if known is None else known[1]
+
+    def _learn(self, topic: str, code: int, body: bytes) -> Queues | None:
+        if code != ResponseCode.SUCCESS:
+            self._known.pop(topic, None)
+            return None
+        queues = tuple(
+            sorted(
+                MessageQueue(topic, data.broker_name, queue_id)
+                for data in TopicRoute.from_json(body).queue_datas
+                if is_readable(data.perm)
+                for queue_id in range(data.read_queue_nums)
+            )
+        )
+        if len(self._known) >= _MOST_ROUTES:
+            self._known.clear()
+        self._known[topic] = (self._clock(), queues)
+        return queues

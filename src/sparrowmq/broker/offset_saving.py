@@ -13,7 +13,7 @@ from contextlib import suppress
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.consumer_offsets import ConsumerOffsets
 from sparrowmq.broker.environment import Environment
-from sparrowmq.broker.table_saving import tell_waiters
+from sparrowmq.broker.table_saving import resolve_waiters
 from sparrowmq.broker.tables import OffsetsTable
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import RequestRefused
@@ -85,7 +85,7 @@ class OffsetSaving:
             found = error
             raise
         finally:
-            tell_waiters(waiters, found)
+            resolve_waiters(waiters, found)
 
     async def _save(self) -> None:
         try:

@@ -23,7 +23,7 @@ LONGEST_S = 15.0
 """After members were told of a change: as long as Python members wait for each other."""
 
 
-def hand_over_s(broker: Broker, header: PullMessage, connection: Connection) -> float:
+def handover_wait_s(broker: Broker, header: PullMessage, connection: Connection) -> float:
     """How long a pull has to wait for the owner of its queue, at most. Asked only for groups in
     `broker.notices.rebalancing`."""
     group = header.consumer_group
@@ -32,11 +32,11 @@ def hand_over_s(broker: Broker, header: PullMessage, connection: Connection) -> 
     if left_s <= 0:
         del rebalancing[group]
         return 0.0
-    is_kept = is_anothers(broker, group, header.topic, header.queue_id, connection)
+    is_kept = belongs_to_another(broker, group, header.topic, header.queue_id, connection)
     return left_s if is_kept else 0.0
 
 
-def is_anothers(
+def belongs_to_another(
     broker: Broker, group_name: str, topic: str, queue_id: int, connection: Connection
 ) -> bool:
     """Whether another member holds the queue, and who asks is one that locks nothing itself."""
@@ -48,11 +48,13 @@ def is_anothers(
     return owner is not None and owner != asking.client_id and group.find(owner) is not None
 
 
-def after_hand_over(broker: Broker, header: PullMessage, wait_s: float) -> Coroutine[Any, Any, int]:
+def offset_after_handover(
+    broker: Broker, header: PullMessage, wait_s: float
+) -> Coroutine[Any, Any, int]:
     """Where to pull next, when the owner has let go or `wait_s` are over."""
     group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
     # Looked up now: when the answer's task begins, the lock may be gone.
-    ended = broker.locks.end_of(group, _queue(broker, topic, queue_id))
+    ended = broker.locks.ended_event(group, _queue(broker, topic, queue_id))
     stored_before = broker.offsets.get(group, topic, queue_id)
     return _offset_after(broker, header, ended, wait_s, stored_before)
 

@@ -49,10 +49,12 @@ class QueueLocks:
         client_id: str,
         queues: Iterable[MessageQueue],
         *,
-        tells_freed: bool = False,
+        notify_when_freed: bool = False,
     ) -> list[MessageQueue]:
-        """Take or renew; the queues that this client holds afterwards. With `tells_freed` it is
-        told once when one of the others becomes free."""
+        """Take or renew locks; returns the queues that this client holds afterwards.
+
+        With `notify_when_freed` it is notified once when one of the others becomes free.
+        """
         now = self._clock()
         held = self._locks.get(group, {})
         got = []
@@ -61,7 +63,7 @@ class QueueLocks:
             if lock is not None and lock.client_id == client_id:
                 lock.renewed_ms = now
             elif lock is not None and not self._is_free(lock, now):
-                if tells_freed:
+                if notify_when_freed:
                     lock.refused[client_id] = None
                 continue
             else:
@@ -93,7 +95,7 @@ class QueueLocks:
         if refused:
             self._notices.queues_freed(group, refused)
 
-    def free_client(self, group: str, client_id: str) -> None:
+    def unlock_all(self, group: str, client_id: str) -> None:
         """A client is gone: its queues need not wait for the time to run out."""
         held = self._locks.get(group, {})
         self.unlock(
@@ -105,14 +107,14 @@ class QueueLocks:
         lock = self._locks.get(group, {}).get(queue)
         return None if lock is None or self._is_free(lock, self._clock()) else lock.client_id
 
-    def end_of(self, group: str, queue: MessageQueue) -> asyncio.Event:
+    def ended_event(self, group: str, queue: MessageQueue) -> asyncio.Event:
         """Set when the present owner of a queue does not hold it any more. It has to have one."""
         lock = self._locks[group][queue]
         if lock.ended is None:
             lock.ended = asyncio.Event()
         return lock.ended
 
-    def end_waits(self) -> None:
+    def release_waiters(self) -> None:
         """Let everybody go on who waits for the end of a lock: the broker stops."""
         for held in self._locks.values():
             for lock in held.values():

@@ -40,7 +40,7 @@ UNUSUAL_BITS = TRANSACTION_PREPARED | INNER_BATCH | _UNKNOWN_COMPRESSION
 def topic_for_send(broker: Broker, request: Request[AnySend]) -> TopicConfig:
     """The topic, checked, created when its default topic lets it be; or RequestRefused.
 
-    A saved topic that passes is remembered in `topics.sendable` until it changes.
+    A saved topic that passes is remembered in `topics.checked_for_send` until it changes.
     """
     header = request.header
     fault = topic_fault(header.topic)
@@ -52,11 +52,11 @@ def topic_for_send(broker: Broker, request: Request[AnySend]) -> TopicConfig:
         raise RequestRefused(ResponseCode.NO_PERMISSION, text)
     topic = broker.topics.get(header.topic) or _create(broker, header)
     if broker.topics.is_saved(header.topic):
-        broker.topics.sendable[header.topic] = topic
+        broker.topics.checked_for_send[header.topic] = topic
     return topic
 
 
-def safe_topic_for_send(broker: Broker, request: Request[AnySend]) -> TopicConfig | None:
+def saved_topic_for_send(broker: Broker, request: Request[AnySend]) -> TopicConfig | None:
     """The same; None while a message that is acknowledged could be lost with its new topic in a
     crash: send it with `send_when_saved`."""
     topic = topic_for_send(broker, request)
@@ -88,7 +88,7 @@ def _create(broker: Broker, header: AnySend) -> TopicConfig:
         header.topic, header.default_topic, header.default_topic_queue_nums
     )
     if created is None and is_retry_topic(header.topic):
-        created = broker.topics.set_read_write(header.topic, 1)
+        created = broker.topics.get_or_create(header.topic, 1)
     if created is None:
         raise RequestRefused(
             ResponseCode.TOPIC_NOT_EXIST,
@@ -102,7 +102,7 @@ def _create(broker: Broker, header: AnySend) -> TopicConfig:
 def checked_sys_flag(sys_flag: int, topic: str) -> int:
     """A flag with UNUSUAL_BITS as it may be stored for this topic; or RequestRefused.
 
-    Half messages have lost their transaction bits when this is asked: their placement took them.
+    Half messages have no transaction bits any more when this is asked: placing them took those.
     """
     if sys_flag & INNER_BATCH:
         raise RequestRefused(
@@ -163,7 +163,7 @@ def size_fault(broker: Broker, body_bytes: int, properties_bytes: int) -> str | 
     return None
 
 
-def refusal(error: DiskFull | StoreStopped | MessageTooLarge) -> RequestRefused:
+def store_refusal(error: DiskFull | StoreStopped | MessageTooLarge) -> RequestRefused:
     """What the client is told when the store could not take a message."""
     if isinstance(error, MessageTooLarge):
         return RequestRefused(ResponseCode.MESSAGE_ILLEGAL, str(error))

@@ -46,7 +46,7 @@ from sparrowmq.broker.handlers import (
     topics,
     transactions,
 )
-from sparrowmq.broker.name_servers import Registration, TopicRoutes
+from sparrowmq.broker.name_servers import BrokerRegistration, ClusterQueues
 from sparrowmq.broker.offset_saving import OffsetSaving
 from sparrowmq.broker.positions import Positions
 from sparrowmq.broker.queue_locks import QueueLocks
@@ -54,7 +54,7 @@ from sparrowmq.broker.rebalance_notices import RebalanceNotices
 from sparrowmq.broker.statistics import Statistics, keep_sampling, sample
 from sparrowmq.broker.table_saving import TableSaving
 from sparrowmq.broker.tables import BrokerTables
-from sparrowmq.broker.topics import Topics, own_topics
+from sparrowmq.broker.topics import Topics, broker_made_topics
 from sparrowmq.clock import Clock, cpu_clock, monotonic_clock
 from sparrowmq.disk.disk import Disk
 from sparrowmq.disk.syncer import Syncer
@@ -132,7 +132,7 @@ class BrokerServer:
             broker.state = State.SERVING
             if config.vip_alias and config.port:
                 await server.listen(config.listen_host, config.port - 2)
-            registration = Registration(config, broker.topics, peers, port=self.port, log=log)
+            registration = BrokerRegistration(config, broker.topics, peers, port=self.port, log=log)
             await registration.register_everywhere()
             async with running(_loops(broker, registration, self._env.cpu), broker.uncancellable):
                 try:
@@ -153,7 +153,7 @@ def open_broker(config: BrokerConfig, env: Environment, peers: Peers, port: int)
     saving = TableSaving(env.workers, uncancellable, log)
     topic_table = Topics.open(config, tables, saving, clock, store_is_used=is_used)
     group_table = Groups.open(config, tables, saving, clock, store_is_used=is_used)
-    topic_table.add_missing(own_topics(store.queues(), group_table))
+    topic_table.add_missing(broker_made_topics(store.queues(), group_table))
     consumer_offsets = tables.offsets.open(store, log)
     consumers = tables.open_consumers(env, config.client_timeout_s)
     is_enabled = config.notify_consumer_ids_changed
@@ -185,7 +185,7 @@ def open_broker(config: BrokerConfig, env: Environment, peers: Peers, port: int)
         consumers=consumers,
         notices=notices,
         locks=QueueLocks(notices, clock=monotonic, timeout_s=config.lock_timeout_s),
-        topic_routes=TopicRoutes(config, topic_table, peers, monotonic),
+        cluster_queues=ClusterQueues(config, topic_table, peers, monotonic),
         statistics=Statistics.open(config, env),
         unique_ids=env.unique_ids(store.config.store_host),
     )
@@ -193,7 +193,7 @@ def open_broker(config: BrokerConfig, env: Environment, peers: Peers, port: int)
     return broker
 
 
-def _loops(broker: Broker, registration: Registration, cpu: Clock) -> list[Loop]:
+def _loops(broker: Broker, registration: BrokerRegistration, cpu: Clock) -> list[Loop]:
     """What a broker runs as long as it serves."""
     return [
         broker.durability.run,

@@ -7,6 +7,8 @@ are looked at and the differences added up.
     every 10 s  ── minute: the last 7 looks     every 10 min ── hour: 7     every hour ── day: 25
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Self
@@ -19,123 +21,52 @@ from sparrowmq.protocol.names import TIMER_TOPIC, is_system_topic
 from sparrowmq.protocol.sys_flag import BORN_HOST_V6
 from sparrowmq.store.store import Store
 
-# When messages were stored, by their place in a queue.
-
-
-_SYS_FLAG_AT = 36
-_TIME_AT, _TIME_AT_V6 = 56, 68
-_HEAD_BYTES = _TIME_AT_V6 + 8
-
-
-def stored_at(store: Store, topic: str, queue_id: int, offset: int) -> int:
-    """The store time of one message of a queue; -1 if it is not there."""
-    for log_offset, _, _ in store.units(topic, queue_id, offset, 1):
-        return log_time(store, log_offset)
-    return -1
-
-
-def log_time(store: Store, log_offset: int) -> int:
-    """The store time of the record at a log offset; -1 if there is none."""
-    if not store.min_log_offset <= log_offset < store.max_log_offset:
-        return -1
-    # Only the head: a group's statistics look at a message of every queue
-    head = store.read_log(log_offset, _HEAD_BYTES)
-    if len(head) < _HEAD_BYTES:
-        return -1
-    sys_flag = int.from_bytes(head[_SYS_FLAG_AT : _SYS_FLAG_AT + 4], "big")
-    at = _TIME_AT_V6 if sys_flag & BORN_HOST_V6 else _TIME_AT
-    return int.from_bytes(head[at : at + 8], "big", signed=True)
-
-
 TOPIC_PUT = "TOPIC_PUT_NUMS"
 GROUP_GET = "GROUP_GET_NUMS"
 BROKER_PUT = "BROKER_PUT_NUMS"
 BROKER_GET = "BROKER_GET_NUMS"
 """Names as Apache's Stats has them; of a topic, of `topic@group`, of the cluster."""
-
+DELIVERED_TIMERS = f"{TIMER_TOPIC}@delivered"
+"""The timer queue is consumed by the broker itself, and out of turn: how much of it is."""
 SAMPLE_MS = 10_000
 _SPANS = ((SAMPLE_MS, 7), (600_000, 7), (3_600_000, 25))
 _DAY_MS = 86_400_000
+_FRESH_MS = 1_000
 _MOST_STARTS = 100_000
 """Groups that were told to start somewhere and never came back must not pile up."""
-
 Sample = tuple[int, int]
 """When, and the total then."""
 Offsets = Iterable[tuple[str, Mapping[int, int]]]
 
 
-class Series:
-    """The history of one counter."""
-
-    __slots__ = ("_samples", "total")
-
-    def __init__(self, now_ms: int) -> None:
-        self.total = 0
-        self._samples: tuple[list[Sample], ...] = tuple([(now_ms, 0)] for _ in _SPANS)
-
-    def sample(self, now_ms: int) -> None:
-        """Remember the total, in each span whose time has come."""
-        for (interval_ms, most), samples in zip(_SPANS, self._samples, strict=True):
-            if now_ms - samples[-1][0] >= interval_ms:
-                samples.append((now_ms, self.total))
-                del samples[:-most]
-
-    def spans(self, now_ms: int) -> BrokerStatsData:
-        """The last minute, hour and day, as far as they were watched."""
-        minute, hour, day = (self._item(samples[0], now_ms) for samples in self._samples)
-        return BrokerStatsData(stats_minute=minute, stats_hour=hour, stats_day=day)
-
-    def _item(self, since: Sample, now_ms: int) -> BrokerStatsItem:
-        count = self.total - since[1]
-        return BrokerStatsItem(sum=count, tps=_rate(count, now_ms - since[0]))
-
-    def recent_tps(self, now_ms: int) -> tuple[float, float, float]:
-        """Per second over the last 10 s, minute and ten minutes."""
-        minute, hour, _ = self._samples
-        last = minute[-1] if now_ms - minute[-1][0] >= SAMPLE_MS / 2 else minute[-2:][0]
-        starts = (last, minute[0], hour[-2:][0])
-        ten_s, sixty_s, ten_min = (self._item(start, now_ms).tps for start in starts)
-        return ten_s, sixty_s, ten_min
+async def keep_sampling(broker: Broker) -> None:
+    """Sample for ever."""
+    while True:
+        await asyncio.sleep(SAMPLE_MS / 1000)
+        sample(broker)
 
 
-def _rate(count: int, elapsed_ms: int) -> float:
-    return count * 1000 / elapsed_ms if elapsed_ms > 0 else 0.0
+def refresh(broker: Broker) -> None:
+    """Bring the statistics up to date for somebody who asks, at most once a second: with thousands
+    of queues a look takes milliseconds, and a tool may ask for every topic in turn."""
+    if broker.monotonic() - broker.statistics.sampled_ms >= _FRESH_MS:
+        sample(broker)
 
 
-class _Moves:
-    """How far offsets moved on since the last look."""
-
-    def __init__(self) -> None:
-        self._seen: dict[str, Mapping[int, int]] = {}
-        self._starts: dict[tuple[str, int], int] = {}
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._seen
-
-    def start(self, name: str, queue_id: int, offset: int) -> None:
-        """Where an offset that appears later began."""
-        if len(self._starts) >= _MOST_STARTS:
-            self._starts.clear()
-        self._starts[name, queue_id] = offset
-
-    def take(self, rows: Offsets, *, new_starts_at_0: bool) -> dict[str, int]:
-        """What was added under each name. A step back, after a reset, adds nothing."""
-        moved: dict[str, int] = {}
-        seen: dict[str, Mapping[int, int]] = {}
-        for name, offsets in rows:
-            seen[name] = offsets
-            before = self._seen.get(name, {})
-            added = 0
-            for queue_id, offset in offsets.items():
-                last = before.get(queue_id)
-                if last is None:
-                    first = 0 if new_starts_at_0 else offset
-                    last = self._starts.pop((name, queue_id), first)
-                added += max(0, offset - last)
-            if added:
-                moved[name] = added
-        self._seen = seen
-        return moved
+def sample(broker: Broker) -> None:
+    """Look at all offsets now."""
+    ends: dict[str, dict[int, int]] = {}
+    for topic, queue_id in broker.store.queues():
+        ends.setdefault(topic, {})[queue_id] = broker.store.max_offset(topic, queue_id)
+    delivered = broker.store.max_offset(TIMER_TOPIC, 0) - len(broker.delivery.timers)
+    timers = (DELIVERED_TIMERS, {0: delivered})
+    broker.statistics.sample(
+        broker.monotonic(),
+        ends.items(),
+        [*broker.offsets.rows(), timers],
+        log_offset=broker.store.max_log_offset,
+        today_ms=broker.clock(),
+    )
 
 
 class Statistics:
@@ -251,39 +182,103 @@ class Statistics:
         return (time_ms + self._utc_offset_ms) // _DAY_MS
 
 
-# Looking at all offsets now and then, for the statistics.
+class Series:
+    """The history of one counter."""
+
+    __slots__ = ("_samples", "total")
+
+    def __init__(self, now_ms: int) -> None:
+        self.total = 0
+        self._samples: tuple[list[Sample], ...] = tuple([(now_ms, 0)] for _ in _SPANS)
+
+    def sample(self, now_ms: int) -> None:
+        """Remember the total, in each span whose time has come."""
+        for (interval_ms, most), samples in zip(_SPANS, self._samples, strict=True):
+            if now_ms - samples[-1][0] >= interval_ms:
+                samples.append((now_ms, self.total))
+                del samples[:-most]
+
+    def spans(self, now_ms: int) -> BrokerStatsData:
+        """The last minute, hour and day, as far as they were watched."""
+        minute, hour, day = (self._item(samples[0], now_ms) for samples in self._samples)
+        return BrokerStatsData(stats_minute=minute, stats_hour=hour, stats_day=day)
+
+    def _item(self, since: Sample, now_ms: int) -> BrokerStatsItem:
+        count = self.total - since[1]
+        return BrokerStatsItem(sum=count, tps=_rate(count, now_ms - since[0]))
+
+    def recent_tps(self, now_ms: int) -> tuple[float, float, float]:
+        """Per second over the last 10 s, minute and ten minutes."""
+        minute, hour, _ = self._samples
+        last = minute[-1] if now_ms - minute[-1][0] >= SAMPLE_MS / 2 else minute[-2:][0]
+        starts = (last, minute[0], hour[-2:][0])
+        ten_s, sixty_s, ten_min = (self._item(start, now_ms).tps for start in starts)
+        return ten_s, sixty_s, ten_min
 
 
-_FRESH_MS = 1_000
-DELIVERED_TIMERS = f"{TIMER_TOPIC}@delivered"
-"""The timer queue is consumed by the broker itself, and out of turn: how much of it is."""
+def _rate(count: int, elapsed_ms: int) -> float:
+    return count * 1000 / elapsed_ms if elapsed_ms > 0 else 0.0
 
 
-def refresh(broker: Broker) -> None:
-    """Bring the statistics up to date for somebody who asks, at most once a second: with thousands
-    of queues a look takes milliseconds, and a tool may ask for every topic in turn."""
-    if broker.monotonic() - broker.statistics.sampled_ms >= _FRESH_MS:
-        sample(broker)
+class _Moves:
+    """How far offsets moved on since the last look."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, Mapping[int, int]] = {}
+        self._starts: dict[tuple[str, int], int] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._seen
+
+    def start(self, name: str, queue_id: int, offset: int) -> None:
+        """Where an offset that appears later began."""
+        if len(self._starts) >= _MOST_STARTS:
+            self._starts.clear()
+        self._starts[name, queue_id] = offset
+
+    def take(self, rows: Offsets, *, new_starts_at_0: bool) -> dict[str, int]:
+        """What was added under each name. A step back, after a reset, adds nothing."""
+        moved: dict[str, int] = {}
+        seen: dict[str, Mapping[int, int]] = {}
+        for name, offsets in rows:
+            seen[name] = offsets
+            before = self._seen.get(name, {})
+            added = 0
+            for queue_id, offset in offsets.items():
+                last = before.get(queue_id)
+                if last is None:
+                    first = 0 if new_starts_at_0 else offset
+                    last = self._starts.pop((name, queue_id), first)
+                added += max(0, offset - last)
+            if added:
+                moved[name] = added
+        self._seen = seen
+        return moved
 
 
-def sample(broker: Broker) -> None:
-    """Look at all offsets now."""
-    ends: dict[str, dict[int, int]] = {}
-    for topic, queue_id in broker.store.queues():
-        ends.setdefault(topic, {})[queue_id] = broker.store.max_offset(topic, queue_id)
-    delivered = broker.store.max_offset(TIMER_TOPIC, 0) - len(broker.delivery.timers)
-    timers = (DELIVERED_TIMERS, {0: delivered})
-    broker.statistics.sample(
-        broker.monotonic(),
-        ends.items(),
-        [*broker.offsets.rows(), timers],
-        log_offset=broker.store.max_log_offset,
-        today_ms=broker.clock(),
-    )
+# ---- when messages were stored, by their place in a queue
 
 
-async def keep_sampling(broker: Broker) -> None:
-    """Sample for ever."""
-    while True:
-        await asyncio.sleep(SAMPLE_MS / 1000)
-        sample(broker)
+_SYS_FLAG_AT = 36
+_TIME_AT, _TIME_AT_V6 = 56, 68
+_HEAD_BYTES = _TIME_AT_V6 + 8
+
+
+def stored_at(store: Store, topic: str, queue_id: int, offset: int) -> int:
+    """The store time of one message of a queue; -1 if it is not there."""
+    for log_offset, _, _ in store.units(topic, queue_id, offset, 1):
+        return log_time(store, log_offset)
+    return -1
+
+
+def log_time(store: Store, log_offset: int) -> int:
+    """The store time of the record at a log offset; -1 if there is none."""
+    if not store.min_log_offset <= log_offset < store.max_log_offset:
+        return -1
+    # Only the head: a group's statistics look at a message of every queue
+    head = store.read_log(log_offset, _HEAD_BYTES)
+    if len(head) < _HEAD_BYTES:
+        return -1
+    sys_flag = int.from_bytes(head[_SYS_FLAG_AT : _SYS_FLAG_AT + 4], "big")
+    at = _TIME_AT_V6 if sys_flag & BORN_HOST_V6 else _TIME_AT
+    return int.from_bytes(head[at : at + 8], "big", signed=True)

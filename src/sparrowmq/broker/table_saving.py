@@ -1,7 +1,7 @@
 """Saves tables beside the loop: changes that come together share one save.
 
 ```
-changed ──▶ dirty ──▶ snapshot taken ──▶ encoded, written and synced in a worker ──▶ waiters told
+changed ──▶ dirty ──▶ snapshot taken ──▶ encoded, written and synced in a worker ──▶ answered
               ▲                                        │
               └────── no space: tried again later ◀────┘
 ```
@@ -117,7 +117,7 @@ class TableSaving:
         except OSError as error:
             self._failure = error
             for waiters in (*saves.values(), *self._dirty.values()):
-                tell_waiters(waiters, error)
+                resolve_waiters(waiters, error)
             raise
         finally:
             self._under_way = {}
@@ -127,7 +127,7 @@ class TableSaving:
             else:
                 self._log.warning("%s is not saved: %s; trying again", table.file.path, full)
                 self._dirty.setdefault(table, [])
-            tell_waiters(waiters, full)
+            resolve_waiters(waiters, full)
 
 
 def _write(tables: Sequence[tuple[TableFile[Any], Body]]) -> list[DiskFull | None]:
@@ -143,7 +143,7 @@ def _write(tables: Sequence[tuple[TableFile[Any], Body]]) -> list[DiskFull | Non
     return found
 
 
-def tell_waiters(waiters: Sequence[asyncio.Future[None]], error: Exception | None) -> None:
+def resolve_waiters(waiters: Sequence[asyncio.Future[None]], error: Exception | None) -> None:
     """A save ended, with an error or None."""
     for waiter in waiters:
         if waiter.done():

@@ -12,7 +12,6 @@ from sparrowmq.broker.table_saving import TableSaving
 from sparrowmq.broker.tables import BrokerTables
 from sparrowmq.clock import Clock
 from sparrowmq.protocol import names
-from sparrowmq.protocol.body import DataVersion
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.perm import PERM_INHERIT, PERM_READ_WRITE, is_inherited, is_readable
 from sparrowmq.protocol.topic_config import TopicConfig, TopicConfigTable
@@ -41,7 +40,7 @@ class Topics:
         """Topics that a crash could lose, each with the version that its last change made."""
         self.changed = asyncio.Event()
         """Set by every change; cleared by the loop that registers topics with name servers."""
-        self.sendable: dict[str, TopicConfig] = {}
+        self.checked_for_send: dict[str, TopicConfig] = {}
         """Saved topics that passed all checks of a send once: the hot path's only look-up."""
 
     @classmethod
@@ -73,11 +72,6 @@ class Topics:
         """The topic, None if this broker does not have it."""
         return self._topics.get(topic)
 
-    @property
-    def version(self) -> DataVersion:
-        """Changes with every change of the table."""
-        return self._version
-
     def table(self) -> TopicConfigTable:
         """All of it, as it is saved and registered."""
         return TopicConfigTable(topic_config_table=dict(self._topics), data_version=self._version)
@@ -86,7 +80,7 @@ class Topics:
         """Create or replace topics."""
         for topic in topics:
             self._topics[topic.topic_name] = topic
-            self.sendable.pop(topic.topic_name, None)
+            self.checked_for_send.pop(topic.topic_name, None)
         self._commit()
         self._unsaved.update((topic.topic_name, self._version.counter) for topic in topics)
 
@@ -101,7 +95,7 @@ class Topics:
 
     def remove(self, topic: str) -> bool:
         """Forget a topic; its messages are the store's business."""
-        self.sendable.pop(topic, None)
+        self.checked_for_send.pop(topic, None)
         self._unsaved.pop(topic, None)
         if self._topics.pop(topic, None) is None:
             return False
@@ -114,7 +108,7 @@ class Topics:
         if missing:
             self.put(*missing)
 
-    def set_read_write(self, topic: str, queues: int) -> TopicConfig:
+    def get_or_create(self, topic: str, queues: int) -> TopicConfig:
         """The topic, made with so many queues and perm 6 if it does not exist."""
         config = self._topics.get(topic)
         if config is None:
@@ -157,7 +151,7 @@ def plain_topic(topic: str, queues: int, perm: int = PERM_READ_WRITE) -> TopicCo
     return TopicConfig(topic_name=topic, read_queue_nums=queues, write_queue_nums=queues, perm=perm)
 
 
-def own_topics(queues: Iterable[tuple[str, int]], groups: Groups) -> list[TopicConfig]:
+def broker_made_topics(queues: Iterable[tuple[str, int]], groups: Groups) -> list[TopicConfig]:
     """Topics that only the broker makes, on its own, as the queues in its store tell.
 
     What it stores there is not held up until the table is saved: a start makes up for it.

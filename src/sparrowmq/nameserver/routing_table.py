@@ -6,7 +6,7 @@ Nothing of it is on disk: brokers say it again every 30 seconds.
 """
 
 from sparrowmq.nameserver.brokers import BrokerGroup, LiveBroker, Registration
-from sparrowmq.nameserver.encoded_routes import EncodedRoutes
+from sparrowmq.nameserver.route_answers import RouteAnswers
 from sparrowmq.nameserver.topic_table import TopicTable
 from sparrowmq.protocol.perm import PERM_READ_WRITE, PERM_WRITE
 from sparrowmq.protocol.route import MASTER_ID, ClusterInfo
@@ -16,7 +16,7 @@ class RoutingTable:
     """Every change is one plain call, so readers never see half of it."""
 
     def __init__(self, route_cache_bytes: int = 0) -> None:
-        self.encoded = EncodedRoutes(route_cache_bytes)
+        self.encoded = RouteAnswers(route_cache_bytes)
         self.topics = TopicTable(self.encoded)
         self.groups: dict[str, BrokerGroup] = {}
         self.live: dict[str, LiveBroker] = {}
@@ -107,7 +107,7 @@ class RoutingTable:
         )
         group.members[broker.broker_id] = self.live[broker.address] = broker
         if before is None or before.filter_servers != broker.filter_servers or not is_as_before:
-            self._show_anew(group)
+            self._forget_encoded(group)
         return group
 
     def _take_topics(
@@ -115,11 +115,11 @@ class RoutingTable:
     ) -> None:
         # The slave that stands in for a master does so for reading only.
         stands_in = registration.broker_id != MASTER_ID and group.acting_master
-        self.topics.take_all(
+        self.topics.put_all(
             group.name,
             registration.topics,
             only_missing=only_missing,
-            change_perm=_without_write if stands_in else _as_it_is,
+            change_perm=_without_write if stands_in else _unchanged,
         )
         if not only_missing:
             for topic, mapping in registration.mappings.items():
@@ -149,7 +149,7 @@ class RoutingTable:
         del self.live[broker.address]
         group = self.groups[broker.broker_name]
         del group.members[broker.broker_id]
-        self._show_anew(group)
+        self._forget_encoded(group)
         if replaced:
             return
         if not group.members:
@@ -166,7 +166,7 @@ class RoutingTable:
         """The brokers that have been quiet for too long."""
         return [broker for broker in self.live.values() if broker.is_silent(now_ms)]
 
-    def forgive(self, lost_ms: int, now_ms: int) -> None:
+    def excuse_silence(self, lost_ms: int, now_ms: int) -> None:
         """Take time in which nobody could be heard out of every broker's silence."""
         for broker in self.live.values():
             broker.last_seen_ms = min(now_ms, broker.last_seen_ms + lost_ms)
@@ -200,7 +200,7 @@ class RoutingTable:
         brokers = {name: group.data() for name, group in self.groups.items()}
         return ClusterInfo(broker_addr_table=brokers, cluster_addr_table=self.clusters())
 
-    def _show_anew(self, group: BrokerGroup) -> None:
+    def _forget_encoded(self, group: BrokerGroup) -> None:
         """Routes that show this group have to be encoded again."""
         group.changed()
         for topic in self.topics.of_broker(group.name):
@@ -218,5 +218,5 @@ def _without_write(perm: int) -> int:
     return perm & ~PERM_WRITE
 
 
-def _as_it_is(perm: int) -> int:
+def _unchanged(perm: int) -> int:
     return perm

@@ -119,7 +119,7 @@ class NameServer:
             text = f"broker {broker_name} would have {count} topics, at most {most} allowed"
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, text)
 
-    def hear_from(self, address: str) -> None:
+    def note_alive(self, address: str) -> None:
         """The broker at this address is alive."""
         broker = self.table.live.get(address)
         if broker is not None:
@@ -140,7 +140,7 @@ class NameServer:
             lost_ms = now_ms - before_ms - round(interval_s * 1000)
             if lost_ms > interval_s * 1000:
                 # This process was stopped, or the machine slept.
-                self.table.forgive(lost_ms, now_ms)
+                self.table.excuse_silence(lost_ms, now_ms)
             before_ms = now_ms
             for broker in self.table.silent(now_ms):
                 self._drop_silent(broker)

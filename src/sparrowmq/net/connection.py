@@ -178,10 +178,10 @@ class Connection(asyncio.Protocol):
         try:
             envelope = endpoint.decode(True, header) if binary else endpoint.decode_json(header)
         except (msgspec.MsgspecError, ProtocolError, UnicodeDecodeError, TypeError) as error:
-            return self._answer_odd(binary, header, body, error)
+            return self._answer_unusual(binary, header, body, error)
         flag = envelope.flag
         if flag & RESPONSE_FLAG:
-            return self._answer_odd(binary, header, body, None)
+            return self._answer_unusual(binary, header, body, None)
         typed = envelope.header
         request: Request[Any] = Request(
             typed, body, envelope.opaque, flag, envelope.language, envelope.version, binary, self
@@ -206,7 +206,7 @@ class Connection(asyncio.Protocol):
         self._calls.resolve(plain.opaque, response)
         return True
 
-    def _answer_odd(
+    def _answer_unusual(
         self, binary: bool, header: bytes, body: bytes, error: Exception | None
     ) -> bytes | None:
         """A response to a call of ours, an undeclared request code, or a malformed request."""

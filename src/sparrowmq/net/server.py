@@ -27,7 +27,7 @@ C = TypeVar("C")
 _SWEEP_S = 5.0
 _LOOK_S = 1.0
 """How often a full server looks for idle connections: a flood must not pay for each of its own."""
-_GOODBYE_S = 3.0
+_GRACE_S = 3.0
 """How long a closing server waits for peers to read what was written to them."""
 
 
@@ -70,7 +70,7 @@ class Server(Generic[C]):
         )
         self._listeners: list[asyncio.AbstractServer] = []
         self._sweeper: asyncio.TimerHandle | None = None
-        self._deserted = asyncio.Event()
+        self._all_closed = asyncio.Event()
         self.endpoint: Endpoint[C] = Endpoint(
             context,
             routes,
@@ -112,7 +112,7 @@ class Server(Generic[C]):
         self._closed = closed
         self._is_in_use = is_in_use
 
-    async def close(self, *, goodbye_s: float = _GOODBYE_S) -> None:
+    async def close(self, *, grace_s: float = _GRACE_S) -> None:
         """Stop listening, then end every connection after what is already written.
 
         A peer that does not read it in time is cut off.
@@ -126,8 +126,8 @@ class Server(Generic[C]):
             connection.close()
         if self.connections:
             with suppress(TimeoutError):
-                async with asyncio.timeout(goodbye_s):
-                    await self._deserted.wait()
+                async with asyncio.timeout(grace_s):
+                    await self._all_closed.wait()
         for connection in tuple(self.connections):
             connection.abort()
         # The transports tell connection_lost in their next callbacks; one turn lets them.
@@ -137,7 +137,7 @@ class Server(Generic[C]):
         self._listeners.clear()
 
     def _opened(self, connection: Connection) -> None:
-        self._deserted.clear()
+        self._all_closed.clear()
         limits = self.endpoint.limits
         host = connection.peer_host
         self._per_host[host] += 1
@@ -188,7 +188,7 @@ class Server(Generic[C]):
         self.unfinished.forget(connection)
         self.unread.forget(connection)
         if not self.connections:
-            self._deserted.set()
+            self._all_closed.set()
         if self._closed is not None:
             self._closed(connection)
 
@@ -204,10 +204,10 @@ class Server(Generic[C]):
             else:
                 self.unread.note(connection, connection.unsent_bytes)
         self.unfinished.close_older_than(limits.whole_frame_s)
-        self._tell_turned_away()
+        self._report_turned_away()
         self._sweeper = loop.call_later(_SWEEP_S, self._sweep)
 
-    def _tell_turned_away(self) -> None:
+    def _report_turned_away(self) -> None:
         """Not a line for each: a flood of connections must not become one of the log."""
         if self._turned_away:
             counts = ", ".join(f"{count} {what}" for what, count in self._turned_away.items())

@@ -1,4 +1,9 @@
-"""Waiting for the next thing that is due, and being woken when something is due earlier."""
+"""Waiting for the next thing that is due, and waking up early when something is due sooner.
+
+Delay levels, timers and transaction checks all run the same loop: deliver what is due, ask when the
+next is due, sleep until then. What is stored meanwhile may be due sooner than the loop has planned,
+so whatever stores something also announces its due time to the loop's alarm.
+"""
 
 import asyncio
 import sys
@@ -13,12 +18,14 @@ from sparrowmq.store.errors import StoreStopped
 _LONGEST_S = 1.0
 """The clock may be set forward while nobody looks: look again after this long."""
 _SHORTEST_S = 0.001
+TRY_AGAIN_MS = 1_000
+"""How soon after it found no space."""
 
 
 class Alarm:
     """Where one loop sleeps. Times are milliseconds, of one clock.
 
-    The loop says `begins` before it looks what is due, and `wait` when it has: what comes in
+    The loop says `start_round` before it looks what is due, and `wait` when it has: what comes in
     between may have come behind its back.
     """
 
@@ -33,13 +40,13 @@ class Alarm:
             self.planned_ms = due_ms
             self._earlier.set()
 
-    def begins(self) -> None:
+    def start_round(self) -> None:
         """From now on everything counts that `due_at` tells."""
         self.planned_ms = sys.maxsize
 
     async def wait(self, due_ms: int | None, now_ms: int) -> None:
-        """Sleep until `due_ms`, or what was told since `begins`, at most a second; with neither
-        until something is due."""
+        """Sleep until `due_ms` or what `due_at` announced since `start_round`, at most a second;
+        with neither, until something is announced."""
         if due_ms is not None:
             self.planned_ms = min(due_ms, self.planned_ms)
         self._earlier.clear()
@@ -51,14 +58,7 @@ class Alarm:
                 await self._earlier.wait()
 
 
-# Rounds of delivery for ever: one when something is due, another when space may be back.
-
-
-TRY_AGAIN_MS = 1_000
-"""How soon after it found no space."""
-
-
-async def repeat(
+async def repeat_rounds(
     broker: Broker,
     alarm: Alarm,
     deliver_due: Callable[[Broker], Awaitable[int | None]],
@@ -70,7 +70,7 @@ async def repeat(
     `trouble` is what the log says of a round without space, `clock` what the times are of.
     """
     while True:
-        alarm.begins()
+        alarm.start_round()
         try:
             due_ms = await deliver_due(broker)
         except DiskFull as error:

@@ -34,7 +34,7 @@ _MOST_SPREAD = 10_000_000
 """More would make a stop slow; then Apache delivers some of them again."""
 
 
-def is_there(disk: Disk) -> bool:
+def exists(disk: Disk) -> bool:
     """Whether Apache's broker, or we when we stopped, left a timer log or a wheel."""
     names = disk.listdir(LOG_DIR)
     return any(file_offset(name) is not None for name in names) or disk.exists(WHEEL)
@@ -49,7 +49,7 @@ def is_quick(store: Store, count: int, spread: int) -> bool:
     return count < most and spread < _MOST_SPREAD
 
 
-def forget(disk: Disk) -> None:
+def remove(disk: Disk) -> None:
     """Remove what will not be true any more."""
     for name in disk.listdir(LOG_DIR):
         if file_offset(name) is not None:  # other files are not Apache's

@@ -114,14 +114,14 @@ class ClockSteps:
         if boot and boot == table.boot:
             by_ms = steps._ahead_ms - table.ahead_ms
         else:
-            by_ms = steps._set_back_meanwhile()
+            by_ms = steps._set_back_while_off()
         if abs(by_ms) >= _NOTICED_MS:
             steps._add(by_ms)
         else:
             steps._save()
         return steps
 
-    def _set_back_meanwhile(self) -> int:
+    def _set_back_while_off(self) -> int:
         """By how much, at least, while the machine was off: a message of a level must not have been
         stored in the future.
 
@@ -144,10 +144,10 @@ class ClockSteps:
         """What the clock shows, having noticed whether it was set."""
         now_ms = self._clock()
         if not -_NOTICED_MS < now_ms - self._monotonic() - self._ahead_ms < _NOTICED_MS:
-            now_ms = self._look_closely(now_ms)
+            now_ms = self._measure_step(now_ms)
         return now_ms
 
-    def _look_closely(self, now_ms: int) -> int:
+    def _measure_step(self, now_ms: int) -> int:
         """A process that is held up between two looks sees a step where there is none."""
         for _ in range(_LOOKS):
             before_ms = self._monotonic()

@@ -35,9 +35,11 @@ _LENGTHS = _DELAYS | {TIMER_OUT_MS}
 _DELIVERY_TIMES = frozenset({TIMER_DEQUEUE_MS, TIMER_ENQUEUE_MS})
 
 
-def is_repeat(broker: Broker, level: int, record: Record, fields: Mapping[str, str]) -> bool:
+def was_delivered_before(
+    broker: Broker, level: int, record: Record, fields: Mapping[str, str]
+) -> bool:
     """Whether a message that is due was delivered before the start. `level` is 0 for timers."""
-    doubts = broker.delivery.doubts
+    doubts = broker.delivery.lookups_left
     doubt = doubts.get(level, _ENOUGH)
     if not doubt:
         return False

@@ -11,10 +11,10 @@ A group without a live producer is asked nothing, and that counts as no question
 import asyncio
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.delivery.alarm import TRY_AGAIN_MS, repeat
-from sparrowmq.broker.delivery.half_messages import Half
+from sparrowmq.broker.delivery.alarm import TRY_AGAIN_MS, repeat_rounds
+from sparrowmq.broker.delivery.half_messages import PendingHalf
 from sparrowmq.broker.delivery.placement import Placement, append, fields_of
-from sparrowmq.broker.delivery.redelivery import real_queue_id, stored_again
+from sparrowmq.broker.delivery.redelivery import copy_to, real_queue_id
 from sparrowmq.broker.delivery.transactions import end, write_operations
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import ConnectionLost
@@ -39,7 +39,9 @@ _NOBODY_THERE_MS = 3_000
 async def check_transactions(broker: Broker) -> None:
     """Ask for ever."""
     alarm = broker.delivery.halves.alarm
-    await repeat(broker, alarm, check_round, "transactions are not checked", broker.monotonic)
+    await repeat_rounds(
+        broker, alarm, check_round, "transactions are not checked", broker.monotonic
+    )
 
 
 async def check_round(broker: Broker) -> int | None:
@@ -59,7 +61,7 @@ async def check_round(broker: Broker) -> int | None:
     return halves.next_due_ms
 
 
-def _check(broker: Broker, half: Half) -> None:
+def _check(broker: Broker, half: PendingHalf) -> None:
     record = broker.store.read_record(half.log_offset)
     if record is None:
         broker.log.error("the half message at %d is gone or damaged", half.log_offset)
@@ -90,10 +92,10 @@ def _is_forgotten(broker: Broker, record: Record) -> bool:
     return is_old and running_ms > config.client_timeout_s * 1000
 
 
-def _ask(broker: Broker, half: Half, record: Record, fields: dict[str, str]) -> None:
+def _ask(broker: Broker, half: PendingHalf, record: Record, fields: dict[str, str]) -> None:
     """Store it again with the question counted, then ask: counts survive crashes that way."""
     fields[TRANSACTION_CHECK_TIMES] = str(half.checks + 1)
-    put = stored_again(record, TRANS_HALF_TOPIC, 0, fields)
+    put = copy_to(record, TRANS_HALF_TOPIC, 0, fields)
     try:
         if len(put.properties) > broker.config.max_properties_bytes:
             raise MessageTooLarge(len(put.properties), broker.config.max_properties_bytes)
@@ -157,9 +159,9 @@ def _send_to_one(
 
 
 def _set_aside(
-    broker: Broker, half: Half, record: Record, fields: dict[str, str], reason: str
+    broker: Broker, half: PendingHalf, record: Record, fields: dict[str, str], reason: str
 ) -> None:
-    topic = broker.topics.set_read_write(TRANS_CHECK_MAX_TIME_TOPIC, 1).topic_name
+    topic = broker.topics.get_or_create(TRANS_CHECK_MAX_TIME_TOPIC, 1).topic_name
     broker.log.error(
         "how transaction %s of topic %s ended is not known: %s; it is kept in %s",
         fields.get(UNIQUE_KEY, ""),
@@ -168,7 +170,7 @@ def _set_aside(
         topic,
     )
     try:
-        append(broker, Placement(stored_again(record, topic, 0, fields)), broker.clock())
+        append(broker, Placement(copy_to(record, topic, 0, fields)), broker.clock())
     except MessageTooLarge as error:
         broker.log.error("not even there: %s", error)
     end(broker, half)

@@ -1,4 +1,4 @@
-"""Reading the broker's settings, changing the few that may change, forbidding groups topics."""
+"""Operating a broker: its state, clean-up on demand, settings, and topics closed to a group."""
 
 from collections.abc import Awaitable
 
@@ -24,9 +24,6 @@ from sparrowmq.protocol.headers.admin import (
     UpdateGroupForbidden,
 )
 from sparrowmq.protocol.names import group_fault, is_system_topic, topic_fault
-
-# How the broker is doing, and cleaning up at an operator's word.
-
 
 routes: Routes[Broker] = Routes()
 
@@ -71,9 +68,6 @@ def clean_unused_topics(broker: Broker, request: Request[CleanUnusedTopics]) -> 
     return Reply()
 
 
-_MOST_BYTES = 64 * 1024
-
-
 @routes.on(GetBrokerConfig)
 def get_broker_config(broker: Broker, request: Request[GetBrokerConfig]) -> Reply:
     """All settings in force, as `name=value` lines."""
@@ -90,6 +84,9 @@ def update_broker_config(broker: Broker, request: Request[UpdateBrokerConfig]) -
     for name, value in wanted.items():
         audit(request, "set %s=%s until the next start", name, value)
     return broker.saving.reply_when_saved(broker.topics, Reply())  # TBW102 may have changed
+
+
+_MOST_BYTES = 64 * 1024
 
 
 def _properties(body: bytes) -> dict[str, str]:

@@ -5,7 +5,7 @@ from sparrowmq.broker.send_checks import (
     UNUSUAL_BITS,
     check_size,
     checked_sys_flag,
-    refusal,
+    store_refusal,
     topic_for_send,
 )
 from sparrowmq.disk.errors import DiskFull
@@ -40,7 +40,7 @@ async def send_reply(broker: Broker, request: Request[SendReply | SendReplyV2]) 
         stored = broker.store.append(put, broker.clock())
     except (DiskFull, StoreStopped, MessageTooLarge) as error:
         if fault:
-            raise refusal(error) from error
+            raise store_refusal(error) from error
         broker.log.warning("a reply was pushed but not stored: %s", error)
         return Reply(_sent(broker, put, None))
     broker.durability.announce(put.topic, put.queue_id)
@@ -50,7 +50,7 @@ async def send_reply(broker: Broker, request: Request[SendReply | SendReplyV2]) 
 
 def _put(broker: Broker, request: Request[SendReply | SendReplyV2]) -> PutMessage:
     header = request.header
-    topic = broker.topics.sendable.get(header.topic) or topic_for_send(broker, request)
+    topic = broker.topics.checked_for_send.get(header.topic) or topic_for_send(broker, request)
     queues = max(1, topic.write_queue_nums)
     queue_id = header.queue_id if 0 <= header.queue_id < queues else broker.rng.randrange(queues)
     fields = parse_properties(header.properties)

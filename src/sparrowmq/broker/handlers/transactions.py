@@ -4,7 +4,7 @@ from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.delivery import transactions
 from sparrowmq.broker.delivery.half_messages import immunity_ms
 from sparrowmq.broker.delivery.placement import fields_of
-from sparrowmq.broker.send_checks import refusal
+from sparrowmq.broker.send_checks import store_refusal
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import RequestRefused
@@ -44,7 +44,7 @@ def end_transaction(broker: Broker, request: Request[EndTransaction]) -> Reply |
         else:
             transactions.end(broker, half)
     except (DiskFull, StoreStopped) as error:
-        raise refusal(error) from error
+        raise store_refusal(error) from error
     end = broker.store.max_log_offset
     return broker.durability.reply_when_safe(request, Reply(), end)
 
@@ -66,7 +66,7 @@ def resume_check(broker: Broker, request: Request[ResumeCheckHalfMessage]) -> Re
     try:
         transactions.resume(broker, record)
     except (DiskFull, StoreStopped, MessageTooLarge) as error:
-        raise refusal(error) from error
+        raise store_refusal(error) from error
     audit(request, "resumed transaction %d", log_offset)
     end = broker.store.max_log_offset
     return broker.durability.reply_when_safe(request, Reply(), end)

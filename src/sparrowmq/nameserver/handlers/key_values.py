@@ -40,7 +40,7 @@ def put_kv_config(server: NameServer, request: Request[PutKvConfig]) -> Reply:
     check_range("size of the value in bytes", size_bytes, 0, _MAX_VALUE_BYTES)
     total_bytes = server.kv.size_bytes + size_bytes + len(key)
     check_range("size of all values in bytes", total_bytes, 0, _MAX_ALL_BYTES)
-    _change(server, request, key, lambda: server.kv.put(namespace, key, value))
+    _change(server, key, lambda: server.kv.put(namespace, key, value))
     audit(request, "set %r in namespace %r", key, namespace)
     return Reply()
 
@@ -60,7 +60,7 @@ def get_kv_config(server: NameServer, request: Request[GetKvConfig]) -> Reply:
 def delete_kv_config(server: NameServer, request: Request[DeleteKvConfig]) -> Reply:
     """Remove a value; one that is not there has been removed already."""
     namespace, key = request.header.namespace, request.header.key
-    _change(server, request, key, lambda: server.kv.delete(namespace, key))
+    _change(server, key, lambda: server.kv.delete(namespace, key))
     audit(request, "removed %r from namespace %r", key, namespace)
     return Reply()
 
@@ -76,12 +76,7 @@ def list_kv_config(server: NameServer, request: Request[ListKvConfig]) -> Reply:
     return Reply(body=table.to_json())
 
 
-def _change(
-    server: NameServer,
-    request: Request[PutKvConfig] | Request[DeleteKvConfig],
-    topic: str,
-    change: Callable[[], None],
-) -> None:
+def _change(server: NameServer, topic: str, change: Callable[[], None]) -> None:
     try:
         # Not in a worker: operators do this by hand, and the next request must see it.
         change()

@@ -128,7 +128,7 @@ def unregister_broker(server: NameServer, request: Request[UnregisterBroker]) ->
 @routes.on(BrokerHeartbeat)
 def broker_heartbeat(server: NameServer, request: Request[BrokerHeartbeat]) -> Reply:
     """A sign of life; who is not registered stays so."""
-    server.hear_from(request.header.broker_addr)
+    server.note_alive(request.header.broker_addr)
     return Reply()
 
 
@@ -138,7 +138,7 @@ def query_data_version(server: NameServer, request: Request[QueryDataVersion]) -
     offered = _read_data_version(request.body)
     address = request.header.broker_addr
     broker = server.table.live.get(address)
-    server.hear_from(address)
+    server.note_alive(address)
     known = broker.data_version if broker is not None else None
     return Reply(
         DataVersionCompared(changed=known != offered),

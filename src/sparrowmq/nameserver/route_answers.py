@@ -10,7 +10,7 @@ from sparrowmq.protocol.route import BrokerData, QueueData, TopicQueueMappingInf
 _text = msgspec.json.Encoder().encode
 
 
-class EncodedRoutes:
+class RouteAnswers:
     """Answers by topic and flavour, at most `max_bytes` of them; the oldest go first.
 
     A thousand clients ask for the same routes every 30 seconds, and routes seldom change.
