@@ -76,7 +76,7 @@ class LitePullConsumer(GroupConsumer):
         self._reader: LiteReader
         self._is_manual = False
 
-    # ---- life
+    # ---- lifecycle
 
     async def __aexit__(
         self,
@@ -118,7 +118,7 @@ class LitePullConsumer(GroupConsumer):
 
         What the last poll returned counts as consumed unless `is_consumed` says otherwise.
         """
-        await self._starting.until_over()
+        await self._starting.until_none()
         if self._is_started:
             if is_consumed:
                 self._acknowledge()

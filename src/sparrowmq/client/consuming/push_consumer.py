@@ -116,7 +116,7 @@ class PushConsumer(GroupConsumer):
         """Hand one message to the handler now; progress does not change."""
         return await self.handling.try_out(message, is_orderly=self.is_orderly)
 
-    # ---- life
+    # ---- lifecycle
 
     async def run(self, handler: Handler) -> None:
         """Consume until `stop`, or until the task is cancelled."""
@@ -129,7 +129,7 @@ class PushConsumer(GroupConsumer):
         if self._is_started:
             await self.client.ended()
             raise self.failure or asyncio.CancelledError
-        await self._stopping.until_over()
+        await self._until_stopped()
 
     async def start(self, handler: Handler) -> None:
         """Begin to consume in the background. Raises BrokerRefused when a broker does not accept a
@@ -184,7 +184,7 @@ class PushConsumer(GroupConsumer):
         Raises RuntimeError inside of a handler, for which it would have to wait."""
         if asyncio.current_task() in self._workers:
             raise RuntimeError(WAITS_FOR_ITSELF)
-        await self._starting.until_over()
+        await self._starting.until_none()
         is_running = self._is_started
         try:
             await self._leave(self._stop_within_s, self._abandon)

@@ -1,4 +1,4 @@
-"""What all consumers of a group have in common: a client, subscriptions, a life, a place."""
+"""What all consumers of a group have in common: a client, subscriptions, a lifecycle, a membership."""
 
 from collections.abc import Callable
 from functools import partial
@@ -12,7 +12,7 @@ from sparrowmq.client.group.broker_requests import routes
 from sparrowmq.client.group.member_settings import GroupSettings, MemberSettings
 from sparrowmq.client.group.membership import Membership
 from sparrowmq.client.group.running_info import ConsumeRates, offsets_of, running_info
-from sparrowmq.client.lifecycle import OpenBlock, Starting, Stopping
+from sparrowmq.client.lifecycle import Lifecycle
 from sparrowmq.client.members import Place
 from sparrowmq.client.route_table import subscribe_queues
 from sparrowmq.client.subscriptions import Subscriptions, check_subscriptions, report_differences
@@ -22,7 +22,7 @@ from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
 
 
-class GroupConsumer(OpenBlock):
+class GroupConsumer(Lifecycle):
     """Base of the consumers; also what the client asks its members for.
 
     `async with` starts a client of its own where none was given, and stops in the end. Where
@@ -35,6 +35,7 @@ class GroupConsumer(OpenBlock):
         self, group: str, subscriptions: Subscriptions, given: GroupSettings, **kind: Any
     ) -> None:
         """`given` is what the user chose, `kind` what sort of consumer it is (MemberSettings)."""
+        super().__init__()
         chosen: dict[str, Any] = {**given}
         servers = chosen.pop("name_servers", DEFAULT_NAME_SERVERS)
         client: Client | None = chosen.pop("client", None)
@@ -46,17 +47,15 @@ class GroupConsumer(OpenBlock):
         self.worker_count = 0
         self._owns_client = client is None
         self._is_started = False
-        self._starting = Starting()
-        self._stopping = Stopping()
 
-    # ---- life
+    # ---- lifecycle
 
     async def _open(self) -> None:
         await self.client.make_ready(is_own=self._owns_client)
 
     async def stop(self) -> None:
         """Leave the group, and stop a client of its own."""
-        await self._starting.until_over()
+        await self._starting.until_none()
         await self._leave(0.0)
 
     async def _join(self, make: Callable[[], Membership]) -> None:
@@ -80,7 +79,7 @@ class GroupConsumer(OpenBlock):
 
     async def _leave(self, within_s: float, overdue: Callable[[], None] = lambda: None) -> None:
         """Finish within a time, persist, unlock, unregister. Does nothing when not started."""
-        await self._stopping.run(partial(self._leave_now, within_s, overdue))
+        await self._stop_once(partial(self._leave_now, within_s, overdue))
 
     async def _leave_now(self, within_s: float, overdue: Callable[[], None]) -> None:
         try:
