@@ -1,4 +1,4 @@
-"""Beats keep a session alive: who gets them, and what does not count as being gone."""
+"""Keep-alives keep a session alive: which clients send them, and what does not count as death."""
 
 import asyncio
 import threading

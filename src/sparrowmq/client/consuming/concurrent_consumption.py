@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sparrowmq.client.broker_calls import address_of, call
 from sparrowmq.client.client import Client
-from sparrowmq.client.consuming.handler_calls import THREADS_CLOSED, Handling
+from sparrowmq.client.consuming.handler_calls import THREADS_CLOSED, HandlerCalls
 from sparrowmq.client.errors import ClientError
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.process_queue import work_items
@@ -63,12 +63,12 @@ CHECK_S = 60.0
 """How often handlers that take too long are looked for, at most."""
 
 
-class Consuming:
+class ConcurrentConsumption:
     """Progress passes a message only when it is done or given back."""
 
     def __init__(
         self,
-        handling: Handling,
+        handling: HandlerCalls,
         giving_back: GivingBack | None,
         ownership: QueueOwnership,
         *,

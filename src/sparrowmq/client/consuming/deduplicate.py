@@ -1,4 +1,4 @@
-"""Handling each message once although it may be delivered twice.
+"""HandlerCalls each message once although it may be delivered twice.
 
     seen = SqliteSeen(Path("billing-seen.db"))
     await consumer.run(Deduplicate(seen, ttl_s=3 * 86400)(handle))

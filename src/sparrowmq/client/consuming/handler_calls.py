@@ -78,7 +78,7 @@ class Result(NamedTuple):
 THREADS_CLOSED = "a worker of %s ends before stop(), for its threads take nothing more: %s"
 
 
-class Handling:
+class HandlerCalls:
     """One handler with what it needs. What a user's function raises gets out of here only where it
     ends the worker (`ends_caller`)."""
 

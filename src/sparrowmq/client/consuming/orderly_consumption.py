@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 
 from sparrowmq.client.consuming.concurrent_consumption import DEAD_LETTER, GivingBack
-from sparrowmq.client.consuming.handler_calls import THREADS_CLOSED, Handling, Result
+from sparrowmq.client.consuming.handler_calls import THREADS_CLOSED, HandlerCalls, Result
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.net.workers import WorkersClosed
@@ -24,12 +24,12 @@ LONGEST_S = 30.0
 UNLIMITED = -1
 
 
-class OrderlyConsuming:
+class OrderlyConsumption:
     """A batch that fails is tried again in its place; the queue waits for it."""
 
     def __init__(
         self,
-        handling: Handling,
+        handling: HandlerCalls,
         giving_back: GivingBack,
         ownership: QueueOwnership,
         *,
@@ -85,7 +85,7 @@ class OrderlyConsuming:
 
     async def _turn(self, held: HeldQueue) -> float:
         """One batch; how long the queue has to wait then."""
-        if not await self._ownership.make_sure(held):
+        if not await self._ownership.has_lock(held):
             return UNLOCKED_S
         messages = held.process_queue.first(self._batch)
         if not messages:

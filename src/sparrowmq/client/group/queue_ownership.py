@@ -93,6 +93,10 @@ class QueueOwnership:
             await self._ask(held.queue.broker_name)
         return not held.is_dropped and self.is_sure(held)
 
+    async def has_lock(self, held: HeldQueue) -> bool:
+        """Whether the next batch of an ordered queue may be handed out."""
+        return await self.make_sure(held)
+
     def is_worked_on(self, queue: MessageQueue) -> bool:
         """Whether a handler still has messages of an ordered queue that we lost: taken anew, it
         would have two workers."""
