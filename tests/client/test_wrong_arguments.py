@@ -21,6 +21,7 @@ from sparrowmq.client.consuming.pull_consumer import PullConsumer
 from sparrowmq.client.consuming.push_consumer import PushConsumer
 from sparrowmq.client.consuming.scheduled_pull import ScheduledPull
 from sparrowmq.client.group.broker_requests import routes
+from sparrowmq.client.group.member_settings import MemberSettings
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.client.sending.transactional_producer import TransactionalProducer, TransactionState
 from sparrowmq.testing.sim_cluster import SimCluster
@@ -280,5 +281,5 @@ def test_an_offset_that_no_broker_can_store_is_not_noted(offset: Any) -> None:
 
 
 def test_progress_of_broadcasting_members_goes_where_a_text_says(tmp_path: Any) -> None:
-    consumer = PushConsumer(GROUP, {TOPIC: "*"}, offsets_dir=str(tmp_path))
-    assert consumer._settings.offsets_dir == tmp_path
+    directory: Any = str(tmp_path)
+    assert MemberSettings(group=GROUP, offsets_dir=directory).offsets_dir == tmp_path
