@@ -161,8 +161,8 @@ def generating(messages: Any) -> Any:
     ("handler", "fault"),
     [
         (5, "must be a function that takes messages"),
-        (yielding, "a generator: nobody would run it"),
-        (generating, "a generator: nobody would run it"),
+        (yielding, "a generator, which would never run"),
+        (generating, "a generator, which would never run"),
         (lambda: None, r"handler takes \(\), must take one argument"),
         (lambda one, two: None, r"handler takes \(one, two\), must take one argument"),
     ],
@@ -180,7 +180,7 @@ async def turn(*ignored: Any) -> None:
 @pytest.mark.parametrize(
     ("make", "fault"),
     [
-        (lambda: LitePullConsumer(GROUP, TOPIC), "must tell a filter for each topic"),  # type: ignore[arg-type]
+        (lambda: LitePullConsumer(GROUP, TOPIC), "must give a filter for each topic"),  # type: ignore[arg-type]
         (lambda: LitePullConsumer(GROUP, limit_all=0), "limit_all is 0, must be 1 or more"),
         (lambda: PullConsumer(GROUP, TOPIC), f"topics is '{TOPIC}', must be a list of names"),
         (lambda: ScheduledPull(GROUP, {TOPIC: turn}, workers=0), "workers is 0"),

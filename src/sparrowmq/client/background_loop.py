@@ -90,4 +90,4 @@ class ProcessLoop:
 
 
 loop_of_process = ProcessLoop()
-"""There is one process, so there is one of these; everybody else gets it from here."""
+"""One for the process: facades share its thread."""

@@ -1,7 +1,7 @@
 """What a client raises.
 
 ClientError
-├── NoRoute          nobody serves the topic: it does not exist, or no name server answers
+├── NoRoute          no broker serves the topic: it does not exist, or no name server answers
 ├── BrokerRefused    a broker answered with a code other than success
 ├── StrategyFailed   queues cannot be allocated: the strategy raised, or gave what is not there
 ├── SendFailed       all attempts of a send failed; carries attempts, time and brokers tried
@@ -23,7 +23,7 @@ class ClientError(Exception):
 
     stored: Sequence[SendResult] = ()
     """What `send_batch` had stored when a later one of its sends failed, in the order of the
-    messages: only what comes behind it is to be sent again."""
+    messages: only what comes after it is to be sent again."""
 
 
 class NoRoute(ClientError):

@@ -168,8 +168,8 @@ class Deduplicate:
         return handle_plainly
 
     def claim(self, messages: Sequence[MessageExt]) -> tuple[list[MessageExt], list[str], bool]:
-        """Messages nobody handled or handles, with their keys, and whether some are being handled
-        elsewhere right now."""
+        """Messages that no handler has had or has, with their keys, and whether some are being
+        handled elsewhere right now."""
         keys = [self._key(message) for message in messages]
         fresh: list[MessageExt] = []
         mine: list[str] = []

@@ -143,7 +143,9 @@ class LitePullConsumer(GroupConsumer):
         await self._subscriptions_changed()
 
     async def assign(self, queues: Iterable[MessageQueue]) -> None:
-        """Read exactly these queues, whoever else reads them. Raises ValueError after `subscribe`.
+        """Read exactly these queues, also where others read them.
+
+        Raises ValueError after `subscribe`.
 
         Call it again to read others; what was polled before counts as consumed. Calls take turns:
         what the last one says is read. Raises NoRoute, and nothing changes.

@@ -2,7 +2,7 @@
 
 1 the broker's lock: one member of the group per queue; not renewed for 30 s → no further batch
 2 one worker per queue inside of the process
-3 a consume lock around the handler and its result: whoever releases the queue waits for it
+3 a consume lock around the handler and its result: a release of the queue waits for it
 """
 
 import asyncio
@@ -104,7 +104,7 @@ class OrderlyConsumption:
         try:
             return await self._handling.handle(messages)
         except asyncio.CancelledError:
-            # Counted, should nobody but the handler itself have cancelled this worker
+            # Counted, in case the handler itself has cancelled this worker
             for message in messages:
                 held.process_queue.replace(message.failed_again())
             raise

@@ -207,7 +207,7 @@ class PushConsumer(GroupConsumer):
         self._end_workers()
 
     def _may_workers_end(self) -> bool:
-        """Whether somebody else than a handler can have cancelled them."""
+        """Whether anything but a handler can have cancelled them."""
         return self._are_workers_ended or self.client.is_ending
 
     def _end_workers(self) -> None:

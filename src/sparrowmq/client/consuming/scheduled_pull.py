@@ -29,7 +29,7 @@ DELAY_S = 0.2
 """How long a queue waits between two turns unless its callback says otherwise."""
 FAILED_S = 1.0
 DOUBT_S = 0.5
-"""How long a queue waits that may be another member's by now."""
+"""How long a queue waits that another member may have by now."""
 
 
 class Turn:
@@ -113,7 +113,7 @@ class ScheduledPull(Lifecycle):
             self._listener(topic, queues, mine)
 
     def _may_end(self, held: HeldQueue) -> bool:
-        """Whether somebody else than a callback can have cancelled a queue's task."""
+        """Whether anything but a callback can have cancelled a queue's task."""
         return held not in self._tasks or self.consumer.client.is_ending
 
     async def _repeat(self, held: HeldQueue) -> None:

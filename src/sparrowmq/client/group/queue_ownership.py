@@ -2,7 +2,7 @@
 
 sure ── keep-alives unanswered, lock not renewed, another session ──▶ in doubt
   ▲                                                                     │ ask the broker
-  └──────────── nobody else can have had it ◀────────────────────────────┴──▶ others had it: lost
+  └──────────── no other member can have had it ◀───────────────────────┴──▶ others had it: lost
 
 Holding a queue is not the same as owning it. A broker that hears nothing of a member gives its
 queues to others, and the member learns of that last: it may have been stopped by SIGSTOP, by a
