@@ -12,7 +12,7 @@ import msgspec
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.sending.producer import Producer
-from sparrowmq.client.session_keepalive import SameLoop
+from sparrowmq.client.session_keepalive import KeepaliveInLoop
 from sparrowmq.net.connection import Connection
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
@@ -207,7 +207,9 @@ class World:
             client_ip=self.sim.host(name).ip,
             instance_name=name,
         )
-        return Client(config, clock=self.sim.clock, rng=_FromZero(), pid=1, beats_from=SameLoop())
+        return Client(
+            config, clock=self.sim.clock, rng=_FromZero(), pid=1, keepalive_from=KeepaliveInLoop()
+        )
 
     def produce(self, work: Callable[[Producer], Coroutine[Any, Any, Any]], **settings: Any) -> Any:
         """Run the work with a started producer, on a host of its own; its result."""

@@ -1,4 +1,4 @@
-"""Handling once what is delivered twice."""
+"""HandlerCalls once what is delivered twice."""
 
 import asyncio
 from collections.abc import Callable, Sequence

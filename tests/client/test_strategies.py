@@ -172,7 +172,7 @@ def test_with_no_pinned_machine_alive_nobody_consumes_and_the_reason_is_told() -
     assert shares(strategy, queues_of(5), members(2)) == [[], []]
     assert strategy.why_idle("billing", members(2)) == (
         "group billing: none of its 2 members runs on a pinned machine (10.9.9.9), "
-        "so nobody consumes"
+        "so no member consumes"
     )
 
 

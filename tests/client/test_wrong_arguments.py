@@ -21,6 +21,7 @@ from sparrowmq.client.consuming.pull_consumer import PullConsumer
 from sparrowmq.client.consuming.push_consumer import PushConsumer
 from sparrowmq.client.consuming.scheduled_pull import ScheduledPull
 from sparrowmq.client.group.broker_requests import routes
+from sparrowmq.client.group.member_settings import MemberSettings
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.client.sending.transactional_producer import TransactionalProducer, TransactionState
 from sparrowmq.testing.sim_cluster import SimCluster
@@ -160,8 +161,8 @@ def generating(messages: Any) -> Any:
     ("handler", "fault"),
     [
         (5, "must be a function that takes messages"),
-        (yielding, "a generator: nobody would run it"),
-        (generating, "a generator: nobody would run it"),
+        (yielding, "a generator, which would never run"),
+        (generating, "a generator, which would never run"),
         (lambda: None, r"handler takes \(\), must take one argument"),
         (lambda one, two: None, r"handler takes \(one, two\), must take one argument"),
     ],
@@ -179,7 +180,7 @@ async def turn(*ignored: Any) -> None:
 @pytest.mark.parametrize(
     ("make", "fault"),
     [
-        (lambda: LitePullConsumer(GROUP, TOPIC), "must tell a filter for each topic"),  # type: ignore[arg-type]
+        (lambda: LitePullConsumer(GROUP, TOPIC), "must give a filter for each topic"),  # type: ignore[arg-type]
         (lambda: LitePullConsumer(GROUP, limit_all=0), "limit_all is 0, must be 1 or more"),
         (lambda: PullConsumer(GROUP, TOPIC), f"topics is '{TOPIC}', must be a list of names"),
         (lambda: ScheduledPull(GROUP, {TOPIC: turn}, workers=0), "workers is 0"),
@@ -280,5 +281,5 @@ def test_an_offset_that_no_broker_can_store_is_not_noted(offset: Any) -> None:
 
 
 def test_progress_of_broadcasting_members_goes_where_a_text_says(tmp_path: Any) -> None:
-    consumer = PushConsumer(GROUP, {TOPIC: "*"}, offsets_dir=str(tmp_path))
-    assert consumer._settings.offsets_dir == tmp_path
+    directory: Any = str(tmp_path)
+    assert MemberSettings(group=GROUP, offsets_dir=directory).offsets_dir == tmp_path

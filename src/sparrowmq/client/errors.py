@@ -25,7 +25,7 @@ class ClientError(Exception):
 
     stored: Sequence[SendResult] = ()
     """What `send_batch` had stored when a later one of its sends failed, in the order of the
-    messages: only what comes behind it is to be sent again."""
+    messages: only what comes after it is to be sent again."""
 
 
 class NoRoute(ClientError):

@@ -52,7 +52,7 @@ class NameServers:
                 failure = error
                 self._leave(index)
             except asyncio.CancelledError:
-                self._leave(index)  # nearly always: whoever asked had no more time to wait
+                self._leave(index)  # nearly always: the caller had no more time to wait
                 raise
         assert failure is not None
         raise failure

@@ -1,4 +1,11 @@
-"""Routes as a client sees them: which queues to send to, which to read, where brokers are."""
+"""Topic routes as a client sees them: which queues to send to, which to read, where brokers are.
+
+`RouteTable` caches them, `RoutePolls` keeps them fresh:
+
+poll         every topic a member needs, every `poll_s`
+lost broker  the topics whose routes named it, at once; where it is gone from a route, again after
+             1, 2, 4, … s until it is back, for a broker that restarts is away for seconds
+"""
 
 import asyncio
 import logging
@@ -92,7 +99,7 @@ class RouteTable:
         self._lent_until_s: dict[str, float] = {}
         self._asked: dict[str, asyncio.Future[TopicRoute | None]] = {}
         self.changed: list[Callable[[str], None]] = []
-        """Told the topic whose route is new or different."""
+        """Called with the topic whose route is new or different."""
 
     def get(self, topic: str) -> TopicRoute | None:
         """The cached route."""
@@ -125,7 +132,7 @@ class RouteTable:
             asked.set_result(route)
         except ClientError as error:
             asked.set_exception(error)
-            asked.exception()  # seen: there may be nobody else who waits for it
+            asked.exception()  # seen: nothing else may wait for it
             raise
         finally:
             asked.cancel()
@@ -133,7 +140,7 @@ class RouteTable:
         return route
 
     def put(self, topic: str, route: TopicRoute) -> None:
-        """Take a route over and tell whoever wants to know when it differs."""
+        """Take a route over, and call the listeners when it differs."""
         for broker in route.broker_datas:
             self._addresses[broker.broker_name] = dict(broker.broker_addrs)
         if self._routes.get(topic) != route:
@@ -187,13 +194,6 @@ class RouteTable:
             for name, addresses in self._addresses.items()
             for broker_id, address in addresses.items()
         ]
-
-
-# Asking name servers for the routes of what members send and read: polls, and after a loss.
-#
-# poll         every topic a member needs, every `poll_s`
-# lost broker  the topics whose routes named it, at once; where it is gone from a route, again after
-#              1, 2, 4, … s until it is back, for a broker that restarts is away for seconds
 
 
 _FIRST_POLL_S = 0.01

@@ -76,7 +76,7 @@ class LitePullConsumer(GroupConsumer):
         self._reader: LiteReader
         self._is_manual = False
 
-    # ---- life
+    # ---- lifecycle
 
     async def __aexit__(
         self,
@@ -118,7 +118,7 @@ class LitePullConsumer(GroupConsumer):
 
         What the last poll returned counts as consumed unless `is_consumed` says otherwise.
         """
-        await self._starting.until_over()
+        await self._starting.until_none()
         if self._is_started:
             if is_consumed:
                 self._acknowledge()
@@ -143,7 +143,9 @@ class LitePullConsumer(GroupConsumer):
         await self._subscriptions_changed()
 
     async def assign(self, queues: Iterable[MessageQueue]) -> None:
-        """Read exactly these queues, whoever else reads them. Raises ValueError after `subscribe`.
+        """Read exactly these queues, also where others read them.
+
+        Raises ValueError after `subscribe`.
 
         Call it again to read others; what was polled before counts as consumed. Calls take turns:
         what the last one says is read. Raises NoRoute, and nothing changes.

@@ -104,7 +104,7 @@ class PullConsumer(GroupConsumer):
 
     async def stop(self, within_s: float = 0.0) -> None:
         """Persist progress, leave the group."""
-        await self._starting.until_over()
+        await self._starting.until_none()
         await self._leave(within_s)
 
     async def pull(

@@ -1,4 +1,19 @@
-"""Pulling one queue for as long as it is held: one pull in flight, repeated when it ends."""
+"""Pulling one queue for as long as it is held, and flow control: when the next pull has to wait.
+
+paused? ▶ flow control ▶ pull (waits at the broker when there is nothing) ─┬ messages: to the target
+   ▲                                                                       ├ nothing: pull again
+   └──────────────── after an error 3 s, else at once ◀────────────────────┴ offset moved: go there
+
+There is one pull in flight per queue, and the next one starts where its answer ended. Two at a time
+would bring messages out of order, and progress could not be the smallest offset in work. What a
+pull brings moves `next_offset` only when it was decoded: what fails on the way is pulled again.
+
+Flow control looks at what waits for handlers in this process. It does not slow the broker down or
+lose anything: messages rest in the log until handlers have caught up. Three limits are needed,
+because each alone can be passed unnoticed: many small messages (count), few large ones (bytes), and
+one message that is stuck while thousands after it are done (span). The span matters because
+progress stays at the stuck message: after a crash everything past it is delivered again.
+"""
 
 import asyncio
 from dataclasses import dataclass, replace
@@ -23,8 +38,15 @@ from sparrowmq.protocol.route import MASTER_ID
 from sparrowmq.protocol.subscription import SubscriptionData
 from sparrowmq.protocol.sys_flag import pull_sys_flag
 
-# When a queue is not pulled for a while, and why.
+FLOW_CONTROL_S = 0.05
+"""Handlers that are too slow are looked at again after this long: about the time of a round trip,
+so that a queue which has room again loses little."""
+PAUSED_S = 1.0
+ERROR_S = 3.0
 
+_EMPTY = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY)
+
+# ---- flow control
 
 OFF = -1
 
@@ -75,11 +97,7 @@ def reason_to_wait(queue: ProcessQueue, limits: FlowLimits, *, is_orderly: bool 
     return ""
 
 
-FLOW_CONTROL_S = 0.05
-PAUSED_S = 1.0
-ERROR_S = 3.0
-
-_EMPTY = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY)
+# ---- pulling
 
 
 class PullTarget(Protocol):
@@ -111,7 +129,7 @@ class PullTarget(Protocol):
 
 
 class PullLoop:
-    """What the loops of one consumer share."""
+    """Pulls the queues of one consumer; `run` is the loop of one queue."""
 
     def __init__(
         self,

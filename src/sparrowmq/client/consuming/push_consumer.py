@@ -8,9 +8,9 @@ from typing import Unpack
 from sparrowmq.client.argument_checks import check_kind, check_number, check_time, check_whole
 from sparrowmq.client.broker_calls import Position
 from sparrowmq.client.client import Client
-from sparrowmq.client.consuming.concurrent_consumption import Consuming, GivingBack
-from sparrowmq.client.consuming.handler_calls import Handler, Handling, check_handler
-from sparrowmq.client.consuming.orderly_consumption import SUSPEND_S, UNLIMITED, OrderlyConsuming
+from sparrowmq.client.consuming.concurrent_consumption import ConcurrentConsumption, GivingBack
+from sparrowmq.client.consuming.handler_calls import Handler, HandlerCalls, check_handler
+from sparrowmq.client.consuming.orderly_consumption import SUSPEND_S, UNLIMITED, OrderlyConsumption
 from sparrowmq.client.consuming.pull_loop import FlowLimits, PullLoop, reason_to_wait, shared_out
 from sparrowmq.client.group.group_consumer import GroupConsumer
 from sparrowmq.client.group.held_queue import HeldQueue
@@ -104,8 +104,8 @@ class PushConsumer(GroupConsumer):
         self._paused = asyncio.Event()
         self._workers: list[asyncio.Task[None]] = []
         self._are_workers_ended = False
-        self.handling: Handling
-        self._consuming: Consuming | OrderlyConsuming
+        self.handling: HandlerCalls
+        self._consumption: ConcurrentConsumption | OrderlyConsumption
 
     @property
     def is_orderly(self) -> bool:
@@ -116,7 +116,7 @@ class PushConsumer(GroupConsumer):
         """Hand one message to the handler now; progress does not change."""
         return await self.handling.try_out(message, is_orderly=self.is_orderly)
 
-    # ---- life
+    # ---- lifecycle
 
     async def run(self, handler: Handler) -> None:
         """Consume until `stop`, or until the task is cancelled."""
@@ -129,7 +129,7 @@ class PushConsumer(GroupConsumer):
         if self._is_started:
             await self.client.ended()
             raise self.failure or asyncio.CancelledError
-        await self._stopping.until_over()
+        await self._until_stopped()
 
     async def start(self, handler: Handler) -> None:
         """Begin to consume in the background. Raises BrokerRefused when a broker does not accept a
@@ -139,9 +139,9 @@ class PushConsumer(GroupConsumer):
         with self._starting:
             await self._open()
             await self._join(partial(self._make_parts, handler))
-            loops = [self._consuming.work] * self.worker_count
-            if isinstance(self._consuming, Consuming):
-                loops.append(self._consuming.watch)
+            loops = [self._consumption.work] * self.worker_count
+            if isinstance(self._consumption, ConcurrentConsumption):
+                loops.append(self._consumption.watch)
             name = f"a worker of group {self.group}"
             self._workers = [
                 self.client.keep(loop, name, may_end=self._may_workers_end) for loop in loops
@@ -153,9 +153,11 @@ class PushConsumer(GroupConsumer):
         if threads is None:
             name = f"consume-{self.group}"
             threads = self._own_threads = HandlerThreads(self.worker_count, name)
-        self.handling = Handling(self.group, handler, threads, self.subscriptions, self.rates, log)
+        self.handling = HandlerCalls(
+            self.group, handler, threads, self.subscriptions, self.rates, log
+        )
         ownership = QueueOwnership(client, self._settings)
-        self._consuming = start_workers(
+        self._consumption = make_consumption(
             client,
             self._settings,
             self.handling,
@@ -170,7 +172,7 @@ class PushConsumer(GroupConsumer):
             self._settings,
             self.subscriptions,
             ownership,
-            self._consuming,
+            self._consumption,
             self.rates,
             limits=self._limits,
             pull_batch=self._pull_batch,
@@ -184,7 +186,7 @@ class PushConsumer(GroupConsumer):
         Raises RuntimeError inside of a handler, for which it would have to wait."""
         if asyncio.current_task() in self._workers:
             raise RuntimeError(WAITS_FOR_ITSELF)
-        await self._starting.until_over()
+        await self._starting.until_none()
         is_running = self._is_started
         try:
             await self._leave(self._stop_within_s, self._abandon)
@@ -205,7 +207,7 @@ class PushConsumer(GroupConsumer):
         self._end_workers()
 
     def _may_workers_end(self) -> bool:
-        """Whether somebody else than a handler can have cancelled them."""
+        """Whether anything but a handler can have cancelled them."""
         return self._are_workers_ended or self.client.is_ending
 
     def _end_workers(self) -> None:
@@ -255,7 +257,7 @@ class PushReader(QueueReader):
         settings: MemberSettings,
         subscriptions: Subscriptions,
         ownership: QueueOwnership,
-        workers: Consuming | OrderlyConsuming,
+        workers: ConcurrentConsumption | OrderlyConsumption,
         rates: ConsumeRates,
         *,
         limits: FlowLimits,
@@ -327,21 +329,21 @@ class PushReader(QueueReader):
         self._ownership.offsets.update(held.queue, position, may_lower=True)
 
 
-def start_workers(
+def make_consumption(
     client: Client,
     settings: MemberSettings,
-    handling: Handling,
+    handling: HandlerCalls,
     ownership: QueueOwnership,
     *,
     batch: int,
     max_reconsume_times: int,
     timeout_s: float,
     suspend_s: float,
-) -> Consuming | OrderlyConsuming:
+) -> ConcurrentConsumption | OrderlyConsumption:
     """What hands messages to the handler: side by side, or one batch of a queue after the other.
     `max_reconsume_times` -1 means 16, and no limit when orderly."""
     if settings.is_orderly:
-        return OrderlyConsuming(
+        return OrderlyConsumption(
             handling,
             GivingBack(client, settings.group, max(0, max_reconsume_times), client.log),
             ownership,
@@ -353,7 +355,7 @@ def start_workers(
     is_default = max_reconsume_times == UNLIMITED
     times = _MAX_RECONSUME_TIMES if is_default else max_reconsume_times
     giving_back = GivingBack(client, settings.group, times, client.log)
-    return Consuming(
+    return ConcurrentConsumption(
         handling,
         None if settings.is_broadcasting else giving_back,
         ownership,

@@ -20,7 +20,7 @@ PERSIST_S = 5.0
 
 
 class GroupSettings(TypedDict, total=False):
-    """What every consumer may be told."""
+    """The settings that every consumer takes."""
 
     name_servers: str | Sequence[str]
     """`host:port` of each; 127.0.0.1:9876 unless given."""
@@ -39,7 +39,7 @@ class GroupSettings(TypedDict, total=False):
 
 
 class StartSettings(GroupSettings, total=False):
-    """The same for consumers that keep progress: where a queue without any begins."""
+    """The same for consumers that store progress: where a queue without any begins."""
 
     from_where: ConsumeFromWhere
     """LAST_OFFSET unless given."""

@@ -52,7 +52,7 @@ class Offsets(Protocol):
         ...
 
     def forget(self, queue: MessageQueue) -> None:
-        """The queue belongs to somebody else now."""
+        """The queue was given up: its next owner's progress counts."""
         ...
 
 
@@ -117,7 +117,7 @@ class RemoteOffsets:
                     self._persisted[queue] = position.offset
 
     def forget(self, queue: MessageQueue) -> None:
-        """The queue belongs to somebody else now."""
+        """The queue was given up: its next owner's progress counts."""
         self._positions.pop(queue, None)
         self._persisted.pop(queue, None)
 

@@ -2,7 +2,7 @@
 
 sure ── keep-alives unanswered, lock not renewed, another session ──▶ in doubt
   ▲                                                                     │ ask the broker
-  └──────────── nobody else can have had it ◀────────────────────────────┴──▶ others had it: lost
+  └──────────── no other member can have had it ◀───────────────────────┴──▶ others had it: lost
 
 Holding a queue is not the same as owning it. A broker that hears nothing of a member gives its
 queues to others, and the member learns of that last: it may have been stopped by SIGSTOP, by a
@@ -92,6 +92,10 @@ class QueueOwnership:
         if not held.is_dropped and not self.is_sure(held):
             await self._ask(held.queue.broker_name)
         return not held.is_dropped and self.is_sure(held)
+
+    async def has_lock(self, held: HeldQueue) -> bool:
+        """Whether the next batch of an ordered queue may be handed out."""
+        return await self.make_sure(held)
 
     def is_worked_on(self, queue: MessageQueue) -> bool:
         """Whether a handler still has messages of an ordered queue that we lost: taken anew, it

@@ -122,7 +122,7 @@ class Rebalance:
         self._missing.pop(topic, None)
         queues = sorted(subscribe_queues(topic, route))
         self._is_settling = False
-        await self._client.heartbeats.meet(route)
+        await self._client.heartbeats.reach_new_brokers(route)
         assigned = await self._allocate(topic, queues)
         plan = self._plan(topic, queues, assigned)
         given_up = await self._handover.give_up(plan.reasons(Action.DROP))

@@ -1,4 +1,7 @@
-"""What a consumer tells operators about itself; the property names are those of Java's clients."""
+"""What a consumer reports to operators: settings, queues, rates of the last minute, stacks.
+
+The property names are those of Java's clients, which RocketMQ's tools expect.
+"""
 
 import asyncio
 import inspect
@@ -14,9 +17,6 @@ from sparrowmq.client.group.membership import Membership
 from sparrowmq.client.group.queue_ownership import FRESH_S
 from sparrowmq.protocol.connections import ConsumerRunningInfo, ConsumeStatus, ProcessQueueInfo
 from sparrowmq.protocol.message import MessageQueue
-
-# How much a consumer pulls and consumes, for operators who ask: sums over the last minute.
-
 
 WINDOW_S = 60
 _MS = 1000
@@ -35,7 +35,8 @@ class _Second:
 
 
 class ConsumeRates:
-    """Counted per batch, never per message."""
+    """How much a consumer pulls and consumes, as sums over the last minute. Counted per batch,
+    never per message."""
 
     def __init__(self) -> None:
         self._topics: dict[str, deque[_Second]] = {}

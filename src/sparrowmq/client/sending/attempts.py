@@ -1,4 +1,7 @@
-"""Attempts: one send to one queue, and the loop that tries again on another broker."""
+"""Attempts: one send to one queue, and the loop that tries again on another broker.
+
+`FaultAvoidance` remembers slow and failing brokers, for producers with `avoid_faults`.
+"""
 
 import asyncio
 from typing import Protocol
@@ -18,9 +21,6 @@ from sparrowmq.protocol.headers.send import SpecialMessageSent
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.properties import MSG_REGION, TRACE_SWITCH
 
-# Staying away from slow and failing brokers for a while, when a producer is told to.
-
-
 _PAUSES = ((15_000, 30.0), (5_000, 10.0), (3_000, 6.0), (1_800, 5.0), (550, 2.0))
 """An answer that took so many milliseconds keeps its broker unused for so many seconds.
 
@@ -36,7 +36,7 @@ def pause_s(latency_ms: float) -> float:
 
 
 class FaultAvoidance:
-    """Until when each broker is avoided. Times are the loop's."""
+    """Slow and failing brokers, and until when each is avoided. Times are the loop's."""
 
     def __init__(self) -> None:
         self._until_s: dict[str, float] = {}
@@ -83,7 +83,7 @@ class RetryRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SentWatcher(Protocol):
-    """Told of every message that a broker took, unless that broker wants none of it."""
+    """Called for every message that a broker took, unless that broker switched tracing off."""
 
     def sent(
         self, out: Outgoing, address: str, cost_ms: int, result: SendResult, region: str

@@ -8,7 +8,7 @@ Two steps, each the same at every member that is given the same lists:
    where it is unless that would make the loads uneven, so that no plan moves fewer.
 
 A plan that was carried out in part leads to the same end when it is made again, whichever moves
-came first; members that look during a hand-over agree. docs/decisions/0006-sticky-strategy.md tells
+came first; members that look during a hand-over agree. docs/decisions/0006-sticky-strategy.md says
 why both steps are needed.
 """
 

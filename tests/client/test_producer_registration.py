@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from sparrowmq.client.failures import Loop
-from sparrowmq.client.sending.sender import Introductions
+from sparrowmq.client.sending.sender import BrokerRegistrations
 from sparrowmq.protocol.message import MessageQueue
 
 QUEUES = [MessageQueue("orders", name, 0) for name in ("broker-a", "broker-b")]
@@ -35,9 +35,9 @@ def test_a_broker_that_could_not_be_told_is_told_before_the_next_message() -> No
     async def work() -> list[list[str]]:
         async with asyncio.TaskGroup() as tasks:
             client: Any = HalfReached(tasks)
-            introductions = Introductions(client)
+            registrations = BrokerRegistrations(client)
             for _ in range(3):
-                await introductions.introduce(QUEUES)
+                await registrations.register_at(QUEUES)
                 await asyncio.sleep(0)
         told: list[list[str]] = client.told
         return told

@@ -257,10 +257,10 @@ def test_tasks_that_somebody_cancelled_are_reported_too_and_the_stop_is_clean(
     assert f"has ended without stop(), and with it groups {GROUP}" in caplog.text
 
 
-def test_beats_that_fail_begin_again(
+def test_keepalives_that_fail_begin_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A member without beats would be missed, and lose its queues to others."""
+    """A member without keep-alives would count as dead, and lose its queues to others."""
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
         member = Member(sim)
@@ -269,7 +269,7 @@ def test_beats_that_fail_begin_again(
         sim.brokers["broker-a"].restart()
         sim.advance(60)
         assert len(calls) > 3
-        assert "beats ended unexpectedly" in caplog.text
+        assert "session keep-alive ended unexpectedly" in caplog.text
         caplog.clear()
         sim.advance(60)
         assert "no beat for" not in caplog.text

@@ -10,7 +10,7 @@ import pytest
 from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
 from sparrowmq.client.consuming.push_consumer import PushConsumer
 from sparrowmq.client.group.broker_requests import routes
-from sparrowmq.client.members import MEMBERS_OF_PROCESS, MembersHere
+from sparrowmq.client.members import CONSUMERS_OF_PROCESS, ProcessConsumers
 from sparrowmq.client.subscriptions import Filter, Sql, Subscriptions, differences
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.heartbeat import MessageModel
@@ -25,14 +25,14 @@ class OneProcess:
 
     def __init__(self, sim: RunningCluster) -> None:
         self.sim = sim
-        self.members = MembersHere()
+        self.members = ProcessConsumers()
 
     async def start(
         self, subscriptions: Mapping[str, Filter] = ALL, *, name: str = "same", **settings: Any
     ) -> PushConsumer:
         client = self.sim.client_on("here", routes)
         object.__setattr__(client.config, "instance_name", name)
-        client.members_here = self.members
+        client.process_consumers = self.members
         await client.start()
         consumer = PushConsumer(
             GROUP, subscriptions, client=client, threads=InlineWorkers(), **settings
@@ -96,7 +96,7 @@ def test_an_id_is_free_again_when_its_member_stopped() -> None:
 
 
 def test_an_id_is_free_again_when_its_member_was_forgotten_with_its_loop() -> None:
-    members = MembersHere()
+    members = ProcessConsumers()
     leftovers = []
     for _ in range(2):
         with SimCluster(seed=1).run() as sim:
@@ -173,4 +173,4 @@ def test_differences_name_topic_kind_and_expression() -> None:
 
 def test_consumers_of_a_real_process_know_of_each_other() -> None:
     consumer = LitePullConsumer(GROUP, {TOPIC: "*"})
-    assert consumer.client.members_here is MEMBERS_OF_PROCESS
+    assert consumer.client.process_consumers is CONSUMERS_OF_PROCESS

@@ -8,8 +8,10 @@ import pytest
 
 from sparrowmq import MessageExt
 from sparrowmq.client.consuming.push_consumer import PushConsumer
+from sparrowmq.client.group import group_consumer
 from sparrowmq.client.group.broker_requests import routes
 from sparrowmq.net.workers import InlineWorkers, WorkersClosed
+from sparrowmq.protocol.heartbeat import ConsumeFromWhere
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.client.members import GROUP, TOPIC, Member, create_topic, send, stored_offset
 from tests.client.simulated_push import push_consumer
@@ -28,7 +30,9 @@ def test_a_stop_tells_of_handlers_that_do_not_end(caplog: pytest.LogCaptureFixtu
         assert f"handlers of {GROUP} did not end within 2 s" in caplog.text
 
 
-def test_two_who_stop_it_together_both_wait_for_its_handlers() -> None:
+def test_two_who_stop_it_together_both_wait_for_its_handlers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     handled: list[bytes] = []
     began = asyncio.Event()
 
@@ -43,10 +47,15 @@ def test_two_who_stop_it_together_both_wait_for_its_handlers() -> None:
         return sim.now_s
 
     async def work() -> None:
+        # A client of its own, as users have it: the simulated one replaces it.
         client = sim.client_on("member", routes)
-        await client.start()
-        consumer = push_consumer(client)
-        consumer._owns_client = True  # as users have it; one that is not simulated cannot be
+        monkeypatch.setattr(group_consumer, "Client", lambda config, routes: client)
+        consumer = PushConsumer(
+            GROUP,
+            {TOPIC: "*"},
+            threads=InlineWorkers(),
+            from_where=ConsumeFromWhere.FIRST_OFFSET,
+        )
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(program(consumer))
             await began.wait()

@@ -10,7 +10,7 @@ from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
 from sparrowmq.client.errors import QueueLost
 from sparrowmq.client.group.broker_requests import routes
 from sparrowmq.client.group.queue_ownership import QueueOwnership
-from sparrowmq.client.session_keepalive import beat
+from sparrowmq.client.session_keepalive import send_keepalive
 from sparrowmq.client.sessions import Session
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import CallTimedOut
@@ -159,7 +159,7 @@ def test_progress_of_others_counts_after_a_session_was_lost() -> None:
 
 
 class NobodyAnswers:
-    """The part of `Peers` that a beat uses."""
+    """The part of `Peers` that a keep-alive uses."""
 
     async def call(self, address: str, header: Heartbeat, *, timeout_s: float) -> Response:
         raise CallTimedOut(address, type(header).__name__, timeout_s)
@@ -172,7 +172,7 @@ def test_who_slept_over_an_answer_does_not_take_the_broker_for_unreachable(
     session = Session("10.0.0.3:10911", "name", life_s=4.0, confirmed_s=0.0)
     times = iter([0.0, passed_s])
     peers: Any = NobodyAnswers()
-    asyncio.run(beat(peers, session, lambda: next(times), lambda ended: None))
+    asyncio.run(send_keepalive(peers, session, lambda: next(times), lambda ended: None))
     assert session.is_unreachable is is_unreachable
 
 
