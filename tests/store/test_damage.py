@@ -5,7 +5,8 @@ from random import Random
 import msgspec
 import pytest
 
-from sparrowmq.protocol.record import MAGIC_V1, RecordError, check_record
+from sparrowmq.protocol.record import RecordError, check_record
+from sparrowmq.protocol.record_layout import MAGIC_V1
 from sparrowmq.store.errors import StoreCorrupted
 from sparrowmq.store.store import Store
 from sparrowmq.testing.recording_disk import RecordingDisk

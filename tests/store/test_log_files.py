@@ -7,7 +7,7 @@ import pytest
 
 from sparrowmq.disk.errors import StoreLocked
 from sparrowmq.disk.real_disk import RealDisk
-from sparrowmq.protocol.record import BLANK_MAGIC
+from sparrowmq.protocol.record_layout import BLANK_MAGIC
 from sparrowmq.store.durable_marks import load_checkpoint
 from sparrowmq.store.store import Store
 from sparrowmq.testing.recording_disk import RecordingDisk

@@ -86,6 +86,7 @@ class Store:
         self.visible_range = reader.visible_range
         self.queue_offset_by_time = reader.queue_offset_by_time
         self.earliest_store_time = reader.earliest_store_time
+        self.store_time = reader.store_time
         self.find_by_key = reader.find_by_key
 
         self.begin_flush = self._flushing.begin_flush
