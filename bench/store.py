@@ -16,7 +16,7 @@ from statistics import median
 
 from sparrowmq.disk.real_disk import RealDisk
 from sparrowmq.disk.syncer import sync_plan
-from sparrowmq.protocol.subscription import tag_code
+from sparrowmq.protocol.tags import tag_code
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.messages import PutMessage, QueueRead, ReadStatus
 from sparrowmq.store.store import Store

@@ -13,7 +13,7 @@ from sparrowmq.protocol.headers.statistics import (
     QueryCorrectionOffset,
 )
 from sparrowmq.protocol.offsets_body import ConsumerOffsetTable, DelayOffsetTable
-from sparrowmq.protocol.subscription import tag_code
+from sparrowmq.protocol.tags import tag_code
 from tests.broker.world import World, subscribes
 
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparrowmq.protocol.java import java_hash
-from sparrowmq.protocol.subscription import SQL92, SubscriptionData, parse_tags, tag_code
+from sparrowmq.protocol.subscription import SQL92, SubscriptionData
+from sparrowmq.protocol.tags import parse_tags, tag_code
 from tests.protocol.java_vectors import cases
 
 tags = st.text("abcdeé-_1", min_size=1, max_size=6)

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparrowmq.protocol.subscription import parse_tags
+from sparrowmq.protocol.tags import parse_tags
 from sparrowmq.spark.offsets import QueueRange
 from sparrowmq.spark.schema import READ_COLUMNS, Column, arrow_schema
 from sparrowmq.spark.wire.cluster import Queue

@@ -12,7 +12,7 @@ from sparrowmq.protocol.names import SCHEDULE_TOPIC, topic_fault
 from sparrowmq.protocol.properties import DELAY_LEVEL, KEYS, TAGS, UNIQUE_KEY, decode_properties
 from sparrowmq.protocol.record import Record
 from sparrowmq.protocol.record_batch import BatchedPuts
-from sparrowmq.protocol.subscription import cached_tag_code
+from sparrowmq.protocol.tags import cached_tag_code
 from sparrowmq.store.consume_queue import BLANK_UNIT, UNIT, ConsumeQueue, QueueFiles
 from sparrowmq.store.index.key_index import MessageIndex
 

@@ -37,7 +37,7 @@ from sparrowmq.protocol.properties import (
 )
 from sparrowmq.protocol.record import Record, decode_record
 from sparrowmq.protocol.record_layout import CRC_HEAD, CRC_PROPERTY_SIZE
-from sparrowmq.protocol.subscription import cached_tag_code
+from sparrowmq.protocol.tags import cached_tag_code
 from sparrowmq.protocol.topic_config import TopicConfig
 from sparrowmq.store.errors import MessageTooLarge
 from sparrowmq.store.messages import PutMessage, QueueRead

@@ -45,8 +45,8 @@ from sparrowmq.protocol.properties import (
     WAIT_STORE_OK,
 )
 from sparrowmq.protocol.record import Record
-from sparrowmq.protocol.subscription import tag_code
 from sparrowmq.protocol.sys_flag import TRANSACTION_COMMIT, with_transaction_type
+from sparrowmq.protocol.tags import tag_code
 from sparrowmq.store.errors import MessageTooLarge
 from sparrowmq.store.messages import PutMessage
 

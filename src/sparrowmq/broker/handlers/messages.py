@@ -25,7 +25,7 @@ from sparrowmq.protocol.properties import (
     TIMER_DELIVER_MS,
     UNIQUE_KEY,
 )
-from sparrowmq.protocol.subscription import tag_code
+from sparrowmq.protocol.tags import tag_code
 from sparrowmq.store.errors import MessageTooLarge, StoreStopped
 from sparrowmq.store.messages import PutMessage
 

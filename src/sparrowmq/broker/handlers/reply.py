@@ -22,7 +22,7 @@ from sparrowmq.protocol.properties import (
     UNIQUE_KEY,
     parse_properties,
 )
-from sparrowmq.protocol.subscription import tag_code
+from sparrowmq.protocol.tags import tag_code
 from sparrowmq.store.errors import MessageTooLarge, StoreStopped
 from sparrowmq.store.messages import PutMessage, Stored
 

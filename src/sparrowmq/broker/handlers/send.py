@@ -35,7 +35,7 @@ from sparrowmq.protocol.indexed_properties import indexed_columns, indexed_prope
 from sparrowmq.protocol.names import is_retry_topic
 from sparrowmq.protocol.properties import UNIQUE_KEY, parse_properties
 from sparrowmq.protocol.record_batch import BatchedPuts
-from sparrowmq.protocol.subscription import cached_tag_code
+from sparrowmq.protocol.tags import cached_tag_code
 from sparrowmq.protocol.topic_config import TopicConfig
 from sparrowmq.store.errors import MessageTooLarge, StoreStopped
 from sparrowmq.store.messages import PutBatch, PutMessage, Stored

@@ -6,7 +6,7 @@ import msgspec
 
 from sparrowmq.protocol.codes import RequestCode
 from sparrowmq.protocol.header import RequestHeader, ResponseHeader
-from sparrowmq.protocol.java import Long
+from sparrowmq.protocol.java_numbers import Long
 
 _EPOCH = msgspec.field(name="sparrowEpoch", default=None)
 """In which epoch of the log offsets were learned; 0 when that is not known."""

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from sparrowmq.protocol.codes import RequestCode
 from sparrowmq.protocol.header import RequestHeader, ResponseHeader
-from sparrowmq.protocol.java import Int, Long
+from sparrowmq.protocol.java_numbers import Int, Long
 from sparrowmq.protocol.trace import TRACE_FIELDS
 
 # Giving a message back that could not be consumed.
