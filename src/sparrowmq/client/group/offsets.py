@@ -1,7 +1,6 @@
 """Progress of a consumer: kept in memory, persisted now and then where it belongs."""
 
 import logging
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
@@ -17,6 +16,7 @@ from sparrowmq.client.broker_calls import (
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import ClientError
 from sparrowmq.client.group.member_settings import MemberSettings
+from sparrowmq.disk.atomic_file import replace_path
 from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere
@@ -139,16 +139,8 @@ class LocalOffsets:
             self._is_dirty = False
 
     def _write(self) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = self.path.with_name("offsets.json.tmp")
-        with fresh.open("wb") as file:
-            saved = LocalProgress(offset_table=self._offsets, epoch_table=self._epochs)
-            file.write(saved.to_json())
-            file.flush()
-            os.fsync(file.fileno())
-        if self.path.exists():
-            self.path.replace(self._backup)
-        fresh.replace(self.path)
+        saved = LocalProgress(offset_table=self._offsets, epoch_table=self._epochs)
+        replace_path(self.path, saved.to_json(), keeps_backup=True)
 
     def forget(self, queue: MessageQueue) -> None:
         """Nothing to forget: the file is this member's alone."""
