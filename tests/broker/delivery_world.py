@@ -156,7 +156,7 @@ class DeliveryWorld:
             await self.tables.offsets.save(self.broker.offsets, InlineWorkers())
             self.tables.offsets.close()
             self.broker.delivery.close()
-            self.broker.store.close(self.now_ms)
+            self.broker.store.close()
 
         self.run(stop_it())
 

@@ -307,7 +307,7 @@ class BrokerServer:
             await tables.offsets.save(broker.offsets, self._workers)
         broker.delivery.close()
         tables.offsets.close()
-        broker.store.close(self._clock())
+        broker.store.close()
 
     def _report(self, found: object) -> None:
         level = logging.WARNING if isinstance(found, Damage) else logging.INFO

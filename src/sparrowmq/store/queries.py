@@ -11,7 +11,7 @@ from sparrowmq.protocol.record import Record, RecordError, check_record
 from sparrowmq.protocol.record_layout import MIN_RECORD_SIZE, STORE_TIMESTAMP_BYTES, store_timestamp
 from sparrowmq.store.commit_log import CommitLog
 from sparrowmq.store.consume_queue import ConsumeQueue
-from sparrowmq.store.index.key_index import MessageIndex
+from sparrowmq.store.index.key_index import KeyIndex
 
 _SIZE = struct.Struct(">i")
 _MOST_RECORDS = 1024
@@ -102,7 +102,7 @@ def _time_of(log: CommitLog, queue: ConsumeQueue, offset: int) -> int | None:
 
 def find_by_key(
     log: CommitLog,
-    index: MessageIndex,
+    index: KeyIndex,
     topic: str,
     key: str,
     begin_ms: int,
