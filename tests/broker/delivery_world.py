@@ -154,7 +154,7 @@ class DeliveryWorld:
             await self.broker.tables.offsets.save(self.broker.offsets, InlineWorkers())
             self.broker.tables.offsets.close()
             self.broker.delivery.close()
-            self.broker.store.close(self.now_ms)
+            self.broker.store.close()
 
         self.run(stop_it())
 

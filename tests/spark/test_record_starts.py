@@ -9,11 +9,8 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyarrow", reason="needs the spark extra: pip install sparrowmq[spark]")
 
-from sparrowmq.spark.decode.record_heads import (
-    MAGIC_V1,
-    record_starts,
-    starts_by_magic,
-)
+from sparrowmq.protocol.record_layout import MAGIC_V1
+from sparrowmq.spark.decode.record_heads import record_starts, starts_by_magic
 from sparrowmq.spark.errors import Damaged
 from tests.spark.records import record
 

@@ -77,5 +77,5 @@ async def close(broker: Broker) -> None:
         await broker.tables.offsets.save(broker.offsets, broker.workers)
     broker.delivery.close()
     broker.tables.offsets.close()
-    broker.store.close(broker.clock())
+    broker.store.close()
     broker.state = State.STOPPED

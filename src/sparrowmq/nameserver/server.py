@@ -8,9 +8,9 @@ from typing import Self
 
 from sparrowmq.clock import Clock, monotonic_clock
 from sparrowmq.config_fields import ConfigError
+from sparrowmq.disk.atomic_file import AtomicFile, disk_and_path
 from sparrowmq.nameserver.brokers import LiveBroker, Registration
 from sparrowmq.nameserver.config import NameServerConfig
-from sparrowmq.nameserver.durable_file import DurableFile, RealFile
 from sparrowmq.nameserver.handlers import clusters, key_values, registration, settings, topics
 from sparrowmq.nameserver.kv_config import KvConfig
 from sparrowmq.nameserver.routing_table import RoutingTable
@@ -39,7 +39,7 @@ class NameServer:
         config: NameServerConfig,
         *,
         clock: Clock = monotonic_clock,
-        kv_file: DurableFile | None = None,
+        kv_file: AtomicFile | None = None,
     ) -> None:
         self.config = config
         self.clock = clock
@@ -171,7 +171,7 @@ def all_routes() -> Routes[NameServer]:
     return routes
 
 
-def _kv_config(config: NameServerConfig, file: DurableFile | None) -> KvConfig:
+def _kv_config(config: NameServerConfig, file: AtomicFile | None) -> KvConfig:
     if file is None and config.kv_config_path is not None:
-        file = RealFile(config.kv_config_path)
+        file = AtomicFile(*disk_and_path(config.kv_config_path))
     return KvConfig(file)

@@ -17,7 +17,7 @@ class ConsumerIdList(Body, frozen=True, kw_only=True):
     consumer_id_list: tuple[str, ...] = ()
 
 
-class Connection(Body, frozen=True, kw_only=True):
+class ClientConnection(Body, frozen=True, kw_only=True):
     """One connected client."""
 
     client_id: str
@@ -29,7 +29,7 @@ class Connection(Body, frozen=True, kw_only=True):
 class ConsumerConnection(Body, frozen=True, kw_only=True):
     """A consumer group's live members and what they subscribe."""
 
-    connection_set: tuple[Connection, ...] = ()
+    connection_set: tuple[ClientConnection, ...] = ()
     subscription_table: dict[str, SubscriptionData] = field(default_factory=dict)
     consume_type: ConsumeType = ConsumeType.PASSIVELY
     message_model: MessageModel = MessageModel.CLUSTERING
@@ -39,7 +39,7 @@ class ConsumerConnection(Body, frozen=True, kw_only=True):
 class ProducerConnection(Body, frozen=True, kw_only=True):
     """A producer group's live members."""
 
-    connection_set: tuple[Connection, ...] = ()
+    connection_set: tuple[ClientConnection, ...] = ()
 
 
 class ProducerInfo(Body, frozen=True, kw_only=True):

@@ -44,11 +44,6 @@ def _format_level(level_ms: int) -> str:
 RETRY_DELAYS_MS = parse_delay_levels(DEFAULT_DELAY_LEVELS)
 
 
-def effective_level(level: int, levels: Sequence[int] = RETRY_DELAYS_MS) -> int:
-    """The level a broker uses: above the highest means the highest, 0 or less means no delay."""
-    return max(0, min(level, len(levels)))
-
-
 def schedule_queue_id(level: int) -> int:
     """The queue of SCHEDULE_TOPIC_XXXX that holds a level."""
     return level - 1

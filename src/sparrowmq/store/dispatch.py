@@ -14,7 +14,7 @@ from sparrowmq.protocol.record import Record
 from sparrowmq.protocol.record_batch import BatchedPuts
 from sparrowmq.protocol.tags import cached_tag_code
 from sparrowmq.store.consume_queue import BLANK_UNIT, UNIT, ConsumeQueue, QueueFiles
-from sparrowmq.store.index.key_index import MessageIndex
+from sparrowmq.store.index.key_index import KeyIndex
 
 
 def unit_tag(
@@ -31,7 +31,7 @@ def unit_tag(
 class Dispatch:
     """All consume queues, and the index behind them."""
 
-    def __init__(self, files: QueueFiles, index: MessageIndex, delays_ms: Sequence[int]) -> None:
+    def __init__(self, files: QueueFiles, index: KeyIndex, delays_ms: Sequence[int]) -> None:
         self.files = files
         self.index = index
         self._delays_ms = delays_ms

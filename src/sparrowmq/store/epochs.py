@@ -27,7 +27,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from sparrowmq.disk.atomic_file import write_draft
+from sparrowmq.disk.atomic_file import AtomicFile
 from sparrowmq.disk.disk import Disk
 from sparrowmq.store.consume_queue import ConsumeQueue
 from sparrowmq.store.layout import OWN_DIR
@@ -75,7 +75,7 @@ class LogEpochs:
     """The epochs that the log still holds something of, oldest first."""
 
     def __init__(self, disk: Disk, queues: Mapping[tuple[str, int], ConsumeQueue]) -> None:
-        self._disk = disk
+        self._file = AtomicFile(disk, EPOCHS)
         self._queues = queues
         self._epochs: list[Epoch] = []
         self._deleted: dict[str, Deletion] = {}
@@ -90,16 +90,13 @@ class LogEpochs:
 
     def load(self) -> int:
         """Read the file; how far past the synced end readers of the last life have seen."""
-        try:
-            file = self._disk.open(EPOCHS, write=False)
-        except FileNotFoundError:
+        data = self._file.read()
+        if data is None:
             return UNBOUNDED
         try:
-            saved = msgspec.json.decode(file.read(0, file.size()), type=_Saved)
+            saved = msgspec.json.decode(data, type=_Saved)
         except msgspec.MsgspecError:
             return UNBOUNDED
-        finally:
-            file.close()
         self._epochs, self._deleted = saved.epochs, saved.deleted
         return saved.unsynced_window
 
@@ -142,10 +139,8 @@ class LogEpochs:
         """Make what began durable; nothing is written when it is. Raises DiskFull, or OSError."""
         if self._is_saved:
             return
-        self._disk.mkdir(OWN_DIR)
         saved = _Saved(self._epochs, self._window, self._deleted)
-        self._disk.replace(write_draft(self._disk, EPOCHS, msgspec.json.encode(saved)), EPOCHS)
-        self._disk.sync_dir(OWN_DIR)
+        self._file.replace(msgspec.json.encode(saved))
         self._is_saved = True
 
     def forget_before(self, min_log_offset: int) -> None:

@@ -184,9 +184,16 @@ class Reader:
     def earliest_store_time(self, topic: str, queue_id: int) -> int:
         """When the oldest message of a queue was stored, -1 if there is none."""
         for log_offset, _, _ in self.units(topic, queue_id, self.min_offset(topic, queue_id), 1):
-            time = store_time(self._log, log_offset)
-            return -1 if time is None else time
+            return self.store_time(log_offset)
         return -1
+
+    def store_time(self, log_offset: int) -> int:
+        """When the record at a log offset was stored, -1 if there is none.
+
+        Reads only its head: statistics of a group look at a message of every queue.
+        """
+        time = store_time(self._log, log_offset)
+        return -1 if time is None else time
 
     def find_by_key(self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int) -> KeyFound:
         """Messages that have the key, as unique id or among their keys, newest first."""

@@ -35,7 +35,8 @@ from sparrowmq.protocol.properties import (
     TAGS,
     UNIQUE_KEY,
 )
-from sparrowmq.protocol.record import CRC_PROPERTY, CRC_PROPERTY_SIZE, Record, decode_record
+from sparrowmq.protocol.record import Record, decode_record
+from sparrowmq.protocol.record_layout import CRC_HEAD, CRC_PROPERTY_SIZE
 from sparrowmq.protocol.tags import cached_tag_code
 from sparrowmq.protocol.topic_config import TopicConfig
 from sparrowmq.store.errors import MessageTooLarge
@@ -191,9 +192,9 @@ def properties_without_crc(record: Record) -> bytes:
     """What `fields_of` returns, encoded, without taking the properties apart."""
     properties = record.properties
     at = len(properties) - CRC_PROPERTY_SIZE
-    if at >= 0 and properties.startswith(CRC_PROPERTY, at):
+    if at >= 0 and properties.startswith(CRC_HEAD, at):
         return properties[:at]
-    return encode_fields(fields_of(record)) if CRC_PROPERTY in properties else properties
+    return encode_fields(fields_of(record)) if CRC_HEAD in properties else properties
 
 
 def real_queue_id(fields: Mapping[str, str]) -> int:

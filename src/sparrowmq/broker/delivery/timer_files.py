@@ -40,7 +40,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from sparrowmq.disk.atomic_file import write_draft
+from sparrowmq.disk.atomic_file import AtomicFile
 from sparrowmq.disk.disk import Disk, DiskFile
 from sparrowmq.protocol.crc import crc32
 from sparrowmq.store.layout import CONFIG_DIR, OWN_DIR, file_name, file_offset
@@ -232,11 +232,7 @@ class RunFiles:
                 self._disk.unlink(f"{TIMER_DIR}/{name}")
 
     def _replace(self, path: str, data: bytes) -> None:
-        if not self._disk.exists(TIMER_DIR):
-            self._disk.mkdir(TIMER_DIR)
-            self._disk.sync_dir(OWN_DIR)
-        self._disk.replace(write_draft(self._disk, path, data), path)
-        self._disk.sync_dir(TIMER_DIR)
+        AtomicFile(self._disk, path).replace(data)
 
 
 class TimerRun:

@@ -10,7 +10,7 @@ from sparrowmq.protocol.body import GroupList
 from sparrowmq.protocol.broker_stats import SubscriptionFound
 from sparrowmq.protocol.codes import Language, ResponseCode
 from sparrowmq.protocol.connections import (
-    Connection,
+    ClientConnection,
     ConsumerConnection,
     ProducerConnection,
     ProducerInfo,
@@ -90,8 +90,8 @@ def get_all_producers(broker: Broker, request: Request[GetAllProducers]) -> Repl
     return Reply(body=ProducerTable(data=table).to_json())
 
 
-def _connection(member: GroupMember) -> Connection:
-    return Connection(
+def _connection(member: GroupMember) -> ClientConnection:
+    return ClientConnection(
         client_id=member.client_id,
         client_addr=member.connection.peer,
         language=_language(member),

@@ -6,7 +6,6 @@ that has none.
 """
 
 import logging
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
@@ -22,6 +21,7 @@ from sparrowmq.client.broker_calls import (
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import ClientError
 from sparrowmq.client.group.member_settings import MemberSettings
+from sparrowmq.disk.atomic_file import replace_path
 from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere
@@ -172,15 +172,7 @@ class LocalOffsets:
             self._is_dirty = False
 
     def _write(self) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = self.path.with_name("offsets.json.tmp")
-        with fresh.open("wb") as file:
-            file.write(self._progress().to_json())
-            file.flush()
-            os.fsync(file.fileno())
-        if self.path.exists():
-            self.path.replace(self._backup)
-        fresh.replace(self.path)
+        replace_path(self.path, self._progress().to_json(), keeps_backup=True)
 
     def _progress(self) -> LocalProgress:
         positions = self._positions.items()

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from sparrowmq.disk.errors import DiskFull
 from sparrowmq.nameserver.checks import check_name, check_range
 from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import RequestRefused
@@ -80,7 +81,7 @@ def _change(server: NameServer, topic: str, change: Callable[[], None]) -> None:
     try:
         # Not in a worker: operators do this by hand, and the next request must see it.
         change()
-    except OSError as error:
+    except (OSError, DiskFull) as error:
         log.exception("the key-value configuration could not be saved")
         text = "the change could not be saved and was not made; the name server's log says why"
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, text) from error

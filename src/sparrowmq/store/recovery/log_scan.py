@@ -11,19 +11,10 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
-from sparrowmq.protocol.record import (
-    BLANK,
-    BLANK_MAGIC,
-    MAGIC_V1,
-    MAGIC_V2,
-    MIN_RECORD_SIZE,
-    Record,
-    RecordError,
-    check_record,
-)
+from sparrowmq.protocol.record import Record, RecordError, check_record
+from sparrowmq.protocol.record_layout import BLANK, BLANK_MAGIC, MAGIC_BYTES, MIN_RECORD_SIZE
 
 _WINDOW = 4 * 1024 * 1024
-_MAGICS = (MAGIC_V1.to_bytes(4, "big"), MAGIC_V2.to_bytes(4, "big"))
 
 
 class LogBytes(Protocol):
@@ -183,7 +174,7 @@ def _lost_its_end(record: Record, *, is_sure: bool) -> bool:
 
 def _magic_positions(data: bytes) -> list[int]:
     found = []
-    for magic in _MAGICS:
+    for magic in MAGIC_BYTES:
         at = data.find(magic)
         while at >= 0:
             found.append(at)

@@ -8,12 +8,8 @@ it reaches to the end of a file, with the blank record that ends a file.
 from itertools import count
 
 from sparrowmq.disk.disk import Disk
-from sparrowmq.protocol.record import (
-    MIN_RECORD_SIZE,
-    encode_blank,
-    encode_record,
-    topic_part,
-)
+from sparrowmq.protocol.record import encode_blank, encode_record, topic_part
+from sparrowmq.protocol.record_layout import MIN_RECORD_SIZE
 from sparrowmq.protocol.sys_flag import TRANSACTION_ROLLBACK
 from sparrowmq.store.layout import OWN_DIR, QUARANTINE_DIR, file_name, log_path
 from sparrowmq.store.recovery.log_scan import Hole

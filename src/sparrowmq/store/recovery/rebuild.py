@@ -51,7 +51,7 @@ def rebuild(
         _remember_queues(StoreFiles(disk), beside, config)
         store = Store.open(config, beside, now_ms, report)
         log_end = store.max_log_offset
-        store.close(now_ms)
+        store.close()
         queues = len(StoreFiles(beside).queues())
         _swap(disk)
     finally:

@@ -52,7 +52,7 @@ def test_a_stores_flushes_go_through_the_helper(tmp_path: Path) -> None:
 
     asyncio.run(work())
     syncer.close()
-    store.close(1_000)
+    store.close()
 
 
 def test_a_missing_log_file_is_an_error_a_missing_queue_is_not(tmp_path: Path) -> None:
