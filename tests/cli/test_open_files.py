@@ -80,7 +80,7 @@ def sparrowmq_with(soft: int, hard: int, *arguments: str) -> subprocess.Complete
         ("nameserver", ["nameserver-limit-max-connections 960"]),
     ],
 )
-def test_config_show_tells_what_the_limit_leaves_and_why(server: str, lines: list[str]) -> None:
+def test_config_show_says_what_the_limit_leaves_and_why(server: str, lines: list[str]) -> None:
     shown = sparrowmq_with(256, 1024, "config", "show", server).stdout
     for line in lines:
         name, value = line.split()

@@ -91,7 +91,7 @@ def refused(
 
 
 @pytest.mark.parametrize(("setting", "way"), CASES)
-def test_a_value_of_the_wrong_kind_is_told_as_it_was_written_and_where_with_what_is_allowed(
+def test_a_value_of_the_wrong_kind_is_reported_as_it_was_written_with_what_is_allowed(
     setting: ServerSetting, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = refused(setting, way, unusable(setting), tmp_path, monkeypatch)
@@ -101,7 +101,7 @@ def test_a_value_of_the_wrong_kind_is_told_as_it_was_written_and_where_with_what
 
 
 @pytest.mark.parametrize(("setting", "way"), CASES)
-def test_a_value_out_of_range_is_told_as_it_was_written_and_where_with_what_is_allowed(
+def test_a_value_out_of_range_is_reported_as_it_was_written_with_what_is_allowed(
     setting: ServerSetting, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for text in DOUBTFUL:
@@ -112,7 +112,9 @@ def test_a_value_out_of_range_is_told_as_it_was_written_and_where_with_what_is_a
 
 
 @pytest.mark.parametrize("setting", nameserver_settings(), ids=lambda each: each.name)
-def test_the_short_flag_of_a_name_server_is_told_as_it_was_written(setting: ServerSetting) -> None:
+def test_the_short_flag_of_a_name_server_is_reported_as_it_was_written(
+    setting: ServerSetting,
+) -> None:
     flag = "--" + setting.name.removeprefix("nameserver-")
     with pytest.raises(click.UsageError) as error:
         COMMANDS["nameserver"].main([flag, unusable(setting)], standalone_mode=False)

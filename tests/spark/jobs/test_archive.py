@@ -127,7 +127,7 @@ def test_readers_see_the_same_rows_before_during_and_after_compactions_that_die(
     assert len(ArchiveLog(LocalFiles(tmp_path)).read().files) == 1
 
 
-def test_files_that_nobody_reads_any_more_are_dropped_after_their_time(
+def test_files_that_no_reader_can_use_any_more_are_dropped_after_their_time(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:
     sent = fill_topic(running, "compact-drop", 30)
