@@ -147,7 +147,7 @@ WRONG = {
             "startingOffsets": '{"batch-wrong": {"broker-a": {"0": 2, "1": 0}}}',
             "endingOffsets": '{"batch-wrong": {"broker-a": {"0": 1, "1": 0}}}',
         },
-        "would start at 2, behind its end 1",
+        "would start at 2, past its end 1",
     ),
     "unknown queue": (
         {"subscribe": None, "assign": '{"batch-wrong": {"broker-a": [9]}}'},

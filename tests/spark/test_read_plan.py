@@ -97,9 +97,9 @@ def test_a_start_past_the_end_is_refused_by_the_option_that_was_given(
     cluster: RemoteCluster,
 ) -> None:
     both = {"startingOffsets": nested(8, 8), "endingOffsets": nested(8, 7)}
-    with pytest.raises(OptionError, match=r"startingOffsets: .*start at 8, behind its end 7"):
+    with pytest.raises(OptionError, match=r"startingOffsets: .*start at 8, past its end 7"):
         planned(cluster, **both)
-    with pytest.raises(OptionError, match=r"endingOffsets: .*start at 3, behind its end 2"):
+    with pytest.raises(OptionError, match=r"endingOffsets: .*start at 3, past its end 2"):
         planned(cluster, endingOffsets=nested(2, 5))
 
 

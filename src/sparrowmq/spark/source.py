@@ -66,7 +66,7 @@ class RocketMQSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """For `spark.read`."""
         options = parse_options(self.options, stream=False)
-        # Spark refuses a reader with pushFilters unless it is told to push filters; then, and only
+        # Spark refuses a reader with pushFilters unless it is set to push filters; then, and only
         # then, this runs in the worker that pushes them.
         pushes = options.push_down and _PUSHING_WORKER in sys.modules
         kind = PushingReader if pushes else BatchReader

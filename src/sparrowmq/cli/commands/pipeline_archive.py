@@ -100,7 +100,7 @@ def archive(
         fail_on_data_loss=not allow_data_loss,
         compaction=CompactionRule(least_files=compact_after),
     )
-    job.options()  # what is wrong is told before Spark starts
+    job.options()  # mistakes are reported before Spark starts
     # Who goes on for ever knows how to wait for a topic that is away with its broker.
     check_topics(name_server, job.topics if once else ())
     never = threading.Event()

@@ -273,7 +273,7 @@ def _refusals() -> Iterator[None]:
 
 @contextmanager
 def _progress(*, quiet: bool) -> Iterator[Show]:
-    """Findings as lines, progress as a bar where somebody watches."""
+    """Findings as lines, progress as a bar on a terminal."""
     if quiet or not sys.stderr.isatty():
 
         def show_lines(event: "Progress | Damage | Finding") -> None:

@@ -1,7 +1,7 @@
 """Stored records as numpy arrays: where each begins, its fixed head, and where its parts lie.
 
 Only the common kind is laid out here: v1, IPv4, not compressed, one message a record. The others
-are told apart (`plain`) and go to `decode_slow`. The layout is drawn in `protocol/record.py`.
+are marked (not `plain`) and take the slow path. The layout is drawn in `protocol/record.py`.
 """
 
 from dataclasses import dataclass

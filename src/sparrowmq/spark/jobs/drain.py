@@ -173,7 +173,7 @@ class Drain:
             self._journal.write(begun)
         try:
             self._claims.take(claim_from(begun["claim"]), take_over=job.take_over)
-        except JobError:  # refused; where a server is away nobody knows what it has heard
+        except JobError:  # refused; a server that did not answer may have stored the claim
             if is_new:
                 self._journal.discard()
             raise
@@ -306,7 +306,7 @@ class Drain:
         self._patience.call("looking at the claim", lambda: self._claims.check(claim))
 
     def _move(self, copied: Copied) -> None:
-        """The group goes on behind what was copied; a queue never goes back."""
+        """Let the group go on after what was copied; a queue never goes back."""
         group = self.job.group
         self._check_members()
         is_live = bool(self._operator.members(group))
@@ -379,7 +379,7 @@ class DrainReport:
 
     @property
     def left(self) -> int:
-        """Messages of the temporary topic that nobody has handled."""
+        """Messages of the temporary topic that are not handled yet."""
         return backlog(self.handled, self.there)
 
     def behind(self) -> list[Queue]:
@@ -393,7 +393,7 @@ class DrainReport:
             left = self.copied.wanted - self.copied.looked_at
             points.append(f"{left:,} messages are not copied yet")
         if behind := self.behind():
-            points.append(f"the group is behind the fixed end in {len(behind)} queues")
+            points.append(f"the group is not yet at the fixed end in {len(behind)} queues")
         if self.twice < 0:
             points.append(f"{-self.twice:,} copies are missing in the temporary topic")
         if self.left:

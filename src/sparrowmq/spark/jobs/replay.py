@@ -102,7 +102,7 @@ class Replay:
 
     def run(self, on_step: OnStep = ignore_step) -> Copied:
         """Send what is left of it; nothing when all was sent before."""
-        # Needs numpy, which a command that only tells its options must not.
+        # Imported here: it needs numpy, and `--help` must not.
         from sparrowmq.spark.wire.sender import write_queues
 
         job = self._job
