@@ -1,4 +1,4 @@
-"""Every setting, given wrongly in every way, is refused in the words of whoever wrote it.
+"""Every setting, given wrongly in every way, is refused in the words in which it was written.
 
 Generated from the declarations: a new setting is covered by being declared.
 """
@@ -20,7 +20,7 @@ from sparrowmq.cli.settings.toml_file import SECTIONS
 (CONFIG,) = config.commands()
 COMMANDS = {command.name: command for command in servers.commands()}
 APACHE = {name: key for key, (name, _) in TAKEN.items()}
-# Refused by some settings and not by others; where they are, it has to be said as well.
+# Refused by some settings and not by others; a refusal has to name them as well.
 DOUBTFUL = ("-1", "0", "1", "70000", "9" * 22, "")
 
 Way = Callable[[ServerSetting, str, Path], tuple[str, list[str]]]

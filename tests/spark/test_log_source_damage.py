@@ -1,4 +1,4 @@
-"""Damage in log files is found, told from the end of the log, and costs no other record."""
+"""Damage in log files is found, distinguished from the end of the log, and costs no record."""
 
 import tempfile
 from collections.abc import Callable

@@ -181,8 +181,8 @@ def test_a_queue_that_is_shorter_than_planned_is_waited_for_and_never_skipped() 
 
 def test_an_offset_past_the_end_means_that_the_topic_was_created_again() -> None:
     with ScriptedBroker() as broker:
-        behind = Said(ResponseCode.PULL_OFFSET_MOVED, range_of(3, high=3))
-        broker.on(PULL, lambda _: behind)
+        past_the_end = Said(ResponseCode.PULL_OFFSET_MOVED, range_of(3, high=3))
+        broker.on(PULL, lambda _: past_the_end)
         with pytest.raises(DataLoss, match="deleted and created again"):
             offsets(QueueRange(QUEUE, 50, 100), options_for(broker))
         assert (

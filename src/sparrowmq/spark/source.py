@@ -22,7 +22,6 @@ from pyspark.sql.datasource import (
     GreaterThanOrEqual,
     In,
     InputPartition,
-    IsNotNull,
     LessThan,
     LessThanOrEqual,
 )
@@ -151,7 +150,7 @@ class PushingReader(BatchReader):
 
 def _condition(found: Any) -> RowCondition | None:
     op = _OPERATORS.get(type(found))
-    if op is None or isinstance(found, IsNotNull) or len(found.attribute) != 1:
+    if op is None or len(found.attribute) != 1:
         return None
     condition = RowCondition(found.attribute[0], op, found.value)
     return condition if can_be_pushed(condition) else None

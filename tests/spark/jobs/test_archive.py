@@ -53,10 +53,10 @@ def test_an_archive_holds_every_message_once_and_its_group_shows_the_progress(
 ) -> None:
     sent = fill_topic(running, "archive-all", 90)
     job = job_of(running, tmp_path, "archive-all", batch=50)
-    told: list[Step] = []
-    with opened_archive(spark, job, told.append) as archiver:
+    reported: list[Step] = []
+    with opened_archive(spark, job, reported.append) as archiver:
         archive_once(archiver)
-    assert [(step.name, step.rows) for step in told] == [
+    assert [(step.name, step.rows) for step in reported] == [
         *((name, 50) for name in STEPS),
         *((name, 40) for name in STEPS),
     ]

@@ -1,4 +1,4 @@
-"""What a job needs and is not there is told before Spark starts, and nothing stays behind."""
+"""What a job needs and lacks is reported before Spark starts, and no file is left."""
 
 from __future__ import annotations
 
