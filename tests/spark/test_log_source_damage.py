@@ -1,4 +1,4 @@
-"""Damage in log files is found, told from the end of the log, and costs no other record."""
+"""Damage in log files is found, distinguished from the end of the log, and costs no record."""
 
 import tempfile
 from collections.abc import Callable
@@ -23,7 +23,7 @@ harm_bytes = st.binary(min_size=1, max_size=4).map(lambda data: data.replace(b"\
 
 
 @given(messages, st.lists(st.tuples(st.integers(0, 20_000), harm_bytes)))
-def test_behind_any_damage_the_same_records_are_found_as_by_the_store_itself(
+def test_after_any_damage_the_same_records_are_found_as_by_the_store_itself(
     log: list[tuple[bytes, str, bytes, bool]], damage: list[tuple[int, bytes]]
 ) -> None:
     with tempfile.TemporaryDirectory() as directory:

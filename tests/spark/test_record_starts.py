@@ -60,7 +60,7 @@ def test_small_records_are_found_together_but_for_the_last() -> None:
         ({"at": 0, "to": b"\x7f"}, "bytes left"),
     ],
 )
-def test_a_size_that_cannot_be_is_told_with_its_place(change: dict[str, Any], reason: str) -> None:
+def test_an_impossible_size_is_reported_with_its_place(change: dict[str, Any], reason: str) -> None:
     data = bytearray(PLAIN * MANY)
     place = 300 * len(PLAIN)
     data[place + change["at"] : place + change["at"] + 1] = change["to"]

@@ -1,4 +1,4 @@
-"""`df.write.format("rocketmq")`: rows become messages, and a repeated write can be told."""
+"""`df.write.format("rocketmq")`: rows become messages, and a repeated write can be recognised."""
 
 from __future__ import annotations
 

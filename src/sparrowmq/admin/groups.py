@@ -1,4 +1,4 @@
-"""Consumer groups: who is in them, and where they go on."""
+"""Consumer groups: their members, and where they go on."""
 
 from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.errors import AdminError
@@ -41,6 +41,6 @@ async def reset_group_queue(
     try:
         response = await admin.client.peers.call(address, header, timeout_s=_TIMEOUT_S)
     except NetError as error:
-        raise AdminError(f"broker {broker_name} cannot be told: {error}") from error
+        raise AdminError(f"broker {broker_name} cannot be reached: {error}") from error
     if response.code != ResponseCode.SUCCESS:
         raise AdminError(f"broker {broker_name} answered {response.code}: {response.remark}")

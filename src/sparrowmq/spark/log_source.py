@@ -67,7 +67,7 @@ class LogSource(DataSource):
 
 
 def _sure(path: Path) -> int:
-    """How far the store itself knows its log to be whole; 0 where that cannot be told."""
+    """How far the store itself knows its log to be whole; 0 where it does not say."""
     try:
         from sparrowmq.store.files import StoreFiles
     except ImportError:  # a driver that has the zip only

@@ -22,7 +22,6 @@ from pyspark.sql.datasource import (
     GreaterThanOrEqual,
     In,
     InputPartition,
-    IsNotNull,
     LessThan,
     LessThanOrEqual,
 )
@@ -66,7 +65,7 @@ class RocketMQSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """For `spark.read`."""
         options = parse_options(self.options, stream=False)
-        # Spark refuses a reader with pushFilters unless it is told to push filters; then, and only
+        # Spark refuses a reader with pushFilters unless it is set to push filters; then, and only
         # then, this runs in the worker that pushes them.
         pushes = options.push_down and _PUSHING_WORKER in sys.modules
         kind = PushingReader if pushes else BatchReader
@@ -151,7 +150,7 @@ class PushingReader(BatchReader):
 
 def _condition(found: Any) -> RowCondition | None:
     op = _OPERATORS.get(type(found))
-    if op is None or isinstance(found, IsNotNull) or len(found.attribute) != 1:
+    if op is None or len(found.attribute) != 1:
         return None
     condition = RowCondition(found.attribute[0], op, found.value)
     return condition if can_be_pushed(condition) else None

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         (["archive", "--topics", "a", "--to", "c", "--conf", "nothing"], "is not NAME=VALUE"),
     ],
 )
-def test_wrong_input_is_told_before_spark_starts(arguments: list[str], said: str) -> None:
+def test_wrong_input_is_reported_before_spark_starts(arguments: list[str], said: str) -> None:
     done = CliRunner().invoke(app, ["pipeline", *arguments])
     assert done.exit_code != 0
     assert said in done.output
@@ -63,7 +63,7 @@ def test_help_needs_neither_spark_nor_numpy() -> None:
         assert "--master" in done.stdout
 
 
-def test_a_missing_pyspark_is_told_with_its_remedy(tmp_path: Path) -> None:
+def test_a_missing_pyspark_is_reported_with_its_remedy(tmp_path: Path) -> None:
     code = (
         "import sys\n"
         "sys.modules['pyspark'] = None\n"
@@ -78,7 +78,7 @@ def test_a_missing_pyspark_is_told_with_its_remedy(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_an_error_in_a_task_is_told_by_its_last_words_and_not_by_its_stack() -> None:
+def test_an_error_in_a_task_is_reported_without_its_stack() -> None:
     from pyspark.errors import PySparkException
 
     stack = "Job aborted\n at x\nsparrowmq.spark.errors.DataLoss: orders queue 0: gone\n at y"

@@ -66,7 +66,7 @@ def _quiet_session(
         os.dup2(kept, _STDERR)
         os.close(kept)
         os.close(number)
-    Path(log).unlink()  # Java goes on writing to it, and nobody has to clean up
+    Path(log).unlink()  # Java goes on writing to it, and it is gone when Java ends
     session.sparkContext.setLogLevel("OFF")
     return session
 

@@ -58,7 +58,7 @@ def record_starts(data: bytes) -> Longs:
 
 
 def starts_by_magic(data: bytes) -> tuple[Longs, int]:
-    """Where the first records begin, and where the next one does, from which on sizes must tell.
+    """Where the first records begin, and where the next one does, from which on sizes lead.
 
     Looks for the magic of all records at once, in half of the time that a step from each to the
     next takes where they are small. Each that is given ends where the next begins, so no magic in

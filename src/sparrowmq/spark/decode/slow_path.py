@@ -1,6 +1,6 @@
 """One record at a time: IPv6, long topics, compressed bodies, inner batches, odd properties.
 
-The slow branch of `decode`. It agrees with `protocol.message_ext`, which tests compare it to, but
+The slow path of `Decoder`. It agrees with `protocol.message_ext`, which tests compare it to, but
 imports nothing that an executor may lack.
 """
 
@@ -100,7 +100,7 @@ def row_of(record: SlowRecord, broker_name: str, at: int) -> dict[str, Any]:
 
 
 def microseconds(ms: int) -> int:
-    """Spark's unit; times that nobody meant are brought into its range."""
+    """Spark's unit; absurd times are clipped to its range."""
     return max(-_MAX_MS, min(ms, _MAX_MS)) * 1000
 
 

@@ -56,7 +56,7 @@ class Compactor:
         self._clock = clock
 
     def run(self, *, all_of_it: bool = False) -> None:
-        """Compact what is due, and drop what nobody reads any more."""
+        """Compact what is due, and drop files that no reader can still use."""
         work = due(self._folder.archive, self._rule, all_of_it=all_of_it)
         for folder, names in work.items():
             self._compact(folder, names)

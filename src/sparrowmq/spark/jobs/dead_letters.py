@@ -16,7 +16,7 @@ from sparrowmq.spark.jobs.copy import (
     new_copy,
 )
 from sparrowmq.spark.jobs.job import OnStep, ignore_step
-from sparrowmq.spark.jobs.journal import KEY, JobJournal, brokers_of, check_same_cluster
+from sparrowmq.spark.jobs.journal import BROKERS, JobJournal, brokers_of, check_same_cluster
 from sparrowmq.spark.positions import ends_now
 from sparrowmq.spark.wire.cluster import RemoteCluster
 
@@ -73,7 +73,7 @@ def send_back(
         starts = oldest | (copied.done if copied else {})
         runs = 1 + (saved["runs"] if saved else 0)
         copied = new_copy(f"{journal.path.parent.name} {runs}", starts, ends)
-        journal.write({"runs": runs, "copy": copied.to_json(), KEY: brokers})
+        journal.write({"runs": runs, "copy": copied.to_json(), BROKERS: brokers})
     before = copied.sent
     sending = Sending(
         name_server=letters.name_server,

@@ -26,7 +26,7 @@ from sparrowmq.spark.frames import resent, resent_by_key
 from sparrowmq.spark.jobs.claims import Claim, Claims, claim_from
 from sparrowmq.spark.jobs.copy import Copied, Copier, Sending, copied_from, new_copy
 from sparrowmq.spark.jobs.job import JobError, OnStep, Step, ignore_step
-from sparrowmq.spark.jobs.journal import KEY, JobJournal, brokers_of, check_same_cluster
+from sparrowmq.spark.jobs.journal import BROKERS, JobJournal, brokers_of, check_same_cluster
 from sparrowmq.spark.offsets import Offsets, backlog
 from sparrowmq.spark.positions import ends_now, good_up_to
 from sparrowmq.spark.wire.cluster import UNKNOWN_EPOCH, Queue, QueuePosition, RemoteCluster
@@ -168,12 +168,12 @@ class Drain:
             begun = {
                 **begun,
                 "claim": asdict(claim),
-                KEY: brokers_of(self._cluster, job.topic),
+                BROKERS: brokers_of(self._cluster, job.topic),
             }
             self._journal.write(begun)
         try:
             self._claims.take(claim_from(begun["claim"]), take_over=job.take_over)
-        except JobError:  # refused; where a server is away nobody knows what it has heard
+        except JobError:  # refused; a server that did not answer may have stored the claim
             if is_new:
                 self._journal.discard()
             raise
@@ -306,7 +306,7 @@ class Drain:
         self._patience.call("looking at the claim", lambda: self._claims.check(claim))
 
     def _move(self, copied: Copied) -> None:
-        """The group goes on behind what was copied; a queue never goes back."""
+        """Let the group go on after what was copied; a queue never goes back."""
         group = self.job.group
         self._check_members()
         is_live = bool(self._operator.members(group))
@@ -379,7 +379,7 @@ class DrainReport:
 
     @property
     def left(self) -> int:
-        """Messages of the temporary topic that nobody has handled."""
+        """Messages of the temporary topic that are not handled yet."""
         return backlog(self.handled, self.there)
 
     def behind(self) -> list[Queue]:
@@ -393,7 +393,7 @@ class DrainReport:
             left = self.copied.wanted - self.copied.looked_at
             points.append(f"{left:,} messages are not copied yet")
         if behind := self.behind():
-            points.append(f"the group is behind the fixed end in {len(behind)} queues")
+            points.append(f"the group is not yet at the fixed end in {len(behind)} queues")
         if self.twice < 0:
             points.append(f"{-self.twice:,} copies are missing in the temporary topic")
         if self.left:

@@ -134,7 +134,7 @@ class JobJournal(FolderLock):
 # Name servers have many addresses, and clusters in different places often share one name. So a
 # journal remembers the brokers of the topic with their addresses, as the name server reports them.
 
-KEY = "brokers"
+BROKERS = "brokers"
 
 
 def cluster_names(cluster: RemoteCluster, topic: str) -> list[str]:
@@ -154,7 +154,7 @@ def check_same_cluster(
 
     Some broker has to be where it was; a cluster may grow, shrink and move bit by bit.
     """
-    before: dict[str, list[str]] | None = saved.get(KEY)
+    before: dict[str, list[str]] | None = saved.get(BROKERS)
     if before is None:
         return
     now = brokers_of(cluster, topic)
@@ -163,7 +163,7 @@ def check_same_cluster(
     raise JobError(
         f"{journal} is about a cluster with {_shown(before)}, and this one has {_shown(now)}. If it"
         f" is another cluster, name another folder with --state; if all its brokers moved, remove"
-        f' "{KEY}" from that file'
+        f' "{BROKERS}" from that file'
     )
 
 

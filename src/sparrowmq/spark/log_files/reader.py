@@ -1,8 +1,8 @@
-"""Reading a range of the log: runs of whole records, and what lies between them.
+"""Reading a range of the log: runs of whole records, and the damage between them.
 
 Every record is checked before its row is given: its position, its sizes, the body's CRC and, where
-it has one, the CRC of the whole record. Most are checked many at once with numpy; a record that
-looks odd there is looked at alone before it counts as damaged.
+it has one, the CRC of the whole record. numpy checks many at once; a record that looks odd there is
+examined alone before it counts as damaged.
 """
 
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ _TAIL = np.dtype(
 
 @dataclass(frozen=True, slots=True)
 class RecordRun:
-    """Whole records that lie one behind the other from `log_offset` on."""
+    """Whole records that follow one another from `log_offset` on."""
 
     log_offset: int
     """Of the first byte of the data that they lie in."""
@@ -60,7 +60,7 @@ class RecordRun:
 
 @dataclass(frozen=True, slots=True)
 class DamagedBytes:
-    """Bytes that are no records."""
+    """Bytes that are not records."""
 
     begin: int
     end: int

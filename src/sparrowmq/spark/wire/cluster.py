@@ -7,10 +7,9 @@
 Runs on drivers and executors: standard library only.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self
 
 from sparrowmq.protocol.codes import RequestCode, ResponseCode
 from sparrowmq.protocol.hosts import parse_address
@@ -19,8 +18,6 @@ from sparrowmq.protocol.names import is_system_topic
 from sparrowmq.protocol.perm import PERM_READ_WRITE, is_readable, is_writable
 from sparrowmq.spark.errors import BrokerAway, ServerRefused, TopicMissing, Unreachable
 from sparrowmq.spark.wire.remoting import Answer, Remoting
-
-T = TypeVar("T")
 
 _EPOCH = "sparrowEpoch"
 VALID_END = "sparrowValidEnd"
@@ -287,13 +284,11 @@ class RemoteCluster:
         return dict(parse_json(answer.body))
 
     def _from_name_server(self, code: RequestCode, fields: dict[str, str]) -> Answer:
-        return self._first_that_answers(lambda server: server.call(code, fields))
-
-    def _first_that_answers(self, call: Callable[[Remoting], T]) -> T:
+        """The answer of the first name server that gives one."""
         failure: Unreachable | None = None
         for address in self.name_servers:
             try:
-                return call(self._connection(address))
+                return self._connection(address).call(code, fields)
             except Unreachable as error:
                 failure = error
         assert failure is not None

@@ -66,7 +66,7 @@ class UnknownTopic(RocketMQError):
 
 
 class NoWriteQueue(BrokerAway):
-    """The topic exists, and nobody takes messages for it now."""
+    """The topic exists, and no broker takes messages for it now."""
 
     def __init__(self, topic: str) -> None:
         super().__init__(
@@ -76,12 +76,12 @@ class NoWriteQueue(BrokerAway):
 
 
 class _UnderWay(NamedTuple):
-    """A send whose answer nobody has looked at yet."""
+    """A send whose answer has not been read yet."""
 
     send: Send
     queue: Queue
     broker: Remoting | None
-    """Who was asked; None where that failed already."""
+    """Where it was sent to; None where that failed already."""
 
 
 class RowSender:

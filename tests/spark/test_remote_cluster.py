@@ -29,7 +29,7 @@ def test_queues_offsets_and_times_of_a_topic(running: Cluster) -> None:
         assert after == list(map(routes.max_offset, queues))
 
 
-def test_a_topic_that_nobody_knows_is_named_with_the_remedy(running: Cluster) -> None:
+def test_an_unknown_topic_is_named_with_the_remedy(running: Cluster) -> None:
     with Routes(running.name_server) as routes, pytest.raises(TopicMissing, match="topic create"):
         routes.queues("routes-nowhere")
 

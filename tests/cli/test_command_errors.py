@@ -1,28 +1,20 @@
-"""What a newcomer does wrong is told with what is allowed and what to do next."""
+"""Mistakes at the command line: each is named with what is allowed and what to do next."""
 
 import re
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner
 
 from sparrowmq.cli.main import app
 from sparrowmq.cli.settings.servers import all_settings
 from sparrowmq.cli.settings.settings import ServerSetting
-from tests.cli.servers import (
-    AS_A_COMMAND,
-    clean_environment,
-    sparrowmq,
-    sparrowmq_on_a_full_disk,
-    up,
-)
-from tests.patience import PATIENCE_S
+from sparrowmq.testing import Cluster
+from tests.cli.in_process import run
+from tests.cli.servers import sparrowmq, sparrowmq_on_a_full_disk
 
 
 def commands(group: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -38,8 +30,8 @@ def commands(group: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple
 
 
 @contextmanager
-def nobody() -> Iterator[str]:
-    """An address at which nobody listens; it stays ours meanwhile."""
+def closed_port() -> Iterator[str]:
+    """An address without a server; no other process can take it meanwhile."""
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{closed.getsockname()[1]}"
@@ -56,10 +48,10 @@ def has_address(host: str) -> bool:
 
 @pytest.mark.parametrize("path", sorted(commands(app)), ids=" ".join)
 def test_the_help_of_every_command_says_what_it_does(path: tuple[str, ...]) -> None:
-    ran = CliRunner().invoke(app, [*path, "--help"], prog_name="sparrowmq")
-    assert ran.exit_code == 0
-    assert ran.output.startswith(f"Usage: sparrowmq {' '.join(path)} ")
-    assert f"  sparrowmq {' '.join(path)}" in ran.output.partition("Example")[2]
+    ran = run(*path, "--help")
+    assert ran.returncode == 0
+    assert ran.stdout.startswith(f"Usage: sparrowmq {' '.join(path)} ")
+    assert f"  sparrowmq {' '.join(path)}" in ran.stdout.partition("Example")[2]
 
 
 @pytest.mark.parametrize("setting", all_settings(), ids=lambda each: each.name)
@@ -87,15 +79,14 @@ def test_every_setting_is_explained(setting: ServerSetting) -> None:
 def test_wrong_arguments_end_with_2_and_say_what_is_allowed(
     arguments: list[str], says: str
 ) -> None:
-    ran = CliRunner().invoke(app, arguments, prog_name="sparrowmq")
-    assert ran.exit_code == 2
+    ran = run(*arguments)
+    assert ran.returncode == 2
     assert says in ran.stderr
 
 
 def test_a_wrong_address_in_the_environment_names_the_variable() -> None:
-    environment = {"SPARROWMQ_NAME_SERVERS": "here"}
-    ran = CliRunner().invoke(app, ["topic", "list"], env=environment)
-    assert ran.exit_code == 2
+    ran = run("topic", "list", SPARROWMQ_NAME_SERVERS="here")
+    assert ran.returncode == 2
     assert "(environment variable SPARROWMQ_NAME_SERVERS)" in ran.stderr
 
 
@@ -114,34 +105,14 @@ def test_a_wrong_address_in_the_environment_names_the_variable() -> None:
 def test_without_a_server_a_command_ends_with_1_and_one_line_that_says_what_to_do(
     arguments: tuple[str, ...],
 ) -> None:
-    with nobody() as address:
-        ran = sparrowmq(*arguments, "--name-servers", address)
+    with closed_port() as address:
+        ran = run(*arguments, "--name-servers", address)
     assert ran.returncode == 1
     (line,) = ran.stderr.splitlines()
     assert line.startswith("sparrowmq: ")
     assert address in line
     assert "sparrowmq up" in line
     assert "--name-servers" in line
-
-
-def test_a_topic_is_not_deleted_where_nobody_can_be_asked(tmp_path: Path) -> None:
-    with up(tmp_path / "data") as server:
-        at = ("--name-servers", server.name_server)
-        assert sparrowmq("topic", "create", "t", *at).returncode == 0
-        command = [sys.executable, "-c", AS_A_COMMAND, "topic", "delete", "t", *at]
-        for answer in ("", "n\n"):
-            ran = subprocess.run(
-                command,
-                env=clean_environment(),
-                input=answer,
-                capture_output=True,
-                text=True,
-                timeout=PATIENCE_S,
-                check=False,
-            )
-            assert ran.returncode == 1
-            assert ran.stderr == "sparrowmq: nothing was deleted; --yes deletes without asking\n"
-        assert sparrowmq("topic", "list", *at).stdout == "t\n"
 
 
 @pytest.mark.parametrize(
@@ -160,7 +131,7 @@ def test_a_server_that_cannot_start_says_what_to_choose(
     arguments: tuple[str, ...], says: str, tmp_path: Path
 ) -> None:
     if "192.0.2.1" in arguments and has_address("192.0.2.1"):
-        pytest.skip("this machine lets anybody listen on addresses that are not its own")
+        pytest.skip("this machine lets processes listen on addresses that are not its own")
     (tmp_path / "file").write_text("")
     (tmp_path / "broken.json").write_text("{")
     ran = sparrowmq(*arguments, cwd=tmp_path)
@@ -170,14 +141,14 @@ def test_a_server_that_cannot_start_says_what_to_choose(
     assert "Traceback" not in ran.stderr
 
 
-def test_the_address_of_a_broker_is_told_from_that_of_a_name_server(tmp_path: Path) -> None:
-    with up(tmp_path / "data") as server:
-        broker = re.search(r"broker broker-a (\S+),", server.ready)
-        assert broker is not None
-        for command in (["topic", "list"], ["send", "t", "x"], ["consume", "t", "--group", "g"]):
-            ran = sparrowmq(*command, "--name-servers", broker[1])
-            assert ran.returncode == 1
-            assert ran.stderr.endswith("--name-servers takes name servers, port 9876 by default\n")
+def test_a_broker_where_a_name_server_belongs_is_recognised(
+    sparrowmq_session_cluster: Cluster,
+) -> None:
+    broker = sparrowmq_session_cluster.broker_addresses["broker-a"]
+    for command in (["topic", "list"], ["send", "t", "x"], ["consume", "t", "--group", "g"]):
+        ran = run(*command, "--name-servers", broker)
+        assert ran.returncode == 1
+        assert ran.stderr.endswith("--name-servers takes name servers, port 9876 by default\n")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
@@ -191,17 +162,18 @@ def test_output_that_cannot_be_written_is_one_line_and_code_1(arguments: list[st
 def test_of_many_stores_a_few_are_suggested(tmp_path: Path) -> None:
     for name in "abcde":
         (tmp_path / name / "commitlog").mkdir(parents=True)
-    ran = sparrowmq("store", "verify", str(tmp_path))
+    ran = run("store", "verify", str(tmp_path))
     assert ran.returncode == 2
     assert ran.stderr.endswith(f"{tmp_path / 'c'} or another?\n")
 
 
-def test_an_error_about_a_file_names_the_file(tmp_path: Path) -> None:
+def test_an_error_about_a_file_names_the_file(
+    tmp_path: Path, sparrowmq_session_cluster: Cluster
+) -> None:
     (tmp_path / "file").touch()
     state = tmp_path / "file" / "state"
-    with up(tmp_path / "data") as server:
-        at = ("--name-servers", server.name_server)
-        assert sparrowmq("topic", "create", "t", *at).returncode == 0
-        ran = sparrowmq("pipeline", "drain", "t", "--group", "g", "--state", str(state), *at)
+    at = ("--name-servers", sparrowmq_session_cluster.name_server)
+    assert run("topic", "create", "cli-drained", *at).returncode == 0
+    ran = sparrowmq("pipeline", "drain", "cli-drained", "--group", "g", "--state", str(state), *at)
     assert ran.returncode == 1
     assert re.fullmatch(f"sparrowmq: {state}.*: Not a directory\n", ran.stderr)

@@ -1,4 +1,4 @@
-"""What a job needs and is not there is told before Spark starts, and nothing stays behind."""
+"""What a job needs and lacks is reported before Spark starts, and no file is left."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ def test_a_name_server_that_is_not_there_is_named_with_the_remedy(job: tuple[str
 
 
 @ALL
-def test_a_broker_in_the_place_of_a_name_server_is_told(
+def test_a_broker_where_a_name_server_belongs_is_recognised(
     job: tuple[str, ...], running: Cluster
 ) -> None:
     assert "is that a broker?" in said(job, running.broker_addresses["broker-a"])
 
 
 @ALL
-def test_a_name_server_without_brokers_is_told_with_the_remedy(job: tuple[str, ...]) -> None:
+def test_a_name_server_without_brokers_is_reported_with_the_remedy(job: tuple[str, ...]) -> None:
     with ScriptedBroker() as names:
         names.on(RequestCode.GET_BROKER_CLUSTER_INFO, lambda _: Said(body=b"{}"))
         text = said(job, names.address)
@@ -74,7 +74,7 @@ def test_a_name_server_without_brokers_is_told_with_the_remedy(job: tuple[str, .
 
 
 @pytest.mark.parametrize("name", ["archive once", "drain", "replay"])
-def test_a_topic_that_is_mistyped_is_told_with_the_one_that_may_be_meant(
+def test_a_mistyped_topic_is_reported_with_the_one_that_may_be_meant(
     name: str, running: Cluster
 ) -> None:
     fill(running, "reach-orders", 1)
@@ -83,7 +83,7 @@ def test_a_topic_that_is_mistyped_is_told_with_the_one_that_may_be_meant(
     assert "did you mean reach-orders?" in text
 
 
-def test_a_topic_to_send_to_that_does_not_exist_is_told(running: Cluster) -> None:
+def test_a_missing_target_topic_is_reported(running: Cluster) -> None:
     fill(running, "reach-orders", 1)
     text = said(
         ("replay", "reach-orders", "--to", "reach-order-again", *TIMES), running.name_server
@@ -93,12 +93,12 @@ def test_a_topic_to_send_to_that_does_not_exist_is_told(running: Cluster) -> Non
 
 
 @pytest.mark.parametrize("name", ["dead letters", "dead letters back"])
-def test_a_group_without_dead_letters_is_told_as_such(name: str, running: Cluster) -> None:
+def test_a_group_without_dead_letters_is_reported_as_such(name: str, running: Cluster) -> None:
     assert "group reach-nobody has no dead letters" in said(JOBS[name], running.name_server)
 
 
 @pytest.mark.parametrize("flag", ["--report", "--hand-back"])
-def test_a_drain_that_was_not_begun_is_told_with_where_its_journal_would_be(
+def test_a_drain_that_was_not_begun_names_where_its_journal_would_be(
     flag: str, running: Cluster
 ) -> None:
     fill(running, "reach-orders", 1)

@@ -49,7 +49,7 @@ def nested(first: int, second: int) -> str:
     return json.dumps({"orders": {"broker-a": {"0": first, "1": second}}})
 
 
-def test_a_batch_reads_everything_unless_told_otherwise(cluster: RemoteCluster) -> None:
+def test_a_batch_reads_everything_by_default(cluster: RemoteCluster) -> None:
     assert planned(cluster) == {0: (3, 10), 1: (3, 10)}
 
 
@@ -93,13 +93,13 @@ def test_an_end_that_is_not_reached_yet_is_refused(cluster: RemoteCluster) -> No
         planned(cluster, endingOffsets=nested(10, 11))
 
 
-def test_a_start_behind_the_end_is_refused_by_the_option_that_was_given(
+def test_a_start_past_the_end_is_refused_by_the_option_that_was_given(
     cluster: RemoteCluster,
 ) -> None:
     both = {"startingOffsets": nested(8, 8), "endingOffsets": nested(8, 7)}
-    with pytest.raises(OptionError, match=r"startingOffsets: .*start at 8, behind its end 7"):
+    with pytest.raises(OptionError, match=r"startingOffsets: .*start at 8, past its end 7"):
         planned(cluster, **both)
-    with pytest.raises(OptionError, match=r"endingOffsets: .*start at 3, behind its end 2"):
+    with pytest.raises(OptionError, match=r"endingOffsets: .*start at 3, past its end 2"):
         planned(cluster, endingOffsets=nested(2, 5))
 
 
