@@ -36,6 +36,7 @@ def open_gates(folder: Path) -> list[int]:
     return [os.open(gate, os.O_RDWR) for gate in folder.iterdir()]
 
 
+@pytest.mark.slow
 def test_source_sink_log_source_and_archive_work_on_a_cluster_that_loses_a_worker(
     running: Cluster, tmp_path: Path
 ) -> None:

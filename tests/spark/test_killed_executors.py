@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.slow
 def test_a_query_whose_worker_dies_fails_and_goes_on_exactly_there(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:

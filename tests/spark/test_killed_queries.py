@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.repo.tree import ROOT
 from tests.spark.admin import create_topic
 from tests.spark.jobs.backlog import table
@@ -42,6 +44,7 @@ def begin(running: Cluster, kind: str, folder: Path, point: str) -> subprocess.P
     )
 
 
+@pytest.mark.slow
 def test_drivers_that_die_between_write_and_commit_lose_nothing_and_repeat_one_batch(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:

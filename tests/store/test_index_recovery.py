@@ -9,6 +9,7 @@ from sparrowmq.store.index.entries import ENTRY, HEADER, IndexLayout, IndexReque
 from sparrowmq.store.index.key_index import INDEX_MARK, KeyIndex
 from sparrowmq.testing.recorded_calls import PowerCut
 from sparrowmq.testing.recording_disk import RecordingDisk
+from tests.seeds import seeds
 from tests.store.test_index import (
     FOREVER,
     LAYOUT,
@@ -63,7 +64,7 @@ def cut_disk(messages: list[IndexRequest], seed: int) -> tuple[RecordingDisk, li
     return disk, published
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_after_a_power_cut_the_index_is_as_if_nothing_had_happened(seed: int) -> None:
     messages = requests(150, Random(seed))
     rng = Random(seed)
@@ -76,7 +77,7 @@ def test_after_a_power_cut_the_index_is_as_if_nothing_had_happened(seed: int) ->
         assert index_files(crashed) == files_of([m for m in messages if m[3] < end])
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_after_a_kill_too(seed: int) -> None:
     messages = requests(150, Random(seed))
     disk, _ = cut_disk(messages, seed)
@@ -85,7 +86,7 @@ def test_after_a_kill_too(seed: int) -> None:
     assert index_files(killed) == files_of(messages)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_crash_after_crash_loses_nothing(seed: int) -> None:
     messages = requests(150, Random(seed))
     disk, _ = cut_disk(messages, seed)
@@ -106,7 +107,7 @@ def test_crash_after_crash_loses_nothing(seed: int) -> None:
     assert index_files(disk) == files_of(messages)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(30))
 def test_what_apache_would_open_after_a_kill_is_whole(seed: int) -> None:
     """It keeps files that end before the checkpoint, and follows slots up to the header's count."""
     messages = requests(150, Random(seed))
@@ -126,7 +127,7 @@ def test_what_apache_would_open_after_a_kill_is_whole(seed: int) -> None:
                 number = previous
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(30))
 def test_the_durable_time_is_never_ahead_of_the_disk(seed: int) -> None:
     messages = requests(150, Random(seed))
     disk, published = cut_disk(messages, seed)

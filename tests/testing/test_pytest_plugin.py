@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 
 def run_pytest(directory: Path, test: str) -> subprocess.CompletedProcess[str]:
     (directory / "test_it.py").write_text(test)
@@ -58,6 +60,7 @@ def test_it_is_one():
     assert "8 passed" in result.stdout, result.stdout + result.stderr
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_document_pass_as_pasted(tmp_path: Path) -> None:
     document = Path(__file__).parents[2] / "docs" / "testing.md"
     text = document.read_text("utf-8")
