@@ -13,6 +13,7 @@ ClientError
 Wrong arguments are ValueErrors, raised before anything is sent.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
 from sparrowmq.client.send_result import SendResult
@@ -75,13 +76,20 @@ class StrategyFailed(ClientError):
         self.reason = reason
 
 
+def _counted(attempts: int) -> str:
+    return "1 attempt" if attempts == 1 else f"{attempts} attempts"
+
+
 class SendFailed(ClientError):
     """No attempt succeeded. `attempts` lists (broker name, reason) in their order."""
 
     def __init__(self, topic: str, attempts: list[tuple[str, str]], elapsed_s: float) -> None:
-        tried = "; ".join(f"{broker}: {reason}" for broker, reason in attempts)
+        tried = "; ".join(
+            f"{broker}: {reason}" + (f" ({count} times)" if count > 1 else "")
+            for (broker, reason), count in Counter(attempts).items()
+        )
         super().__init__(
-            f"sending to topic {topic} failed after {len(attempts)} attempts in {elapsed_s:.3f} s"
+            f"sending to topic {topic} failed after {_counted(len(attempts))} in {elapsed_s:.3f} s"
             f" ({tried})"
         )
         self.topic = topic
