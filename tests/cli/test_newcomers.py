@@ -96,7 +96,7 @@ def test_a_wrong_address_in_the_environment_names_the_variable() -> None:
     environment = {"SPARROWMQ_NAME_SERVERS": "here"}
     ran = CliRunner().invoke(app, ["topic", "list"], env=environment)
     assert ran.exit_code == 2
-    assert "(environment variable SPARROWMQ_NAME_SERVERS)" in ran.stderr
+    assert "(from environment variable SPARROWMQ_NAME_SERVERS)" in ran.stderr
 
 
 @pytest.mark.parametrize(

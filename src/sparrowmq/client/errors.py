@@ -39,14 +39,16 @@ class NoRoute(ClientError):
 
 
 class NoNameServer(NoRoute):
-    """None of the name servers at `addresses` answers; `failure` is what the last one gave."""
+    """None of the name servers at `addresses` answers; `failure` is what the last one gave, and
+    `origin` where the addresses come from."""
 
-    def __init__(self, topic: str, addresses: Sequence[str], failure: str) -> None:
+    def __init__(self, topic: str, addresses: Sequence[str], origin: str, failure: str) -> None:
         super().__init__(
             topic,
-            f"no name server answers ({', '.join(addresses)}): {failure};"
-            " is it running and are name_servers its addresses? start one with: sparrowmq up",
+            f"no name server answers ({', '.join(addresses)}, from {origin}): {failure};"
+            " is it running, and is that its address? start one with: sparrowmq up",
         )
+        self.origin = origin
         self.addresses = tuple(addresses)
         self.failure = failure
 
