@@ -87,7 +87,7 @@ def test_wrong_arguments_end_with_2_and_say_what_is_allowed(
 def test_a_wrong_address_in_the_environment_names_the_variable() -> None:
     ran = run("topic", "list", SPARROWMQ_NAME_SERVERS="here")
     assert ran.returncode == 2
-    assert "(environment variable SPARROWMQ_NAME_SERVERS)" in ran.stderr
+    assert "(from environment variable SPARROWMQ_NAME_SERVERS)" in ran.stderr
 
 
 @pytest.mark.parametrize(

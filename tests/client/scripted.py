@@ -173,6 +173,14 @@ class World:
             self.serve(broker.name, broker, broker_routes, PORT)
 
     def serve(self, host: str, context: Any, routes: Routes[Any], port: int) -> None:
+        self._start(host, context, routes, port)
+        self.sim.until_idle()
+
+    def revive(self, broker: ScriptedBroker) -> None:
+        """Start a broker again that was killed."""
+        self._start(broker.name, broker, broker_routes, PORT)
+
+    def _start(self, host: str, context: Any, routes: Routes[Any], port: int) -> None:
         async def run() -> None:
             async with asyncio.TaskGroup() as tasks:
                 server = Server(context, routes, tasks, log=log)
@@ -183,7 +191,6 @@ class World:
                     await server.close()
 
         self.sim.host(host).start(run())
-        self.sim.until_idle()
 
     def route(self, queues: int, perm: int = 6, order: str | None = None) -> TopicRoute:
         names = [broker.name for broker in self.brokers.values()]
@@ -234,7 +241,7 @@ class _FromZero(random.Random):
 
 
 @contextmanager
-def world(brokers: str = "abc") -> Iterator[World]:
+def world(brokers: str = "abc", seed: int = 1) -> Iterator[World]:
     """Brokers with two queues each for topic `orders`, over a network that takes no time."""
-    with Simulation(1, conditions=Conditions(latency_s=(0.0, 0.0))) as sim:
+    with Simulation(seed, conditions=Conditions(latency_s=(0.0, 0.0))) as sim:
         yield World(sim, brokers)

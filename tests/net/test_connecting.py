@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sparrowmq.net.errors import ConnectionLost, NetError
+from sparrowmq.net.errors import ConnectionLost, NetError, NotConnected
 from sparrowmq.net.peers import Peers
 from tests.net.calling import SERVER, calling, failure
 from tests.net.world import Echo, Echoed, Keep, world
@@ -32,7 +32,7 @@ def test_a_refused_connection_fails_at_once_for_everybody_who_waits() -> None:
             return list(await asyncio.gather(*calls))
 
         errors = calling(w, work)
-        assert [type(error) for error in errors] == [ConnectionLost] * 3
+        assert [type(error) for error in errors] == [NotConnected] * 3
         assert "server:1" in str(errors[0])
         assert w.sim.now_s < 1
 
@@ -112,7 +112,7 @@ def test_closing_ends_attempts_and_calls_that_are_under_way_with_an_error() -> N
             return list(await waiting)
 
         errors = calling(w, work)
-        assert [type(error) for error in errors] == [ConnectionLost] * 2
+        assert [type(error) for error in errors] == [NotConnected] * 2
         assert w.sim.now_s < 1
 
 

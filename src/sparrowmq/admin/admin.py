@@ -7,7 +7,7 @@ from typing import Self
 
 from sparrowmq.admin.errors import AdminError, NameServerRefusal, NameServersAway, PartlyDone
 from sparrowmq.client.client import Client
-from sparrowmq.client.config import ClientConfig, parse_name_servers
+from sparrowmq.client.config import FROM_ENVIRONMENT, config_of
 from sparrowmq.client.errors import ClientError, NameServerRefused, NoNameServer
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import NetError
@@ -35,13 +35,10 @@ class Admin:
     """
 
     def __init__(
-        self, name_servers: str | Sequence[str] = "127.0.0.1:9876", *, client: Client | None = None
+        self, name_servers: str | Sequence[str] = FROM_ENVIRONMENT, *, client: Client | None = None
     ) -> None:
-        servers = (
-            parse_name_servers(name_servers) if isinstance(name_servers, str) else name_servers
-        )
         self._owns_client = client is None
-        self.client = client or Client(ClientConfig(name_servers=tuple(servers)))
+        self.client = client or Client(config_of(name_servers, None, has_client=False))
 
     async def __aenter__(self) -> Self:
         if self._owns_client:

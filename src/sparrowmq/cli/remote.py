@@ -6,48 +6,52 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import click
-from click.core import ParameterSource
 
 from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.errors import AdminError, NameServerRefusal, NameServersAway
 from sparrowmq.client.errors import ClientError, NameServerRefused, NoNameServer
+from sparrowmq.cluster_address import DEFAULT, NAME_SERVERS_VARIABLE, find_name_servers
 from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.codes import ResponseCode
 
 T = TypeVar("T")
+ORIGIN = "sparrowmq.name_servers_origin"
+"""Where a command's context keeps the words that say where its addresses come from."""
 
-HELP = "host:port of the name servers, separated by commas."
-DEFAULT = "127.0.0.1:9876"
-VARIABLE = "SPARROWMQ_NAME_SERVERS"
+HELP = (
+    "host:port of the name servers, separated by commas. Without it SPARROWMQ_NAME_SERVERS,"
+    " SPARROWMQ_CONTEXT and NAMESRV_ADDR of the environment count, in this order."
+)
 NOT_A_NAME_SERVER = "is that a broker? --name-servers takes name servers, port 9876 by default"
 
 
-def checked_addresses(ctx: click.Context, param: click.Parameter, text: str) -> str:
-    """The text as it is. Raises BadParameter for anything but a list of host:port."""
-    from sparrowmq.client.config import parse_name_servers
+def found_addresses(ctx: click.Context, param: click.Parameter, text: str | None) -> str:
+    """The addresses as one text. Raises BadParameter for anything but a list of host:port."""
     from sparrowmq.net.peers import split_address
 
-    source = ctx.get_parameter_source(param.name or "")
-    where = f" (environment variable {VARIABLE})" if source is ParameterSource.ENVIRONMENT else ""
-    allowed = f"such as {DEFAULT}; separate several with commas"
-    addresses = parse_name_servers(text)
-    if not addresses:
-        raise click.BadParameter(f"{text!r}{where} has no address, {allowed}", ctx, param)
+    try:
+        addresses, origin = find_name_servers(text)
+    except ValueError:
+        if text is not None:
+            error = ValueError(f"{text!r} has no address, such as {DEFAULT}")
+        raise click.BadParameter(str(error), ctx, param) from error
+    where = f" (from {origin})" if text is None else ""
     for address in addresses:
         try:
             split_address(address)
         except ValueError as error:
+            allowed = f"such as {DEFAULT}; separate several with commas"
             raise click.BadParameter(f"{error}{where}, {allowed}", ctx, param) from error
-    return text
+    ctx.meta[ORIGIN] = where
+    return ";".join(addresses)
 
 
 name_servers_option = click.option(
     "--name-servers",
     "-n",
-    envvar=VARIABLE,
-    default=DEFAULT,
-    show_default=True,
-    callback=checked_addresses,
+    default=None,
+    show_default=DEFAULT,
+    callback=found_addresses,
     help=HELP,
 )
 
@@ -69,9 +73,12 @@ def run_remote(work: Awaitable[T]) -> T:
 
 def no_name_server(addresses: str, failure: str) -> str:
     """No name server answers, and what to do about it at a terminal."""
+    context = click.get_current_context(silent=True)
+    where = context.meta.get(ORIGIN, "") if context is not None else ""
+    where = where.replace(" (from ", ", from ").removesuffix(")")
     return (
-        f"no name server answers ({addresses}): {failure}; is it running? start one with:"
-        f" sparrowmq up, or say where it is with --name-servers or {VARIABLE}"
+        f"no name server answers ({addresses}{where}): {failure}; is it running? start one with:"
+        f" sparrowmq up, or say where it is with --name-servers or {NAME_SERVERS_VARIABLE}"
     )
 
 

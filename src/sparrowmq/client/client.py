@@ -134,6 +134,7 @@ class Client:
         self.name_servers = NameServers(
             self.peers,
             servers,
+            origin=self.config.name_servers_from,
             first=self.rng.randrange(len(servers)),
             timeout_s=self.config.name_server_timeout_s,
         )

@@ -13,6 +13,7 @@ ClientError
 Wrong arguments are ValueErrors, raised before anything is sent.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
 from sparrowmq.client.send_result import SendResult
@@ -38,14 +39,16 @@ class NoRoute(ClientError):
 
 
 class NoNameServer(NoRoute):
-    """None of the name servers at `addresses` answers; `failure` is what the last one gave."""
+    """None of the name servers at `addresses` answers; `failure` is what the last one gave, and
+    `origin` where the addresses come from."""
 
-    def __init__(self, topic: str, addresses: Sequence[str], failure: str) -> None:
+    def __init__(self, topic: str, addresses: Sequence[str], origin: str, failure: str) -> None:
         super().__init__(
             topic,
-            f"no name server answers ({', '.join(addresses)}): {failure};"
-            " is it running and are name_servers its addresses? start one with: sparrowmq up",
+            f"no name server answers ({', '.join(addresses)}, from {origin}): {failure};"
+            " is it running, and is that its address? start one with: sparrowmq up",
         )
+        self.origin = origin
         self.addresses = tuple(addresses)
         self.failure = failure
 
@@ -75,13 +78,20 @@ class StrategyFailed(ClientError):
         self.reason = reason
 
 
+def _counted(attempts: int) -> str:
+    return "1 attempt" if attempts == 1 else f"{attempts} attempts"
+
+
 class SendFailed(ClientError):
     """No attempt succeeded. `attempts` lists (broker name, reason) in their order."""
 
     def __init__(self, topic: str, attempts: list[tuple[str, str]], elapsed_s: float) -> None:
-        tried = "; ".join(f"{broker}: {reason}" for broker, reason in attempts)
+        tried = "; ".join(
+            f"{broker}: {reason}" + (f" ({count} times)" if count > 1 else "")
+            for (broker, reason), count in Counter(attempts).items()
+        )
         super().__init__(
-            f"sending to topic {topic} failed after {len(attempts)} attempts in {elapsed_s:.3f} s"
+            f"sending to topic {topic} failed after {_counted(len(attempts))} in {elapsed_s:.3f} s"
             f" ({tried})"
         )
         self.topic = topic

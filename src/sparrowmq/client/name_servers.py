@@ -18,10 +18,18 @@ class NameServers:
     """The list of name servers and which one is in use."""
 
     def __init__(
-        self, peers: Peers, addresses: Sequence[str], *, first: int = 0, timeout_s: float = 3.0
+        self,
+        peers: Peers,
+        addresses: Sequence[str],
+        *,
+        origin: str = "the argument name_servers",
+        first: int = 0,
+        timeout_s: float = 3.0,
     ) -> None:
+        """`origin` says where the addresses come from, for the error when none answers."""
         self._peers = peers
         self._addresses = list(addresses)
+        self.origin = origin
         self._current = first
         self._timeout_s = timeout_s
         """For all of them together."""
@@ -72,7 +80,7 @@ class NameServers:
         try:
             response = await self.call(header)
         except NetError as error:
-            raise NoNameServer(topic, self._addresses, str(error)) from error
+            raise NoNameServer(topic, self._addresses, self.origin, str(error)) from error
         if response.code == ResponseCode.TOPIC_NOT_EXIST:
             return None
         if response.code != ResponseCode.SUCCESS:

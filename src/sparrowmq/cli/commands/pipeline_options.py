@@ -11,8 +11,9 @@ from typing import Any, ParamSpec, TypeVar
 
 import click
 
-from sparrowmq.cli.remote import DEFAULT, HELP, VARIABLE, checked_addresses
+from sparrowmq.cli.remote import HELP, found_addresses
 from sparrowmq.cli.values import parse_value
+from sparrowmq.cluster_address import DEFAULT
 
 P = ParamSpec("P")
 
@@ -61,10 +62,9 @@ name_server_option = click.option(
     "--name-servers",
     "-n",
     "name_server",
-    envvar=VARIABLE,
-    default=DEFAULT,
-    show_default=True,
-    callback=checked_addresses,
+    default=None,
+    show_default=DEFAULT,
+    callback=found_addresses,
     help=HELP,
 )
 

@@ -11,6 +11,7 @@ from sparrowmq.cli.settings.settings import LINK, PREFIX, ServerSetting, nearest
 
 OTHERS = {
     "SPARROWMQ_CONFIG": "the file of settings, as --config",
+    "SPARROWMQ_CONTEXT": "the named cluster that commands, clients and Spark talk to",
     "SPARROWMQ_DEV_NEWER": "set by ./dev for itself",
 }
 """Known without being a setting."""

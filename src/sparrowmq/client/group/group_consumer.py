@@ -6,7 +6,7 @@ from typing import Any
 
 from sparrowmq.client.broker_calls import max_offset, min_offset, offset_at
 from sparrowmq.client.client import Client
-from sparrowmq.client.config import DEFAULT_NAME_SERVERS, config_of
+from sparrowmq.client.config import FROM_ENVIRONMENT, config_of
 from sparrowmq.client.errors import NoRoute, NotStarted
 from sparrowmq.client.group.broker_requests import routes
 from sparrowmq.client.group.member_settings import GroupSettings, MemberSettings
@@ -37,7 +37,7 @@ class GroupConsumer(Lifecycle):
         """`given` is what the user chose, `kind` what sort of consumer it is (MemberSettings)."""
         super().__init__()
         chosen: dict[str, Any] = {**given}
-        servers = chosen.pop("name_servers", DEFAULT_NAME_SERVERS)
+        servers = chosen.pop("name_servers", FROM_ENVIRONMENT)
         client: Client | None = chosen.pop("client", None)
         own = config_of(servers, chosen.pop("config", None), has_client=client is not None)
         self._settings = MemberSettings(group=group, **chosen, **kind)

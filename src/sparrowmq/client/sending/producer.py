@@ -6,7 +6,7 @@ from typing import TypedDict
 
 from sparrowmq.client.argument_checks import MAX_LONG, check_kind, check_time, check_whole
 from sparrowmq.client.client import Client
-from sparrowmq.client.config import DEFAULT_NAME_SERVERS, ClientConfig, config_of
+from sparrowmq.client.config import FROM_ENVIRONMENT, ClientConfig, config_of
 from sparrowmq.client.send_result import SendResult
 from sparrowmq.client.sending.attempts import FaultAvoidance, RetryRules
 from sparrowmq.client.sending.broker_requests import routes
@@ -70,7 +70,7 @@ class Producer(GroupProducer):
         self,
         group: str,
         *,
-        name_servers: str | Sequence[str] = DEFAULT_NAME_SERVERS,
+        name_servers: str | Sequence[str] = FROM_ENVIRONMENT,
         config: ClientConfig | None = None,
         client: Client | None = None,
         timeout_s: float = 3.0,

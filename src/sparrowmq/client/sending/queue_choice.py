@@ -106,8 +106,8 @@ class TopicQueues(msgspec.Struct, eq=False):
     route: TopicRoute | None = None
     """The route that `queues` was made of."""
     queues: list[MessageQueue] = []
-    is_spread: bool = False
-    """Whether the queues lie on more than one broker."""
+    brokers: int = 0
+    """How many brokers the queues lie on."""
 
 
 class SendQueues:
@@ -156,7 +156,7 @@ class SendQueues:
         found = self._topics[topic]
         found.route = route
         found.queues = queues
-        found.is_spread = len({queue.broker_name for queue in queues}) > 1
+        found.brokers = len({queue.broker_name for queue in queues})
         return found
 
     async def _borrow_route(self, topic: str) -> TopicRoute:
