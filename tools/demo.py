@@ -222,8 +222,8 @@ def conclude(orders: Orders) -> int:
     )
     if orders.repeated:
         console.print(
-            f"   {orders.repeated:,} were delivered twice: a queue that changes its owner is read again "
-            "from its last stored progress (at least once)"
+            f"   {orders.repeated:,} were delivered twice: a queue that changes its owner is read "
+            "again from its last stored progress (at least once)"
         )
     console.print(
         "[bold green]Nothing is missing.[/]" if good else "[bold red]The check failed.[/]"
@@ -258,11 +258,7 @@ def conclude_spark(rows: int, found: list[City], orders: Orders) -> int:
         f"[bold]7  Checked[/]: {len(orders.sent):,} sent, {rows:,} rows in Parquet, amount"
         f" {amount:,} of {sum(city.amount for city in orders.by_city()):,}"
     )
-    console.print(
-        "[bold green]Spark has the same result.[/]"
-        if good
-        else "[bold red]Spark has another result.[/]"
-    )
+    console.print("[bold green]Spark agrees.[/]" if good else "[bold red]Spark disagrees.[/]")
     return 0 if good else 1
 
 

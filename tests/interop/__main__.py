@@ -1,4 +1,4 @@
-"""`python -m tests.interop`: run unmodified clients against SparrowMQ, or record Apache's outcomes."""
+"""`python -m tests.interop`: run unmodified clients against SparrowMQ, or record Apache."""
 
 import argparse
 import json
