@@ -75,7 +75,7 @@ def test_a_file_that_holds_no_contexts_is_named(tmp_path: Path, text: str) -> No
 
 
 def test_contexts_lie_in_the_home_directory_without_xdg_config_home() -> None:
-    assert contexts_file({"HOME": "/home/a"}) == Path("/home/a/.config/sparrowmq/contexts.toml")
+    assert contexts_file({"HOME": "/users/a"}) == Path("/users/a/.config/sparrowmq/contexts.toml")
 
 
 def test_a_client_without_an_address_follows_the_environment(

@@ -24,7 +24,7 @@ def command_of(unit: Path) -> list[str]:
     """What a unit runs, with the paths of this machine."""
     (line,) = re.findall(r"^ExecStart=(.*)$", unit.read_text(), re.MULTILINE)
     here = {
-        "/opt/sparrowmq/bin/sparrowmq": str(SPARROWMQ),
+        "/usr/local/lib/sparrowmq/bin/sparrowmq": str(SPARROWMQ),
         "/etc/sparrowmq/sparrowmq.toml": str(DEPLOY / "sparrowmq.toml"),
     }
     return [here.get(word, word) for word in line.split()]
