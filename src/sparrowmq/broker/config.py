@@ -46,26 +46,26 @@ class BrokerConfig:
     """One broker. Every default is RocketMQ's unless its text says otherwise."""
 
     data_dir: Path
-    """Where messages and everything else is kept; one directory a broker."""
+    """The directory of messages and everything else; each broker needs its own."""
     cluster_name: str = "DefaultCluster"
     """Brokers of one cluster are shown and addressed together."""
     broker_name: str = "broker-a"
-    """Clients know a broker by it: another name means another broker."""
+    """Clients know a broker by its name: another name means another broker."""
     broker_id: int = MASTER_ID
     """0 is the master. There are no slaves yet."""
     name_servers: tuple[str, ...] = ()
     """host:port of each name server; the broker registers with all of them."""
 
     listen_host: str = "127.0.0.1"
-    """Where connections are accepted. Loopback unless told otherwise."""
+    """The address on which connections are accepted; loopback by default."""
     advertise_host: str = ""
-    """The host that clients are told; the listening one when empty."""
+    """The host that clients connect to, as name servers hand it out; empty means listen_host."""
     port: int = 10911
     """0 takes a free port (and no VIP alias)."""
     vip_alias: bool = True
     """Listen on port - 2 as well: older clients send there (the VIP channel)."""
     ha_port: int = 10912
-    """The port that slaves would be told; nobody listens there yet."""
+    """The port that slaves would connect to; nothing listens there yet."""
 
     flush: Flush = Flush.ASYNC
     """ASYNC answers before fsync: faster, and a power cut may lose the last half second."""
@@ -103,13 +103,13 @@ class BrokerConfig:
     """Further empty pulls are answered at once instead of waiting."""
 
     register_interval_s: float = 30.0
-    """How often name servers hear of the broker; they drop one that is silent for 2 minutes."""
+    """How often the broker registers; name servers drop one that is silent for 2 minutes."""
     client_timeout_s: float = 120.0
     """A client silent for this long is forgotten and its connection closed."""
     session_timeout_s: float = 4.0
     """The same for consumers of our own client, which beat four times as often; 0 never."""
     notify_consumer_ids_changed: bool = True
-    """Tell members at once when others come or go; else they learn by their 20 s timer."""
+    """Notify members at once when others come or go; else they learn it by their 20 s timer."""
     lock_timeout_s: float = 60.0
     """An ordered queue's lock that is not renewed for this long is free."""
     offsets_journal_s: float = 1.0
@@ -117,17 +117,17 @@ class BrokerConfig:
     offsets_save_s: float = 5.0
     """How often consumerOffset.json is rewritten."""
     young_queue_bytes: int = 8 * 1024**3
-    """A queue whose first message lies at most this far behind the log's end is young: a group
+    """A queue whose first message lies at most this far before the log's end is young: a group
     without progress starts at 0 there. Apache takes 40 % of the machine's memory."""
 
     max_timer_delay_s: float = MAX_TIMER_DELAY_MS / 1000
     """Delivery times further ahead are refused: the log does not keep messages for longer."""
     transaction_timeout_s: float = 6.0
-    """A half message whose transaction has not ended after this long is asked about."""
+    """How long after a half message was stored its producers are asked how it ended."""
     transaction_check_interval_s: float = 30.0
-    """… and again every so often."""
+    """How often they are asked again."""
     transaction_check_max: int = 15
-    """After so many questions it is set aside in TRANS_CHECK_MAX_TIME_TOPIC."""
+    """After so many questions it is moved to TRANS_CHECK_MAX_TIME_TOPIC."""
 
     busy_lag_s: float = 0.2
     """A loop that lags this far refuses sends with SYSTEM_BUSY until it has caught up."""
@@ -173,7 +173,7 @@ class BrokerConfig:
         return self.advertise_host or self.listen_host
 
     def address(self, port: int) -> str:
-        """host:port as clients are told."""
+        """host:port that clients connect to."""
         return f"{self.advertised_host}:{port}"
 
     def store_config(self, port: int) -> StoreConfig:

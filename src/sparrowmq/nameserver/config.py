@@ -17,7 +17,7 @@ class NameServerConfig:
     """Validated when built; `with_changes` gives a changed copy."""
 
     listen_host: str = "127.0.0.1"
-    """Where to listen. Loopback unless told otherwise: there is no authentication yet."""
+    """Where to listen. Loopback by default: there is no authentication yet."""
     listen_port: int = 9876
     """RocketMQ's own port; 0 takes a free one."""
     kv_config_path: Path | None = None
@@ -32,7 +32,7 @@ class NameServerConfig:
     """Whether a route carries the topic's order configuration from the key-value namespace
     ORDER_TOPIC_CONFIG. A topic with one keeps its queue list even when a broker is gone."""
     return_order_topic_config_to_broker: bool = True
-    """Whether brokers are told that namespace when they register."""
+    """Whether the answer to a registration carries that namespace."""
     support_acting_master: bool = False
     """Whether a route shows the slave with the smallest id as master while there is none, for
     brokers that registered with enableActingMaster. It serves reads and locks, never writes."""
@@ -40,13 +40,13 @@ class NameServerConfig:
     """Whether topics that a registration no longer names are forgotten. Only safe with brokers
     that always register everything."""
     enable_all_topic_list: bool = True
-    """Whether anybody may ask for the names of all topics."""
+    """Whether clients may ask for the names of all topics."""
     enable_topic_list: bool = True
-    """Whether anybody may ask for topic names by cluster or unit."""
+    """Whether clients may ask for topic names by cluster or unit."""
     need_wait_for_service: bool = False
     """Whether routes are refused right after the start, when brokers may still be missing."""
     wait_seconds_for_service: int = 45
-    """For how long, if so."""
+    """For how long routes are refused, if need_wait_for_service is set."""
     max_brokers: int = 2_000
     """Registrations beyond this many brokers are refused."""
     max_topics_per_broker: int = 50_000
