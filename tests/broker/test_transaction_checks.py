@@ -127,9 +127,9 @@ def test_a_damaged_half_message_stops_nobody(world: DeliveryWorld) -> None:
     half(world, b"whole")
     world.flush()
     at = OffsetId.parse(sent.msg_id).log_offset
-    content = world.disk._names.find("commitlog/00000000000000000000")
-    assert content is not None
-    content.data[at + 4 : at + 8] = b"\0\0\0\0"  # in the file that the store has open
+    log = world.disk.open("commitlog/00000000000000000000")  # the file that the store has open
+    log.write(at + 4, b"\0\0\0\0")
+    log.close()
     world.pass_time(40)
     assert {decode_messages(body)[0].body for _, body in peer.calls} == {b"whole"}
     assert len(world.broker.delivery.halves) == 1

@@ -70,6 +70,5 @@ def test_report_9737_members_that_come_and_go_are_forgotten() -> None:
             client.beat(subscribes(f"group-{number % 5}"), producers=(f"svc-{number}",))
             client.disconnect()
         assert list(world.broker.consumers) == []
-        assert world.broker.consumers._groups_of == {}
-        assert world.broker.producers._groups == {}
-        assert world.broker.producers._by_client_id == {}
+        assert list(world.broker.producers.groups()) == []
+        assert all(world.broker.producers.find(f"member-{n}") is None for n in range(50))

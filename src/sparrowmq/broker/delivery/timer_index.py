@@ -125,6 +125,11 @@ class TimerIndex:
             heads.append(self._runs[0][0])
         return time_of(min(heads)) if heads else None
 
+    @property
+    def in_memory(self) -> int:
+        """Entries that are in no run yet."""
+        return len(self._fresh)
+
     def take_due(self, now_ms: int, limit: int) -> list[int]:
         """Up to `limit` entries that are due, in order. They are in flight until `batch_done`."""
         end = entry_of(now_ms + 1, 0)
@@ -216,7 +221,7 @@ class TimerIndex:
         """Whether there is enough in memory to write a run, or enough to be read at a start."""
         return (
             self._plan is not None
-            or len(self._fresh) >= self.run_entries
+            or self.in_memory >= self.run_entries
             or queue_end - self.run_list.covered >= 2 * self.run_entries
         )
 
