@@ -47,7 +47,7 @@ Sent = MessageSent | RecallableSent
 
 
 class Peer:
-    """The part of a connection that handlers use; it remembers what it was told."""
+    """The part of a connection that handlers use; it remembers what was sent to it."""
 
     def __init__(self, name: str = "client") -> None:
         self.name = self.peer = name
@@ -175,7 +175,7 @@ class DeliveryWorld:
 
     @property
     def elapsed_ms(self) -> int:
-        """What the clock would show if nobody had set it."""
+        """What the clock would show if it had not been set."""
         return self.now_ms - self._set_ms
 
     def set_clock(self, by_ms: int) -> None:

@@ -95,7 +95,7 @@ def test_subscriptions_are_forgotten_when_their_members_do_not_come_back(world: 
 
 
 class SlowThread(InlineWorkers):
-    """What concerns a group runs to its end half a minute later, whoever is cancelled meanwhile."""
+    """What concerns a group runs to its end half a minute later, even if its task is cancelled."""
 
     def __init__(self, group: str) -> None:
         self.group = group

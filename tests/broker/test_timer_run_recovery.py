@@ -47,7 +47,7 @@ def test_runs_are_read_from_the_queue_again_when_they_are_lost(
     assert bodies(world) == [b"%d" % number for number in range(1, 101)]
 
 
-def test_a_lost_run_is_written_again_and_apache_is_told_where_its_messages_begin(
+def test_a_lost_run_is_written_again_and_apache_learns_where_its_messages_begin(
     world: DeliveryWorld,
 ) -> None:
     for number in range(1, 101):

@@ -113,7 +113,7 @@ def test_a_hundred_thousand_pending_timers_take_little_memory_and_all_come() -> 
 
 
 class SlowWorkers(InlineWorkers):
-    """What was done is told some turns of the loop later, so that others come in between."""
+    """Results arrive some turns of the loop later, so that other tasks run in between."""
 
     turns: ClassVar[dict[str, int]] = {"save_list": 3}
 

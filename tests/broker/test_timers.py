@@ -171,6 +171,7 @@ def test_a_stale_entry_makes_no_message_early(world: DeliveryWorld) -> None:
     assert bodies(world) == []
     world.pass_time(2)
     assert bodies(world) == [b"body"]
+    assert len(world.messages(TIMER_TOPIC)) == 1  # and it was not stored again to wait
 
 
 def test_a_running_broker_delivers_and_recalls() -> None:

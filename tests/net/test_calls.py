@@ -131,7 +131,7 @@ def test_a_closed_connection_takes_no_calls() -> None:
         calling(w, work)
 
 
-def test_an_answer_that_nobody_waits_for_is_dropped() -> None:
+def test_an_answer_without_a_call_is_dropped() -> None:
     with world() as w:
 
         async def work(peers: Peers) -> str:

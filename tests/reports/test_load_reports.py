@@ -46,7 +46,7 @@ def test_report_7948_a_query_for_everything_brings_a_bounded_answer() -> None:
         assert len(answer.body) <= 16 * 1024 * 1024
 
 
-def test_report_8875_probes_that_connect_and_leave_leave_nothing_behind() -> None:
+def test_report_8875_probes_that_connect_and_leave_leave_no_connection() -> None:
     with SimCluster(seed=1, limits=Limits(max_connections=20)).run() as sim:
         host, port = sim.brokers["broker-a"].address.split(":")
 
