@@ -1,4 +1,20 @@
-"""Delivering messages at the time they ask for."""
+"""Delivering messages at the time they ask for.
+
+A timer that is due takes one of these ways, checked in this order (`_fire`):
+
+```
+entry of the index ─┬ its message says a later time  ─▶ rescheduled: an index is only derived
+                    ├ it is a recall                 ─▶ remembered until its message comes
+                    ├ its message was recalled       ─▶ dropped
+                    ├ a copy that Apache rolled on   ─▶ dropped, the first one is enough
+                    ├ delivered before a crash       ─▶ dropped
+                    ├ clock was set forward since    ─▶ stored again with the rest of its delay
+                    └ otherwise                      ─▶ delivered
+```
+
+Everything is taken in batches of 64 with a turn of the loop in between, so that a million timers
+that are due in the same second delay a send by a batch and not by the million.
+"""
 
 import asyncio
 from collections import deque

@@ -8,6 +8,10 @@ queue  ────────────────────────�
 
 Ten million pending timers are some 300 runs of which a block each is in memory. After a crash the
 runs are resumed where the mark says, and only what lies past `covered` is read from the queue.
+
+A heap alone would be simpler, but it needs memory for every pending timer and has to be filled from
+the whole queue at each start. Sorted runs need neither: each is written once and read once, in
+order, and a start reads their first blocks only.
 """
 
 from __future__ import annotations

@@ -117,10 +117,10 @@ def _readable_group(broker: Broker, request: Request[PullMessage]) -> Subscripti
 
 
 async def _answer_after_handover(
-    broker: Broker, request: Request[PullMessage], hand_over: Awaitable[int]
+    broker: Broker, request: Request[PullMessage], next_offset: Awaitable[int]
 ) -> Reply:
     header = request.header
-    offset = await hand_over
+    offset = await next_offset
     # An offset that is only repeated is no better known than before.
     is_known = offset != header.queue_offset
     epoch = broker.store.epochs.current if is_known else header.epoch or 0
