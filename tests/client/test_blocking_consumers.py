@@ -175,7 +175,7 @@ def test_what_user_code_raises_in_real_threads_is_a_failed_message(
         assert consumer.failure is None
 
 
-def test_a_callback_that_nobody_would_await_is_refused() -> None:
+def test_a_callback_that_would_never_be_awaited_is_refused() -> None:
     async def archive(at: MessageQueue, turn: Turn) -> None:
         pass
 

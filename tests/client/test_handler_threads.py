@@ -115,7 +115,7 @@ def test_closing_waits_for_what_runs_and_for_what_was_asked_for_before() -> None
     assert asyncio.run(work()) == ["first", "second"]
 
 
-def test_nobody_waits_for_what_was_given_up() -> None:
+def test_nothing_waits_for_what_was_given_up() -> None:
     may_end = threading.Event()
 
     async def work() -> None:

@@ -71,7 +71,7 @@ def stranger(sim: RunningCluster, header: LockBatch | UnlockBatch) -> None:
     sim.wait(sim.client.call(header, body))
 
 
-def test_a_queue_that_nobody_releases_is_taken_after_15_s() -> None:
+def test_a_queue_that_is_not_released_is_taken_after_15_s() -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
         stranger(sim, LockBatch())
@@ -99,7 +99,7 @@ def test_the_15_s_begin_anew_each_time_a_queue_is_waited_for() -> None:
         assert owned(member) == 0
 
 
-def test_an_ordered_queue_that_somebody_has_locked_is_waited_for_until_it_is_free() -> None:
+def test_a_member_waits_for_a_locked_ordered_queue_until_it_is_free() -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
         send(sim, b"x")

@@ -191,7 +191,7 @@ def test_one_that_was_silent_is_not_asked_first_again() -> None:
         assert w.asked() == {"a": 1, "b": 3, "c": 0}
 
 
-def test_one_that_kept_somebody_waiting_until_he_gave_up_is_not_asked_first_again() -> None:
+def test_a_name_server_that_timed_out_is_not_asked_first_again() -> None:
     async def give_up(servers: NameServers) -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(1):
@@ -216,7 +216,7 @@ def test_when_none_answers_the_error_names_them_all() -> None:
         w.ask(ask)
 
 
-def test_waits_grow_to_a_limit_and_are_not_the_same_for_everybody() -> None:
+def test_waits_grow_to_a_limit_and_differ_between_clients() -> None:
     def waits(seed: int) -> list[float]:
         backoff = Backoff(longest_s=30, rng=random.Random(seed))
         return [backoff.wait_s(failures) for failures in range(1, 12)]

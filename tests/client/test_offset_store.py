@@ -31,9 +31,7 @@ def written(directory: Path, *steps: dict[MessageQueue, int]) -> LocalOffsets:
 
 
 @pytest.mark.parametrize("is_remote", [True, False])
-def test_progress_goes_back_only_when_somebody_sought_or_reset(
-    is_remote: bool, tmp_path: Path
-) -> None:
+def test_progress_goes_back_only_after_a_seek_or_reset(is_remote: bool, tmp_path: Path) -> None:
     client: Any = None  # nothing is sent
     offsets = RemoteOffsets(client, "billing", LOG) if is_remote else opened(tmp_path)
     seen = []

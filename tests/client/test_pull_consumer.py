@@ -34,7 +34,7 @@ def run(sim: RunningCluster, work: Callable[[PullConsumer], Awaitable[T]], **opt
     return sim.run(pulling(sim, work, **options), on=sim.host("reader"))
 
 
-def test_a_pull_tells_what_it_found_and_where_to_go_on() -> None:
+def test_a_pull_returns_what_it_found_and_where_to_go_on() -> None:
     async def read(consumer: PullConsumer) -> None:
         assert await consumer.queues(TOPIC) == [QUEUE]
         found = await consumer.pull(QUEUE, 1, count=2)

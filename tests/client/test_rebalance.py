@@ -295,7 +295,7 @@ def test_two_consumers_of_one_group_in_one_client_are_refused() -> None:
         sim.run(again(), on=member.host)
 
 
-def test_a_group_of_which_nobody_may_consume_is_told_once(
+def test_a_group_in_which_no_member_may_consume_is_reported_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with SimCluster(seed=1).run() as sim:

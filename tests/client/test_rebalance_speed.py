@@ -108,7 +108,7 @@ def test_a_queue_that_moves_at_a_join_pauses_for_less_than_150_ms(seed: int) -> 
     assert max(pauses_s) < 0.15
 
 
-def test_a_queue_pauses_for_half_a_second_more_where_the_broker_does_not_tell(
+def test_a_queue_pauses_for_half_a_second_more_where_the_broker_does_not_notify(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As with Apache's brokers, which know the owner of a lock and not who wants it."""

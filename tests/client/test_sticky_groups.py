@@ -119,7 +119,7 @@ def test_averagely_moves_more() -> None:
         assert moved(before, group.settled(24)) > 6
 
 
-def test_owners_are_told_to_those_who_ask_only() -> None:
+def test_brokers_report_owners_only_on_request() -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim, queues=2)
         group = Group(sim)
