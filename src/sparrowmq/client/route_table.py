@@ -112,14 +112,14 @@ class RouteTable:
     async def refresh(self, topic: str) -> TopicRoute | None:
         """Ask a name server now. A topic that vanished keeps its last route. Raises NoRoute.
 
-        Who asks while an answer is on its way gets that one: a thousand sends to a new topic are
-        one question.
+        A caller that asks while an answer is on its way gets that one: a thousand sends to a new
+        topic are one question.
         """
         asked = self._asked.get(topic)
         if asked is None:
             return await self._ask(topic)
         await asyncio.wait((asked,))
-        if asked.cancelled():  # who asked gave up
+        if asked.cancelled():  # that caller gave up
             return await self.refresh(topic)
         return asked.result()
 
