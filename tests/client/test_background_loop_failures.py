@@ -1,4 +1,4 @@
-"""Background loops of a client that fail in ways nobody expected: they are reported, and go on."""
+"""Background loops of a client that fail unexpectedly: failures are reported, the loops go on."""
 
 import asyncio
 import itertools

@@ -126,7 +126,7 @@ def test_scheduled_pull_calls_plain_functions_in_threads(sparrowmq_cluster: Clus
         found = turn.consumer.pull(which, at)
         turn.consumer.update_offset(which, found.next_offset)
         turn.consumer.commit([which])
-        # Only now: whoever has all of them stops us, and nothing is committed any more.
+        # Only now: having all of them stops us, and nothing is committed any more.
         for message in found.messages:
             got.put(message.body)
         turn.next_delay_s = 0.01

@@ -64,7 +64,7 @@ def test_an_ordered_queue_stays_however_long_its_handler_takes() -> None:
 
 
 def stranger(sim: RunningCluster, header: LockBatch | UnlockBatch) -> None:
-    """Somebody who holds the queue, or not any more, and never consumes it."""
+    """A member that holds the queue, or does no longer, and never consumes it."""
     body = LockBatchRequest(
         consumer_group=GROUP, client_id="stranger", mq_set=frozenset([QUEUE])
     ).to_json()

@@ -48,7 +48,7 @@ def topic_route(server: Asked, request: Request[GetTopicRoute]) -> Any:
 
 
 class World:
-    """Name servers a, b and c and somebody who asks them, beginning with a."""
+    """Name servers a, b and c and a client that asks them, beginning with a."""
 
     def __init__(self, sim: Simulation) -> None:
         self.sim = sim
@@ -264,7 +264,7 @@ def test_a_client_finds_name_servers_that_came_back_sooner_than_its_next_poll() 
         [server] = sim.name_servers.values()
         sim.advance(25)
         server.host.kill()
-        sim.advance(8)  # the poll after 30 s finds nobody, and comes again ever later
+        sim.advance(8)  # the poll after 30 s finds none of them, and is repeated ever later
         server.start()
         back_s = sim.now_s
         sim.advance(20)

@@ -1,4 +1,4 @@
-"""Fault avoidance: slow and failing brokers rest for a while, when a producer is told so."""
+"""Fault avoidance: with `avoid_faults`, slow and failing brokers rest for a while."""
 
 import asyncio
 

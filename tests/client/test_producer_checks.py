@@ -1,4 +1,4 @@
-"""Bad input: refused at the call, with nothing sent and nobody asked."""
+"""Bad input is refused at the call, before any request is sent."""
 
 from typing import Any
 

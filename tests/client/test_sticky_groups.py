@@ -1,4 +1,4 @@
-"""Groups with the sticky strategy: brokers tell who holds what, so that the fewest queues move."""
+"""Groups with the sticky strategy: brokers know which member holds what, and few queues move."""
 
 from collections import Counter
 
@@ -36,7 +36,7 @@ class Group:
         return found
 
     def settled(self, queues: int) -> dict[tuple[str, int], str]:
-        """Owners after everybody had the time to settle; all queues, even loads."""
+        """Owners after all members had the time to settle; all queues, even loads."""
         self.sim.advance(SETTLED_S)
         owners = self.owners()
         loads = Counter(owners.values())

@@ -1,4 +1,4 @@
-"""Who gets which queues, by example."""
+"""Which member gets which queues, by example."""
 
 import pytest
 

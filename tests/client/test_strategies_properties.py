@@ -1,4 +1,4 @@
-"""What holds for any group: every queue has one owner, shares are even, everybody agrees."""
+"""What holds for any group: every queue has one owner, shares are even, all members agree."""
 
 from collections.abc import Sequence
 

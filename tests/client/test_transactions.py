@@ -1,4 +1,4 @@
-"""The transactional producer: half messages and local transactions, and what brokers are told."""
+"""The transactional producer: half messages, local transactions, and what brokers learn."""
 
 import asyncio
 from typing import Any
