@@ -34,12 +34,12 @@ def test_after_a_plan_exactly_the_assigned_queues_are_held(
 ) -> None:
     anew = dict.fromkeys(silent, Reason.SILENT)
     plan = plan_rebalance(held, assigned, in_route | assigned, anew)
-    drop, take = plan.queues(Action.DROP), plan.queues(Action.TAKE)
+    drop, take = plan.reasons(Action.DROP).keys(), plan.reasons(Action.TAKE).keys()
     assert drop <= held
     assert not take & (held - drop)
     assert (held - drop) | take == assigned
     assert silent & held <= drop | (held - assigned)
-    assert plan.queues(Action.KEEP) == held - drop
+    assert plan.reasons(Action.KEEP).keys() == held - drop
 
 
 def test_a_plan_says_why_for_each_queue() -> None:
