@@ -1,4 +1,4 @@
-"""Settings of the client behind a producer or consumer: one keyword, with asyncio and without."""
+"""Settings of the client of a producer or consumer: one keyword, with asyncio and without."""
 
 import dataclasses
 import os

@@ -155,7 +155,7 @@ class Client:
             self._members,
             config=self.config,
             peers=self.peers,
-            routes=self.route_table,
+            route_table=self.route_table,
             sessions=self.sessions,
             tasks=self.tasks,
             log=self.log,

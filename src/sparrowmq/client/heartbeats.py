@@ -35,7 +35,7 @@ class Heartbeats:
         *,
         config: ClientConfig,
         peers: Peers,
-        routes: RouteTable,
+        route_table: RouteTable,
         sessions: Sessions,
         tasks: asyncio.TaskGroup,
         log: logging.Logger,
@@ -44,7 +44,7 @@ class Heartbeats:
         self._members = members
         self._config = config
         self._peers = peers
-        self._routes = routes
+        self._route_table = route_table
         self._sessions = sessions
         self._tasks = tasks
         self._log = log
@@ -61,7 +61,7 @@ class Heartbeats:
         """Send one to every known broker; a broker that cannot be reached is skipped."""
         addresses = [
             address
-            for _, broker_id, address in self._routes.all_addresses()
+            for _, broker_id, address in self._route_table.all_addresses()
             if self._members.consumers or broker_id == MASTER_ID
         ]
         await self.send_to(sorted(set(addresses)))
@@ -135,7 +135,7 @@ class Heartbeats:
             producer_group=producer_group or None,
             consumer_group=consumer_group or None,
         )
-        for address in {address for _, _, address in self._routes.all_addresses()}:
+        for address in {address for _, _, address in self._route_table.all_addresses()}:
             with suppress(NetError):
                 await self._peers.call(address, header, timeout_s=self._config.call_timeout_s)
 

@@ -197,7 +197,7 @@ class PushConsumer(GroupConsumer):
                     self._own_threads.abandon()  # what overran the deadline is not waited for
 
     def _abandon(self) -> None:
-        if self._stop_within_s:  # who gives no time at all expects it
+        if self._stop_within_s:  # without any time that is expected
             self.client.log.warning(
                 "handlers of %s did not end within %g s: their messages come again; async ones are"
                 " cancelled, a plain one goes on until it returns or the process ends",

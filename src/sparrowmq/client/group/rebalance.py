@@ -106,8 +106,8 @@ class Rebalance:
                 again_s = min(again_s, self._pauses.wait_s(self._failed[topic]))
                 text = "rebalance of %s for group %s failed"
                 self._client.log.error(text, topic, self._settings.group, exc_info=error)
-        strange = {queue for queue in self._ownership.held if queue.topic not in topics}
-        outcome = await self._handover.give_up(dict.fromkeys(strange, Reason.NOT_SUBSCRIBED))
+        unsubscribed = {queue for queue in self._ownership.held if queue.topic not in topics}
+        outcome = await self._handover.give_up(dict.fromkeys(unsubscribed, Reason.NOT_SUBSCRIBED))
         return min(again_s, outcome.again_s)
 
     async def _balance(self, topic: str) -> float:
@@ -165,9 +165,9 @@ class Rebalance:
                 raise
             reason = str(error) or type(error).__name__
             raise StrategyFailed(strategy.name, reason) from error
-        strange = assigned - set(queues)
-        if strange:
-            text = f"it gave a queue that the topic does not have: {min(strange)}"
+        unknown = assigned - set(queues)
+        if unknown:
+            text = f"it gave a queue that the topic does not have: {min(unknown)}"
             raise StrategyFailed(strategy.name, text)
         self._report_idle(why_idle)
         counts = f"{len(queues)} queues, {len(members)} members"
