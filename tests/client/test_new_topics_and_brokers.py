@@ -64,7 +64,7 @@ def test_a_topic_that_never_comes_costs_the_other_topics_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """However often it was asked for: 2.0 to the power of so many rounds is no number any more."""
-    caplog.set_level("INFO", "sparrowmq.client")
+    caplog.set_level("DEBUG", "sparrowmq.client")
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
         member = Member(sim, subscriptions={TOPIC: "*", "returns": "*"})

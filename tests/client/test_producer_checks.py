@@ -25,7 +25,7 @@ ELSEWHERE = MessageQueue("payments", "broker-a", 0)
         ({"properties": {"a\x02": "b"}}, r"holds \\x01 or \\x02"),
         ({"properties": {"UNIQ_KEY": "mine"}}, "belongs to RocketMQ"),
         ({"properties": {"a": "x" * 40_000}}, "at most 32767 allowed"),
-        ({"delay_level": -1}, "must be 0 or more"),
+        ({"delay_level": -1}, "must be 0 to 18"),
         ({"delay_ms": -1}, "must be 0 or more"),
         ({"tags": "a || b"}, "a message has one tag"),
     ],

@@ -58,7 +58,7 @@ def test_what_is_no_handle_is_refused_before_any_request() -> None:
 
 def test_a_broker_that_cannot_be_reached_is_named() -> None:
     async def recall(producer: Producer) -> None:
-        with pytest.raises(SendFailed, match="broker-b: connection to"):
+        with pytest.raises(SendFailed, match="broker-b: cannot connect to"):
             await producer.recall(format_handle("orders", "broker-b", 1, "id"))
 
     with world() as w:

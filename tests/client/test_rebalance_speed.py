@@ -1,4 +1,4 @@
-"""How fast queues change hands among Python members."""
+"""How fast queues change hands among members of ours."""
 
 import asyncio
 from collections import defaultdict
@@ -59,7 +59,7 @@ def test_a_member_that_leaves_is_followed_in_less_than_1_s(seed: int) -> None:
 
 
 class Watched:
-    """Members that record which of them got something of which queue, and when."""
+    """Members that note who was given something of which queue, and when."""
 
     def __init__(self, sim: RunningCluster, handler_s: float) -> None:
         self._sim = sim
@@ -108,11 +108,11 @@ def test_a_queue_that_moves_at_a_join_pauses_for_less_than_150_ms(seed: int) -> 
     assert max(pauses_s) < 0.15
 
 
-def test_a_queue_pauses_for_half_a_second_more_where_the_broker_does_not_notify(
+def test_a_queue_pauses_for_half_a_second_more_where_the_broker_does_not_tell(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As with Apache's brokers, which know the owner of a lock and not the members that want it."""
-    monkeypatch.setattr(Broker, "tell_freed", lambda broker, group, client_ids: None)
+    """As with Apache's brokers, which know the owner of a lock and not who wants it."""
+    monkeypatch.setattr(RebalanceNotices, "queues_freed", lambda *_: None)
     assert 0.4 < max(pauses_at_a_join(seed=0)) < 0.7
 
 

@@ -1,13 +1,13 @@
 """Heartbeats: they tell brokers which members a client has, until a member unregisters."""
 
 import asyncio
-import logging
 import math
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.members import Members
+from sparrowmq.client.outages import Outages
 from sparrowmq.client.route_table import RouteTable
 from sparrowmq.client.session_keepalive import send_keepalive
 from sparrowmq.client.sessions import Sessions
@@ -38,7 +38,7 @@ class Heartbeats:
         route_table: RouteTable,
         sessions: Sessions,
         tasks: asyncio.TaskGroup,
-        log: logging.Logger,
+        outages: Outages,
     ) -> None:
         self._client_id = client_id
         self._members = members
@@ -47,7 +47,7 @@ class Heartbeats:
         self._route_table = route_table
         self._sessions = sessions
         self._tasks = tasks
-        self._log = log
+        self._outages = outages
         self._first_heartbeat_s: dict[str, float] = {}
         """When each broker was sent its first heartbeat, by address."""
 
@@ -119,8 +119,9 @@ class Heartbeats:
             response = await self._peers.call(address, header, body, timeout_s=timeout_s)
             answer = response.header(HeartbeatAnswer)
         except (NetError, ProtocolError) as error:
-            self._log.info("no heartbeat to %s: %s", address, error)
+            self._outages.failed(self._route_table.label(address), error)
             return False
+        self._outages.reached(self._route_table.label(address))
         if response.code == ResponseCode.SUCCESS and self._members.consumers:
             life_s = (answer.session_ms or 0) / 1000
             self._sessions.answered(address, answer.session if life_s else None, life_s, sent_s)

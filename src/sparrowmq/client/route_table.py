@@ -187,6 +187,12 @@ class RouteTable:
             if any(address in data.broker_addrs.values() for data in route.broker_datas)
         }
 
+    def label(self, address: str) -> str:
+        """What a log calls the broker at this address."""
+        names = (name for name, at in self._addresses.items() if address in at.values())
+        name = next(names, None)
+        return f"broker {name}" if name is not None else f"the broker at {address}"
+
     def all_addresses(self) -> list[tuple[str, int, str]]:
         """(broker name, id, address) of every broker any route names."""
         return [
@@ -280,7 +286,7 @@ class RoutePolls:
             try:
                 await self._route_table.refresh(topic)
             except NoRoute as error:
-                self._log.info("%s; the cached route stays", error)
+                self._log.debug("%s; the cached route stays", error)
                 return False
             except ClientError as error:
                 self._log.warning("route of %s not refreshed: %s", topic, error)

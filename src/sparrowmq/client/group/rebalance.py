@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Collection
 from sparrowmq.backoff import Backoff
 from sparrowmq.client.broker_calls import group_members, queue_owners
 from sparrowmq.client.client import Client
-from sparrowmq.client.errors import ClientError, StrategyFailed
+from sparrowmq.client.errors import ClientError, NoNameServer, StrategyFailed
 from sparrowmq.client.failures import ends_caller
 from sparrowmq.client.group.member_settings import MemberSettings
 from sparrowmq.client.group.queue_handover import MISSED_S, NEVER, QueueHandover, QueueReader
@@ -98,6 +98,9 @@ class Rebalance:
                 self._failed.pop(topic, None)
                 if topic not in self._missing:
                     self._reported.discard(topic)
+            except NoNameServer as error:  # the client reports that once, for all its topics
+                self._log.print(f"{topic}: nothing changes: {error}")
+                again_s = min(again_s, MISSED_S)
             except (ClientError, NetError, ProtocolError) as error:
                 self._report(topic, str(error))
                 again_s = min(again_s, MISSED_S)
@@ -223,7 +226,7 @@ class Rebalance:
         before that."""
         self._log.print(f"{topic}: nothing changes: {reason}")
         is_new = topic not in self._reported and not is_retry_topic(topic)
-        level = logging.WARNING if is_new else logging.INFO
+        level = logging.WARNING if is_new else logging.DEBUG
         self._reported.add(topic)
         text = "no rebalance of %s for group %s: %s"
         self._client.log.log(level, text, topic, self._settings.group, reason)
