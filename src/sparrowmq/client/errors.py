@@ -57,8 +57,9 @@ class BrokerRefused(ClientError):
     """`address` answered `code` with `text`."""
 
     def __init__(self, address: str, code: int, text: str) -> None:
-        known = code in ResponseCode.__members__.values()
-        name = ResponseCode(code).name if known else "unknown code"
+        self.is_known = code in ResponseCode.__members__.values()
+        """Whether RocketMQ gives `code` a name."""
+        name = ResponseCode(code).name if self.is_known else "unknown code"
         super().__init__(f"{address} answered {code} ({name}): {text or 'no reason given'}")
         self.address = address
         self.code = code

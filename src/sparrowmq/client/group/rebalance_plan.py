@@ -73,12 +73,8 @@ class RebalancePlan:
 
     decisions: tuple[QueueDecision, ...]
 
-    def queues(self, action: Action) -> frozenset[MessageQueue]:
-        """Those to which this happens."""
-        return frozenset(one.queue for one in self.decisions if one.action is action)
-
     def reasons(self, action: Action) -> dict[MessageQueue, Reason]:
-        """The same with the reasons."""
+        """The queues to which this happens, each with the reason."""
         return {one.queue: one.reason for one in self.decisions if one.action is action}
 
 
