@@ -17,7 +17,7 @@ class ClientConfig:
     """host:port of each; one is asked at a time, the next when it fails. A text such as
     `a:9876;b:9876` will do."""
     instance_name: str = ""
-    """The part of the client id after '@'. Empty makes one that no other client has."""
+    """The part of the client id behind '@'. Empty makes one that no other client has."""
     unit_name: str = ""
     client_ip: str = ""
     """The part of the client id before '@'. Empty: the address that reaches the name server."""

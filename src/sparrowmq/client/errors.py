@@ -1,7 +1,7 @@
 """What a client raises.
 
 ClientError
-├── NoRoute          no broker serves the topic: it does not exist, or no name server answers
+├── NoRoute          nobody serves the topic: it does not exist, or no name server answers
 ├── BrokerRefused    a broker answered with a code other than success
 ├── StrategyFailed   queues cannot be allocated: the strategy raised, or gave what is not there
 ├── SendFailed       all attempts of a send failed; carries attempts, time and brokers tried
