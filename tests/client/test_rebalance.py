@@ -84,6 +84,8 @@ def test_a_member_explains_what_it_holds_and_what_it_waits_for() -> None:
         limits = [plan.decisions[-1].until_ms for plan in waiting]
         now_ms = sim.clock()
         assert all(until_ms is not None and until_ms > now_ms for until_ms in limits)
+        assert {plan.share for plan in waiting} == {"2 queues, 2 members: 1 for this member"}
+        assert waiting[0].decisions[1].detail.startswith("assigned to another member, at most ")
         sim.advance(20)
         assert explained(first)[1] == "1 drop: assigned to another member"
         assert explained(second) == ["1 take: assigned to this member"]
@@ -321,6 +323,8 @@ def test_a_strategy_that_gives_queues_which_are_not_there_changes_nothing() -> N
         member = Member(sim, strategy=Strategy("WILD", wild))
         sim.advance(5)
         assert member.consumer.assignment() == []
+        plan = member.consumer.member.ownership.log.plan(TOPIC)
+        assert "it gave a queue that the topic does not have" in plan.failure
 
 
 def test_two_consumers_of_one_group_in_one_client_are_refused() -> None:

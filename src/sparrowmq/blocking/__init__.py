@@ -1,4 +1,4 @@
-"""Producers and consumers for programs without asyncio: the same code, called by plain functions.
+"""Producers and consumers for programs without asyncio: the same code behind plain functions.
 
     from sparrowmq.blocking import Producer
     with Producer("orders-svc") as producer:

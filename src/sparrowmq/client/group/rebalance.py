@@ -224,7 +224,7 @@ class Rebalance:
     def _report(self, topic: str, reason: str) -> None:
         """Warn once until it works. A retry topic comes with the first heartbeat and has nothing
         before that."""
-        self._log.print(f"{topic}: nothing changes: {reason}")
+        self._log.note_failure(topic, reason)
         is_new = topic not in self._reported and not is_retry_topic(topic)
         level = logging.WARNING if is_new else logging.DEBUG
         self._reported.add(topic)
