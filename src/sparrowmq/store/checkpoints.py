@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from sparrowmq.disk.syncer import SyncPlan
 from sparrowmq.store.commit_log import CommitLog
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.dispatch import Dispatch
@@ -126,8 +127,9 @@ class Checkpoints:
     def _collect(self, checkpoint: Checkpoint) -> None:
         files = self._dispatch.files
         self._dispatch.index.build()
-        checkpoint.paths = deque([*files.unsynced, *self._dispatch.index.begin_sync()])
-        checkpoint.directories = sorted(files.unsynced_dirs)
+        index = self._dispatch.index.begin_sync() or SyncPlan([], [], [])
+        checkpoint.paths = deque([*files.unsynced, *index.derived])
+        checkpoint.directories = sorted({*files.unsynced_dirs, *index.directories})
         files.unsynced.clear()
         files.unsynced_dirs.clear()
         checkpoint.min_log_offset = self._log.min_offset

@@ -105,9 +105,8 @@ class Flushing:
         sync_plan(self._disk, self._last_plan())
         dispatch.files.unsynced.clear()
         dispatch.files.unsynced_dirs.clear()
-        while paths := dispatch.index.begin_sync():
-            for path in paths:
-                self._disk.sync(path)
+        while plan := dispatch.index.begin_sync():
+            sync_plan(self._disk, plan)
             dispatch.index.end_sync()
         self.durable = self._log.end
         self._checkpoints.complete()

@@ -63,15 +63,15 @@ class IndexFile:
 
     @staticmethod
     def create(disk: Disk, path: str, layout: IndexLayout) -> "IndexFile":
-        """A new, empty file whose slots cannot fail for want of space. Raises DiskFull, OSError."""
-        directory = path.rpartition("/")[0]
-        disk.mkdir(directory)
+        """A new, empty file whose slots cannot fail for want of space. Raises DiskFull, OSError.
+
+        Its name is not durable yet: syncing the directory here would hold up the loop.
+        """
+        disk.mkdir(path.rpartition("/")[0])
         file = disk.open(path, create=True)
         try:
             file.truncate(layout.file_size)
             file.reserve(0, layout.entries_at)
-            disk.sync_dir(directory)
-            disk.sync_dir(directory.rpartition("/")[0])
         except (OSError, DiskError):
             file.close()
             disk.unlink(path)

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import zip_longest
 
 from sparrowmq.disk.disk import Disk
+from sparrowmq.disk.syncer import SyncPlan
 from sparrowmq.store.index.entries import IndexHeader, IndexLayout
 from sparrowmq.store.index.index_file import IndexFile
 from sparrowmq.store.index.index_recovery import (
@@ -30,6 +31,8 @@ class IndexFiles:
         self._utc_offset_ms = utc_offset_ms
         self.files: list[IndexFile] = []
         self._syncing: list[IndexFile] = []
+        self._has_new_names = False
+        """Files were made whose names no sync has covered yet."""
         self._mark_file = IndexMarkFile(disk, mark_path)
         self._marked: IndexMark | None = None
         self._mark_is_dirty = False
@@ -51,13 +54,23 @@ class IndexFiles:
             name = f"{int(self.files[-1].name) + 1:017d}"
         path = f"{self._directory}/{name}"
         self.files.append(IndexFile.create(self._disk, path, self._layout))
+        self._has_new_names = True
         return self.files[-1]
 
-    def begin_sync(self) -> list[str]:
-        """Paths to sync now; call `end_sync` when that has succeeded, and only then."""
+    def begin_sync(self) -> SyncPlan | None:
+        """What to sync now; call `end_sync` when that has succeeded, and only then."""
         self._syncing = [file for file in self.files if file.begin_round()]
         paths = [file.file.path for file in self._syncing]
-        return [*paths, self._mark_file.path] if self._mark_is_dirty else paths
+        if self._mark_is_dirty:
+            paths.append(self._mark_file.path)
+        directories = self._directories() if self._has_new_names else []
+        # A file that is made from now on waits for the next round: its entries do so, too.
+        self._has_new_names = False
+        return SyncPlan([], paths, directories) if paths or directories else None
+
+    def _directories(self) -> list[str]:
+        """The one that the files are in, and the one that it is in itself."""
+        return [self._directory, self._directory.rpartition("/")[0]]
 
     def end_sync(self, built_to: int) -> None:
         """What `begin_sync` returned is durable; records before `built_to` have their entries."""
@@ -136,6 +149,9 @@ class IndexFiles:
         """Make everything durable, with a mark that says so."""
         for file in self.files:
             file.settle()
+        for directory in self._directories():
+            if self._disk.exists(directory):
+                self._disk.sync_dir(directory)
         mark = self._mark(built_to, is_clean=True)
         if mark is not None:
             self._mark_file.write(mark)
