@@ -182,6 +182,6 @@ class LogEpochs:
         end = self._ends.get(key)
         if end is None:
             queue = self._queues.get((topic, queue_id))
-            end = 0 if queue is None else queue.first_at_or_behind(epoch.start)
+            end = 0 if queue is None else queue.first_from(epoch.start)
             self._ends[key] = end
         return end

@@ -18,7 +18,7 @@ from sparrowmq.store.queries import (
     read_record,
     store_time,
 )
-from sparrowmq.store.queue_read import AcceptsRecord, ColdRead, ReadPlan, run
+from sparrowmq.store.queue_read import AcceptsRecord, ColdRead, ReadPlan, read_planned
 
 
 class Reader:
@@ -90,7 +90,7 @@ class Reader:
             self._units_per_file,
             self._damaged,
         )
-        read = run(plan, _Hot(queue, self._log))
+        read = read_planned(plan, _Hot(queue, self._log))
         if read is None:
             return ColdRead(plan, queue, self._disk)
         return read

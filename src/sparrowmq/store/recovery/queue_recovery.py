@@ -77,7 +77,7 @@ class QueueRecovery:
         queue.max_offset = queue.written_to = queue.tail_from = reached
         if queue.min_offset > 0 and not _begins_before(log, queue):
             return False
-        end = queue.first_at_or_behind(begin)
+        end = queue.first_from(begin)
         if not _leads_to_its_record(log, queue, end - 1):
             return False
         queue.truncate_files(end)
@@ -146,7 +146,7 @@ class QueueRecovery:
             queue.delete()
             return
         if not is_clean:
-            queue.truncate_files(queue.first_at_or_behind(begin))
+            queue.truncate_files(queue.first_from(begin))
         self.states.append(state_of(queue))
 
     def _fault(self, queue: ConsumeQueue) -> str | None:
@@ -167,8 +167,8 @@ class QueueRecovery:
     def blank(self, hole: Hole) -> None:
         """Messages in the hole are gone: their units must not lead there."""
         for queue in list(self._dispatch.queues.values()):
-            first = queue.first_at_or_behind(hole.start)
-            end = queue.first_at_or_behind(hole.end)
+            first = queue.first_from(hole.start)
+            end = queue.first_from(hole.end)
             if first < end:
                 queue.overwrite(first, BLANK_UNIT * (end - first))
 
@@ -181,7 +181,7 @@ class QueueRecovery:
         for queue in list(self._dispatch.queues.values()):
             # Untouched queues lead to records before the scan, which are there.
             if queue.is_dirty:
-                queue.truncate(queue.first_at_or_behind(log_end))
+                queue.truncate(queue.first_from(log_end))
 
 
 def _begins_before(log: CommitLog, queue: ConsumeQueue) -> bool:
