@@ -1,7 +1,7 @@
 """The real `Disk`: system calls, and for the commit log a map of space that is already allocated.
 
-A mapped write costs 0.1 µs where a pwrite costs 2.5 µs, but touching a mapped page without a block
-behind it ends the process with SIGBUS when the disk is full. Hence `write` uses the map only inside
+A mapped write costs 0.1 µs where a pwrite costs 2.5 µs, but touching a mapped page that has no
+block ends the process with SIGBUS when the disk is full. Hence `write` uses the map only inside
 what `reserve` has allocated; the rest goes through pwrite, whose ENOSPC is an ordinary error.
 """
 
@@ -21,7 +21,7 @@ _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 _WOULD_BLOCK = frozenset({errno.EAGAIN, errno.EWOULDBLOCK})
 _RECENT_BYTES = 32 * 1024 * 1024
-"""How far behind the last write the map is read: those pages are in memory, no fault blocks."""
+"""How far before the last write the map is read: those pages are in memory, no fault blocks."""
 
 
 class RealUsage(NamedTuple):

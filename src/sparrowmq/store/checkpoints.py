@@ -4,8 +4,10 @@
 due → queue tails written (a portion per tick) → files synced (a portion per flush) → snapshot
 ```
 
-Where every flush is waited for, the portions are small, but they come: a log whose checkpoint never
-ends would have to be scanned as a whole after a crash.
+A checkpoint bounds what a start after a crash has to scan: everything derived from the log before
+its offset is durable. The snapshot is written last, when that has become true; until then the older
+one counts, and recovery repeats more. Where senders wait for every flush, the portions are small,
+but they come: a log whose checkpoint never ends would have to be scanned as a whole.
 """
 
 from collections import deque
@@ -68,7 +70,7 @@ class Checkpoints:
         self._began_ms = now_ms
 
     def forget_topic(self, topic: str) -> None:
-        """A topic was deleted: make that durable before anybody is told."""
+        """A topic was deleted: make that durable before it is reported."""
         self._states = [state for state in self._states if state.topic != topic]
         self.save()
 

@@ -14,7 +14,7 @@ class StoreConfig:
     """What a store on disk looks like and how long it keeps messages. Validated when built."""
 
     log_file_size: int = 1024 * 1024 * 1024
-    """Bytes of a commit-log file (mappedFileSizeCommitLog). Apache must be told the same."""
+    """Bytes of a commit-log file (mappedFileSizeCommitLog). Apache's broker needs the same."""
     queue_file_units: int = 300_000
     """Units of 20 bytes in a consume-queue file (mappedFileSizeConsumeQueue / 20)."""
     index_slots: int = 5_000_000

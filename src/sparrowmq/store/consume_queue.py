@@ -128,7 +128,7 @@ class ConsumeQueue:
     )
 
     def __init__(self, topic: str, queue_id: int, files: QueueFiles) -> None:
-        # One object for all queues of a topic: the index tells topics apart by identity first
+        # One object for all queues of a topic: the index distinguishes topics by identity first
         self.topic = intern(topic)
         self.queue_id = queue_id
         self.topic_part = topic_part(topic)
@@ -236,7 +236,7 @@ class ConsumeQueue:
         return UNIT.unpack(data) if data is not None and len(data) == UNIT_SIZE else None
 
     def first_from(self, log_offset: int) -> int:
-        """The first unit whose record lies at or behind `log_offset`, `max_offset` if none does."""
+        """The first unit whose record lies at `log_offset` or later, `max_offset` if none does."""
         end = self.max_offset
         while end > self.min_offset and self._log_offset(end - 1) is None:
             end -= 1
@@ -258,12 +258,12 @@ class ConsumeQueue:
         return None if unit is None or unit[1] == BLANK_UNIT_SIZE else unit[0]
 
     def truncate(self, offset: int) -> None:
-        """Forget unit `offset` and all behind it; what is in the files there becomes zero."""
+        """Forget unit `offset` and all after it; what is in the files there becomes zero."""
         if offset < self.max_offset:
             self.truncate_files(offset)
 
     def truncate_files(self, offset: int) -> None:
-        """The same, also for units in the files behind `max_offset`, which a crash may leave."""
+        """The same, also for units in the files past `max_offset`, which a crash may leave."""
         self._ahead = b""
         if offset < self.tail_from:
             self.tail.clear()

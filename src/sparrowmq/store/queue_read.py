@@ -64,7 +64,7 @@ class ReadPlan(msgspec.Struct, gc=False):
     file_size: int
     units_per_file: int
     damaged: Callable[[int, int, str], None]
-    """Told log offset, size and reason."""
+    """Called with log offset, size and reason."""
 
 
 class Picked(msgspec.Struct, gc=False):
@@ -180,7 +180,7 @@ def _pick_all(plan: ReadPlan, units: bytes, source: Source) -> Picked | None:
     if count > plan.max_count or total > plan.max_bytes:
         return None
     start, end = fields[0], fields[-3] + fields[-2]
-    # Mostly one behind the other, as after a batch; then they are in one file.
+    # Mostly one after the other, as after a batch; then they are in one file.
     spans = [(start, end)] if end - start == total else _spans(fields[::3], sizes)
     return _fetched(plan, source, spans, count, count, total)
 

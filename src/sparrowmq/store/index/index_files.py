@@ -86,14 +86,14 @@ class IndexFiles:
     def _mark(self, built_to: int, *, is_clean: bool = False) -> IndexMark | None:
         newest: IndexFile | None = None
         missing_from = built_to
-        for file, behind in zip_longest(self.files, self.files[1:]):
+        for file, following in zip_longest(self.files, self.files[1:]):
             if file.durable.count > 1:
                 newest = file
             if file.durable.count < file.header.count:
                 missing_from = file.read_entry(file.durable.count)[1]
                 break
-            if behind is not None and not file.is_settled:
-                missing_from = behind.read_entry(1)[1]
+            if following is not None and not file.is_settled:
+                missing_from = following.read_entry(1)[1]
                 break
         else:
             return self._mark_at(newest, built_to, is_clean=is_clean)
@@ -265,7 +265,7 @@ class IndexFiles:
 
 
 def _is_continued(before: IndexHeader, file: IndexFile) -> bool:
-    """Whether a file holds the entries that a mark counts; its own header may lie behind."""
+    """Whether a file holds the entries that a mark counts; its own header may be older."""
     if file.header.begin_log_offset != before.begin_log_offset:
         return False
     return file.read_entry(before.count - 1)[1] == before.end_log_offset

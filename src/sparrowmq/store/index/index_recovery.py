@@ -208,7 +208,7 @@ def _check_header(index: IndexFile, path: str) -> None:
 
 
 def first_entry_from(file: IndexFile, log_offset: int) -> int:
-    """Number of the first entry at or behind a log offset; the count when there is none."""
+    """Number of the first entry at a log offset or later; the count when there is none."""
     low, high = 1, file.header.count
     while low < high:
         middle = (low + high) // 2
@@ -255,7 +255,7 @@ def _entries_backwards(
 
 
 def _end_of_entries(file: IndexFile) -> int:
-    """Where the entries end: behind the header's count may lie some that it does not know of."""
+    """Where the entries end: past the header's count may lie some that it does not know of."""
     stop = file.header.count
     before = file.header.end_log_offset
     while stop < file.layout.entries:
@@ -269,7 +269,7 @@ def _end_of_entries(file: IndexFile) -> int:
 
 
 def header_before(file: IndexFile, log_offset: int) -> IndexHeader:
-    """What the header counts when entries at or behind a log offset are taken out.
+    """What the header counts when entries at a log offset and later are taken out.
 
     Its end time is a whole second of the last entry left, not the exact one.
     """

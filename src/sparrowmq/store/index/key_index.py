@@ -1,7 +1,7 @@
 """The key index: which log offsets hold the messages of a topic with a certain key or unique id.
 
 Every message of a Java client carries a unique id, so every message passes here. The appending side
-therefore only remembers a request; entries are built in batches behind it, and before a query.
+therefore only remembers a request; entries are built in batches by ticks, and before a query.
 Index files are derived: the same messages in the same order give the same bytes.
 """
 

@@ -1,13 +1,13 @@
 """Looking through a whole store without changing anything: is every file what the log says?
 
 ```
-log       every record: magic, length, CRCs, own position; holes; what lies behind its end
+log       every record: magic, length, CRCs, own position; holes; what lies past its end
 queues    every delivered record has its unit at its offset, and no unit leads elsewhere
 index     every key has its entries, every entry its place in a chain, every slot its newest
 others    checkpoint, config tables
 ```
 
-What a crash leaves to the next start (units and entries behind the last checkpoint, a torn tail) is
+What a crash leaves to the next start (units and entries past the last checkpoint, a torn tail) is
 mentioned, but is no damage.
 """
 
@@ -151,8 +151,8 @@ class Verification:
 
     def _tail(self, hole: Hole, file_size: int, *, is_stopped: bool) -> None:
         left = file_size - hole.start % file_size
-        behind = read_log(self._disk, file_size, hole.start, min(left, _TAIL_LOOKED_AT))
-        if any(behind):
+        rest = read_log(self._disk, file_size, hole.start, min(left, _TAIL_LOOKED_AT))
+        if any(rest):
             reason = f"no record and not empty: {hole.reason}"
             self._log_finding(hole.start, file_size, reason, is_damage=is_stopped)
 

@@ -31,7 +31,7 @@ class QueueRecovery:
         self.lost: set[tuple[str, int]] = set()
         """Queues to rebuild from the whole log."""
         self._reached: dict[tuple[str, int], int] = {}
-        """How far lost queues had come, where the log no longer tells."""
+        """How far lost queues had come, where the log no longer shows it."""
         self.states: list[QueueState] = []
         """The queues for records before the scan's beginning, for a snapshot at its end."""
         self._budget = _CHECKED_BYTES
@@ -113,7 +113,7 @@ class QueueRecovery:
         ]
 
     def _end_in_files(self, queue: ConsumeQueue) -> int:
-        """The unit behind the last one that was ever written, without trusting anything else."""
+        """The unit after the last one that was ever written, without trusting anything else."""
         starts = queue.file_starts()
         if not starts:
             return 0
