@@ -11,7 +11,7 @@ from sparrowmq.net.calls import Response
 from sparrowmq.protocol.broker_stats import MessageRequestMode, MessageRequestModeTable
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.connections import QueryAssignmentRequest, QueryAssignmentResponse
-from sparrowmq.protocol.headers.assignment import (
+from sparrowmq.protocol.headers.groups import (
     GetAllMessageRequestModes,
     QueryAssignment,
     SetMessageRequestMode,

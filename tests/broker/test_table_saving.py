@@ -21,7 +21,6 @@ from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.group_config import SubscriptionGroupConfig, SubscriptionGroupList
 from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.protocol.headers.admin import UpdateGroupForbidden
-from sparrowmq.protocol.headers.assignment import SetMessageRequestMode
 from sparrowmq.protocol.headers.clients import Heartbeat, NotifyConsumerIdsChanged
 from sparrowmq.protocol.headers.consumer_calls import InvokeResetOffset
 from sparrowmq.protocol.headers.groups import (
@@ -29,6 +28,7 @@ from sparrowmq.protocol.headers.groups import (
     CreateGroups,
     DeleteGroup,
     GetAllGroupConfig,
+    SetMessageRequestMode,
 )
 from sparrowmq.protocol.headers.send import SendBack
 from sparrowmq.protocol.headers.statistics import CloneGroupOffset, GetAllConsumerOffsets

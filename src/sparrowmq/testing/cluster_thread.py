@@ -100,7 +100,7 @@ def cluster(
     """A cluster for `with`: real servers on free loopback ports, in this process.
 
     `data_dir` is a temporary directory unless given. `settings` are fields of `BrokerConfig`.
-    `loop_factory` makes the loop the servers run on; asyncio's own unless given. `clock` tells the
+    `loop_factory` makes the loop the servers run on; asyncio's own unless given. `clock` gives the
     brokers the time.
 
         with cluster(brokers=2, default_queues=4) as running:

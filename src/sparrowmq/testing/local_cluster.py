@@ -96,7 +96,7 @@ class ServedBroker:
 class AsyncCluster:
     """A cluster on the running loop; `async_cluster` makes one.
 
-    `data_dir` is a temporary directory unless given, and then stays. `clock` tells the brokers the
+    `data_dir` is a temporary directory unless given, and then stays. `clock` gives the brokers the
     time. `settings` are fields of `BrokerConfig`, for every broker.
     """
 
