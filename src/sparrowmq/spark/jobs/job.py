@@ -17,7 +17,7 @@ from sparrowmq.spark.wire.cluster import Queue, split_name_servers
 
 
 class JobError(RocketMQError):
-    """A job stops before it does something wrong."""
+    """A job cannot go on, and stops before it does anything wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ OnStep: TypeAlias = Callable[[Step], None]
 
 
 def ignore_step(step: Step) -> None:
-    """For callers that do not want to know."""
+    """For callers that show no progress."""
 
 
 T = TypeVar("T")
@@ -67,7 +67,7 @@ class AdminOperator:
         return self._run(lambda admin: group_members(admin, group))
 
     def create_topic(self, topic: str, queues: dict[str, int]) -> None:
-        """Make a topic with so many queues on each broker."""
+        """Make a topic with this many queues on each broker."""
 
         async def work(admin: Admin) -> None:
             for broker, count in queues.items():
