@@ -1,4 +1,4 @@
-"""A bar chart as SVG, in a few lines: each bar is made of parts with colours of their own."""
+"""A stacked bar chart as SVG."""
 
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -14,7 +14,7 @@ INK, SOFT, LINE, PAPER = "#22303a", "#6b7a86", "#e3e8ec", "#fdfcf9"
 def bar_chart(
     title: str, subtitle: str, parts: Sequence[str], bars: Mapping[str, Sequence[float]]
 ) -> str:
-    """One bar a row, longest total as wide as the page; `parts` names the values of each bar."""
+    """One bar per row, scaled to the largest total; `parts` names the values of each bar."""
     height = TOP + len(bars) * (BAR + GAP) + BOTTOM
     most = max((sum(values) for values in bars.values()), default=0) or 1
     scale = (WIDTH - LEFT - RIGHT) / most
@@ -66,7 +66,7 @@ def _legend(parts: Sequence[str]) -> list[str]:
 
 
 def _grid(most: float, scale: float, height: int) -> list[str]:
-    """Thin lines at round values."""
+    """Grid lines at round values."""
     step = 10.0 ** (len(str(int(most))) - 1)
     step = step if most / step >= 3 else step / 2 if most / step >= 1.5 else step / 5
     drawn, value = [], 0.0
