@@ -1,5 +1,7 @@
 """Brokers register, stay alive, change, and leave."""
 
+from typing import Any
+
 import pytest
 
 from sparrowmq.protocol.body import DataVersion
@@ -104,12 +106,51 @@ def test_a_restarted_name_server_knows_again_what_brokers_say_again(is_killed: b
         assert w.client.has_route("orders")
 
 
-def test_the_address_that_registers_last_gets_the_broker_id() -> None:
+def refused(broker: Broker) -> str:
+    """The reason why a broker is not registered."""
+    response = broker.call(broker.header(), registration(["orders"], broker.version))
+    assert response.code == ResponseCode.SYSTEM_ERROR
+    return str(response.remark)
+
+
+def test_a_second_master_is_refused_while_the_first_one_answers() -> None:
     with world() as w:
-        w.broker(address="10.9.9.1:10911").register(["orders"])
-        w.broker(address="10.9.9.2:10911").register(["orders"])
-        assert w.client.route("orders").broker_datas[0].broker_addrs == {0: "10.9.9.2:10911"}
-        assert list(w.server.table.live) == ["10.9.9.2:10911"]
+        first, second = w.broker(address="10.9.9.1:10911"), w.broker(address="10.9.9.2:10911")
+        first.register(["orders"])
+        for _ in range(2):
+            text = refused(second)
+            assert first.address in text
+            assert "stop that one first" in text
+        assert w.client.route("orders").broker_datas[0].broker_addrs == {0: first.address}
+        first.unregister()
+        second.register(["orders"])
+        assert w.client.route("orders").broker_datas[0].broker_addrs == {0: second.address}
+
+
+def test_a_master_takes_the_name_of_one_that_does_not_answer() -> None:
+    with world() as w:
+        first, second = w.broker(address="10.9.9.1:10911"), w.broker(address="10.9.9.2:10911")
+        first.register(["orders"])
+        first.host.pause()
+        second.register(["orders"])
+        assert w.client.route("orders").broker_datas[0].broker_addrs == {0: second.address}
+        assert list(w.server.table.live) == [second.address]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"broker_id": 1}, {"version": DataVersion(state_version=1)}],
+    ids=["slave", "elected"],
+)
+def test_the_address_that_registers_last_gets_the_broker_id(changes: dict[str, Any]) -> None:
+    with world() as w:
+        number = changes.get("broker_id", 0)
+        first = w.broker(address="10.9.9.1:10911", broker_id=number)
+        first.register(["orders"])
+        second = w.broker(address="10.9.9.2:10911", broker_id=number)
+        second.version = changes.get("version", second.version)
+        second.register(["orders"])
+        assert list(w.server.table.live) == [second.address]
 
 
 def test_an_address_with_an_older_state_does_not_take_the_broker_id() -> None:

@@ -36,6 +36,17 @@ class RoutingTable:
         offered = registration.data_version.state_version
         return holder if holder.data_version.state_version > offered else None
 
+    def rival_master(self, registration: Registration) -> LiveBroker | None:
+        """The live master of the same name at another address.
+
+        A higher state version comes from a controller that elected the new master: it has no rival.
+        """
+        holder = self.holder(registration.broker_name, MASTER_ID)
+        if holder is None or registration.broker_id != MASTER_ID:
+            return None
+        is_elected = registration.data_version.state_version > holder.data_version.state_version
+        return None if is_elected or holder.address == registration.address else holder
+
     def register(
         self,
         registration: Registration,
