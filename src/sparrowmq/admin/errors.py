@@ -4,7 +4,7 @@ AdminError               the operation cannot be done; the text says why and wha
 ├── NameServersAway      no name server answers
 ├── NameServerRefusal    a name server answered with a code other than success
 ├── BrokerRefusal        a broker answered with a code other than success
-├── NoBrokerAnswers      none of the brokers that were asked gave an answer
+├── NoBrokerAnswers      every broker that was asked failed or refused
 ├── NotFound             a topic, group, broker, cluster, queue or message does not exist
 ├── AlreadyExists        it exists, with other settings than the ones that were given
 ├── InUse                members are consuming: stop them first
@@ -73,7 +73,7 @@ class NoBrokerAnswers(AdminError):
     """Every broker that was asked is in `errors`."""
 
     def __init__(self, errors: Sequence[BrokerFailure]) -> None:
-        super().__init__(f"no broker answers: {'; '.join(map(str, errors))}")
+        super().__init__(f"every broker failed: {'; '.join(map(str, errors))}")
         self.errors = tuple(errors)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from sparrowmq.admin.brokers import broker_config, runtime_table
 from sparrowmq.admin.cluster import Cluster, all_at_once, answered
@@ -100,14 +100,16 @@ async def reset_offsets(
     queues = _queues_to_move(topic, goal, route)
     targets = await cluster.masters(brokers=sorted(queues))
     answers = await cluster.ask_each(
-        targets,
-        lambda name, address: _planned(cluster, address, group, queues[name], goal),
+        targets, lambda name, address: _planned(cluster, address, group, queues[name], goal)
     )
-    plan = answers.all()
-    moves = sorted((move for each in plan.values() for move in each), key=lambda move: move.queue)
+    plan = {name: [_in_range(each) for each in planned] for name, planned in answers.all().items()}
     if not dry_run:
         await _apply(cluster, group, targets, plan)
-    return moves
+    return _in_order(plan)
+
+
+def _in_order(plan: Mapping[str, Sequence[OffsetMove]]) -> list[OffsetMove]:
+    return sorted((move for each in plan.values() for move in each), key=lambda move: move.queue)
 
 
 Goal: TypeAlias = Literal["earliest", "latest"] | int | Mapping[MessageQueue, int]
@@ -145,39 +147,47 @@ def _queues_to_move(topic: str, goal: Goal, route: TopicRoute) -> dict[str, list
         )
         name = f"{queue.broker_name}/{queue.queue_id}"
         raise NotFound("queue", name, f"queues that can be read of topic {topic}: {counts}")
+    if not wanted:
+        raise AdminError(f"topic {topic} has no queue that can be read")
     by_broker: dict[str, list[MessageQueue]] = {}
     for queue in sorted(wanted):
         by_broker.setdefault(queue.broker_name, []).append(queue)
     return by_broker
 
 
+class _Planned(NamedTuple):
+    move: OffsetMove
+    low: int
+    high: int
+
+
 async def _planned(
     cluster: Cluster, address: str, group: str, queues: Sequence[MessageQueue], goal: Goal
-) -> list[OffsetMove]:
-    async def plan(queue: MessageQueue) -> OffsetMove:
+) -> list[_Planned]:
+    async def plan(queue: MessageQueue) -> _Planned:
         before = await committed(cluster, address, group, queue)
-        return OffsetMove(queue, before, await _target(cluster, address, queue, goal))
+        low, high = await _ends(cluster, address, queue)
+        if isinstance(goal, Mapping):
+            after = goal[queue]
+        elif isinstance(goal, int):
+            after = min(high, max(low, await _offset_at(cluster, address, queue, goal)))
+        else:
+            after = low if goal == "earliest" else high
+        return _Planned(OffsetMove(queue, before, after), low, high)
 
-    moves = await all_at_once({queue: partial(plan, queue) for queue in queues})
-    return list(moves.values())
+    return list((await all_at_once({queue: partial(plan, queue) for queue in queues})).values())
 
 
-async def _target(cluster: Cluster, address: str, queue: MessageQueue, goal: Goal) -> int:
-    low, high = await _ends(cluster, address, queue)
-    if goal == "earliest":
-        return low
-    if goal == "latest":
-        return high
-    if isinstance(goal, int):
-        return min(high, max(low, await _offset_at(cluster, address, queue, goal)))
-    assert isinstance(goal, Mapping)
-    offset = goal[queue]
-    if not low <= offset <= high:
+def _in_range(planned: _Planned) -> OffsetMove:
+    """Raises AdminError for an offset that the queue does not have."""
+    move, low, high = planned
+    if not low <= move.after <= high:
+        queue = move.queue
         raise AdminError(
-            f"offset {offset} is not in {queue.broker_name}/{queue.queue_id} of topic"
-            f" {queue.topic}, which has {low} to {high}"
+            f"nothing was changed: {queue.broker_name}/{queue.queue_id} of topic {queue.topic}"
+            f" has offsets {low} to {high}, not {move.after}"
         )
-    return offset
+    return move
 
 
 async def _apply(
@@ -271,7 +281,7 @@ async def clone_offsets(
     plan = answers.all()
     if not dry_run:
         await _copy(cluster, targets, source, target, plan)
-    return sorted((move for each in plan.values() for move in each), key=lambda move: move.queue)
+    return _in_order(plan)
 
 
 async def _copies(

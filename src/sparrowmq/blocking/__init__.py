@@ -1,4 +1,4 @@
-"""Producers, consumers and `Admin` for programs without asyncio: the same code behind plain functions.
+"""Producers, consumers and Admin for programs without asyncio: the same code, plain functions.
 
     from sparrowmq.blocking import Producer
     with Producer("orders-svc") as producer:
