@@ -29,7 +29,7 @@ def test_the_examples_run_as_pasted(sparrowmq_cluster: Cluster) -> None:
         printed.append(run.stdout)
     first, lag, moved, found, changed, partial = printed
     assert first == "broker-a master V5_3_3\n0 messages in 8 queues\n"
-    assert lag.startswith("0 messages are waiting\nbroker-a 0 0 nobody\n")
+    assert lag.startswith("0 messages are waiting\nbroker-a 0 0 no owner\n")
     assert moved.count("None → 0 0 again") == 8
     assert found.startswith("b'one sparrow'\n")
     assert "message broker-a/0/1000000000 does not exist; that queue of topic orders" in found

@@ -1,4 +1,4 @@
-"""A cluster that answers slowly, in part, or not at all; and what brokers tell of themselves."""
+"""A cluster that answers slowly, in part, or not at all; and what brokers report about themselves."""
 
 import asyncio
 import re

@@ -15,7 +15,7 @@ from sparrowmq.protocol.route import MASTER_ID
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRuntime:
-    """How a broker is doing. A figure that it does not tell is None."""
+    """How a broker is doing. A figure that it does not report is None."""
 
     version: str
     """Of RocketMQ, such as V5_3_3."""
@@ -34,7 +34,7 @@ class BrokerRuntime:
     busy_reason: str
     """Why it refuses sends at the moment; empty if it does not."""
     table: Mapping[str, str]
-    """Everything that it tells, by Apache's names."""
+    """Everything that it reports, by Apache's names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +97,7 @@ async def brokers(cluster: Cluster) -> Listing[BrokerInfo]:
 
 
 async def runtime_table(cluster: Cluster, address: str) -> dict[str, str]:
-    """What a broker tells of itself, by Apache's names."""
+    """What a broker reports about itself, by Apache's names."""
     return KVTable.from_json((await cluster.call(address, GetRuntimeInfo())).body).table
 
 

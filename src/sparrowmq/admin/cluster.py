@@ -81,7 +81,7 @@ class Cluster:
         except NetError as error:
             raise NameServersAway(servers.addresses, str(error), self._origin) from error
 
-    async def tell_name_servers(self, header: RequestHeader) -> dict[str, str]:
+    async def change_name_servers(self, header: RequestHeader) -> dict[str, str]:
         """Send a change to all of them, which do not know each other; those that failed, with the
         reason."""
         addresses = self.client.name_servers.addresses

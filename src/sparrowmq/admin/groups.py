@@ -82,7 +82,7 @@ async def group_names(cluster: Cluster) -> Listing[str]:
 
 
 async def describe_group(cluster: Cluster, name: str) -> GroupInfo:
-    """Everything that brokers and live members tell of a group. Raises NotFound."""
+    """What brokers and live members report about a group. Raises NotFound."""
     online = await connected(cluster, check_group(name))
     known = await find_group(cluster, name, online)
     unequal = online.unequal

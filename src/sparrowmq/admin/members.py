@@ -43,8 +43,8 @@ class Subscription:
 class GroupMember:
     """A live member of a consumer group.
 
-    What only the member itself can tell is None where it was not asked or did not answer: from
-    `since` on.
+    The fields from `since` on come from the member itself; they are None where it was not asked or
+    did not answer.
     """
 
     client_id: str

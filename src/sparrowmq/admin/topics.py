@@ -340,7 +340,7 @@ async def delete_topic(cluster: Cluster, topic: str) -> list[str]:
     what = f"topic {topic} is deleted"
     targets = await cluster.masters()
     done = await cluster.change_each(what, targets, lambda _: (DeleteTopic(topic=topic), b""))
-    failed = await cluster.tell_name_servers(DeleteTopicRoute(topic=topic))
+    failed = await cluster.change_name_servers(DeleteTopicRoute(topic=topic))
     if failed:
         raise PartlyDone(what, done, failed)
     return done
