@@ -1,4 +1,4 @@
-"""A cluster that answers slowly, in part, or not at all; and what brokers report about themselves."""
+"""Clusters that answer slowly, in part or not at all; what brokers report about themselves."""
 
 import asyncio
 import re
