@@ -79,8 +79,9 @@ class StrategyFailed(ClientError):
         self.reason = reason
 
 
-def _counted(attempts: int) -> str:
-    return "1 attempt" if attempts == 1 else f"{attempts} attempts"
+def counted(number: int, noun: str) -> str:
+    """`1 attempt`, `2 attempts`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 class SendFailed(ClientError):
@@ -92,7 +93,7 @@ class SendFailed(ClientError):
             for (broker, reason), count in Counter(attempts).items()
         )
         super().__init__(
-            f"sending to topic {topic} failed after {_counted(len(attempts))} in {elapsed_s:.3f} s"
+            f"sending to topic {topic} failed after {counted(len(attempts), 'attempt')} in {elapsed_s:.3f} s"
             f" ({tried})"
         )
         self.topic = topic
