@@ -92,9 +92,9 @@ class SendFailed(ClientError):
             f"{broker}: {reason}" + (f" ({count} times)" if count > 1 else "")
             for (broker, reason), count in Counter(attempts).items()
         )
+        tries = counted(len(attempts), "attempt")
         super().__init__(
-            f"sending to topic {topic} failed after {counted(len(attempts), 'attempt')} in {elapsed_s:.3f} s"
-            f" ({tried})"
+            f"sending to topic {topic} failed after {tries} in {elapsed_s:.3f} s ({tried})"
         )
         self.topic = topic
         self.attempts = attempts
