@@ -233,8 +233,8 @@ class Recovery:
             self._dispatch.index.build()
 
     def _was_never_synced(self, hole: Hole, sure: int) -> bool:
-        """Whether a power cut explains the hole: sectors written since the last sync read as zeros
-        after one. What follows was not acknowledged as durable either."""
+        """Whether a power cut explains it: sectors written since the last sync are lost, and read
+        as zeros. What follows was not acknowledged as durable either."""
         if hole.start < sure:
             return False
         file_end = self._log.start_of(hole.start) + self._config.log_file_size
