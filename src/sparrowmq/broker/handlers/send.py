@@ -228,7 +228,8 @@ def _unpack(broker: Broker, request: Request[AnySend], queue_id: int) -> PutBatc
     """
     header = request.header
     # What is checked for the whole batch holds for every body in it.
-    check_size(broker, len(request.body), 0)
+    if len(request.body) > broker.config.max_message_bytes:
+        check_size(broker, len(request.body), 0)
     try:
         flags, bodies, properties = decode_columns(request.body)
     except BodyError as error:
@@ -236,7 +237,9 @@ def _unpack(broker: Broker, request: Request[AnySend], queue_id: int) -> PutBatc
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, text) from error
     if not flags:
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "the batch holds no message")
-    check_size(broker, 0, max(map(len, properties)))
+    longest = max(map(len, properties))
+    if longest > broker.config.max_properties_bytes:
+        check_size(broker, 0, longest)
     messages = BatchedPuts(flags, bodies, properties, *indexed_columns(properties))
     sys_flag = header.sys_flag
     if sys_flag & UNUSUAL_BITS:
