@@ -16,7 +16,7 @@ from statistics import median
 
 from sparrowmq.disk.real_disk import RealDisk
 from sparrowmq.disk.syncer import sync_plan
-from sparrowmq.protocol.subscription import tag_code
+from sparrowmq.protocol.tags import tag_code
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.messages import PutMessage, QueueRead, ReadStatus
 from sparrowmq.store.store import Store
@@ -88,7 +88,7 @@ def reopen(what: str, directory: Path, records: int) -> None:
     store = Store.open(StoreConfig(), RealDisk(directory), 1, _ignore)
     took, busy = time.perf_counter() - begin, time.process_time() - busy
     print(f"{what}: {took:.2f} s, {records / busy:,.0f} records per second of CPU")
-    store.close(1)
+    store.close()
 
 
 def _ignore(_: object) -> None:
@@ -128,7 +128,7 @@ def main() -> None:
             sync_plan(disk, plan)
             store.finish_flush(plan)
         print(f"anonymous memory: {anonymous_mb()} MB, {before} MB before")
-        store.close(1)
+        store.close()
         reopen("open after a normal stop", directory, 2 * count)
         shutil.rmtree(directory / "consumequeue")
         reopen("rebuild queues", directory, 2 * count)

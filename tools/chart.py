@@ -1,26 +1,27 @@
-"""A stacked bar chart as SVG."""
+"""A grouped bar chart as SVG: a row of bars side by side for each name."""
 
 from collections.abc import Mapping, Sequence
 from html import escape
 
 WIDTH = 760
 LEFT, RIGHT, TOP, BOTTOM = 118, 96, 104, 40
-BAR, GAP = 30, 16
+BAR, GAP = 17, 18
 COLOURS = ("#2f6f8f", "#f2a541", "#8ab17d", "#c8553d")
 FONTS = "system-ui, Helvetica, Arial, DejaVu Sans, sans-serif"
 INK, SOFT, LINE, PAPER = "#22303a", "#6b7a86", "#e3e8ec", "#fdfcf9"
 
 
 def bar_chart(
-    title: str, subtitle: str, parts: Sequence[str], bars: Mapping[str, Sequence[float]]
+    title: str, subtitle: str, series: Sequence[str], groups: Mapping[str, Sequence[float]]
 ) -> str:
-    """One bar per row, scaled to the largest total; `parts` names the values of each bar."""
-    height = TOP + len(bars) * (BAR + GAP) + BOTTOM
-    most = max((sum(values) for values in bars.values()), default=0) or 1
+    """One group of bars a row, the longest bar as wide as the page; `series` names the bars."""
+    row = len(series) * BAR + GAP
+    height = TOP + len(groups) * row + BOTTOM
+    most = max((value for values in groups.values() for value in values), default=0) or 1
     scale = (WIDTH - LEFT - RIGHT) / most
     rows = [
-        _row(name, values, TOP + place * (BAR + GAP), scale)
-        for place, (name, values) in enumerate(bars.items())
+        _row(name, values, TOP + place * row, scale)
+        for place, (name, values) in enumerate(groups.items())
     ]
     return "\n".join(
         [
@@ -29,7 +30,7 @@ def bar_chart(
             f'<rect width="{WIDTH}" height="{height}" rx="12" fill="{PAPER}"/>',
             _text(28, 40, title, size=20, weight=600),
             _text(28, 62, subtitle, size=13, colour=SOFT),
-            *_legend(parts),
+            *_legend(series),
             *_grid(most, scale, height),
             *rows,
             "</svg>\n",
@@ -38,26 +39,23 @@ def bar_chart(
 
 
 def _row(name: str, values: Sequence[float], top: int, scale: float) -> str:
-    middle = top + BAR / 2 + 5
-    drawn = [_text(LEFT - 12, middle, name, anchor="end")]
-    left = float(LEFT)
+    drawn = [_text(LEFT - 12, top + len(values) * BAR / 2 + 5, name, anchor="end")]
     for number, value in enumerate(values):
+        colour, y = COLOURS[number % len(COLOURS)], top + number * BAR
         width = value * scale
-        colour = COLOURS[number % len(COLOURS)]
         drawn.append(
-            f'<rect x="{left:.1f}" y="{top}" width="{max(0.0, width - 1.5):.1f}" height="{BAR}"'
-            f' rx="4" fill="{colour}"><title>{escape(name)}: {value:,.0f}</title></rect>'
+            f'<rect x="{LEFT}" y="{y}" width="{width:.1f}" height="{BAR - 2}"'
+            f' rx="3" fill="{colour}"><title>{escape(name)}: {value:,.0f}</title></rect>'
         )
-        left += width
-    drawn.append(_text(left + 8, middle, f"{sum(values):,.0f}", weight=600))
+        drawn.append(_text(LEFT + width + 8, y + BAR - 5, f"{value:,.0f}", 12, weight=600))
     return "".join(drawn)
 
 
-def _legend(parts: Sequence[str]) -> list[str]:
+def _legend(series: Sequence[str]) -> list[str]:
     drawn, left = [], float(WIDTH - 28)
-    for number, part in reversed(list(enumerate(parts))):
-        left -= 7.4 * len(part)
-        drawn.append(_text(left, 40, part, size=13, colour=SOFT))
+    for number, each in reversed(list(enumerate(series))):
+        left -= 7.4 * len(each)
+        drawn.append(_text(left, 40, each, size=13, colour=SOFT))
         left -= 18
         colour = COLOURS[number % len(COLOURS)]
         drawn.append(f'<rect x="{left:.1f}" y="29" width="12" height="12" rx="3" fill="{colour}"/>')

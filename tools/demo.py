@@ -46,46 +46,68 @@ class Surprise(Exception):
 
 
 class Orders:
-    """The orders that were sent, and which member got each."""
+    """Events of orders that were sent, and the members that got them.
+
+    An order is created, and two of three are paid afterwards: one event each.
+    """
 
     def __init__(self) -> None:
         self.sent: dict[str, bytes] = {}
+        """Event → the body it was sent with."""
         self.received: dict[str, list[str]] = {}
-        """Order → the members that got it, in order of arrival."""
+        """Event → the members that got it, in order of arrival."""
         self.damaged: list[str] = []
+        self._created = 0
+        self._unpaid: dict[str, bytes] = {}
+        """Orders whose payment comes next."""
 
     def next_message(self) -> Message:
-        number = len(self.sent)
+        if self._unpaid:
+            order, body = self._unpaid.popitem()
+            return self._event("paid", order, body)
+        number, self._created = self._created, self._created + 1
         order = f"o-{number}"
-        city = CITIES[number // 2 % len(CITIES)]
-        value = {"order": order, "city": city, "amount": number * 7919 % 1009 % 100}
+        value = {
+            "order": order,
+            "city": CITIES[number % len(CITIES)],
+            "amount": number * 7919 % 1009 % 100,
+        }
         body = json.dumps(value).encode()
-        self.sent[order] = body
-        return Message(TOPIC, body, tags=TAGS[number % 2], keys=order)
+        if number % 3 < 2:
+            self._unpaid[order] = body
+        return self._event("created", order, body)
+
+    def _event(self, tag: str, order: str, body: bytes) -> Message:
+        event = f"{order}-{tag}"
+        self.sent[event] = body
+        return Message(TOPIC, body, tags=tag, keys=event)
 
     def receiver(self, member: str) -> Callable[[Sequence[MessageExt]], None]:
         """A handler that records what the member gets."""
 
         def handle(messages: Sequence[MessageExt]) -> None:
             for message in messages:
-                order = json.loads(message.body)["order"]
-                self.received.setdefault(order, []).append(member)
-                if self.sent.get(order) != message.body:
-                    self.damaged.append(order)
+                (event,) = message.keys
+                self.received.setdefault(event, []).append(member)
+                if self.sent.get(event) != message.body:
+                    self.damaged.append(event)
 
         return handle
 
     def by_city(self) -> list[City]:
-        """The result that Spark must compute: amounts by city and tag, largest first."""
+        """What Spark has to find: amounts created and paid by city, the largest first."""
         found: dict[str, City] = {}
-        for number, body in enumerate(self.sent.values()):
+        for event, body in self.sent.items():
             order = json.loads(body)
             city = found.get(order["city"], City(order["city"], 0, 0, 0))
-            created, paid = (order["amount"], 0) if number % 2 == 0 else (0, order["amount"])
+            is_paid = event.endswith("-paid")
             found[city.name] = City(
-                city.name, city.orders + 1, city.created + created, city.paid + paid
+                city.name,
+                city.orders + (not is_paid),
+                city.created + (0 if is_paid else order["amount"]),
+                city.paid + (order["amount"] if is_paid else 0),
             )
-        return sorted(found.values(), key=lambda city: (-city.amount, city.name))
+        return sorted(found.values(), key=lambda city: (-city.created, city.name))
 
     @property
     def missing(self) -> set[str]:
@@ -118,7 +140,7 @@ async def send(producer: Producer, orders: Orders, count: int) -> None:
         statuses.update(str(result.status) for result in await asyncio.gather(*sends))
     per_second = count / (time.perf_counter() - started)
     answers = ", ".join(f"{number:,} {status}" for status, number in statuses.items())
-    console.print(f"   sent {count:,} orders: {answers}, {per_second:,.0f} a second")
+    console.print(f"   sent {count:,} events of orders: {answers}, {per_second:,.0f} a second")
 
 
 async def join(stack: AsyncExitStack, name_server: str, name: str, orders: Orders) -> PushConsumer:
@@ -253,10 +275,12 @@ def analyse(name_server: str, orders: Orders) -> int:
 def conclude_spark(rows: int, found: list[City], orders: Orders) -> int:
     """Prints the result; 0 if Spark has everything that was sent."""
     good = rows == len(orders.sent) and found == orders.by_city()
-    amount = sum(city.amount for city in found)
+    created, paid = sum(city.created for city in found), sum(city.paid for city in found)
+    sent = orders.by_city()
     console.print(
-        f"[bold]7  Checked[/]: {len(orders.sent):,} sent, {rows:,} rows in Parquet, amount"
-        f" {amount:,} of {sum(city.amount for city in orders.by_city()):,}"
+        f"[bold]7  Checked[/]: {len(orders.sent):,} sent, {rows:,} rows in Parquet,"
+        f" {created:,} of {sum(city.created for city in sent):,} € created,"
+        f" {paid:,} of {sum(city.paid for city in sent):,} € paid"
     )
     console.print("[bold green]Spark agrees.[/]" if good else "[bold red]Spark disagrees.[/]")
     return 0 if good else 1

@@ -22,17 +22,14 @@ FIELDS = "`order` string, city string, amount int"
 
 @dataclass(frozen=True)
 class City:
-    """What was ordered in one city."""
+    """What was ordered in one city, in euros."""
 
     name: str
     orders: int
     created: int
-    """The amounts of orders with the tag created."""
+    """The value of all orders …"""
     paid: int
-
-    @property
-    def amount(self) -> int:
-        return self.created + self.paid
+    """… and of those that were paid."""
 
 
 def stream_to_parquet(spark: SparkSession, name_server: str, topic: str, folder: Path) -> DataFrame:
@@ -89,7 +86,7 @@ def by_city(orders: DataFrame) -> DataFrame:
 
     counted = F.countDistinct("order").alias("orders")
     grouped = orders.groupBy("city").agg(counted, amount("created"), amount("paid"))
-    return grouped.orderBy(F.desc(F.col("created") + F.col("paid")), "city")
+    return grouped.orderBy(F.desc("created"), "city")
 
 
 def cities(orders: DataFrame) -> list[City]:
@@ -102,11 +99,11 @@ def cities(orders: DataFrame) -> list[City]:
 
 def show(console: Console, found: list[City]) -> None:
     """The aggregate as a table."""
-    table = Table("", "city", "orders", "created", "paid", "amount", box=None, padding=(0, 1))
+    table = Table("", "city", "orders", "created €", "paid €", box=None, padding=(0, 1))
     for column in table.columns[2:]:
         column.justify = "right"
     for city in found:
-        numbers = (city.orders, city.created, city.paid, city.amount)
+        numbers = (city.orders, city.created, city.paid)
         table.add_row("", city.name, *(f"{number:,}" for number in numbers))
     console.print(table)
 
@@ -115,8 +112,8 @@ def write_chart(found: list[City], path: Path) -> Path:
     """The aggregate as a chart."""
     orders = sum(city.orders for city in found)
     text = bar_chart(
-        "Orders by city",
-        f"amount by city, from {orders:,} orders that Spark read from the broker",
+        "Order value by city",
+        f"in euros, from {orders:,} orders that Spark read from the broker",
         ("created", "paid"),
         {city.name: (city.created, city.paid) for city in found},
     )

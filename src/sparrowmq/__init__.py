@@ -9,6 +9,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from sparrowmq.admin.admin import Admin
+    from sparrowmq.admin.brokers import BrokerInfo, BrokerRuntime
+    from sparrowmq.admin.errors import (
+        AdminError,
+        AlreadyExists,
+        BrokerRefusal,
+        InUse,
+        NameServerRefusal,
+        NameServersAway,
+        NoBrokerAnswers,
+        NotFound,
+        PartlyDone,
+        PartlyReset,
+    )
+    from sparrowmq.admin.groups import GroupInfo, GroupSettings
+    from sparrowmq.admin.lag import GroupLag, QueueLag
+    from sparrowmq.admin.members import GroupMember, LiveProducer, Subscription
+    from sparrowmq.admin.offsets import OffsetMove, ResetTo
+    from sparrowmq.admin.topics import TopicInfo, TopicQueue, TopicSettings
+    from sparrowmq.admin.values import BrokerFailure, Listing, SettingChange
     from sparrowmq.client.client import Client
     from sparrowmq.client.config import ClientConfig
     from sparrowmq.client.consuming.deduplicate import Deduplicate, MemorySeen, SqliteSeen
@@ -40,6 +60,7 @@ if TYPE_CHECKING:
     from sparrowmq.client.subscriptions import Only, Sql
     from sparrowmq.net.errors import NetError
     from sparrowmq.protocol.compression import CompressionType
+    from sparrowmq.protocol.errors import BodyError
     from sparrowmq.protocol.heartbeat import ConsumeFromWhere, MessageModel
     from sparrowmq.protocol.message import Message, MessageQueue
     from sparrowmq.protocol.message_ext import MessageExt
@@ -47,7 +68,15 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Admin",
+    "AdminError",
+    "AlreadyExists",
+    "BodyError",
+    "BrokerFailure",
+    "BrokerInfo",
+    "BrokerRefusal",
     "BrokerRefused",
+    "BrokerRuntime",
     "Client",
     "ClientConfig",
     "ClientError",
@@ -55,30 +84,51 @@ __all__ = [
     "ConsumeFromWhere",
     "Deduplicate",
     "FlowLimits",
+    "GroupInfo",
+    "GroupLag",
+    "GroupMember",
+    "GroupSettings",
     "HalfMessage",
+    "InUse",
+    "Listing",
     "LitePullConsumer",
+    "LiveProducer",
     "MemorySeen",
     "Message",
     "MessageExt",
     "MessageModel",
     "MessageQueue",
+    "NameServerRefusal",
+    "NameServersAway",
     "NetError",
+    "NoBrokerAnswers",
     "NoRoute",
+    "NotFound",
     "NotStarted",
+    "OffsetMove",
     "Only",
+    "PartlyDone",
+    "PartlyReset",
     "Producer",
     "PullConsumer",
     "PushConsumer",
+    "QueueLag",
     "QueueLost",
     "RequestTimedOut",
+    "ResetTo",
     "RetryLater",
     "ScheduledPull",
     "SendFailed",
     "SendResult",
     "SendStatus",
+    "SettingChange",
     "Sql",
     "SqliteSeen",
     "Strategy",
+    "Subscription",
+    "TopicInfo",
+    "TopicQueue",
+    "TopicSettings",
     "TransactionListener",
     "TransactionResult",
     "TransactionState",
@@ -87,7 +137,15 @@ __all__ = [
 ]
 
 _HOMES = {
+    "BodyError": "protocol.errors",
+    "Admin": "admin.admin",
+    "AdminError": "admin.errors",
+    "AlreadyExists": "admin.errors",
+    "BrokerFailure": "admin.values",
+    "BrokerInfo": "admin.brokers",
+    "BrokerRefusal": "admin.errors",
     "BrokerRefused": "client.errors",
+    "BrokerRuntime": "admin.brokers",
     "Client": "client.client",
     "ClientConfig": "client.config",
     "ClientError": "client.errors",
@@ -95,30 +153,51 @@ _HOMES = {
     "ConsumeFromWhere": "protocol.heartbeat",
     "Deduplicate": "client.consuming.deduplicate",
     "FlowLimits": "client.consuming.pull_loop",
+    "GroupInfo": "admin.groups",
+    "GroupLag": "admin.lag",
+    "GroupMember": "admin.members",
+    "GroupSettings": "admin.groups",
     "HalfMessage": "client.sending.transactional_producer",
+    "InUse": "admin.errors",
+    "Listing": "admin.values",
     "LitePullConsumer": "client.consuming.lite_pull_consumer",
+    "LiveProducer": "admin.members",
     "MemorySeen": "client.consuming.deduplicate",
     "Message": "protocol.message",
     "MessageExt": "protocol.message_ext",
     "MessageModel": "protocol.heartbeat",
     "MessageQueue": "protocol.message",
+    "NameServerRefusal": "admin.errors",
+    "NameServersAway": "admin.errors",
     "NetError": "net.errors",
+    "NoBrokerAnswers": "admin.errors",
     "NoRoute": "client.errors",
+    "NotFound": "admin.errors",
     "NotStarted": "client.errors",
+    "OffsetMove": "admin.offsets",
     "Only": "client.subscriptions",
+    "PartlyDone": "admin.errors",
+    "PartlyReset": "admin.errors",
     "Producer": "client.sending.producer",
     "PullConsumer": "client.consuming.pull_consumer",
     "PushConsumer": "client.consuming.push_consumer",
+    "QueueLag": "admin.lag",
     "QueueLost": "client.errors",
     "RequestTimedOut": "client.sending.request_reply",
+    "ResetTo": "admin.offsets",
     "RetryLater": "client.consuming.handler_calls",
     "ScheduledPull": "client.consuming.scheduled_pull",
     "SendFailed": "client.errors",
     "SendResult": "client.send_result",
     "SendStatus": "client.send_result",
+    "SettingChange": "admin.values",
     "Sql": "client.subscriptions",
     "SqliteSeen": "client.consuming.deduplicate",
     "Strategy": "client.strategies",
+    "Subscription": "admin.members",
+    "TopicInfo": "admin.topics",
+    "TopicQueue": "admin.topics",
+    "TopicSettings": "admin.topics",
     "TransactionListener": "client.sending.transactional_producer",
     "TransactionResult": "client.sending.transactional_producer",
     "TransactionState": "client.sending.transactional_producer",

@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Coroutine, Mapping
+from collections.abc import Awaitable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
@@ -16,8 +17,8 @@ from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.delivery import delay_levels, timer_delivery, transaction_checks
 from sparrowmq.broker.delivery import delivery as delivery_loops
 from sparrowmq.broker.delivery.half_messages import records
-from sparrowmq.broker.server import BrokerServer, routes
-from sparrowmq.broker.tables import BrokerTables
+from sparrowmq.broker.environment import Environment
+from sparrowmq.broker.server import open_broker, routes
 from sparrowmq.broker.topics import plain_topic
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.disk.syncer import InlineSyncer
@@ -34,6 +35,7 @@ from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import AUTO_CREATE_TOPIC
 from sparrowmq.protocol.properties import format_properties
 from sparrowmq.store.config import StoreConfig
+from sparrowmq.store.messages import Stored
 from sparrowmq.testing.recording_disk import RecordingDisk
 from sparrowmq.testing.sim_cluster import SMALL_STORE
 
@@ -45,7 +47,7 @@ Sent = MessageSent | RecallableSent
 
 
 class Peer:
-    """The part of a connection that handlers use; it remembers what it was told."""
+    """The part of a connection that handlers use; it remembers what was sent to it."""
 
     def __init__(self, name: str = "client") -> None:
         self.name = self.peer = name
@@ -116,11 +118,11 @@ class DeliveryWorld:
     def start(self) -> None:
         """Open what the disk holds."""
         self.starts += 1
-        server = BrokerServer(
-            self.config,
+        env = Environment(
             disk=self.disk,
             clock=lambda: self.now_ms,
             monotonic=lambda: self.elapsed_ms,
+            cpu=lambda: 0,
             boot=f"boot {self.boots}",
             rng=random.Random(self.starts),
             workers=InlineWorkers(),
@@ -128,11 +130,9 @@ class DeliveryWorld:
             pid=1000 + self.starts,
             log=logging.getLogger("sparrowmq.delivery"),
         )
-        server.port = PORT
 
         async def open_it() -> Broker:
-            self.tables = BrokerTables(self.disk, lambda damage: None)
-            return server._open(self.tables, cast(Peers, None))
+            return open_broker(self.config, env, cast(Peers, None), PORT)
 
         self.broker = self._loop.run_until_complete(open_it())
 
@@ -153,10 +153,10 @@ class DeliveryWorld:
         async def stop_it() -> None:
             await self.broker.durability.flush()
             await delivery_loops.close(self.broker)
-            await self.tables.offsets.save(self.broker.offsets, InlineWorkers())
-            self.tables.offsets.close()
+            await self.broker.tables.offsets.save(self.broker.offsets, InlineWorkers())
+            self.broker.tables.offsets.close()
             self.broker.delivery.close()
-            self.broker.store.close(self.now_ms)
+            self.broker.store.close()
 
         self.run(stop_it())
 
@@ -169,13 +169,13 @@ class DeliveryWorld:
         """Sync, and save how far delivery has come."""
         self.flush()
         self.run(delivery_loops.save(self.broker))
-        self.run(self.tables.offsets.journal(self.broker.offsets, InlineWorkers()))
+        self.run(self.broker.tables.offsets.journal(self.broker.offsets, InlineWorkers()))
 
     # ---- time
 
     @property
     def elapsed_ms(self) -> int:
-        """What the clock would show if nobody had set it."""
+        """What the clock would show if it had not been set."""
         return self.now_ms - self._set_ms
 
     def set_clock(self, by_ms: int) -> None:
@@ -304,10 +304,19 @@ def comes_in(world: DeliveryWorld, delay_ms: int) -> None:
     assert bodies(world) == [b"body"]
 
 
+@contextmanager
+def no_space(world: DeliveryWorld) -> Iterator[None]:
+    """Nothing can be appended to the log while the block runs."""
+
+    def full(*_: Any) -> Stored:
+        raise DiskFull("", 0, "no space")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world.broker.store, "append", full)
+        yield
+
+
 def find_no_space(world: DeliveryWorld) -> None:
     """What is due finds the disk full; then there is space again."""
-    world.broker.store._full = DiskFull("", 0, "no space")
-    world.broker.store._decide_refusal()
-    with pytest.raises(DiskFull):
+    with no_space(world), pytest.raises(DiskFull):
         world.deliver()
-    world.broker.store.tick(world.now_ms)

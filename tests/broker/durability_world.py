@@ -2,16 +2,18 @@
 
 import asyncio
 import logging
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from sparrowmq.broker.arrivals import Arrivals
-from sparrowmq.broker.config import Flush
+from sparrowmq.broker.config import BrokerConfig, Flush
 from sparrowmq.broker.durability import CROWD, Durability
 from sparrowmq.broker.housekeeping import watch_lag
 from sparrowmq.broker.send_checks import answer_when_safe
 from sparrowmq.disk.syncer import SyncPlan
 from sparrowmq.net.routes import Reply
+from sparrowmq.net.tasks import Uncancellable
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.messages import PutMessage
@@ -50,27 +52,17 @@ class Bench:
         self.task = sim.host("broker").start(self.durability.run())
 
     async def _make(self, flush: Flush) -> Durability:
-        self.arrivals = Arrivals(
-            asyncio.get_running_loop(),
-            retry=lambda pull: False,
-            give_up=lambda pull: None,
-            visible_range=self.store.visible_range,
-            max_waiting=10,
-        )
-        return Durability(
-            self.store,
-            self._sync,
-            self.arrivals,
-            flush=flush,
-            flush_interval_s=0.5,
-            flush_timeout_s=5.0,
-            log=logging.getLogger("tests.durability"),
-        )
+        config = BrokerConfig(data_dir=Path("/simulated"), flush=flush)
+        self.arrivals = Arrivals(asyncio.get_running_loop(), self.store, max_waiting=10)
+        return Durability(config, self.store, self, self.arrivals, Uncancellable())
 
-    async def _sync(self, plan: SyncPlan) -> None:
+    async def sync(self, plan: SyncPlan) -> None:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.syncs.append(done)
         await done
+
+    def close(self) -> None:
+        """Nothing to end."""
 
     def send(self, *, is_oneway: bool = False) -> KeptRequest:
         request = KeptRequest(is_oneway=is_oneway)
@@ -108,7 +100,7 @@ class Bench:
         assert [send.code for send in sends] == [ResponseCode.SUCCESS] * count
 
     def watch_lag(self) -> Any:
-        """The part of a broker that is told when to refuse sends, and is."""
+        """The part of a broker that learns when to refuse sends."""
         config = SimpleNamespace(busy_lag_s=0.2)
         log = logging.getLogger("tests.durability")
         broker: Any = SimpleNamespace(

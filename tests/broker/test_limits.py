@@ -2,7 +2,6 @@
 
 import pytest
 
-from sparrowmq.broker.handlers.topics import TopicConfigList
 from sparrowmq.broker.runtime_config import CHANGEABLE
 from sparrowmq.broker.topics import plain_topic
 from sparrowmq.protocol.codes import ResponseCode
@@ -10,6 +9,7 @@ from sparrowmq.protocol.group_config import SubscriptionGroupConfig, Subscriptio
 from sparrowmq.protocol.headers.admin import UpdateBrokerConfig
 from sparrowmq.protocol.headers.groups import CreateGroups
 from sparrowmq.protocol.headers.topics import CreateTopics
+from sparrowmq.protocol.topic_config import TopicConfigList
 from sparrowmq.testing.wire import Refused
 from tests.broker.world import World, subscribes, world_with
 

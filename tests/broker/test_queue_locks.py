@@ -1,5 +1,7 @@
 """Locks of ordered queues: one owner at a time, free when it is gone."""
 
+from collections.abc import Collection
+
 from sparrowmq.broker.queue_locks import QueueLocks
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.clients import LockBatch, NotifyConsumerIdsChanged, UnlockBatch
@@ -56,9 +58,19 @@ def test_a_lock_that_is_renewed_stays_and_one_that_is_not_ends_after_60_s(world:
     assert lock(b, FIRST, SECOND) == {SECOND}
 
 
+class Notices:
+    """Remembers which clients were notified."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, list[str]]] = []
+
+    def queues_freed(self, group_name: str, client_ids: Collection[str]) -> None:
+        self.sent.append((group_name, list(client_ids)))
+
+
 def test_a_lock_is_held_for_60_s_and_free_a_millisecond_later() -> None:
     now_ms = 1_000
-    locks = QueueLocks(clock=lambda: now_ms, timeout_ms=60_000)
+    locks = QueueLocks(Notices(), clock=lambda: now_ms, timeout_s=60)
     assert locks.lock("billing", "a", [FIRST]) == [FIRST]
     now_ms += 60_000
     assert locks.lock("billing", "b", [FIRST]) == []
@@ -70,12 +82,12 @@ def test_a_lock_is_held_for_60_s_and_free_a_millisecond_later() -> None:
     assert locks.lock("billing", "b", [FIRST]) == [FIRST]
 
 
-def test_who_waits_for_the_end_of_a_lock_is_told_when_another_takes_it_over() -> None:
+def test_a_waiter_for_the_end_of_a_lock_goes_on_when_another_client_takes_it_over() -> None:
     now_ms = 1_000
-    locks = QueueLocks(clock=lambda: now_ms, timeout_ms=60_000)
+    locks = QueueLocks(Notices(), clock=lambda: now_ms, timeout_s=60)
     locks.lock("billing", "a", [FIRST])
-    ended = locks.end_of("billing", FIRST)
-    assert locks.end_of("billing", FIRST) is ended
+    ended = locks.ended_event("billing", FIRST)
+    assert locks.ended_event("billing", FIRST) is ended
     locks.lock("billing", "a", [FIRST])
     assert not ended.is_set()
     now_ms += 60_001
@@ -83,21 +95,17 @@ def test_who_waits_for_the_end_of_a_lock_is_told_when_another_takes_it_over() ->
     assert ended.is_set()
 
 
-def test_who_was_refused_is_told_of_a_lock_that_another_took_over_meanwhile() -> None:
+def test_a_refused_client_is_notified_of_a_lock_that_another_took_over_meanwhile() -> None:
     now_ms = 0
-    told: list[list[str]] = []
-    locks = QueueLocks(
-        clock=lambda: now_ms,
-        timeout_ms=60_000,
-        tell_freed=lambda group, client_ids: told.append(list(client_ids)),
-    )
+    notices = Notices()
+    locks = QueueLocks(notices, clock=lambda: now_ms, timeout_s=60)
     locks.lock("billing", "gone", [FIRST])
     for client_id in ("next", "other"):
-        assert not locks.lock("billing", client_id, [FIRST], tells_freed=True)
+        assert not locks.lock("billing", client_id, [FIRST], notify_when_freed=True)
     now_ms = 60_001
     assert locks.lock("billing", "next", [FIRST]) == [FIRST]
     locks.unlock("billing", "next", [FIRST])
-    assert told == [["other"]]
+    assert notices.sent == [("billing", ["other"])]
 
 
 def test_owners_are_those_of_one_topic(world: World) -> None:
@@ -165,13 +173,13 @@ def unlock(client: TalkingClient, *queues: MessageQueue) -> None:
 
 
 def freed(world: World, client: TalkingClient) -> int:
-    """How often it was told that a queue is free."""
+    """How often it was notified that a queue is free."""
     world.sim.until_idle()
     calls = client.answered.of(NotifyConsumerIdsChanged)
     return sum(call.header.is_freed is True for call in calls)
 
 
-def test_a_member_that_was_refused_is_told_once_when_the_queue_is_free(world: World) -> None:
+def test_a_member_that_was_refused_is_notified_once_when_the_queue_is_free(world: World) -> None:
     a, b = two_members(world)
     lock(a, FIRST, SECOND)
     assert lock(b, FIRST, SECOND, tells_freed=True) == set()
@@ -184,7 +192,7 @@ def test_a_member_that_was_refused_is_told_once_when_the_queue_is_free(world: Wo
     assert freed(world, b) == 1
 
 
-def test_a_member_that_was_refused_is_told_when_the_owner_is_gone(world: World) -> None:
+def test_a_member_that_was_refused_is_notified_when_the_owner_is_gone(world: World) -> None:
     a, b = two_members(world)
     lock(a, FIRST)
     lock(b, FIRST, tells_freed=True)
@@ -193,7 +201,7 @@ def test_a_member_that_was_refused_is_told_when_the_owner_is_gone(world: World) 
     assert lock(b, FIRST) == {FIRST}
 
 
-def test_a_lock_that_is_renewed_still_tells_who_was_refused(world: World) -> None:
+def test_a_renewed_lock_still_notifies_members_that_were_refused(world: World) -> None:
     a, b = two_members(world)
     lock(a, FIRST)
     lock(b, FIRST, tells_freed=True)
@@ -202,7 +210,7 @@ def test_a_lock_that_is_renewed_still_tells_who_was_refused(world: World) -> Non
     assert freed(world, b) == 1
 
 
-def test_members_that_do_not_ask_to_be_told_are_not(world: World) -> None:
+def test_members_that_do_not_ask_for_notices_get_none(world: World) -> None:
     a, b = two_members(world)
     lock(a, FIRST)
     lock(b, FIRST)
@@ -210,7 +218,7 @@ def test_members_that_do_not_ask_to_be_told_are_not(world: World) -> None:
     assert freed(world, b) == 0
 
 
-def test_nobody_is_told_of_free_queues_where_notices_are_switched_off() -> None:
+def test_free_queues_are_not_announced_where_notices_are_switched_off() -> None:
     with world_with(notify_consumer_ids_changed=False) as world:
         a, b = two_members(world)
         lock(a, FIRST)

@@ -65,14 +65,14 @@ def test_an_operation_that_finds_no_space_is_written_later(world: DeliveryWorld)
             raise DiskFull("", 0, "no space")
         return original_append(put, now_ms)
 
-    world.broker.store.append = append_or_full  # type: ignore[method-assign]
+    world.broker.store.append = append_or_full
     assert end(world, sent, TRANSACTION_COMMIT).code == ResponseCode.SUCCESS
     assert end(world, sent, TRANSACTION_COMMIT).code == ResponseCode.SUCCESS
     assert bodies(world) == [b"an order"]
     assert halves.progress(9, 9)[0] == 0, "a restart would have to look at it"
     with pytest.raises(DiskFull):
         world.deliver()
-    world.broker.store.append = original_append  # type: ignore[method-assign]
+    world.broker.store.append = original_append
     world.deliver()
     assert [message.body for message in world.messages(TRANS_OP_HALF_TOPIC)] == [b"0,"]
     world.kill()
@@ -92,7 +92,7 @@ def test_a_kill_between_the_new_copy_and_its_operation_leaves_one_transaction(
             raise PowerCut
         return original_append(put, now_ms)
 
-    world.broker.store.append = append_and_die  # type: ignore[method-assign]
+    world.broker.store.append = append_and_die
     with pytest.raises(PowerCut):
         world.deliver()
     world.kill()
@@ -109,7 +109,7 @@ def test_offsets_are_not_committed_before_what_they_stand_for_is_durable() -> No
             world.deliver()
             for _ in range(2):
                 commit_progress(world.broker)
-            world.run(world.tables.offsets.journal(world.broker.offsets, InlineWorkers()))
+            world.run(world.broker.tables.offsets.journal(world.broker.offsets, InlineWorkers()))
             world.lose_power(random.Random(seed))
             assert len(world.broker.delivery.halves) == 1, seed
 

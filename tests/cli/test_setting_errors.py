@@ -1,4 +1,4 @@
-"""Every setting, given wrongly in every way, is refused in the words of whoever wrote it.
+"""Every setting, given wrongly in every way, is refused in the words in which it was written.
 
 Generated from the declarations: a new setting is covered by being declared.
 """
@@ -11,31 +11,31 @@ from typing import get_origin
 import click
 import pytest
 
-from sparrowmq.cli.commands import config, servers
+from sparrowmq.cli.commands import config
 from sparrowmq.cli.settings.apache_conf import TAKEN
 from sparrowmq.cli.settings.servers import all_settings, nameserver_settings
-from sparrowmq.cli.settings.settings import Setting
+from sparrowmq.cli.settings.settings import ServerSetting
 from sparrowmq.cli.settings.toml_file import SECTIONS
+from tests.cli.in_process import run
 
 (CONFIG,) = config.commands()
-COMMANDS = {command.name: command for command in servers.commands()}
 APACHE = {name: key for key, (name, _) in TAKEN.items()}
-# Refused by some settings and not by others; where they are, it has to be said as well.
+# Refused by some settings and not by others; a refusal has to name them as well.
 DOUBTFUL = ("-1", "0", "1", "70000", "9" * 22, "")
 
-Way = Callable[[Setting, str, Path], tuple[str, list[str]]]
+Way = Callable[[ServerSetting, str, Path], tuple[str, list[str]]]
 """Gives a setting a value; how and where it was written, and the flags for it."""
 
 
-def by_flag(setting: Setting, text: str, folder: Path) -> tuple[str, list[str]]:
+def by_flag(setting: ServerSetting, text: str, folder: Path) -> tuple[str, list[str]]:
     return f"flag --{setting.name}", [f"--{setting.name}={text}"]
 
 
-def by_variable(setting: Setting, text: str, folder: Path) -> tuple[str, list[str]]:
+def by_variable(setting: ServerSetting, text: str, folder: Path) -> tuple[str, list[str]]:
     return f"environment variable {setting.variable}", []
 
 
-def by_toml(setting: Setting, text: str, folder: Path) -> tuple[str, list[str]]:
+def by_toml(setting: ServerSetting, text: str, folder: Path) -> tuple[str, list[str]]:
     path = folder / "x.toml"
     section = next(
         (name for name, prefix in SECTIONS.items() if prefix and setting.name.startswith(prefix)),
@@ -46,7 +46,7 @@ def by_toml(setting: Setting, text: str, folder: Path) -> tuple[str, list[str]]:
     return f"{path} line 4: [{section}] {key}", ["--config", str(path)]
 
 
-def by_broker_conf(setting: Setting, text: str, folder: Path) -> tuple[str, list[str]]:
+def by_broker_conf(setting: ServerSetting, text: str, folder: Path) -> tuple[str, list[str]]:
     path = folder / "broker.conf"
     path.write_text(f"# Apache's\n{APACHE[setting.name]}={text}\n")
     return f"{path} line 2: {APACHE[setting.name]}", ["--config", str(path)]
@@ -66,14 +66,14 @@ CASES = [
 ]
 
 
-def unusable(setting: Setting) -> str:
+def unusable(setting: ServerSetting) -> str:
     """A text that no setting of that kind can have."""
     is_text = setting.kind in (str, Path, Path | None) or get_origin(setting.kind) is tuple
     return "a\x01b" if is_text else "perhaps"
 
 
 def refused(
-    setting: Setting, way: str, text: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+    setting: ServerSetting, way: str, text: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> str | None:
     """What is said about a value; None when it is taken. The text begins with what was written."""
     written, flags = WAYS[way](setting, text, folder)
@@ -91,8 +91,8 @@ def refused(
 
 
 @pytest.mark.parametrize(("setting", "way"), CASES)
-def test_a_value_of_the_wrong_kind_is_told_as_it_was_written_and_where_with_what_is_allowed(
-    setting: Setting, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_value_of_the_wrong_kind_is_reported_as_it_was_written_with_what_is_allowed(
+    setting: ServerSetting, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = refused(setting, way, unusable(setting), tmp_path, monkeypatch)
     assert said is not None
@@ -101,8 +101,8 @@ def test_a_value_of_the_wrong_kind_is_told_as_it_was_written_and_where_with_what
 
 
 @pytest.mark.parametrize(("setting", "way"), CASES)
-def test_a_value_out_of_range_is_told_as_it_was_written_and_where_with_what_is_allowed(
-    setting: Setting, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_value_out_of_range_is_reported_as_it_was_written_with_what_is_allowed(
+    setting: ServerSetting, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for text in DOUBTFUL:
         said = refused(setting, way, text, tmp_path, monkeypatch)
@@ -112,15 +112,17 @@ def test_a_value_out_of_range_is_told_as_it_was_written_and_where_with_what_is_a
 
 
 @pytest.mark.parametrize("setting", nameserver_settings(), ids=lambda each: each.name)
-def test_the_short_flag_of_a_name_server_is_told_as_it_was_written(setting: Setting) -> None:
+def test_the_short_flag_of_a_name_server_is_reported_as_it_was_written(
+    setting: ServerSetting,
+) -> None:
     flag = "--" + setting.name.removeprefix("nameserver-")
-    with pytest.raises(click.UsageError) as error:
-        COMMANDS["nameserver"].main([flag, unusable(setting)], standalone_mode=False)
-    assert error.value.format_message().startswith(f"flag {flag} is {unusable(setting)!r}, must")
+    ran = run("nameserver", flag, unusable(setting))
+    assert ran.returncode == 2
+    assert f"Error: flag {flag} is {unusable(setting)!r}, must" in ran.stderr
 
 
 @pytest.mark.parametrize(
-    ("flag", "told"),
+    ("flag", "says"),
     [
         ("--store-merge-gap=-1", "must be 0 to 1MiB"),
         ("--store-merge-gap=1048577", "must be 0 to 1MiB"),
@@ -128,8 +130,8 @@ def test_the_short_flag_of_a_name_server_is_told_as_it_was_written(setting: Sett
         ("--store-utc-offset=15h", "must be -12h to 14h"),
     ],
 )
-def test_a_number_that_makes_no_sense_is_refused_with_its_range(flag: str, told: str) -> None:
-    with pytest.raises(click.UsageError, match=told):
+def test_a_number_that_makes_no_sense_is_refused_with_its_range(flag: str, says: str) -> None:
+    with pytest.raises(click.UsageError, match=says):
         CONFIG.main(["show", "broker", flag], standalone_mode=False)
 
 

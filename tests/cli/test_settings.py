@@ -7,7 +7,7 @@ import pytest
 from sparrowmq.broker.config import BrokerConfig, Flush
 from sparrowmq.cli.settings.apache_conf import read_broker_conf
 from sparrowmq.cli.settings.servers import all_settings, broker_settings, build, nameserver_settings
-from sparrowmq.cli.settings.settings import Given, Setting, SettingError, resolve
+from sparrowmq.cli.settings.settings import Given, ServerSetting, SettingError, resolve
 from sparrowmq.cli.settings.toml_file import read_toml
 from sparrowmq.nameserver.config import NameServerConfig
 
@@ -80,7 +80,7 @@ def test_values_are_written_as_people_write_them(name: str, text: str, expected:
 @pytest.mark.parametrize(
     "setting", [*broker_settings(), *nameserver_settings()], ids=lambda s: s.name
 )
-def test_what_config_show_prints_can_be_given_back(setting: Setting) -> None:
+def test_what_config_show_prints_can_be_given_back(setting: ServerSetting) -> None:
     shown = setting.show(setting.default)
     if shown != "(none)":
         assert setting.parse(shown, "round trip") == setting.default

@@ -1,4 +1,4 @@
-"""`sparrowmq up`: settings reach every broker, and what it decides itself is said."""
+"""`sparrowmq up`: settings reach every broker, and flags that it overrules are named."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from sparrowmq.broker.config import BrokerConfig, Flush
 from sparrowmq.cli.local_cluster import broker_arguments
 from sparrowmq.cli.settings.servers import broker_config, broker_settings, read_file
-from tests.cli.servers import sparrowmq
+from tests.cli.in_process import run
 
 
 def child(first: BrokerConfig, number: int) -> BrokerConfig:
@@ -53,16 +53,16 @@ def test_a_port_that_is_free_to_choose_stays_so_for_each(tmp_path: Path) -> None
         (["--brokers", "2", "--broker-name", "x"], "flag --broker-name has no effect, each of"),
     ],
 )
-def test_what_up_decides_itself_is_said(flags: list[str], says: str, tmp_path: Path) -> None:
+def test_up_warns_of_flags_that_it_overrules(flags: list[str], says: str, tmp_path: Path) -> None:
     # Refused afterwards for its address, so that nothing starts
-    ran = sparrowmq("up", *flags, "--listen", "0.0.0.0", cwd=tmp_path)
+    ran = run("up", *flags, "--listen", "0.0.0.0", cwd=tmp_path)
     assert ran.returncode == 2
     assert ran.stderr.startswith(f"warning: {says}")
 
 
-def test_a_broker_conf_tells_its_warnings_once(tmp_path: Path) -> None:
+def test_a_broker_conf_gives_its_warnings_once(tmp_path: Path) -> None:
     (tmp_path / "broker.conf").write_text("useTLS=true\nnamesrvAddr=a:1\n")
-    ran = sparrowmq("up", "--config", "broker.conf", "--listen", "0.0.0.0", cwd=tmp_path)
+    ran = run("up", "--config", "broker.conf", "--listen", "0.0.0.0", cwd=tmp_path)
     assert ran.stderr.count("useTLS is not known here") == 1
     assert "broker.conf line 2: namesrvAddr has no effect" in ran.stderr
 

@@ -276,5 +276,5 @@ def test_a_handler_that_is_no_function_is_refused_at_the_start() -> None:
 
 def test_subscriptions_that_are_no_mapping_are_refused_with_an_example() -> None:
     topics: Any = ["orders"]
-    with pytest.raises(ValueError, match=r"must tell a filter for each topic, such as \{'orders'"):
+    with pytest.raises(ValueError, match=r"must give a filter for each topic, such as \{'orders'"):
         PushConsumer(GROUP, topics)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from sparrowmq.client.broker_calls import commit_offset
+from sparrowmq.client.broker_calls import Position, commit_offset
 from sparrowmq.client.client import Client
 from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
 from sparrowmq.client.errors import QueueLost
@@ -96,21 +96,19 @@ def test_progress_of_a_queue_that_is_not_ours_is_not_committed() -> None:
         run(sim, read, strategy=by_configuration([QUEUE]))
 
 
-def test_a_queue_that_is_lost_while_another_s_progress_is_stored_is_told_to_who_commits(
+def test_a_commit_raises_for_a_queue_that_is_lost_while_another_s_progress_is_stored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def slowly(
-        client: Client, group: str, queue: MessageQueue, offset: int, epoch: int | None
-    ) -> None:
+    async def slowly(client: Client, group: str, queue: MessageQueue, position: Position) -> None:
         await asyncio.sleep(1)
-        await commit_offset(client, group, queue, offset, epoch)
+        await commit_offset(client, group, queue, position)
 
     async def read(consumer: LitePullConsumer) -> None:
         await consumer.poll()
         other = consumer.member.held[OTHER]
         committing = asyncio.gather(consumer.commit({QUEUE: 5, OTHER: 1}), return_exceptions=True)
         await asyncio.sleep(0.5)
-        consumer.member.assignment.lose(other)
+        consumer.member.ownership.lose(other)
         assert "queueId=1] went to another member" in str(await committing)
         assert [await consumer.committed(queue) for queue in (QUEUE, OTHER)] == [5, None]
 

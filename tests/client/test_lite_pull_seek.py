@@ -81,7 +81,7 @@ def test_a_seek_in_a_queue_that_is_lost_meanwhile_says_so() -> None:
         held = consumer.member.held[QUEUE]
         seeking = asyncio.gather(consumer.seek(QUEUE, 3), return_exceptions=True)
         await asyncio.sleep(0)
-        consumer.member.assignment.lose(held)
+        consumer.member.ownership.lose(held)
         assert "not read by this consumer now" in str(await seeking)
 
     with SimCluster(seed=1).run() as sim:

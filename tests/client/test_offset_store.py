@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from sparrowmq.client.broker_calls import Position
+from sparrowmq.client.group import offsets as offset_stores
 from sparrowmq.client.group.offsets import LocalOffsets, RemoteOffsets
 from sparrowmq.protocol.message import MessageQueue
 
@@ -23,20 +25,18 @@ def written(directory: Path, *steps: dict[MessageQueue, int]) -> LocalOffsets:
     offsets = opened(directory)
     for step in steps:
         for queue, offset in step.items():
-            offsets.update(queue, offset)
+            offsets.update(queue, Position(offset))
         asyncio.run(offsets.persist(QUEUES))
     return offsets
 
 
 @pytest.mark.parametrize("is_remote", [True, False])
-def test_progress_goes_back_only_when_somebody_sought_or_reset(
-    is_remote: bool, tmp_path: Path
-) -> None:
+def test_progress_goes_back_only_after_a_seek_or_reset(is_remote: bool, tmp_path: Path) -> None:
     client: Any = None  # nothing is sent
     offsets = RemoteOffsets(client, "billing", LOG) if is_remote else opened(tmp_path)
     seen = []
     for offset, may_lower in ((5, False), (3, False), (3, True), (-1, True), (0, True), (4, False)):
-        offsets.update(QUEUES[0], offset, may_lower=may_lower)
+        offsets.update(QUEUES[0], Position(offset), may_lower=may_lower)
         seen.append(offsets.get(QUEUES[0]))
     assert seen == [5, 5, 3, 3, 0, 4]
 
@@ -66,23 +66,23 @@ def test_a_missing_file_gives_way_too(tmp_path: Path) -> None:
 def test_nothing_is_written_when_nothing_changed(tmp_path: Path) -> None:
     offsets = written(tmp_path, {QUEUES[0]: 5})
     offsets.path.unlink()
-    offsets.update(QUEUES[0], 5)
+    offsets.update(QUEUES[0], Position(5))
     asyncio.run(offsets.persist(QUEUES))
     assert not offsets.path.exists()
 
 
 def test_progress_goes_back_only_when_it_is_sought(tmp_path: Path) -> None:
     offsets = written(tmp_path, {QUEUES[0]: 5})
-    offsets.update(QUEUES[0], 3)
+    offsets.update(QUEUES[0], Position(3))
     assert offsets.get(QUEUES[0]) == 5
-    offsets.update(QUEUES[0], 3, may_lower=True)
+    offsets.update(QUEUES[0], Position(3), may_lower=True)
     assert offsets.get(QUEUES[0]) == 3
 
 
 def test_what_could_not_be_written_is_written_the_next_time(tmp_path: Path) -> None:
     offsets = opened(tmp_path / "offsets")
     (tmp_path / "offsets").write_text("in the way")
-    offsets.update(QUEUES[0], 5)
+    offsets.update(QUEUES[0], Position(5))
     asyncio.run(offsets.persist(QUEUES))
     with pytest.raises(OSError, match="offsets"):
         asyncio.run(offsets.persist(QUEUES, raises=True))
@@ -98,16 +98,14 @@ def test_a_commit_that_ends_after_its_queue_was_given_up_keeps_back_no_later_one
     offsets = RemoteOffsets(client, "billing", LOG)
     commits: list[int] = []
 
-    async def commit(
-        client: Any, group: str, queue: MessageQueue, offset: int, epoch: int | None
-    ) -> None:
-        commits.append(offset)
+    async def commit(client: Any, group: str, queue: MessageQueue, position: Position) -> None:
+        commits.append(position.offset)
         if len(commits) == 1:
             offsets.forget(queue)
 
-    monkeypatch.setattr(offsets, "commit_offset", commit)
+    monkeypatch.setattr(offset_stores, "commit_offset", commit)
     for _ in range(3):  # the queue was taken again, and consumed up to the same offset
-        offsets.update(QUEUES[0], 5)
+        offsets.update(QUEUES[0], Position(5))
         asyncio.run(offsets.persist(QUEUES))
     assert commits == [5, 5]
 
@@ -115,19 +113,17 @@ def test_a_commit_that_ends_after_its_queue_was_given_up_keeps_back_no_later_one
 def test_a_queue_that_comes_back_has_its_progress_stored_although_it_is_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Somebody else may have stored another one meanwhile."""
+    """Another member may have stored another one meanwhile."""
     client: Any = None
     offsets = RemoteOffsets(client, "billing", LOG)
     commits: list[int] = []
 
-    async def commit(
-        client: Any, group: str, queue: MessageQueue, offset: int, epoch: int | None
-    ) -> None:
-        commits.append(offset)
+    async def commit(client: Any, group: str, queue: MessageQueue, position: Position) -> None:
+        commits.append(position.offset)
 
-    monkeypatch.setattr(offsets, "commit_offset", commit)
+    monkeypatch.setattr(offset_stores, "commit_offset", commit)
     for _ in range(2):
-        offsets.update(QUEUES[0], 5)
+        offsets.update(QUEUES[0], Position(5))
         asyncio.run(offsets.persist(QUEUES))
         offsets.forget(QUEUES[0])
     assert commits == [5, 5]

@@ -21,6 +21,7 @@ from sparrowmq.client.consuming.pull_consumer import PullConsumer
 from sparrowmq.client.consuming.push_consumer import PushConsumer
 from sparrowmq.client.consuming.scheduled_pull import ScheduledPull
 from sparrowmq.client.group.broker_requests import routes
+from sparrowmq.client.group.member_settings import MemberSettings
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.client.sending.transactional_producer import TransactionalProducer, TransactionState
 from sparrowmq.testing.sim_cluster import SimCluster
@@ -160,8 +161,8 @@ def generating(messages: Any) -> Any:
     ("handler", "fault"),
     [
         (5, "must be a function that takes messages"),
-        (yielding, "a generator: nobody would run it"),
-        (generating, "a generator: nobody would run it"),
+        (yielding, "a generator, which would never run"),
+        (generating, "a generator, which would never run"),
         (lambda: None, r"handler takes \(\), must take one argument"),
         (lambda one, two: None, r"handler takes \(one, two\), must take one argument"),
     ],
@@ -179,7 +180,7 @@ async def turn(*ignored: Any) -> None:
 @pytest.mark.parametrize(
     ("make", "fault"),
     [
-        (lambda: LitePullConsumer(GROUP, TOPIC), "must tell a filter for each topic"),  # type: ignore[arg-type]
+        (lambda: LitePullConsumer(GROUP, TOPIC), "must give a filter for each topic"),  # type: ignore[arg-type]
         (lambda: LitePullConsumer(GROUP, limit_all=0), "limit_all is 0, must be 1 or more"),
         (lambda: PullConsumer(GROUP, TOPIC), f"topics is '{TOPIC}', must be a list of names"),
         (lambda: ScheduledPull(GROUP, {TOPIC: turn}, workers=0), "workers is 0"),
@@ -224,12 +225,12 @@ def test_a_client_of_another_loop(make: Callable[[Any], object]) -> None:
         ({"heartbeat_s": "30"}, "heartbeat_s is '30'"),
         ({"rebalance_s": 0.9}, "rebalance_s is 0.9, must be 1 to 3600"),
         ({"rebalance_s": 3_601}, "rebalance_s is 3601, must be 1 to 3600"),
-        ({"rebalance_s": "20"}, "rebalance_s is '20', must be 1 to 3600"),
+        ({"rebalance_s": "20"}, "rebalance_s is '20', must be a number"),
         ({"lock_renewal_s": 0}, "lock_renewal_s is 0, must be 1 to 25"),
         ({"lock_renewal_s": 26}, "is 26, must be 1 to 25: brokers free a lock after 60 s"),
         ({"pull_silence_s": 59}, "is 59, must be 60 to 86400: a pull may wait for 30 s"),
-        ({"pull_silence_s": NAN}, "pull_silence_s is nan, must be 60 to 86400"),
-        ({"instance_name": 5}, "instance_name is 5, must be a str"),
+        ({"pull_silence_s": NAN}, "pull_silence_s is nan, must be a number"),
+        ({"instance_name": 5}, "instance_name is 5, must be a text"),
     ],
 )
 def test_a_client(settings: dict[str, Any], fault: str) -> None:
@@ -280,5 +281,5 @@ def test_an_offset_that_no_broker_can_store_is_not_noted(offset: Any) -> None:
 
 
 def test_progress_of_broadcasting_members_goes_where_a_text_says(tmp_path: Any) -> None:
-    consumer = PushConsumer(GROUP, {TOPIC: "*"}, offsets_dir=str(tmp_path))
-    assert consumer._settings.offsets_dir == tmp_path
+    directory: Any = str(tmp_path)
+    assert MemberSettings(group=GROUP, offsets_dir=directory).offsets_dir == tmp_path

@@ -13,20 +13,19 @@ from sparrowmq.broker.consumer_offsets import ConsumerOffsets
 from sparrowmq.broker.delivery.delay_levels import DelayLevels
 from sparrowmq.broker.positions import Positions
 from sparrowmq.client.broker_calls import Position, max_offset
-from sparrowmq.client.client import Client
 from sparrowmq.client.consuming.pull_loop import PullLoop
-from sparrowmq.client.consuming.push_consumer import PushConsumer
-from sparrowmq.client.group import membership
 from sparrowmq.client.group.held_queue import HeldQueue
+from sparrowmq.client.group.offsets import StartOffsets
+from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.client.route_table import RoutePolls
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.subscription import SubscriptionData
-from sparrowmq.store import store
-from sparrowmq.store.messages import PutMessage, Stored
+from sparrowmq.store import retention
 from sparrowmq.store.retention import LogFile
 from sparrowmq.testing import sim_nodes
+from tests.faults.lying_store import plant_lying_store
 
 Patch = Callable[[Any, str, object], None]
 """Replaces an attribute, as monkeypatch.setattr does."""
@@ -34,17 +33,7 @@ Patch = Callable[[Any, str, object], None]
 
 def acknowledge_before_append(patch: Patch) -> None:
     """One message in fifty is acknowledged and never stored."""
-    append = store.Store.append
-    count = 0
-
-    def lie(one: store.Store, put: PutMessage, now_ms: int) -> Stored:
-        nonlocal count
-        count += 1
-        if count % 50 or b"|" not in put.body:
-            return append(one, put, now_ms)
-        return Stored(one.max_log_offset, 0, one.max_offset(put.topic, put.queue_id), now_ms)
-
-    patch(store.Store, "append", lie)
+    plant_lying_store(patch, every=50, is_target=lambda put: b"|" in put.body)
 
 
 def sync_nothing(patch: Patch) -> None:
@@ -55,11 +44,11 @@ def sync_nothing(patch: Patch) -> None:
 def commit_early(patch: Patch) -> None:
     """What was only pulled counts as consumed."""
 
-    def progressed(consumer: PushConsumer, held: HeldQueue) -> None:
+    def note_progress(ownership: QueueOwnership, held: HeldQueue) -> None:
         if not held.is_dropped:
-            consumer.member.offsets.update(held.queue, held.next_offset)
+            ownership.offsets.update(held.queue, Position(held.next_offset))
 
-    patch(PushConsumer, "_progressed", progressed)
+    patch(QueueOwnership, "note_progress", note_progress)
 
 
 def skip_after_failed_pulls(patch: Patch) -> None:
@@ -116,7 +105,7 @@ def delete_the_young(patch: Patch) -> None:
     def all_of_them(config: object, files: list[LogFile], *_: object, **__: object) -> list[int]:
         return [file.start for file in files]
 
-    patch(store, "files_to_delete", all_of_them)
+    patch(retention, "files_to_delete", all_of_them)
 
 
 def believe_every_position(patch: Patch) -> None:
@@ -144,12 +133,10 @@ def advance_deleted_groups(patch: Patch) -> None:
 def start_at_the_end(patch: Patch) -> None:
     """A queue without progress begins at its end, and one with progress too."""
 
-    async def at_end(
-        client: Client, settings: object, now_ms: int, queue: MessageQueue, stored: object
-    ) -> Position:
-        return await max_offset(client, queue)
+    async def at_end(starts: StartOffsets, queue: MessageQueue, stored: object) -> Position:
+        return await max_offset(starts.client, queue)
 
-    patch(membership, "start_at", at_end)
+    patch(StartOffsets, "of", at_end)
 
 
 def reset_too_far(patch: Patch) -> None:

@@ -114,17 +114,18 @@ def run(name: str, options: MemberOptions, told: Connection, leave: Connection) 
 
 def plant(bug: str) -> None:
     """Break the client of this process."""
-    from sparrowmq.client.group.assignment import Assignment
+    from sparrowmq.client.broker_calls import Position
     from sparrowmq.client.group.held_queue import HeldQueue
+    from sparrowmq.client.group.queue_ownership import QueueOwnership
 
-    async def take_all(assignment: Assignment, queues: list[MessageQueue]) -> list[MessageQueue]:
-        return queues
+    async def lock_nothing(ownership: QueueOwnership, queues: list[MessageQueue]) -> None:
+        """As if queues were not locked."""
 
-    def commit_early(consumer: PushConsumer, held: HeldQueue) -> None:
+    def commit_early(ownership: QueueOwnership, held: HeldQueue) -> None:
         if not held.is_dropped:
-            consumer.member.offsets.update(held.queue, held.next_offset)
+            ownership.offsets.update(held.queue, Position(held.next_offset))
 
     if bug == "early":
-        setattr(PushConsumer, "_progressed", commit_early)  # noqa: B010 - mypy forbids assigning
+        setattr(QueueOwnership, "note_progress", commit_early)  # noqa: B010 - mypy forbids assigning
     elif bug == "unlocked":
-        setattr(Assignment, "_lock", take_all)  # noqa: B010 - mypy forbids assigning
+        setattr(QueueOwnership, "lock", lock_nothing)  # noqa: B010 - mypy forbids assigning

@@ -6,7 +6,12 @@ import time
 from collections.abc import Sequence
 from random import Random
 
-from sparrowmq.client.broker_calls import commit_offset, committed_offset, max_offset
+from sparrowmq.client.broker_calls import (
+    Position,
+    commit_offset,
+    committed_offset,
+    max_offset,
+)
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.consuming.push_consumer import PushConsumer
@@ -161,7 +166,8 @@ class Life:
             self.commits.attempted = max(at, self.commits.attempted)
             with contextlib.suppress(ClientError, NetError):
                 epoch = (await max_offset(self.client, queue)).epoch
-                await commit_offset(self.client, COMMITTERS, queue, self.commits.attempted, epoch)
+                position = Position(self.commits.attempted, epoch)
+                await commit_offset(self.client, COMMITTERS, queue, position)
                 self.commits.answered.append((time.monotonic(), self.commits.attempted))
             await asyncio.sleep(_PAUSE_S)
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from sparrowmq.client.consuming.push_consumer import PushConsumer
-from sparrowmq.client.group.assignment import Assignment
+from sparrowmq.client.broker_calls import Position
 from sparrowmq.client.group.held_queue import HeldQueue
+from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.protocol.message import MessageQueue
 from tests.faults.churn import Call, History, is_shared_out, judge
 from tests.faults.churn_processes import churn_in_processes
@@ -35,26 +35,26 @@ def test_members_that_are_processes_lose_nothing_and_hand_over_without_repeating
 
 
 def plant_no_draining(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def at_once(assignment: Assignment, held: HeldQueue, within_s: float) -> None:
+    async def at_once(held: HeldQueue, within_s: float) -> None:
         """Handlers are not waited for."""
 
-    monkeypatch.setattr(Assignment, "_wait_for_handlers", at_once)
-    monkeypatch.setattr(Assignment, "_may_go", lambda assignment, held: True)
+    monkeypatch.setattr(HeldQueue, "handlers_end", at_once)
+    monkeypatch.setattr(HeldQueue, "is_running", False)
 
 
 def plant_early_commits(monkeypatch: pytest.MonkeyPatch) -> None:
-    def commit_early(consumer: PushConsumer, held: HeldQueue) -> None:
+    def commit_early(ownership: QueueOwnership, held: HeldQueue) -> None:
         if not held.is_dropped:
-            consumer.member.offsets.update(held.queue, held.next_offset)
+            ownership.offsets.update(held.queue, Position(held.next_offset))
 
-    monkeypatch.setattr(PushConsumer, "_progressed", commit_early)
+    monkeypatch.setattr(QueueOwnership, "note_progress", commit_early)
 
 
 def plant_no_leases(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def take_all(assignment: Assignment, queues: list[MessageQueue]) -> list[MessageQueue]:
-        return queues
+    async def lock_nothing(ownership: QueueOwnership, queues: list[MessageQueue]) -> None:
+        """As if queues were not locked."""
 
-    monkeypatch.setattr(Assignment, "_lock", take_all)
+    monkeypatch.setattr(QueueOwnership, "lock", lock_nothing)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_planted_bugs_of_the_hand_over_are_noticed(
     plant: Callable[[pytest.MonkeyPatch], None], noticed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
-    result = judge(0, churn_in_simulation(0, changes=20))
+    result = judge(3, churn_in_simulation(3, changes=20))
     assert any(noticed in problem for problem in result.problems), str(result)
 
 

@@ -4,8 +4,7 @@ import pytest
 
 from sparrowmq.broker import shutdown
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.name_servers import Registration
-from sparrowmq.broker.tables import BrokerTables
+from sparrowmq.broker.name_servers import BrokerRegistration
 from sparrowmq.net.server import Server
 from tests.faults.io_errors import KINDS, RetryingRun, fail_disk
 from tests.faults.stop_time import stop_after_failed_sync
@@ -38,13 +37,11 @@ def test_a_broker_is_gone_within_a_second_after_a_failed_sync(sync_flush: bool) 
 def test_planted_saying_goodbye_to_everybody_first_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def leave(
-        registration: Registration, server: Server[Broker], tables: BrokerTables
-    ) -> None:
+    async def drain(registration: BrokerRegistration, server: Server[Broker]) -> None:
         await registration.unregister()
-        await shutdown.end_pulls(server.endpoint)
+        await shutdown.reject_pulls(server)
         await server.close()
 
-    monkeypatch.setattr(shutdown, "leave", leave)
+    monkeypatch.setattr(shutdown, "drain", drain)
     results = [stop_after_failed_sync(seed, sync_flush=True) for seed in range(4)]
     assert any("gone only" in str(result) for result in results)

@@ -4,11 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from sparrowmq.client.consuming.orderly_consumption import OrderlyConsuming
-from sparrowmq.client.consuming.push_consumer import PushConsumer
-from sparrowmq.client.group.assignment import Assignment
+from sparrowmq.client.broker_calls import Position
+from sparrowmq.client.consuming.orderly_consumption import OrderlyConsumption
 from sparrowmq.client.group.held_queue import HeldQueue
-from sparrowmq.client.group.membership import Membership
+from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.protocol.message import MessageQueue
 from tests.faults.churn import Call
 from tests.faults.order_under_churn import Fault, OrderHistory, judge_order
@@ -36,34 +35,34 @@ def test_order_holds_among_processes_that_are_killed() -> None:
 
 
 def plant_no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def take_all(assignment: Assignment, queues: list[MessageQueue]) -> list[MessageQueue]:
-        return queues
+    async def lock_nothing(ownership: QueueOwnership, queues: list[MessageQueue]) -> None:
+        """As if queues were not locked."""
 
-    async def always(member: Membership, held: HeldQueue) -> bool:
+    async def always(ownership: QueueOwnership, held: HeldQueue) -> bool:
         return True
 
-    monkeypatch.setattr(Assignment, "_lock", take_all)
-    monkeypatch.setattr(Membership, "has_lock", always)
+    monkeypatch.setattr(QueueOwnership, "lock", lock_nothing)
+    monkeypatch.setattr(QueueOwnership, "has_lock", always)
 
 
 def plant_two_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(OrderlyConsuming, "_claim", lambda consuming, held: True)
+    monkeypatch.setattr(OrderlyConsumption, "_claim", lambda consuming, held: True)
 
 
 def plant_no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def at_once(assignment: Assignment, held: HeldQueue, within_s: float) -> None:
+    async def at_once(held: HeldQueue, within_s: float) -> None:
         """The consume lock is not waited for."""
 
-    monkeypatch.setattr(Assignment, "_wait_for_handlers", at_once)
-    monkeypatch.setattr(Assignment, "_is_running", lambda assignment, held: False)
+    monkeypatch.setattr(HeldQueue, "handlers_end", at_once)
+    monkeypatch.setattr(HeldQueue, "is_running", False)
 
 
 def plant_early_commits(monkeypatch: pytest.MonkeyPatch) -> None:
-    def commit_early(consumer: PushConsumer, held: HeldQueue) -> None:
+    def commit_early(ownership: QueueOwnership, held: HeldQueue) -> None:
         if not held.is_dropped:
-            consumer.member.offsets.update(held.queue, held.next_offset)
+            ownership.offsets.update(held.queue, Position(held.next_offset))
 
-    monkeypatch.setattr(PushConsumer, "_progressed", commit_early)
+    monkeypatch.setattr(QueueOwnership, "note_progress", commit_early)
 
 
 @pytest.mark.parametrize(

@@ -61,15 +61,20 @@ class Wired:
     def join(self) -> None:
         """Be a member, as one is some seconds later: pulls wait for nobody."""
         self.receive(frames.heartbeat(1))
-        self.broker.changing.clear()
+        self.broker.notices.rebalancing.clear()
 
     def wake(self) -> None:
         """What the loop does at the end of its turn for pulls whose queue grew."""
         self.broker.arrivals._wake()
 
+    @property
+    def written(self) -> bytes:
+        """What was answered since the last call of `answers`, as bytes."""
+        return b"".join(self._transport.written)
+
     def answers(self) -> list[int]:
         """The codes that were answered since the last call."""
-        written, self._transport.written = b"".join(self._transport.written), []
+        written, self._transport.written = self.written, []
         replies = FrameDecoder().feed(written)
         return [decode_plain(binary, header).code for binary, header, _ in replies]
 

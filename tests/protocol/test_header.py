@@ -28,7 +28,7 @@ from sparrowmq.protocol.header import (
 from sparrowmq.protocol.header_encoding import encode_request, encode_response, ext_fields_of
 from sparrowmq.protocol.headers.nameserver import GetClusterInfo, GetTopicRoute, RegisterBroker
 from sparrowmq.protocol.headers.offsets import GetMaxOffset, OffsetFound, QueryConsumerOffset
-from sparrowmq.protocol.java import Int, Long
+from sparrowmq.protocol.java_numbers import Int, Long
 from tests.protocol.java_vectors import cases
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as some
 
 from sparrowmq.protocol.indexed_properties import indexed_columns, indexed_properties
 from sparrowmq.protocol.properties import KEYS, TAGS, UNIQUE_KEY, parse_properties
-from sparrowmq.protocol.subscription import tag_code
+from sparrowmq.protocol.tags import tag_code
 
 _PIECES = some.sampled_from(
     ["\x01", "\x02", KEYS, TAGS, UNIQUE_KEY, "XTAGS", "TAGSX", "a", "é", "WAIT\x01true\x02"]

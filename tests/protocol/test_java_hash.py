@@ -3,12 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparrowmq.protocol.java import (
-    MASK_32,
-    java_hash,
-    positive_index_hash,
-    unsigned_java_hash,
-)
+from sparrowmq.protocol.java import MASK_32, java_hash, positive_index_hash, unsigned_java_hash
 
 
 def by_definition(text: str) -> int:

@@ -89,7 +89,7 @@ def test_changing_the_callers_properties_does_not_change_the_message() -> None:
         ({"properties": {"a": " "}}, "blank name or value"),
         ({"properties": {"a\x01": "x"}}, "separate properties"),
         ({"properties": {"a": "x" * 40_000}}, "at most 32767 allowed"),
-        ({"delay_level": -1}, "must be 0 or more"),
+        ({"delay_level": -1}, "must be 0 to 18"),
         ({"delay_ms": -1}, "must be 0 or more"),
         ({"deliver_time_ms": 0}, "must be milliseconds since 1970"),
         ({"delay_level": 1, "delay_ms": 5}, "exclude each other"),

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparrowmq.protocol.java import java_hash
-from sparrowmq.protocol.subscription import SQL92, SubscriptionData, parse_tags, tag_code
+from sparrowmq.protocol.subscription import SQL92, SubscriptionData
+from sparrowmq.protocol.tags import parse_tags, tag_code
 from tests.protocol.java_vectors import cases
 
 tags = st.text("abcdeé-_1", min_size=1, max_size=6)
@@ -66,14 +67,6 @@ def test_a_condition_on_properties_has_no_tags() -> None:
     assert subscription.takes_tag("anything"), "the condition decides, not the tag"
     with pytest.raises(ValueError, match="SQL92 subscription needs an expression"):
         SubscriptionData.build("orders", "", version=1, expression_type=SQL92)
-
-
-def test_subscriptions_are_compared_without_their_version() -> None:
-    one = SubscriptionData.build("orders", "A", version=1)
-    assert one.same_filter(SubscriptionData.build("orders", "A", version=2))
-    assert not one.same_filter(SubscriptionData.build("orders", "B", version=1))
-    condition = SubscriptionData.build("orders", "A", version=1, expression_type=SQL92)
-    assert not one.same_filter(condition)
 
 
 @given(st.lists(tags, max_size=4, unique=True), st.integers(0, 2**62))

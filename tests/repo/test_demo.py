@@ -19,7 +19,7 @@ def test_the_demo_finds_every_order_and_succeeds() -> None:
     assert "200 sent, 200 consumed, 0 missing, 0 damaged" in done.stdout
 
 
-@pytest.mark.parametrize("received", [{"o-0": ["one"]}, {}])
+@pytest.mark.parametrize("received", [{"o-0-created": ["one"]}, {}])
 def test_the_demo_fails_when_an_order_is_missing(received: dict[str, list[str]]) -> None:
     orders = Orders()
     for _ in range(2):
@@ -31,7 +31,7 @@ def test_the_demo_fails_when_an_order_is_missing(received: dict[str, list[str]])
 def test_the_demo_fails_when_an_order_is_damaged() -> None:
     orders = Orders()
     orders.next_message()
-    orders.received, orders.damaged = {"o-0": ["one"]}, ["o-0"]
+    orders.received, orders.damaged = {"o-0-created": ["one"]}, ["o-0"]
     assert conclude(orders) == 1
 
 

@@ -3,7 +3,6 @@
 import asyncio
 from contextlib import suppress
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -99,13 +98,6 @@ def test_report_9455_a_broker_that_started_in_2050_is_registered_after_the_clock
 
 def start_with(node: BrokerNode, clock: Clock) -> None:
     """Start a broker that believes in another time."""
-    made = node._make
-
-    def make() -> Any:
-        server = made()
-        server._clock = clock
-        return server
-
-    node._make = make  # type: ignore[method-assign]
+    usual, node.clock = node.clock, clock
     node.start()
-    node._make = made  # type: ignore[method-assign]
+    node.clock = usual

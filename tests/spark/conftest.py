@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sparrowmq.spark.wire.cluster import Cluster as Routes
+from sparrowmq.spark.wire.cluster import RemoteCluster as Routes
 from sparrowmq.spark.wire.remoting import Remoting
 from sparrowmq.testing import Cluster, cluster
 from tests.patience import PATIENCE_S

@@ -1,4 +1,4 @@
-"""The format `rocketmq-dying`: source and sink as they are, in workers that die as they are told.
+"""The format `rocketmq-dying`: source and sink as they are, in workers that die on command.
 
 Rows go through one by one, so that there is a middle in every task.
 """

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 from sparrowmq.spark.frames import deduplicated
 from sparrowmq.spark.offsets import Offsets, from_json
 from sparrowmq.spark.session import spark_session
-from sparrowmq.spark.wire.cluster import Cluster as Wire
 from sparrowmq.spark.wire.cluster import Queue
+from sparrowmq.spark.wire.cluster import RemoteCluster as Wire
 from tests.spark.dying_driver import die_before, processes_of
 from tests.spark.standalone import QUICK_JAVA
 
@@ -50,7 +50,7 @@ Through = Callable[["DataFrame"], "DataFrame"]
 
 
 def unchanged(frame: DataFrame) -> DataFrame:
-    """The way of the rows where nobody is killed."""
+    """The path of the rows where nothing is killed."""
     return frame
 
 

@@ -32,7 +32,7 @@ SENT_BEFORE = 2
 
 def open_gates(folder: Path) -> list[int]:
     """Let the tasks through that wait; for as long as these are open also those that come."""
-    # Open for both, which waits for nobody: the task of the killed worker comes no more.
+    # Opened for reading and writing, which does not block: the killed task comes no more.
     return [os.open(gate, os.O_RDWR) for gate in folder.iterdir()]
 
 

@@ -1,4 +1,4 @@
-"""What runs on executors gets by with the standard library, numpy and pyarrow."""
+"""What runs on executors needs the standard library, numpy and pyarrow, and nothing else."""
 
 import subprocess
 import sys
@@ -18,8 +18,12 @@ sys.meta_path.insert(0, Missing())
 """
 OURS = {"click", "lark", "lz4", "msgspec", "rich", "uvloop", "zstandard"}
 DRIVER = "import sparrowmq.spark.schema, sparrowmq.spark.wire.cluster, sparrowmq.spark.options"
-EXECUTOR = "import sparrowmq.spark.wire.puller, sparrowmq.spark.decode.decoder"
-SPARK = "import pyspark_rocketmq, sparrowmq.spark.stream"
+READ = "import sparrowmq.spark.wire.puller, sparrowmq.spark.decode.decoder"
+READ_FILES = "import sparrowmq.spark.log_files.reader, sparrowmq.spark.log_files.rows"
+WRITE = "import sparrowmq.spark.write_task"
+SPARK = (
+    "import pyspark_rocketmq, pyspark_rocketmq_log, sparrowmq.spark.stream, sparrowmq.spark.sink"
+)
 ZSTD = """
 from sparrowmq.spark.decode.decoder import Decoder
 data = bytes.fromhex({record!r})
@@ -37,10 +41,12 @@ def run(code: str, blocked: set[str]) -> subprocess.CompletedProcess[str]:
     ("code", "blocked"),
     [
         (DRIVER, OURS | {"numpy", "pyarrow", "pandas", "pyspark"}),
-        (EXECUTOR, OURS | {"pandas", "pyspark"}),
+        (READ, OURS | {"pandas", "pyspark"}),
+        (READ_FILES, OURS | {"pandas", "pyspark"}),
+        (WRITE, OURS | {"pandas", "pyspark"}),
         (SPARK, OURS),
     ],
-    ids=["schema, routes and options", "what reads", "what Spark loads"],
+    ids=["schema, routes and options", "reading", "reading files", "writing", "Spark's classes"],
 )
 def test_modules_load_without_what_executors_may_lack(code: str, blocked: set[str]) -> None:
     if find_spec("pyspark") is None:

@@ -1,4 +1,4 @@
-"""The Java that Spark runs on is found, or brought along, without anybody setting anything up."""
+"""The Java that Spark runs on is found, or brought along, without any set-up."""
 
 import logging
 import os

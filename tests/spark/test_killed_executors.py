@@ -1,4 +1,4 @@
-"""Python workers of a local master that die at work: nobody does their task again."""
+"""Python workers of a local master that die at work: their tasks are not repeated."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def test_drivers_that_die_between_write_and_commit_lose_nothing_and_repeat_one_b
     for folder in (files, copies):
         folder.mkdir()
     create_topic(running, copy_of(TOPIC, copies), 2)
-    # The worst moments: files are written and not committed, rows are sent and nobody was told.
+    # The worst moments: files are written and not committed, rows are sent and not reported.
     children = [
         begin(running, "files", files, "written"),
         begin(running, "topic", copies, "committed"),
@@ -64,7 +64,7 @@ def test_drivers_that_die_between_write_and_commit_lose_nothing_and_repeat_one_b
     for folder in (files, copies):
         assert [path.name for path in (folder / "checkpoint/commits").glob("[0-9]*")] == ["0"]
         assert sum(committed_offsets(folder).values()) == ROWS_A_BATCH
-        # The group stands exactly behind the batch that Spark has committed.
+        # The group stands exactly after the batch that Spark has committed.
         assert group_offsets(running.name_server, TOPIC, folder) == committed_offsets(folder)
 
     run_query(spark, running.name_server, "files", TOPIC, files)

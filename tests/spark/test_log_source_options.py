@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("pyarrow", reason="needs the spark extra: pip install sparrowmq[spark]")
 
 from sparrowmq.spark.errors import OptionError
-from sparrowmq.spark.log_files.options import _OPTIONS, parse_log_options
+from sparrowmq.spark.log_files.options import LOG_OPTIONS, parse_log_options
 from tests.spark.written_logs import HOST, HOST_V6, LogWriter, hundred_messages, rows
 
 
@@ -46,7 +46,7 @@ def test_the_guide_names_every_option_with_its_default() -> None:
     guide = (Path(__file__).resolve().parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
     part = guide.partition("\n## Log files\n")[2].partition("\n## ")[0]
     found = dict(re.findall(r"^\| `(\w+)` \| *`?(.*?)`? *\|", part, re.MULTILINE))
-    assert list(found) == list(_OPTIONS)
+    assert list(found) == list(LOG_OPTIONS)
     given = {name: text for name, text in found.items() if text and text != "all"}
     assert set(given) == {"onDamage", "maxBytesPerPartition"}
     assert parse_log_options({"path": "/x", **given}) == parse_log_options({"path": "/x"})

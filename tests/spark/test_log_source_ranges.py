@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 pytest.importorskip("pyarrow", reason="needs the spark extra: pip install sparrowmq[spark]")
 
 from sparrowmq.spark.log_files.ranges import log_files, log_ranges
-from sparrowmq.spark.log_files.reader import Run, read_range
+from sparrowmq.spark.log_files.reader import RecordRun, read_range
 from tests.spark.written_logs import FILE_SIZE, LogWriter, hundred_messages, messages, offsets, rows
 
 
@@ -53,7 +53,7 @@ def test_a_record_that_is_larger_than_the_window_is_read(tmp_path: Path) -> None
     for size in (10, 200_000, 20):
         writer.add(bytes([65]) * size)
     [one] = log_ranges(log_files(writer.write()), 1 << 30)
-    runs = [found for found in read_range(one, window=1000) if isinstance(found, Run)]
+    runs = [found for found in read_range(one, window=1000) if isinstance(found, RecordRun)]
     found = [run.log_offset + int(start) for run in runs for start in run.starts]
     assert found == writer.offsets
 
@@ -68,7 +68,7 @@ def test_what_is_appended_after_the_cutting_is_not_read(writer: LogWriter) -> No
         run.log_offset + int(start)
         for one in ranges
         for run in read_range(one)
-        if isinstance(run, Run)
+        if isinstance(run, RecordRun)
         for start in run.starts
     ]
     assert found == known

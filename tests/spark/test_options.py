@@ -5,7 +5,7 @@ import pytest
 from sparrowmq.spark.errors import OptionError
 from sparrowmq.spark.options import At, parse_options
 from sparrowmq.spark.schema import READ_NAMES
-from sparrowmq.spark.wire.cluster import Position, Queue
+from sparrowmq.spark.wire.cluster import Queue, QueuePosition
 
 BASE = {"nameServer": "127.0.0.1:9876", "subscribe": "orders"}
 
@@ -32,13 +32,13 @@ def test_places_are_words_offsets_or_times() -> None:
     found = parse_options({**BASE, "startingOffsets": offsets}).starting
     assert found == At(
         positions={
-            Queue("orders", "broker-a", 0): Position(-2),
-            Queue("orders", "broker-a", 1): Position(7),
+            Queue("orders", "broker-a", 0): QueuePosition(-2),
+            Queue("orders", "broker-a", 1): QueuePosition(7),
         }
     )
     epochs = '{"orders": {"broker-a": {"0": 3}}, "$epochs": {"orders": {"broker-a": {"0": 70}}}}'
     found = parse_options({**BASE, "startingOffsets": epochs}).starting
-    assert found == At(positions={Queue("orders", "broker-a", 0): Position(3, 70)})
+    assert found == At(positions={Queue("orders", "broker-a", 0): QueuePosition(3, 70)})
     assert parse_options({**BASE, "startingOffsets": "Latest"}).starting == At(word="latest")
     assert parse_options({**BASE, "endingTimestamp": "1700"}).ending == At(time_ms=1700)
     times = {**BASE, "startingOffsetsByTimestamp": '{"orders": {"broker-a": {"0": 9}}}'}
@@ -46,7 +46,7 @@ def test_places_are_words_offsets_or_times() -> None:
 
 
 def test_columns_can_be_chosen_or_the_properties_left_out() -> None:
-    chosen = parse_options({**BASE, "columns": "body, topic"})
+    chosen = parse_options({**BASE, "columns": "Body, topic"})
     assert [column.name for column in chosen.columns] == ["topic", "body"]
     fewer = parse_options({**BASE, "includeProperties": "false"})
     assert "properties" not in [column.name for column in fewer.columns]
@@ -103,7 +103,7 @@ WRONG = {
     ),
     "two filters": ({"tags": "a", "sql": "b = 1"}, "sql: contradicts tags"),
     "no tags": ({"tags": " || "}, "must name tags like created"),
-    "no columns": ({"columns": " , "}, "columns: must name columns out of topic, brokerName"),
+    "no columns": ({"columns": " , "}, "columns: must name a column, several with commas"),
     "no column": ({"columns": "boddy"}, "no column 'boddy', allowed are topic"),
     "properties yes and no": (
         {"columns": "properties", "includeProperties": "false"},

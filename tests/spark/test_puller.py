@@ -13,13 +13,13 @@ pytest.importorskip("pyarrow", reason="needs the spark extra: pip install sparro
 
 from sparrowmq.blocking import Message  # after the skip
 from sparrowmq.protocol.codes import RequestCode, ResponseCode
-from sparrowmq.spark.errors import BrokerAway, DataLoss, Refused
+from sparrowmq.spark.errors import BrokerAway, DataLoss, ServerRefused
 from sparrowmq.spark.offsets import QueueRange
 from sparrowmq.spark.options import Options, parse_options
-from sparrowmq.spark.pushdown import Condition
+from sparrowmq.spark.pushdown import RowCondition
 from sparrowmq.spark.schema import read_columns
-from sparrowmq.spark.wire.cluster import Cluster as Routes
 from sparrowmq.spark.wire.cluster import Queue
+from sparrowmq.spark.wire.cluster import RemoteCluster as Routes
 from sparrowmq.spark.wire.puller import read_range
 from sparrowmq.testing import Cluster
 from sparrowmq.testing.held_port import HeldPort
@@ -123,7 +123,7 @@ def test_a_busy_broker_is_asked_again_and_a_refusing_one_is_not() -> None:
         broker.on(PULL, lambda _: next(answers))
         assert len(offsets(QueueRange(QUEUE, 0, 100), options_for(broker))) == 100
         broker.on(PULL, lambda _: Said(ResponseCode.NO_PERMISSION, remark="not for you"))
-        with pytest.raises(Refused, match="not for you"):
+        with pytest.raises(ServerRefused, match="not for you"):
             offsets(QueueRange(QUEUE, 0, 100), options_for(broker))
 
 
@@ -179,10 +179,10 @@ def test_a_queue_that_is_shorter_than_planned_is_waited_for_and_never_skipped() 
             offsets(QueueRange(QUEUE, 0, 100), options_for(broker, retryTimeout="300ms"))
 
 
-def test_an_offset_behind_the_end_means_that_the_topic_was_made_anew() -> None:
+def test_an_offset_past_the_end_means_that_the_topic_was_created_again() -> None:
     with ScriptedBroker() as broker:
-        behind = Said(ResponseCode.PULL_OFFSET_MOVED, range_of(3, high=3))
-        broker.on(PULL, lambda _: behind)
+        past_the_end = Said(ResponseCode.PULL_OFFSET_MOVED, range_of(3, high=3))
+        broker.on(PULL, lambda _: past_the_end)
         with pytest.raises(DataLoss, match="deleted and created again"):
             offsets(QueueRange(QUEUE, 50, 100), options_for(broker))
         assert (
@@ -228,7 +228,7 @@ def test_pulls_carry_the_filter_and_use_no_group_of_the_user() -> None:
         offsets(piece, options_for(broker, group="billing"))
         offsets(piece, options_for(broker, tags="a || b"))
         offsets(piece, options_for(broker, sql="price > 5"))
-        offsets(piece, options_for(broker), conditions=[Condition("tags", "in", ("a", "b"))])
+        offsets(piece, options_for(broker), conditions=[RowCondition("tags", "in", ("a", "b"))])
         filters = [(asked["expressionType"], asked["subscription"]) for asked in seen]
         assert filters == [
             ("TAG", "*"),
@@ -240,7 +240,7 @@ def test_pulls_carry_the_filter_and_use_no_group_of_the_user() -> None:
         assert {asked["consumerGroup"] for asked in seen} == {"TOOLS_CONSUMER"}
 
 
-def test_tags_with_one_hash_are_told_apart_after_the_broker(running: Cluster) -> None:
+def test_tags_with_the_same_hash_are_distinguished_after_the_broker(running: Cluster) -> None:
     # "Aa" and "BB" have the same hash in Java, and the broker compares hashes
     bodies = [("Aa", b"1"), ("BB", b"2"), ("C", b"3"), ("Aa", b"4")]
     send(running, [Message("puller-tags", body, tags=tag) for tag, body in bodies])
@@ -256,7 +256,7 @@ def test_sql_conditions_are_checked_by_the_broker(running: Cluster) -> None:
     )
     base = {"nameServer": running.name_server, "subscribe": "puller-sql"}
     assert read_all(parse_options({**base, "sql": "price > 6"})) == [b"7", b"8", b"9"]
-    with pytest.raises(Refused, match="SQL"):
+    with pytest.raises(ServerRefused, match="SQL"):
         read_all(parse_options({**base, "sql": "price >"}))
 
 

@@ -19,8 +19,8 @@ from sparrowmq.spark.offsets import QueueRange
 from sparrowmq.spark.options import Options, parse_options
 from sparrowmq.spark.positions import EPOCHS, ends_now, from_json, to_json
 from sparrowmq.spark.stream import StreamReader
-from sparrowmq.spark.wire.cluster import Cluster as Routes
-from sparrowmq.spark.wire.cluster import Position, Queue
+from sparrowmq.spark.wire.cluster import Queue, QueuePosition
+from sparrowmq.spark.wire.cluster import RemoteCluster as Routes
 from sparrowmq.spark.wire.puller import read_range
 from tests.spark.scripted_broker import Said, ScriptedBroker
 from tests.spark.shortened import READ, TOPIC, WAYS, World, read_world
@@ -127,7 +127,7 @@ def without_epochs(offsets: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_offsets_of_an_earlier_release_are_compared_with_the_end(world: World) -> None:
-    """Where a queue has grown past them again, nobody can know."""
+    """Where a queue has grown past them again, there is no way to know."""
     world.checkpoint = without_epochs(world.checkpoint)
     sent = world.send(2)
     assert by_stream(world, "true", available_now=True) == [sent]
@@ -192,7 +192,7 @@ def test_a_micro_batch_asks_no_more_while_nothing_has_changed() -> None:
         fields = {"offset": "10", "sparrowEpoch": "7"}
         broker.on(RequestCode.GET_MAX_OFFSET, lambda _: Said(fields=fields))
         reader = open_reader(broker.address, "orders")
-        start = to_json({Queue("orders", "broker-a", 0): Position(5, 7)})
+        start = to_json({Queue("orders", "broker-a", 0): QueuePosition(5, 7)})
         end = reader.latestOffset(start, ALL)
         assert ranges(reader, start, end) == [(5, 10)]
         assert broker.count(RequestCode.GET_MAX_OFFSET) == 1

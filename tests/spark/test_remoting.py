@@ -6,7 +6,7 @@ import pytest
 
 from sparrowmq.protocol.codes import RequestCode
 from sparrowmq.protocol.frame import encode_frame
-from sparrowmq.spark.errors import Refused, Unreachable
+from sparrowmq.spark.errors import ServerRefused, Unreachable
 from sparrowmq.spark.wire.remoting import Remoting
 from sparrowmq.testing.held_port import HeldPort
 from tests.patience import PATIENCE_S
@@ -33,7 +33,9 @@ def test_a_large_body_comes_in_pieces_and_arrives_whole() -> None:
 def test_ask_refuses_an_answer_that_is_no_success_and_says_who_refused_what() -> None:
     with ScriptedBroker() as broker, Remoting(broker.address) as remoting:
         broker.on(MAX, lambda _: Said(16, remark="no permission"))
-        with pytest.raises(Refused, match=r"GET_MAX_OFFSET at .* code 16: no permission") as caught:
+        with pytest.raises(
+            ServerRefused, match=r"GET_MAX_OFFSET at .* code 16: no permission"
+        ) as caught:
             remoting.ask(MAX, FIELDS)
         assert caught.value.address == broker.address
 
@@ -72,7 +74,7 @@ def test_a_request_of_the_servers_own_is_not_taken_for_an_answer() -> None:
         assert remoting.call(MAX, FIELDS).code == 5
 
 
-def test_nobody_listening_is_said_with_the_address() -> None:
+def test_a_closed_port_is_reported_with_the_address() -> None:
     with (
         HeldPort() as held,
         Remoting(held.address) as remoting,

@@ -24,8 +24,8 @@ from sparrowmq.spark.log_files.reader import read_range
 from sparrowmq.spark.offsets import from_json, to_json
 from sparrowmq.spark.options import parse_options
 from sparrowmq.spark.read_plan import batch_ranges
-from sparrowmq.spark.wire.cluster import Cluster as Wire
-from sparrowmq.spark.wire.cluster import Position, Queue
+from sparrowmq.spark.wire.cluster import Queue, QueuePosition
+from sparrowmq.spark.wire.cluster import RemoteCluster as Wire
 from sparrowmq.spark.wire.remoting import Remoting
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.testing import Cluster, cluster
@@ -149,7 +149,7 @@ def test_the_next_ranges_of_a_job_that_may_lose_messages_lie_where_messages_are(
     base = {"nameServer": running.name_server, "subscribe": TOPIC, "failOnDataLoss": "false"}
     stream = parse_options({**base, "startingOffsets": "earliest"}, stream=True)
     found: list[int] = []
-    at = {QUEUE: Position(begin)}
+    at = {QUEUE: QueuePosition(begin)}
     with Wire(running.name_server) as wire:
         while at[QUEUE].offset != end:
             ranges, at = next_ranges(wire, stream, at, None, limit)

@@ -15,8 +15,8 @@ from sparrowmq.spark.jobs.archive_compact import CompactionRule
 from sparrowmq.spark.jobs.dead_letters import DeadLetters, send_back
 from sparrowmq.spark.jobs.drain import Drain, DrainJob
 from sparrowmq.spark.jobs.job import AdminOperator, JobError
-from sparrowmq.spark.jobs.journal import Journal
-from sparrowmq.spark.wire.cluster import Cluster as Wire
+from sparrowmq.spark.jobs.journal import JobJournal
+from sparrowmq.spark.wire.cluster import RemoteCluster as Wire
 from tests.spark.jobs.backlog import bodies, offsets_of, put_group, table
 from tests.spark.jobs.dying import Died, die_at
 
@@ -96,7 +96,7 @@ def test_an_archive_fails_or_goes_on_with_what_is_new(
     assert offsets_of(world.running, "sparrowmq-archive", "orders") == [world.kept + 20]
 
 
-def test_a_drain_whose_queue_went_back_is_refused_and_moves_nobody(
+def test_a_drain_whose_queue_went_back_is_refused_and_moves_no_group(
     spark: SparkSession, world: World, tmp_path: Path
 ) -> None:
     put_group(world.running, "slow", "orders")
@@ -106,7 +106,7 @@ def test_a_drain_whose_queue_went_back_is_refused_and_moves_nobody(
     )
 
     def drain(die: str = "never") -> None:
-        with Wire(name_server) as wire, Journal(job.state) as journal:
+        with Wire(name_server) as wire, JobJournal(job.state) as journal:
             Drain(job, wire, AdminOperator(name_server), journal).run(spark, die_at(die))
 
     with pytest.raises(Died):
@@ -129,7 +129,7 @@ def test_a_drain_leaves_the_group_what_came_after_its_queue_went_back(
     )
 
     def drain(die: str = "never") -> None:
-        with Wire(name_server) as wire, Journal(job.state) as journal:
+        with Wire(name_server) as wire, JobJournal(job.state) as journal:
             Drain(job, wire, AdminOperator(name_server), journal).run(spark, die_at(die))
 
     with pytest.raises(Died):
@@ -151,7 +151,7 @@ def test_dead_letters_that_begin_again_are_not_taken_for_old_ones(
     def sent_back() -> int:
         with (
             pytest.MonkeyPatch.context() as patch,
-            Journal(tmp_path / "letters") as journal,
+            JobJournal(tmp_path / "letters") as journal,
         ):
             patch.setattr("sparrowmq.spark.jobs.dead_letters.dlq_topic", lambda group: "orders")
             return send_back(spark, letters, journal, to="again")[0]

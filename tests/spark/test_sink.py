@@ -1,4 +1,4 @@
-"""`df.write.format("rocketmq")`: rows become messages, and a repeated write can be told."""
+"""`df.write.format("rocketmq")`: rows become messages, and a repeated write can be recognised."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from sparrowmq.admin.admin import Admin
 from sparrowmq.spark.frames import deduplicated
-from sparrowmq.spark.wire.cluster import Cluster as Brokers
+from sparrowmq.spark.wire.cluster import RemoteCluster as Brokers
 from sparrowmq.testing import Cluster
 from tests.spark.topics import fill
 

@@ -66,7 +66,7 @@ def test_what_spark_passes_on_for_itself_is_no_mistake() -> None:
         (SERVER | {"maxRowsPerSecond": "0"}, "option maxRowsPerSecond: must be a whole number"),
         (SERVER | {"retryTimeout": "5 weeks"}, "option retryTimeout: .* such as 60s, 500ms"),
         (SERVER | {"maxBatchBytes": "5MiB"}, "option maxBatchBytes: must be at most maxMessageB"),
-        (SERVER | {"jobId": " "}, "option jobId: must have a character"),
+        (SERVER | {"jobId": " "}, "option jobId: must not be empty"),
     ],
 )
 def test_a_wrong_option_is_refused_with_what_is_allowed(options: dict[str, str], text: str) -> None:

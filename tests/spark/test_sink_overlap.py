@@ -9,10 +9,10 @@ import pytest
 pa = pytest.importorskip("pyarrow", reason="needs the spark extra: pip install sparrowmq[spark]")
 
 from sparrowmq.protocol.codes import RequestCode, ResponseCode  # noqa: E402 - after the skip
-from sparrowmq.spark.errors import Refused  # noqa: E402
+from sparrowmq.spark.errors import ServerRefused  # noqa: E402
 from sparrowmq.spark.sink_options import SinkOptions  # noqa: E402
-from sparrowmq.spark.wire.cluster import Cluster  # noqa: E402
-from sparrowmq.spark.wire.sender import Send, Sender  # noqa: E402
+from sparrowmq.spark.wire.cluster import RemoteCluster  # noqa: E402
+from sparrowmq.spark.wire.sender import RowSender, Send  # noqa: E402
 from sparrowmq.spark.write_task import write_rows  # noqa: E402
 from tests.spark.scripted_broker import HANG_UP, Said, ScriptedBroker  # noqa: E402
 
@@ -27,8 +27,8 @@ def broker() -> Iterator[ScriptedBroker]:
         yield started
 
 
-def sender(cluster: Cluster, pauses: list[float]) -> Sender:
-    one = Sender(cluster, group="test", retry_timeout_s=DEADLINE_S, pause=pauses.append)
+def sender(cluster: RemoteCluster, pauses: list[float]) -> RowSender:
+    one = RowSender(cluster, group="test", retry_timeout_s=DEADLINE_S, pause=pauses.append)
     one.queue_count("orders")
     return one
 
@@ -44,7 +44,7 @@ def test_rows_are_encoded_before_the_send_of_the_last_ones_is_answered(
     was_early: list[bool] = []
 
     def store(_: dict[str, str]) -> object:
-        # Without the overlap nobody asks for the second batch before this has answered.
+        # Without the overlap the second batch is asked for only after this has answered.
         was_early.append(asked_for_more.wait(DEADLINE_S))
         return Said()
 
@@ -68,7 +68,7 @@ def test_a_send_that_got_no_answer_is_sent_again_before_the_next_one(
     answers: list[object] = [HANG_UP, Said(), Said()]
     broker.on(SENDING, lambda _: answers.pop(0))
     pauses: list[float] = []
-    with Cluster(broker.address, DEADLINE_S) as cluster:
+    with RemoteCluster(broker.address, DEADLINE_S) as cluster:
         one = sender(cluster, pauses)
         one.begin(batch_of(b"first"))
         one.begin(batch_of(b"second"))
@@ -80,10 +80,10 @@ def test_a_send_that_got_no_answer_is_sent_again_before_the_next_one(
 
 def test_a_refusal_comes_out_with_the_next_send_or_at_the_end(broker: ScriptedBroker) -> None:
     broker.on(SENDING, lambda _: Said(code=ResponseCode.MESSAGE_ILLEGAL, remark="no"))
-    with Cluster(broker.address, DEADLINE_S) as cluster:
+    with RemoteCluster(broker.address, DEADLINE_S) as cluster:
         one = sender(cluster, [])
         one.begin(batch_of(b"first"))
-        with pytest.raises(Refused, match="sending 1 rows to orders queue 0 of broker-a"):
+        with pytest.raises(ServerRefused, match="sending 1 rows to orders queue 0 of broker-a"):
             one.begin(batch_of(b"second"))
         one.finish()
     assert broker.count(SENDING) == 1
@@ -93,5 +93,5 @@ def test_a_task_fails_when_its_last_send_is_refused(broker: ScriptedBroker) -> N
     broker.on(SENDING, lambda _: Said(code=ResponseCode.MESSAGE_ILLEGAL, remark="no"))
     options = SinkOptions(name_server=broker.address, topic="orders")
     rows = pa.record_batch({"body": pa.array([b"only"])})
-    with pytest.raises(Refused, match="code 13: no"):
+    with pytest.raises(ServerRefused, match="code 13: no"):
         write_rows([rows], options, {"body": 0}, "job 1", 0)

@@ -11,8 +11,8 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from sparrowmq.protocol.codes import RequestCode, ResponseCode
 from sparrowmq.spark.offsets import from_json
 from sparrowmq.spark.stream import LAG
-from sparrowmq.spark.wire.cluster import Cluster as Routes
 from sparrowmq.spark.wire.cluster import Queue
+from sparrowmq.spark.wire.cluster import RemoteCluster as Routes
 from sparrowmq.testing import Cluster
 from tests.spark.scripted_broker import Said, ScriptedBroker
 from tests.spark.stream_readers import ALL, Open, bodies, total

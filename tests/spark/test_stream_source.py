@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sparrowmq.spark.wire.cluster import Cluster as Routes
+from sparrowmq.spark.wire.cluster import RemoteCluster as Routes
 from sparrowmq.testing import Cluster
 from tests.spark.topics import fill
 
@@ -50,7 +50,7 @@ class Collected:
         return writer.option("checkpointLocation", str(checkpoint)).start()
 
 
-def test_available_now_reads_everything_in_limited_batches_and_tells_the_lag(
+def test_available_now_reads_everything_in_limited_batches_and_reports_the_lag(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:
     sent = fill(running, "stream-now", 25)

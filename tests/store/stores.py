@@ -7,7 +7,7 @@ from sparrowmq.disk.disk import Disk
 from sparrowmq.disk.syncer import sync_plan
 from sparrowmq.protocol.record import Record, decode_record
 from sparrowmq.protocol.record_batch import BatchedPuts
-from sparrowmq.protocol.subscription import tag_code
+from sparrowmq.protocol.tags import tag_code
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.messages import Damage, Progress, PutBatch, PutMessage, QueueRead, ReadStatus
 from sparrowmq.store.store import ColdRead, Store

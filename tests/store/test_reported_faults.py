@@ -4,6 +4,9 @@ from random import Random
 
 import pytest
 
+from sparrowmq.store.consume_queue import KEPT_UNITS, UNIT, QueueFiles
+from sparrowmq.store.dispatch import Dispatch
+from sparrowmq.store.index.key_index import KeyIndex
 from sparrowmq.testing.recorded_calls import PowerCut
 from sparrowmq.testing.recording_disk import RecordingDisk
 from tests.store.stores import SMALL, Told, flush, message, numbers, open_store
@@ -52,7 +55,7 @@ def test_7355_a_lost_queue_file_comes_back() -> None:
     store = open_store(disk)
     for number in range(130):
         store.append(message(number), number)
-    store.close(130)
+    store.close()
     last = max(path for path in disk.files() if path.startswith("consumequeue/orders/0/"))
     before = disk.files()[last]
     disk.unlink(last)
@@ -100,7 +103,7 @@ def test_7729_a_power_cut_while_starting_or_stopping_does_not_stop_the_next_star
     flush(store, disk)
     disk.cut_at(call)
     try:
-        store.close(40)
+        store.close()
         open_store(disk)
     except PowerCut:
         pass
@@ -111,7 +114,7 @@ def test_3257_leftover_files_do_not_stop_the_start() -> None:
     disk = RecordingDisk()
     store = open_store(disk)
     store.append(message(0), 0)
-    store.close(0)
+    store.close()
     for path in ("commitlog/.DS_Store", "consumequeue/orders/lost+found", "consumequeue/x y/0/z"):
         disk.mkdir(path.rpartition("/")[0])
         disk.poke(path, b"left over")
@@ -127,7 +130,7 @@ def test_573_a_disk_with_room_is_never_called_full() -> None:
             store.tick(restart)
             assert not store.clean(restart)
         if restart % 2:
-            store.close(restart)
+            store.close()
         else:
             disk = disk.killed()
     assert 1 - disk.usage().free_bytes / disk.usage().total_bytes < 0.75
@@ -152,14 +155,14 @@ def test_9455_a_clock_far_ahead_and_back_changes_nothing_at_start() -> None:
     assert store.queue_offset_by_time("orders", 0, 0) == 0
 
 
-def test_memory_does_not_grow_with_the_number_of_messages() -> None:
-    store = open_store(RecordingDisk())
+def test_units_in_memory_do_not_grow_with_the_number_of_messages() -> None:
+    disk = RecordingDisk()
+    dispatch = Dispatch(QueueFiles(SMALL, disk), KeyIndex(disk), SMALL.delay_levels_ms)
+    queue = dispatch.queue("orders", 0)
     sizes = []
     for round_number in range(4):
         for number in range(1_000):
-            store.append(message(number, queue_id=number % 4), number)
-            if number % 100 == 0:
-                store.tick(round_number * 1_000 + number)
-        store.tick(round_number * 1_000 + 999)
-        sizes.append(sum(len(queue.tail) for queue in store._queues.values()))
-    assert sizes[-1] == sizes[0]
+            dispatch.dispatch(queue, round_number * 1_000 + number, 100, 0, "", "", number)
+        dispatch.write_tails(1)
+        sizes.append(len(queue.tail))
+    assert sizes == [KEPT_UNITS * UNIT.size] * 4

@@ -134,7 +134,7 @@ class PullConsumer(_Reading[AsyncPullConsumer]):
 
     @classmethod
     def in_front_of(cls, running: AsyncPullConsumer) -> Self:
-        """For a consumer on the background loop that somebody else started, and will stop."""
+        """For a consumer on the background loop that other code started, and will stop."""
         facade = cls(running.group)
         facade._inner, facade._loop = running, loop_of_process.get()
         return facade

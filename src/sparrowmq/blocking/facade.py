@@ -21,7 +21,7 @@ A = TypeVar("A")
 
 
 class Stoppable(Protocol):
-    """What is behind a facade."""
+    """What a facade passes calls on to."""
 
     async def stop(self) -> None:
         """End it."""
@@ -84,13 +84,15 @@ class Facade(Generic[T]):
             inner = self._inner
         try:
             if inner is not None and self._loop is not None and self._loop.pid == os.getpid():
-                self._loop.run(end(inner))  # whoever else stops it meanwhile waits for the end too
+                self._loop.run(end(inner))  # another thread that stops it waits for the end too
         finally:
             with loop_of_process.lock:
                 if self._inner is inner:
                     self._inner = None
 
-    def _running(self) -> tuple[BackgroundLoop, T]:
+    def running(self) -> tuple[BackgroundLoop, T]:
+        """The background loop and what runs on it; a forked child of a producer starts one of its
+        own. Raises NotStarted."""
         inner, loop = self._inner, self._loop  # once: another thread may stop it any time
         if inner is None or loop is None:
             raise NotStarted(f"the {self._name} is not running: use `with`, or start() it")
@@ -102,14 +104,14 @@ class Facade(Generic[T]):
             if self._loop is loop:
                 self._make = _in_child(self._make)
                 return self._start(self._begin)  # forked: its parent's connections are not ours
-        return self._running()
+        return self.running()
 
     @property
     def _name(self) -> str:
         return type(self).__name__
 
     def _do(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        loop, inner = self._running()
+        loop, inner = self.running()
         return loop.run(_called(getattr(inner, name), args, kwargs))
 
 

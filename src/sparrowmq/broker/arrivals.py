@@ -1,12 +1,16 @@
 """Pulls that found nothing and wait for their queue to grow.
 
-A parked pull is a small record, not a coroutine: who keeps up parks on nearly every pull.
+A parked pull is a small record, not a coroutine: a consumer that keeps up parks on nearly every
+pull, and 100,000 of them may wait. Waking them is bounded in two ways. A queue that grew many times
+in one turn of the loop is looked at once, after the sends of that turn; and of a crowd that waits
+for one queue only some are retried in each turn, so that other connections get theirs.
 
     park ──── announce (the queue grew) ── retry once per touched queue and loop turn; of a crowd
          │                                 some in each turn
          ├─── its deadline passed ──────── give up: answer what an empty pull is answered
          ├─── its connection ended ─────── forgotten
          ├─── its group was reset ──────── taken: answered with the new offset
+         ├─── the broker is draining ───── taken: rejected
          └─── every 5 s ────────────────── the safety net: look at the queue again
 """
 
@@ -14,74 +18,69 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
 from math import inf
-from typing import Any
+from typing import Any, Protocol
 
 from sparrowmq.net.connection import Connection
 from sparrowmq.net.routes import Request
+from sparrowmq.store.store import Store
 
 QueueKey = tuple[str, int]
 
 _CHECK_S = 5.0
 _RETRIES_PER_TURN = 16
-"""A message may wake 100,000 pulls, and each of their replies may be 4 MiB: others go between."""
+"""A message may wake 100,000 pulls, and each reply may be 4 MiB: others get a turn in between."""
 _EXPIRY_S = 0.1
-"""Deadlines are looked at together, at most so often: pulls may wait longer by this.
+"""How often deadlines are checked, at most: pulls may wait longer by this.
 
-All that wait are gone through, which costs less than a table of deadlines: nearly every pull is
-answered long before, and would have to be taken out of it again.
+A check goes through all parked pulls. That costs less than a heap of deadlines: nearly every pull
+is answered long before its deadline, and would have to be taken out of the heap again.
 """
 
 
-class ParkedPull:
-    """A request that waits. `offset` moves on when a filter rejected what came; it was looked at
-    in `epoch`."""
+class WaitingPull(Protocol):
+    """A pull that waits. `handlers/pull.py` has the only real one."""
 
-    __slots__ = ("accepts", "deadline_s", "epoch", "key", "offset", "request")
+    deadline_s: float
+    """When it gives up, by the loop's clock; set when it is parked."""
 
-    def __init__(
-        self,
-        request: Request[Any],
-        key: QueueKey,
-        offset: int,
-        deadline_s: float,
-        accepts: Any,
-        epoch: int,
-    ) -> None:
-        self.request = request
-        self.key = key
-        self.offset = offset
-        self.deadline_s = deadline_s
-        self.accepts = accepts
-        self.epoch = epoch
+    @property
+    def request(self) -> Request[Any]: ...
+
+    @property
+    def key(self) -> QueueKey:
+        """The queue it waits for."""
+        ...
+
+    @property
+    def offset(self) -> int:
+        """What it waits for; moves on when its filter rejects what came."""
+        ...
+
+    def retry(self) -> bool:
+        """Read the queue again; whether the request was answered."""
+        ...
+
+    def give_up(self) -> None:
+        """Answer that no message came."""
+        ...
 
 
 class Arrivals:
-    """Who waits for which queue. `retry` answers a parked pull and says whether it did."""
+    """The parked pulls, by queue and by connection."""
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        *,
-        retry: Callable[[ParkedPull], bool],
-        give_up: Callable[[ParkedPull], None],
-        visible_range: Callable[[str, int], tuple[int, int]],
-        max_waiting: int,
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, store: Store, *, max_waiting: int) -> None:
         self._loop = loop
-        self._retry = retry
-        self._give_up = give_up
-        self._visible_range = visible_range
+        self._store = store
         self._max_waiting = max_waiting
-        # dicts serve as ordered sets: who waits longest is answered first
-        self._by_queue: dict[QueueKey, dict[ParkedPull, None]] = {}
-        self._by_connection: dict[Connection, dict[ParkedPull, None]] = {}
+        # dicts serve as ordered sets: the pull that waits longest is answered first
+        self._by_queue: dict[QueueKey, dict[WaitingPull, None]] = {}
+        self._by_connection: dict[Connection, dict[WaitingPull, None]] = {}
         self._touched: dict[QueueKey, None] = {}
         self._crowds: dict[QueueKey, bool] = {}
-        """Queues whose pulls are being retried over several turns; whether they grew meanwhile."""
+        """Queues whose pulls are retried over several turns, and whether they grew meanwhile."""
         self._expiry: asyncio.TimerHandle | None = None
         self._expiry_s = inf
-        """When deadlines are looked at next: never later than the first of them, but for the
-        interval."""
+        """When deadlines are checked next."""
         self._check: asyncio.TimerHandle | None = None
         self.waiting = 0
 
@@ -90,20 +89,11 @@ class Arrivals:
         """Whether no more pulls may wait."""
         return self.waiting >= self._max_waiting
 
-    def park(
-        self,
-        request: Request[Any],
-        key: QueueKey,
-        offset: int,
-        wait_s: float,
-        accepts: Any,
-        epoch: int,
-    ) -> None:
-        """Let a pull wait, at most so long."""
-        deadline_s = self._loop.time() + wait_s
-        pull = ParkedPull(request, key, offset, deadline_s, accepts, epoch)
-        self._by_queue.setdefault(key, {})[pull] = None
-        self._by_connection.setdefault(request.connection, {})[pull] = None
+    def park(self, pull: WaitingPull, wait_s: float) -> None:
+        """Let a pull wait for so long at most."""
+        pull.deadline_s = deadline_s = self._loop.time() + wait_s
+        self._by_queue.setdefault(pull.key, {})[pull] = None
+        self._by_connection.setdefault(pull.request.connection, {})[pull] = None
         self.waiting += 1
         if deadline_s < self._expiry_s:
             self._schedule_expiry(deadline_s)
@@ -124,37 +114,38 @@ class Arrivals:
         return connection in self._by_connection
 
     def forget(self, connection: Connection) -> None:
-        """A connection ended, and with it everything it waited for."""
+        """A connection ended: drop the pulls that it waited for."""
         for pull in tuple(self._by_connection.get(connection, ())):
             self._remove(pull)
 
     def end_topic(self, topic: str) -> None:
-        """A topic was deleted: nothing comes any more, and one of its name starts anew."""
+        """A topic was deleted: answer its pulls, for nothing arrives any more."""
         for (name, _), pulls in tuple(self._by_queue.items()):
             if name == topic:
                 for pull in tuple(pulls):
                     self._remove(pull)
-                    self._give_up(pull)
+                    pull.give_up()
 
-    def take(self, key: QueueKey, wanted: Callable[[ParkedPull], bool]) -> list[ParkedPull]:
-        """Pulls of a queue that wait no longer; the caller answers them."""
+    def take(self, key: QueueKey, wanted: Callable[[WaitingPull], bool]) -> list[WaitingPull]:
+        """Remove the wanted pulls of a queue; the caller answers them."""
         taken = [pull for pull in self._by_queue.get(key, ()) if wanted(pull)]
         for pull in taken:
             self._remove(pull)
         return taken
 
-    def end_all(self, answer: Callable[[ParkedPull], None]) -> None:
-        """Answer everybody who waits: the broker stops."""
-        for pull in tuple(self._pulls()):
+    def take_all(self) -> list[WaitingPull]:
+        """Remove all parked pulls, because the broker stops; the caller answers them."""
+        taken = list(self._pulls())
+        for pull in taken:
             self._remove(pull)
-            answer(pull)
         for timer in (self._expiry, self._check):
             if timer is not None:
                 timer.cancel()
         self._expiry = self._check = None
         self._expiry_s = inf
+        return taken
 
-    def _pulls(self) -> Iterator[ParkedPull]:
+    def _pulls(self) -> Iterator[WaitingPull]:
         for pulls in self._by_queue.values():
             yield from pulls
 
@@ -166,22 +157,22 @@ class Arrivals:
                 self._begin_crowd(key, pulls)
                 continue
             for pull in pulls:
-                if self._retry(pull):
+                if pull.retry():
                     self._remove(pull)
 
-    def _begin_crowd(self, key: QueueKey, pulls: tuple[ParkedPull, ...]) -> None:
+    def _begin_crowd(self, key: QueueKey, pulls: tuple[WaitingPull, ...]) -> None:
         if key in self._crowds:
             self._crowds[key] = True
         else:
             self._crowds[key] = False
             self._wake_crowd(key, deque(pulls))
 
-    def _wake_crowd(self, key: QueueKey, pulls: deque[ParkedPull]) -> None:
+    def _wake_crowd(self, key: QueueKey, pulls: deque[WaitingPull]) -> None:
         try:
             for _ in range(min(len(pulls), _RETRIES_PER_TURN)):
                 pull = pulls.popleft()
                 is_waiting = pull in self._by_queue.get(key, ())
-                if is_waiting and self._retry(pull):
+                if is_waiting and pull.retry():
                     self._remove(pull)
         finally:
             if pulls:
@@ -192,7 +183,7 @@ class Arrivals:
     def _look_again(self) -> None:
         self._check = self._loop.call_later(_CHECK_S, self._look_again) if self.waiting else None
         for key, pulls in tuple(self._by_queue.items()):
-            _, end = self._visible_range(*key)
+            _, end = self._store.visible_range(*key)
             if any(pull.offset < end for pull in pulls):
                 self.announce(*key)
 
@@ -215,9 +206,9 @@ class Arrivals:
             self._schedule_expiry(first_s)
         for pull in due:
             self._remove(pull)
-            self._give_up(pull)
+            pull.give_up()
 
-    def _remove(self, pull: ParkedPull) -> None:
+    def _remove(self, pull: WaitingPull) -> None:
         pulls = self._by_queue[pull.key]
         del pulls[pull]
         if not pulls:

@@ -1,17 +1,32 @@
 """Settings of one broker process."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
+from sparrowmq.config_fields import (
+    Allowed,
+    ConfigError,
+    at_least,
+    between,
+    check_fields,
+    exactly,
+    more_than,
+    not_blank,
+    required,
+    setting,
+)
 from sparrowmq.net.endpoint import Limits
-from sparrowmq.net.kinds import wrong_kind
 from sparrowmq.net.peers import split_address
 from sparrowmq.protocol.delay import MAX_TIMER_DELAY_MS
 from sparrowmq.protocol.hosts import encode_host
 from sparrowmq.store.config import StoreConfig
 
 MASTER_ID = 0
+_NO_SLAVES = "there is no replication yet, so that a slave would never have a message"
+_VIP_PORTS = Allowed(
+    "must be 0, or 3 to 65535", why="port - 2 is used too, unless vip-alias is off"
+)
 
 
 class Flush(StrEnum):
@@ -21,151 +36,192 @@ class Flush(StrEnum):
     SYNC = "SYNC_FLUSH"
 
 
-class ConfigError(ValueError):
-    """A setting cannot be used; the text names it, its value and what is allowed."""
-
-
-_NO_SLAVES = "must be 0: there is no replication yet, so that a slave would never have a message"
-_NO_ROOM_FOR_VIP = "must be 0, or 3 to 65535: port - 2 is used too, unless vip-alias is off"
-_NOT_EMPTY = ("broker_name", "cluster_name", "listen_host")
-_MORE_THAN_0 = (
-    *("flush_interval_s", "flush_timeout_s", "register_interval_s", "client_timeout_s"),
-    *("lock_timeout_s", "offsets_journal_s", "offsets_save_s", "busy_lag_s"),
-    *("transaction_check_interval_s", "transaction_check_max"),
-    *("max_topics", "max_groups", "max_queues_per_topic", "max_message_bytes"),
-    *("max_properties_bytes", "max_pull_count", "max_pull_bytes", "max_asked_pull_bytes"),
-)
-_NOT_NEGATIVE = (
-    *("long_poll_s", "max_waiting_pulls", "session_timeout_s", "young_queue_bytes"),
-    *("max_timer_delay_s", "transaction_timeout_s"),
-)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
     """One broker. Every default is RocketMQ's unless its text says otherwise."""
 
-    data_dir: Path
-    """Where messages and everything else is kept; one directory a broker."""
-    cluster_name: str = "DefaultCluster"
-    """Brokers of one cluster are shown and addressed together."""
-    broker_name: str = "broker-a"
-    """Clients know a broker by it: another name means another broker."""
-    broker_id: int = MASTER_ID
-    """0 is the master. There are no slaves yet."""
-    name_servers: tuple[str, ...] = ()
-    """host:port of each name server; the broker registers with all of them."""
+    data_dir: Path = field(
+        metadata=required("Directory for messages and everything else; one per broker.")
+    )
+    cluster_name: str = setting(
+        "DefaultCluster", "Brokers of one cluster are listed and addressed together.", not_blank()
+    )
+    broker_name: str = setting(
+        "broker-a",
+        "Clients identify a broker by its name: another name means another broker.",
+        not_blank(),
+    )
+    broker_id: int = setting(
+        MASTER_ID, "0 is the master. There are no slaves yet.", exactly(MASTER_ID, _NO_SLAVES)
+    )
+    name_servers: tuple[str, ...] = setting(
+        (), "host:port of each name server; the broker registers with all of them."
+    )
 
-    listen_host: str = "127.0.0.1"
-    """Where connections are accepted. Loopback unless told otherwise."""
-    advertise_host: str = ""
-    """The host that clients are told; the listening one when empty."""
-    port: int = 10911
-    """0 takes a free port (and no VIP alias)."""
-    vip_alias: bool = True
-    """Listen on port - 2 as well: older clients send there (the VIP channel)."""
-    ha_port: int = 10912
-    """The port that slaves would be told; nobody listens there yet."""
+    listen_host: str = setting(
+        "127.0.0.1",
+        "Address to accept connections on. Loopback by default: there is no authentication yet.",
+        not_blank(),
+    )
+    advertise_host: str = setting(
+        "", "Host that name servers hand to clients; the listening one when empty."
+    )
+    port: int = setting(
+        10911, "Port to listen on; 0 takes a free one (and no VIP alias).", between(0, 65_535)
+    )
+    vip_alias: bool = setting(
+        True, "Listen on port - 2 as well: older clients send there (the VIP channel)."
+    )
+    ha_port: int = setting(
+        10912,
+        "Port announced for slaves; nothing listens there yet.",
+        between(0, 65_535),
+    )
 
-    flush: Flush = Flush.ASYNC
-    """ASYNC answers before fsync: faster, and a power cut may lose the last half second."""
-    flush_interval_s: float = 0.5
-    """How long an asynchronously flushed message may stay unsynced."""
-    flush_timeout_s: float = 5.0
-    """How long a synchronous send waits for its fsync before FLUSH_DISK_TIMEOUT."""
+    flush: Flush = setting(
+        Flush.ASYNC,
+        "ASYNC answers before fsync: faster, and a power cut may lose the last half second.",
+    )
+    flush_interval_s: float = setting(
+        0.5, "How long an asynchronously flushed message may stay unsynced.", more_than(0)
+    )
+    flush_timeout_s: float = setting(
+        5.0,
+        "How long a synchronous send waits for its fsync before FLUSH_DISK_TIMEOUT.",
+        more_than(0),
+    )
 
-    auto_create_topic: bool = True
-    """Whether the first send to a topic creates it."""
-    auto_create_group: bool = True
-    """Whether the first member of a consumer group creates it."""
-    default_queues: int = 8
-    """Queues of TBW102 and of topics that operators create without saying how many."""
-    max_topics: int = 10_000
-    """More topics are not created. Each one costs memory here and at name servers."""
-    max_groups: int = 10_000
-    """More consumer groups are not created."""
-    max_queues_per_topic: int = 4_096
-    """Topics with more queues are not created: clients build a list of them."""
+    auto_create_topic: bool = setting(True, "Whether the first send to a topic creates it.")
+    auto_create_group: bool = setting(
+        True, "Whether the first member of a consumer group creates it."
+    )
+    default_queues: int = setting(
+        8,
+        "Queues of TBW102 and of topics created without a number of queues.",
+        at_least(1),
+    )
+    max_topics: int = setting(
+        10_000,
+        "No more topics than this are created. Each costs memory here and at name servers.",
+        more_than(0),
+    )
+    max_groups: int = setting(
+        10_000, "No more consumer groups than this are created.", more_than(0)
+    )
+    max_queues_per_topic: int = setting(
+        4_096,
+        "Topics with more queues are not created: clients build a list of them.",
+        more_than(0),
+    )
 
-    max_message_bytes: int = 4 * 1024 * 1024
-    """Larger bodies are refused."""
-    max_properties_bytes: int = 32_767
-    """Messages with longer properties are refused; a record has no room for more."""
-    max_pull_count: int = 4_096
-    """Messages in one reply, whatever a client asks for. Java clients ask for 32."""
-    max_pull_bytes: int = 1024 * 1024
-    """Bytes in one reply unless the client asks for more."""
-    max_asked_pull_bytes: int = 4 * 1024 * 1024
-    """Bytes in one reply when the client asks."""
-    long_poll_s: float = 30.0
-    """The longest an empty pull may wait; clients ask for 15 or 20 s."""
-    max_waiting_pulls: int = 100_000
-    """Further empty pulls are answered at once instead of waiting."""
+    max_message_bytes: int = setting(4 * 1024 * 1024, "Larger bodies are refused.", more_than(0))
+    max_properties_bytes: int = setting(
+        32_767,
+        "Messages with longer properties are refused; a record has no room for more.",
+        more_than(0),
+    )
+    max_pull_count: int = setting(
+        4_096,
+        "Messages in one reply, even when a client asks for more. Java clients ask for 32.",
+        more_than(0),
+    )
+    max_pull_bytes: int = setting(
+        1024 * 1024, "Bytes in one reply unless the client asks for more.", more_than(0)
+    )
+    max_asked_pull_bytes: int = setting(
+        4 * 1024 * 1024, "Bytes in one reply when the client asks for more.", more_than(0)
+    )
+    long_poll_s: float = setting(
+        30.0, "The longest an empty pull may wait; clients ask for 15 or 20 s.", at_least(0)
+    )
+    max_waiting_pulls: int = setting(
+        100_000, "Further empty pulls are answered at once instead of waiting.", at_least(0)
+    )
 
-    register_interval_s: float = 30.0
-    """How often name servers hear of the broker; they drop one that is silent for 2 minutes."""
-    client_timeout_s: float = 120.0
-    """A client silent for this long is forgotten and its connection closed."""
-    session_timeout_s: float = 4.0
-    """The same for consumers of our own client, which beat four times as often; 0 never."""
-    notify_consumer_ids_changed: bool = True
-    """Tell members at once when others come or go; else they learn by their 20 s timer."""
-    lock_timeout_s: float = 60.0
-    """An ordered queue's lock that is not renewed for this long is free."""
-    offsets_journal_s: float = 1.0
-    """The most progress of consumer groups that a crash can undo."""
-    offsets_save_s: float = 5.0
-    """How often consumerOffset.json is rewritten."""
-    young_queue_bytes: int = 8 * 1024**3
-    """A queue whose first message lies at most this far behind the log's end is young: a group
-    without progress starts at 0 there. Apache takes 40 % of the machine's memory."""
+    register_interval_s: float = setting(
+        30.0,
+        "How often the broker registers with name servers, which drop one silent for 2 minutes.",
+        more_than(0),
+    )
+    client_timeout_s: float = setting(
+        120.0,
+        "A client silent for this long is forgotten and its connection closed.",
+        more_than(0),
+    )
+    session_timeout_s: float = setting(
+        4.0,
+        "The same for consumers of SparrowMQ's client, which send heartbeats four times as often"
+        " as this; 0 never.",
+        at_least(0),
+    )
+    notify_consumer_ids_changed: bool = setting(
+        True,
+        "Notify members at once when others join or leave; otherwise they find out by their 20 s"
+        " timer.",
+    )
+    lock_timeout_s: float = setting(
+        60.0,
+        "An ordered queue's lock that is not renewed for this long is released.",
+        more_than(0),
+    )
+    offsets_journal_s: float = setting(
+        1.0, "The most progress of consumer groups that a crash can undo.", more_than(0)
+    )
+    offsets_save_s: float = setting(
+        5.0, "How often consumerOffset.json is rewritten.", more_than(0)
+    )
+    young_queue_bytes: int = setting(
+        8 * 1024**3,
+        "A queue whose first message is at most this far from the end of the log is young: a group"
+        " without progress starts at 0 there. Apache's broker takes 40 % of the machine's memory.",
+        at_least(0),
+    )
 
-    max_timer_delay_s: float = MAX_TIMER_DELAY_MS / 1000
-    """Delivery times further ahead are refused: the log does not keep messages for longer."""
-    transaction_timeout_s: float = 6.0
-    """A half message whose transaction has not ended after this long is asked about."""
-    transaction_check_interval_s: float = 30.0
-    """… and again every so often."""
-    transaction_check_max: int = 15
-    """After so many questions it is set aside in TRANS_CHECK_MAX_TIME_TOPIC."""
+    max_timer_delay_s: float = setting(
+        MAX_TIMER_DELAY_MS / 1000,
+        "Delivery times further ahead are refused: the log does not keep messages for longer.",
+        at_least(0),
+    )
+    transaction_timeout_s: float = setting(
+        6.0,
+        "Age at which the broker asks the producer about a half message whose transaction is still"
+        " open.",
+        at_least(0),
+    )
+    transaction_check_interval_s: float = setting(
+        30.0, "How long the broker waits before it asks again.", more_than(0)
+    )
+    transaction_check_max: int = setting(
+        15,
+        "After so many checks a half message is moved to TRANS_CHECK_MAX_TIME_TOPIC.",
+        more_than(0),
+    )
 
-    busy_lag_s: float = 0.2
-    """A loop that lags this far refuses sends with SYSTEM_BUSY until it has caught up."""
+    busy_lag_s: float = setting(
+        0.2,
+        "Sends are refused with SYSTEM_BUSY while the event loop lags this far.",
+        more_than(0),
+    )
 
     limits: Limits = field(default_factory=Limits)
     store: StoreConfig = field(default_factory=StoreConfig)
 
     def __post_init__(self) -> None:
-        if complaint := wrong_kind(self):
-            raise ConfigError(complaint)
-        checks = (
-            ("port", 0 <= self.port <= 65_535, "must be 0 to 65535"),
-            ("port", not self.vip_alias or self.port not in (1, 2), _NO_ROOM_FOR_VIP),
-            ("ha_port", 0 <= self.ha_port <= 65_535, "must be 0 to 65535"),
-            ("broker_id", self.broker_id == MASTER_ID, _NO_SLAVES),
-            ("default_queues", self.default_queues >= 1, "must be 1 or more"),
-            *(
-                (name, bool(getattr(self, name).strip()), "must not be empty")
-                for name in _NOT_EMPTY
-            ),
-            *((name, getattr(self, name) > 0, "must be more than 0") for name in _MORE_THAN_0),
-            *((name, getattr(self, name) >= 0, "must be 0 or more") for name in _NOT_NEGATIVE),
-        )
-        for name, is_fine, allowed in checks:
-            if not is_fine:
-                raise ConfigError(f"{name} is {getattr(self, name)}, {allowed}")
+        check_fields(self)
+        if self.vip_alias and self.port in (1, 2):
+            raise ConfigError("port", self.port, _VIP_PORTS)
         if self.default_queues > self.max_queues_per_topic:
             raise ConfigError(
-                "default_queues and max_queues_per_topic must not fall,"
-                f" are {self.default_queues}, {self.max_queues_per_topic}"
+                ("default_queues", "max_queues_per_topic"),
+                (self.default_queues, self.max_queues_per_topic),
+                "must not fall",
             )
-        if min(self.store.delay_levels_ms, default=0) <= 0:
-            raise ConfigError("delay_levels_ms: must be one time or more, each more than 0")
         for address in self.name_servers:
             try:
                 split_address(address)
             except ValueError as error:
-                raise ConfigError(f"name_servers: {error}, such as 127.0.0.1:9876") from error
+                allowed = f"{error}, such as 127.0.0.1:9876"
+                raise ConfigError("name_servers", self.name_servers, allowed) from error
 
     @property
     def advertised_host(self) -> str:
@@ -173,10 +229,18 @@ class BrokerConfig:
         return self.advertise_host or self.listen_host
 
     def address(self, port: int) -> str:
-        """host:port as clients are told."""
+        """host:port that clients connect to."""
         return f"{self.advertised_host}:{port}"
 
-    def store_host(self, port: int) -> bytes:
+    def store_config(self, port: int) -> StoreConfig:
+        """The store's settings for a broker that listens on this port.
+
+        With synchronous flush no unsynced message is visible, so there is no window for them.
+        """
+        window = 0 if self.flush is Flush.SYNC else self.store.unsynced_window
+        return replace(self.store, store_host=self._store_host(port), unsynced_window=window)
+
+    def _store_host(self, port: int) -> bytes:
         """The address as each record carries it. A name that is no IP address counts as 127.0.0.1:
         records have room for addresses only."""
         try:

@@ -1,54 +1,16 @@
-"""Which consumer groups exist on this broker and how they are configured."""
+"""Which consumer groups exist on this broker, and how they are configured."""
 
 from collections.abc import Iterator
+from typing import Self
 
+from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.table_saving import TableSaving
+from sparrowmq.broker.tables import BrokerTables
 from sparrowmq.clock import Clock
-from sparrowmq.protocol.body import DataVersion
 from sparrowmq.protocol.broker_stats import MessageRequestMode, MessageRequestModeTable
 from sparrowmq.protocol.group_config import SubscriptionGroupConfig, SubscriptionGroupTable
 from sparrowmq.protocol.names import SYSTEM_GROUPS, group_fault, is_system_group
 from sparrowmq.store.table_file import TableFile
-
-# How groups consume topics, where an operator said so. Only pulling is served.
-
-
-PULL = "PULL"
-
-
-class RequestModes:
-    """The table of messageRequestMode.json."""
-
-    def __init__(
-        self,
-        table: MessageRequestModeTable,
-        *,
-        file: TableFile[MessageRequestModeTable],
-        saving: TableSaving,
-    ) -> None:
-        self._modes = {
-            topic: dict(groups) for topic, groups in table.message_request_mode_map.items()
-        }
-        self.file = file
-        self._saving = saving
-
-    def get(self, topic: str, group: str) -> MessageRequestMode | None:
-        """What an operator set; None means pulling, as everywhere."""
-        return self._modes.get(topic, {}).get(group)
-
-    def put(self, mode: MessageRequestMode) -> None:
-        """Set how a group consumes a topic; saved soon."""
-        self._modes.setdefault(mode.topic, {})[mode.consumer_group] = mode
-        self._saving.changed(self)
-
-    def table(self) -> MessageRequestModeTable:
-        """All of it, as it is saved and handed to slaves."""
-        modes = {topic: dict(groups) for topic, groups in self._modes.items()}
-        return MessageRequestModeTable(message_request_mode_map=modes)
-
-    def was_saved(self, table: MessageRequestModeTable) -> None:
-        """Nothing depends on that here."""
-
 
 _FORBIDDEN_READ = 1 << 2
 """The bit of forbiddenTable that forbids reading (PermName.INDEX_PERM_READ)."""
@@ -76,6 +38,28 @@ class Groups:
         self.auto_create = auto_create
         self.max_groups = max_groups
 
+    @classmethod
+    def open(
+        cls,
+        config: BrokerConfig,
+        tables: BrokerTables,
+        saving: TableSaving,
+        clock: Clock,
+        *,
+        store_is_used: bool,
+    ) -> Self:
+        """The saved groups, and those that every broker has. Raises TableMissing."""
+        groups = cls(
+            tables.load_groups(store_is_used=store_is_used),
+            clock=clock,
+            file=tables.groups,
+            saving=saving,
+            auto_create=config.auto_create_group,
+            max_groups=config.max_groups,
+        )
+        groups._add_missing_system_groups()
+        return groups
+
     def __contains__(self, group: str) -> bool:
         return group in self._groups
 
@@ -86,7 +70,7 @@ class Groups:
         return iter(tuple(self._groups.values()))
 
     def get(self, group: str) -> SubscriptionGroupConfig | None:
-        """The group as it is configured; None if nobody created it."""
+        """The group's configuration; None if it does not exist."""
         return self._groups.get(group)
 
     def find(self, group: str) -> SubscriptionGroupConfig | None:
@@ -101,11 +85,6 @@ class Groups:
         if group_fault(group) is not None or len(self) >= self.max_groups:
             return False
         return self.auto_create or is_system_group(group)
-
-    @property
-    def version(self) -> DataVersion:
-        """Changes with every change of the table."""
-        return self._version
 
     def table(self) -> SubscriptionGroupTable:
         """All of it, as it is saved and handed to slaves."""
@@ -146,7 +125,7 @@ class Groups:
             return True
         return not self._forbidden.get(group, {}).get(topic, 0) & _FORBIDDEN_READ
 
-    def add_missing_system_groups(self) -> None:
+    def _add_missing_system_groups(self) -> None:
         """Groups of RocketMQ's own tools, which exist from the first start."""
         missing = sorted(group for group in SYSTEM_GROUPS if group not in self._groups)
         if missing:
@@ -157,4 +136,42 @@ class Groups:
         self._saving.changed(self)
 
     def was_saved(self, table: SubscriptionGroupTable) -> None:
+        """Nothing depends on that here."""
+
+
+PULL = "PULL"
+
+
+class RequestModes:
+    """How groups consume topics, where an operator chose it. Only pulling can be chosen."""
+
+    def __init__(
+        self,
+        table: MessageRequestModeTable,
+        *,
+        file: TableFile[MessageRequestModeTable],
+        saving: TableSaving,
+    ) -> None:
+        self._modes = {
+            topic: dict(groups) for topic, groups in table.message_request_mode_map.items()
+        }
+        self.file = file
+        self._saving = saving
+
+    @classmethod
+    def open(cls, tables: BrokerTables, saving: TableSaving) -> Self:
+        """What was saved."""
+        return cls(tables.load_request_modes(), file=tables.modes, saving=saving)
+
+    def put(self, mode: MessageRequestMode) -> None:
+        """Set how a group consumes a topic; saved soon."""
+        self._modes.setdefault(mode.topic, {})[mode.consumer_group] = mode
+        self._saving.changed(self)
+
+    def table(self) -> MessageRequestModeTable:
+        """All of it, as it is saved and handed to slaves."""
+        modes = {topic: dict(groups) for topic, groups in self._modes.items()}
+        return MessageRequestModeTable(message_request_mode_map=modes)
+
+    def was_saved(self, table: MessageRequestModeTable) -> None:
         """Nothing depends on that here."""

@@ -1,8 +1,13 @@
-"""Telling every name server what this broker has: at start, on every change, every 30 s."""
+"""What the broker exchanges with name servers: it registers itself, and asks for queues of topics.
+
+Every name server learns what this broker has: at the start, after every change of a topic, and
+every 30 s. A name server that was lost is tried every two seconds, so that routes are complete soon
+after it is back.
+"""
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 
 from sparrowmq.broker.config import BrokerConfig
@@ -19,42 +24,132 @@ from sparrowmq.protocol.registration import RegisterBrokerBody, body_checksum
 from sparrowmq.protocol.route import TopicRoute
 from sparrowmq.protocol.topic_config import RegisteredTopics
 
-# The queues of a topic on all brokers, as the name servers know them.
-
-
-Queues = tuple[MessageQueue, ...]
-
+_CALL_S = 3.0
+_AGAIN_S = 2.0
+"""How often a name server that was lost is tried."""
 _FRESH_MS = 30_000
 """As old as a client's own route may be (pollNameServerInterval)."""
-_CALL_S = 3.0
 _MOST_ROUTES = 10_000
+Queues = tuple[MessageQueue, ...]
 
 
-class TopicRoutes:
-    """Routes, asked for when needed. `own_queues` is all there is without a name server."""
+class BrokerRegistration:
+    """Registers this broker with all name servers, also with those that come back."""
 
     def __init__(
         self,
-        name_servers: Sequence[str],
+        config: BrokerConfig,
+        topics: Topics,
         peers: Peers,
         *,
-        clock: Clock,
-        own_queues: Callable[[str], Queues | None],
+        port: int,
+        log: logging.Logger,
     ) -> None:
-        self._name_servers = name_servers
+        self._config = config
+        self.topics = topics
+        self._peers = peers
+        self._address = config.address(port)
+        self._ha_address = config.address(config.ha_port)
+        self._log = log
+        self._unreached: set[str] = set()
+        self._has_unregistered = False
+
+    async def run(self) -> None:
+        """Register for ever, and soon after every change of a topic: changes that come together
+        share one round."""
+        while True:
+            self.topics.changed.clear()
+            await self.register_everywhere()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._config.register_interval_s):
+                    await self._watch()
+
+    async def _watch(self) -> None:
+        """Until a topic changes, register with name servers that were lost."""
+        while not self.topics.changed.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_AGAIN_S):
+                    await self.topics.changed.wait()
+            lost = set(self._config.name_servers) - set(self._peers.known()) | self._unreached
+            if lost:
+                await self._register_with(sorted(lost))
+
+    async def register_everywhere(self) -> None:
+        """One round. Name servers that cannot be reached are reported and tried again by `run`."""
+        await self._register_with(self._config.name_servers)
+
+    async def _register_with(self, servers: Iterable[str]) -> None:
+        table = self.topics.table()
+        topics = RegisteredTopics(
+            topic_config_table=table.topic_config_table, data_version=table.data_version
+        )
+        body = RegisterBrokerBody(topics=topics).encode(compressed=False)
+        header = RegisterBroker(
+            cluster_name=self._config.cluster_name,
+            broker_name=self._config.broker_name,
+            broker_id=self._config.broker_id,
+            broker_addr=self._address,
+            ha_server_addr=self._ha_address,
+            enable_acting_master=False,
+            compressed=False,
+            body_crc32=body_checksum(body),
+        )
+        await asyncio.gather(*(self._register(server, header, body) for server in servers))
+
+    async def _register(self, server: str, header: RegisterBroker, body: bytes) -> None:
+        if self._has_unregistered:
+            return  # clients would come back to a broker that is about to end
+        try:
+            response = await self._peers.call(server, header, body, timeout_s=_CALL_S)
+        except NetError as error:
+            self._report_failure(server, str(error))
+            return
+        if response.code != ResponseCode.SUCCESS:
+            self._report_failure(server, response.remark)
+        elif server in self._unreached:
+            self._unreached.discard(server)
+            self._log.info("registered with name server %s again", server)
+
+    def _report_failure(self, server: str, reason: str) -> None:
+        """Once per outage: a name server may be down for days."""
+        if server not in self._unreached:
+            self._unreached.add(server)
+            self._log.warning("cannot register with name server %s: %s", server, reason)
+
+    async def unregister(self) -> None:
+        """Leave all name servers, for good, so that clients stop coming at once."""
+        self._has_unregistered = True
+        header = UnregisterBroker(
+            cluster_name=self._config.cluster_name,
+            broker_name=self._config.broker_name,
+            broker_id=self._config.broker_id,
+            broker_addr=self._address,
+        )
+        known = [server for server in self._config.name_servers if server not in self._unreached]
+        for server in known:
+            with suppress(NetError):
+                await self._peers.call(server, header, timeout_s=1.0)
+
+
+class ClusterQueues:
+    """Asks name servers when needed. Without one, this broker's topics are all there is."""
+
+    def __init__(self, config: BrokerConfig, topics: Topics, peers: Peers, clock: Clock) -> None:
+        self._name_servers = config.name_servers
+        self._broker_name = config.broker_name
+        self._topics = topics
         self._peers = peers
         self._clock = clock
-        self._own_queues = own_queues
         self._known: dict[str, tuple[int, Queues]] = {}
 
     async def queues_of(self, topic: str) -> Queues | None:
         """The sorted queues that can be read; None when the topic has no route.
 
-        While no name server answers, the last known ones: a member that is told of fewer queues
-        would drop the others.
+        While no name server answers, the last known ones: a member that gets fewer queues would
+        drop the others.
         """
         if not self._name_servers:
-            return self._own_queues(topic)
+            return self._topics.read_queues(topic, self._broker_name)
         known = self._known.get(topic)
         if known is not None and self._clock() - known[0] < _FRESH_MS:
             return known[1]
@@ -84,110 +179,3 @@ class TopicRoutes:
             self._known.clear()
         self._known[topic] = (self._clock(), queues)
         return queues
-
-
-_AGAIN_S = 2.0
-"""How often a name server that was lost is tried: clients ask it for routes once it is back."""
-
-
-class Registration:
-    """Keeps this broker known, also to name servers that come back."""
-
-    def __init__(
-        self,
-        config: BrokerConfig,
-        topics: Topics,
-        peers: Peers,
-        *,
-        address: str,
-        ha_address: str,
-        log: logging.Logger,
-    ) -> None:
-        self._config = config
-        self._topics = topics
-        self._peers = peers
-        self._address = address
-        self._ha_address = ha_address
-        self._log = log
-        self._wake_up = asyncio.Event()
-        self._unreached: set[str] = set()
-        self._has_left = False
-
-    def topics_changed(self) -> None:
-        """Register again soon; changes that come together share one round."""
-        self._wake_up.set()
-
-    async def run(self) -> None:
-        """Register for ever."""
-        while True:
-            self._wake_up.clear()
-            await self.register_everywhere()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._config.register_interval_s):
-                    await self._watch()
-
-    async def _watch(self) -> None:
-        """Until something changes, look after name servers that were lost."""
-        while not self._wake_up.is_set():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_AGAIN_S):
-                    await self._wake_up.wait()
-            lost = set(self._config.name_servers) - set(self._peers.known()) | self._unreached
-            if lost:
-                await self._register_with(sorted(lost))
-
-    async def register_everywhere(self) -> None:
-        """One round. Name servers that cannot be reached are reported and tried again by `run`."""
-        await self._register_with(self._config.name_servers)
-
-    async def _register_with(self, servers: Iterable[str]) -> None:
-        table = self._topics.table()
-        topics = RegisteredTopics(
-            topic_config_table=table.topic_config_table, data_version=table.data_version
-        )
-        body = RegisterBrokerBody(topics=topics).encode(compressed=False)
-        header = RegisterBroker(
-            cluster_name=self._config.cluster_name,
-            broker_name=self._config.broker_name,
-            broker_id=self._config.broker_id,
-            broker_addr=self._address,
-            ha_server_addr=self._ha_address,
-            enable_acting_master=False,
-            compressed=False,
-            body_crc32=body_checksum(body),
-        )
-        await asyncio.gather(*(self._register(server, header, body) for server in servers))
-
-    async def _register(self, server: str, header: RegisterBroker, body: bytes) -> None:
-        if self._has_left:
-            return  # clients would come back to a broker that is about to end
-        try:
-            response = await self._peers.call(server, header, body, timeout_s=_CALL_S)
-        except NetError as error:
-            self._complain(server, str(error))
-            return
-        if response.code != ResponseCode.SUCCESS:
-            self._complain(server, response.remark)
-        elif server in self._unreached:
-            self._unreached.discard(server)
-            self._log.info("registered with name server %s again", server)
-
-    def _complain(self, server: str, reason: str) -> None:
-        """Once per outage: a name server may be down for days."""
-        if server not in self._unreached:
-            self._unreached.add(server)
-            self._log.warning("cannot register with name server %s: %s", server, reason)
-
-    async def unregister(self) -> None:
-        """Say goodbye, for good, so that clients stop coming at once."""
-        self._has_left = True
-        header = UnregisterBroker(
-            cluster_name=self._config.cluster_name,
-            broker_name=self._config.broker_name,
-            broker_id=self._config.broker_id,
-            broker_addr=self._address,
-        )
-        known = [server for server in self._config.name_servers if server not in self._unreached]
-        for server in known:
-            with suppress(NetError):
-                await self._peers.call(server, header, timeout_s=1.0)

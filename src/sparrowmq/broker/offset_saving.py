@@ -1,25 +1,24 @@
-"""Saves the progress of groups beside the loop: a journal by the clock, the whole table at times.
+"""Saves the progress of groups: a journal every half second, the whole table every few seconds.
 
 ```
-progress ──────▶ journaled within a second; lost by a crash, it is only delivered again
-an operator's ─▶ journaled at once, and answered then: a topic or group that is made again must not
+progress ──────▶ journaled within a second; what a crash loses is only delivered again
+an operator's ─▶ journaled at once, before the answer: a topic or group that is made again must not
 change           get the old progress back, nor a group that was reset
 ```
 """
 
 import asyncio
-import logging
 from contextlib import suppress
 
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.consumer_offsets import ConsumerOffsets
-from sparrowmq.broker.table_saving import tell_waiters
+from sparrowmq.broker.environment import Environment
+from sparrowmq.broker.table_saving import resolve_waiters
 from sparrowmq.broker.tables import OffsetsTable
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply
-from sparrowmq.net.tasks import WholeSteps
-from sparrowmq.net.workers import Workers
+from sparrowmq.net.tasks import Uncancellable
 from sparrowmq.protocol.codes import ResponseCode
 
 
@@ -29,19 +28,18 @@ class OffsetSaving:
     def __init__(
         self,
         config: BrokerConfig,
+        env: Environment,
         offsets: ConsumerOffsets,
         table: OffsetsTable,
-        workers: Workers,
-        steps: WholeSteps,
-        log: logging.Logger,
+        uncancellable: Uncancellable,
     ) -> None:
-        self.workers = workers
+        self.workers = env.workers
         self._journal_s = config.offsets_journal_s / 2
         self._save_s = config.offsets_save_s
         self._offsets = offsets
         self._table = table
-        self._steps = steps
-        self._log = log
+        self._uncancellable = uncancellable
+        self._log = env.log
         self._waiters: list[asyncio.Future[None]] = []
         self._is_asked = asyncio.Event()
 
@@ -68,7 +66,7 @@ class OffsetSaving:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._journal_s):
                     await self._is_asked.wait()
-            async with self._steps:
+            async with self._uncancellable:
                 await self._journal()
                 if loop.time() >= save_at_s:
                     save_at_s = loop.time() + self._save_s
@@ -87,7 +85,7 @@ class OffsetSaving:
             found = error
             raise
         finally:
-            tell_waiters(waiters, found)
+            resolve_waiters(waiters, found)
 
     async def _save(self) -> None:
         try:

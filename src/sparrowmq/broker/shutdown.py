@@ -1,71 +1,81 @@
-"""The last moment of a broker: nobody may be left waiting for the answer to a pull.
+"""Graceful shutdown: reject parked and incoming pulls, let running saves finish, save the rest.
 
-A client that is only answered "nothing new" pulls again at once, on a connection that is about to
-be closed, and the Go client then waits 30 s for an answer that cannot come. One that is refused
-pauses for 3 s first, and finds the broker gone or back.
+```
+serving ─▶ draining: name servers are left, pulls are rejected, connections are closed
+        ─▶ the loops end, none of them in the middle of a save (`net.tasks.running`)
+        ─▶ stopped: everything is durable, files are closed
+```
+
+Pulls are rejected because a client whose pull is answered with "nothing new" pulls again at once,
+on a connection that is about to be closed, and the Go client then waits 30 s for an answer that
+cannot come. A client whose pull is rejected pauses for 3 s, and finds the broker gone or back.
 """
 
 import asyncio
-from typing import Any
 
-from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.name_servers import Registration
-from sparrowmq.broker.tables import BrokerTables, last_subscriptions
+from sparrowmq.broker.broker import Broker, State
+from sparrowmq.broker.delivery import delivery
+from sparrowmq.broker.handlers.pull import reject
+from sparrowmq.broker.name_servers import BrokerRegistration
+from sparrowmq.broker.tables import last_subscriptions
 from sparrowmq.disk.errors import DiskFull
-from sparrowmq.net.endpoint import Endpoint
-from sparrowmq.net.routes import Reply, Request
 from sparrowmq.net.server import Server
-from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.protocol.headers.pull import LitePullMessage, PullMessage
 
 _QUIET_S = 0.1
-"""A pull that was on its way when its turn came has arrived by then."""
+"""A pull that was on its way when the last one was rejected has arrived by then."""
 _MAX_ROUNDS = 10
-_HASTY_GOODBYE_S = 0.3
+_GRACE_AFTER_FAILURE_S = 0.3
 
 
-async def leave(registration: Registration, server: Server[Broker], tables: BrokerTables) -> None:
-    """Say goodbye to name servers and clients, and end all connections.
+async def drain(registration: BrokerRegistration, server: Server[Broker]) -> None:
+    """Leave the name servers, reject pulls, and close all connections.
 
     A broker whose store has failed is gone within a second: name servers drop it when its
-    connection ends, and whoever waits for an answer is better served elsewhere.
+    connection ends, and clients that wait for an answer are better served elsewhere.
     """
     broker = server.endpoint.context
     if broker.store.has_failed:
-        await server.close(goodbye_s=_HASTY_GOODBYE_S)
+        broker.state = State.DRAINING
+        await server.close(grace_s=_GRACE_AFTER_FAILURE_S)
         return
     await registration.unregister()
-    await end_pulls(server.endpoint)
-    await _save_subscriptions(broker, tables)
+    await reject_pulls(server)
+    await _save_subscriptions(broker)
     await server.close()
 
 
-async def _save_subscriptions(broker: Broker, tables: BrokerTables) -> None:
+async def reject_pulls(server: Server[Broker]) -> None:
+    """Reject the pulls that wait and those that still come, until no more come."""
+    broker = server.endpoint.context
+    broker.state = State.DRAINING
+    broker.locks.release_waiters()  # their clients pull again, and are rejected
+    for pull in broker.arrivals.take_all():
+        pull.request.answer(reject(broker))
+    for _ in range(_MAX_ROUNDS):
+        before = broker.rejected_pulls
+        if server.connections:
+            await asyncio.sleep(_QUIET_S)
+        if broker.rejected_pulls == before:
+            break
+
+
+async def _save_subscriptions(broker: Broker) -> None:
     until_ms = broker.clock() + int(broker.config.client_timeout_s * 1000)
     table = last_subscriptions(broker.consumers, until_ms)
     try:
-        await broker.workers.run(tables.save_last_subscriptions, table)
+        await broker.workers.run(broker.tables.save_last_subscriptions, table)
     except (OSError, DiskFull) as error:  # it only makes some clients wait after the next start
         broker.log.warning("subscriptions are not kept: %s", error)
 
 
-async def end_pulls(endpoint: Endpoint[Broker]) -> None:
-    """Refuse the pulls that wait and those that still come, until no more come."""
-    broker = endpoint.context
-    refused = 0
-
-    def refuse(broker: Broker, request: Request[Any]) -> Reply:
-        nonlocal refused
-        refused += 1
-        text = f"broker {broker.config.broker_name} is stopping"
-        return Reply(code=ResponseCode.SERVICE_NOT_AVAILABLE, remark=text)
-
-    endpoint.handlers |= {PullMessage: refuse, LitePullMessage: refuse}
-    broker.locks.end_waits()  # they pull again, and are refused
-    broker.arrivals.end_all(lambda pull: pull.request.answer(refuse(broker, pull.request)))
-    for _ in range(_MAX_ROUNDS):
-        before = refused
-        if endpoint.connections:
-            await asyncio.sleep(_QUIET_S)
-        if refused == before:
-            break
+async def close(broker: Broker) -> None:
+    """Make everything durable and close the files. A failed store is left as it is for recovery."""
+    if not broker.store.has_failed:
+        await broker.durability.flush()
+        await delivery.close(broker)
+        await broker.saving.save()
+        await broker.tables.offsets.save(broker.offsets, broker.workers)
+    broker.delivery.close()
+    broker.tables.offsets.close()
+    broker.store.close()
+    broker.state = State.STOPPED

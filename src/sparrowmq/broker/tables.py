@@ -1,12 +1,21 @@
-"""The broker's tables on disk: topics, groups and consumer offsets under config/."""
+"""The broker's tables on disk, under config/: topics, groups, request modes, consumer offsets, and
+what groups subscribed to at the last graceful shutdown.
 
+Topics, groups and request modes are rewritten whole (`table_saving`). Consumer offsets change with
+every commit, so a journal of changes follows their table and is replayed at the start.
+"""
+
+from __future__ import annotations
+
+import logging
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import msgspec
 
 from sparrowmq.broker.consumer_offsets import ConsumerOffsets, OffsetChange
-from sparrowmq.broker.live_clients import ConsumerGroup
+from sparrowmq.broker.environment import Environment
+from sparrowmq.broker.live_clients import ConsumerGroup, Consumers
 from sparrowmq.disk.disk import Disk
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.workers import Workers
@@ -19,16 +28,175 @@ from sparrowmq.protocol.offsets_body import ConsumerOffsetTable
 from sparrowmq.protocol.topic_config import TopicConfigTable
 from sparrowmq.store.journal import Journal
 from sparrowmq.store.messages import Damage
+from sparrowmq.store.store import Store
 from sparrowmq.store.table_file import TableFile
 
-# What groups subscribed to when the broker stopped, until their members say it again.
-#
-# Pulls of the Go client do not carry their filter, and its heartbeats come every 30 s: without this
-# its consumers would stand still that long after every restart.
+Report = Callable[[Damage], None]
+T = TypeVar("T", bound=Body)
+
+
+def _decoder(kind: type[T]) -> Callable[[bytes], T]:
+    def decode(data: bytes) -> T:
+        try:
+            return kind.from_json(data)
+        except BodyError as error:
+            raise ValueError(str(error)) from error
+
+    return decode
+
+
+class BrokerTables:
+    """The files of all tables."""
+
+    def __init__(self, disk: Disk, report: Report) -> None:
+        self._report = report
+        self.topics = TableFile(disk, "topics.json", _decoder(TopicConfigTable))
+        self.groups = TableFile(disk, "subscriptionGroup.json", _decoder(SubscriptionGroupTable))
+        self.modes = TableFile(disk, "messageRequestMode.json", _decoder(MessageRequestModeTable))
+        self._subscriptions = TableFile(disk, "lastSubscriptions.json", _decoder(LastSubscriptions))
+        self.offsets = OffsetsTable(disk, report)
+
+    def load_topics(self, *, store_is_used: bool) -> TopicConfigTable:
+        """topics.json. Raises TableMissing."""
+        found = self.topics.load(self._report, store_is_used=store_is_used)
+        return found if found is not None else TopicConfigTable()
+
+    def load_groups(self, *, store_is_used: bool) -> SubscriptionGroupTable:
+        """subscriptionGroup.json. Raises TableMissing."""
+        found = self.groups.load(self._report, store_is_used=store_is_used)
+        return found if found is not None else SubscriptionGroupTable()
+
+    def load_request_modes(self) -> MessageRequestModeTable:
+        """messageRequestMode.json, which exists once a mode was set."""
+        found = self.modes.load(self._report, store_is_used=True, may_be_missing=True)
+        return found if found is not None else MessageRequestModeTable()
+
+    def open_consumers(self, env: Environment, timeout_s: float) -> Consumers:
+        """No live consumers yet, but what groups subscribed to at the last graceful shutdown.
+
+        It comes from lastSubscriptions.json and counts for `timeout_s` after that shutdown.
+        """
+        found = self._subscriptions.load(self._report, store_is_used=True, may_be_missing=True)
+        last = found if found is not None else LastSubscriptions()
+        # A clock that was set back meanwhile must not keep them longer.
+        left_ms = min(last.until_ms - env.clock(), int(timeout_s * 1000))
+        consumers = Consumers()
+        consumers.remember_subscriptions(last.by_name(), env.monotonic() + left_ms)
+        return consumers
+
+    def save_last_subscriptions(self, table: LastSubscriptions) -> None:
+        """Durable when this returns. Raises DiskFull or OSError."""
+        self._subscriptions.save(table.to_json())
+
+
+_OWN_MARK = "sparrowmq"
+Changes = list[OffsetChange]
+
+
+class OffsetsTable:
+    """consumerOffset.json and the journal of what changed since it was written."""
+
+    def __init__(self, disk: Disk, report: Report) -> None:
+        self._file = TableFile(disk, "consumerOffset.json", _decoder(ConsumerOffsetTable))
+        self._journal = Journal(disk, "consumerOffset")
+        self._report = report
+
+    def load(self, *, store_is_used: bool) -> ConsumerOffsets:
+        """Progress of all groups: the table, then what the journal adds.
+
+        A table that Apache's broker wrote is newer than our journal, which is then dropped. Raises
+        TableMissing when a used store has lost both copies.
+        """
+        table = self._file.load(self._report, store_is_used=store_is_used)
+        offsets = ConsumerOffsets({})
+        if table is not None:
+            offsets = ConsumerOffsets(table.offset_table, table.pending_resets)
+        if table is None or table.written_by != _OWN_MARK:
+            self._journal.discard()
+            # From here on the journal counts, so the table it builds on has to be marked as ours.
+            self._file.save(_table(offsets).to_json())
+        replay_journal(self._journal, offsets, self._report)
+        return offsets
+
+    def open(self, store: Store, log: logging.Logger) -> ConsumerOffsets:
+        """What `load` finds, without progress in messages that a power cut took.
+
+        That is durable before anything is stored: when the queue has grown past the old progress
+        and the broker is killed, the two could not be told apart any more.
+        """
+        offsets = self.load(store_is_used=store.max_log_offset > 0)
+        for key, queue_id, was, end in offsets.clamp(store.max_offset):
+            log.warning(
+                "%s stood at %d of queue %d, which ends at %d after the last stop; set to its end",
+                key,
+                was,
+                queue_id,
+                end,
+            )
+        changes = offsets.take_dirty()
+        try:
+            self._append(changes)
+        except DiskFull:
+            offsets.mark_dirty(changes)
+        return offsets
+
+    async def journal(self, offsets: ConsumerOffsets, workers: Workers) -> None:
+        """Make what changed since the last call durable. Raises DiskFull, having lost nothing."""
+        changes = offsets.take_dirty()
+        if changes:
+            try:
+                await workers.run(self._append, changes)
+            except DiskFull:
+                offsets.mark_dirty(changes)
+                raise
+
+    def _append(self, changes: Changes) -> None:
+        if changes:
+            self._journal.append(msgspec.json.encode(changes))
+            self._journal.sync()
+
+    async def save(self, offsets: ConsumerOffsets, workers: Workers) -> None:
+        """Rewrite the table; the journal starts anew after it. Raises DiskFull."""
+        changes = offsets.take_dirty()
+        table = _table(offsets)
+        try:
+            await workers.run(self._save, changes, table)
+        except DiskFull:
+            offsets.mark_dirty(changes)
+            raise
+
+    def _save(self, changes: Changes, table: ConsumerOffsetTable) -> None:
+        # The journal first: it must never hold less than a saved table.
+        self._append(changes)
+        if self._file.save(table.to_json()):
+            self._journal.rotate()
+
+    def close(self) -> None:
+        """Close the journal's file."""
+        self._journal.close()
+
+
+def _table(offsets: ConsumerOffsets) -> ConsumerOffsetTable:
+    return ConsumerOffsetTable(
+        offset_table=dict(offsets.rows()),
+        pending_resets=offsets.pending_resets() or None,
+        written_by=_OWN_MARK,
+    )
+
+
+def replay_journal(journal: Journal, offsets: ConsumerOffsets, report: Report) -> None:
+    """Apply what the journal of consumer offsets says to the table it follows."""
+    for entry in journal.replay(report):
+        for change in msgspec.json.decode(entry, type=Changes):
+            offsets.replay(change)
 
 
 class LastSubscriptions(Body, frozen=True, kw_only=True):
-    """Contents of config/lastSubscriptions.json, written by a broker that stops in order."""
+    """What groups subscribed to at the last graceful shutdown: config/lastSubscriptions.json.
+
+    Pulls of the Go client do not carry their filter, and its heartbeats come every 30 s: without
+    this its consumers would stand still for that long after every restart.
+    """
 
     until_ms: int = 0
     """Members that have not come back by then are gone."""
@@ -58,149 +226,3 @@ def last_subscriptions(groups: Iterable[ConsumerGroup], until_ms: int) -> LastSu
             for group in groups
         ),
     )
-
-
-Report = Callable[[Damage], None]
-T = TypeVar("T", bound=Body)
-Changes = list[OffsetChange]
-
-
-def _decoder(kind: type[T]) -> Callable[[bytes], T]:
-    def decode(data: bytes) -> T:
-        try:
-            return kind.from_json(data)
-        except BodyError as error:
-            raise ValueError(str(error)) from error
-
-    return decode
-
-
-_OWN_MARK = "sparrowmq"
-
-
-def _table(offsets: ConsumerOffsets) -> ConsumerOffsetTable:
-    return ConsumerOffsetTable(
-        offset_table=dict(offsets.rows()),
-        pending_resets=offsets.pending_resets() or None,
-        written_by=_OWN_MARK,
-    )
-
-
-def replay_journal(journal: Journal, offsets: ConsumerOffsets, report: Report) -> None:
-    """Apply what the journal of consumer offsets says to the table it follows."""
-    for entry in journal.replay(report):
-        for change in msgspec.json.decode(entry, type=Changes):
-            offsets.replay(change)
-
-
-class OffsetsTable:
-    """consumerOffset.json and the journal of what changed since it was written."""
-
-    def __init__(self, disk: Disk, report: Report) -> None:
-        self._file = TableFile(disk, "consumerOffset.json", _decoder(ConsumerOffsetTable))
-        self._journal = Journal(disk, "consumerOffset")
-        self._report = report
-
-    def load(self, *, store_is_used: bool) -> ConsumerOffsets:
-        """Progress of all groups: the table, then what the journal adds.
-
-        A table that Apache's broker wrote is newer than our journal, which is then dropped. Raises
-        TableMissing when a used store has lost both copies.
-        """
-        table = self._file.load(self._report, store_is_used=store_is_used)
-        offsets = ConsumerOffsets({})
-        if table is not None:
-            offsets = ConsumerOffsets(table.offset_table, table.pending_resets)
-        if table is None or table.written_by != _OWN_MARK:
-            self._journal.discard()
-            # From here on the journal counts: the table it builds on has to say that it is ours.
-            self._file.save(_table(offsets).to_json())
-        replay_journal(self._journal, offsets, self._report)
-        return offsets
-
-    def take_back(
-        self, offsets: ConsumerOffsets, max_offset: Callable[[str, int], int]
-    ) -> list[tuple[str, int, int, int]]:
-        """Undo progress in messages that a power cut took; (topic@group, queue, was, is) of each.
-
-        That is durable before anything is stored: when the queue has grown past the old progress
-        and the broker is killed, nobody could tell any more.
-        """
-        lowered = offsets.clamp(max_offset)
-        changes = offsets.take_dirty()
-        try:
-            self._append(changes)
-        except DiskFull:
-            offsets.mark_dirty(changes)
-        return lowered
-
-    async def journal(self, offsets: ConsumerOffsets, workers: Workers) -> None:
-        """Make what changed since the last call durable. Raises DiskFull, having lost nothing."""
-        changes = offsets.take_dirty()
-        if changes:
-            try:
-                await workers.run(self._append, changes)
-            except DiskFull:
-                offsets.mark_dirty(changes)
-                raise
-
-    def _append(self, changes: Changes) -> None:
-        if changes:
-            self._journal.append(msgspec.json.encode(changes))
-            self._journal.sync()
-
-    async def save(self, offsets: ConsumerOffsets, workers: Workers) -> None:
-        """Rewrite the table; the journal starts anew behind it. Raises DiskFull."""
-        changes = offsets.take_dirty()
-        table = _table(offsets)
-        try:
-            await workers.run(self._save, changes, table)
-        except DiskFull:
-            offsets.mark_dirty(changes)
-            raise
-
-    def _save(self, changes: Changes, table: ConsumerOffsetTable) -> None:
-        # The journal first: it must never say less than a saved table.
-        self._append(changes)
-        if self._file.save(table.to_json()):
-            self._journal.rotate()
-
-    def close(self) -> None:
-        """Give the journal's file back."""
-        self._journal.close()
-
-
-class BrokerTables:
-    """All of them."""
-
-    def __init__(self, disk: Disk, report: Report) -> None:
-        self._report = report
-        self.topics = TableFile(disk, "topics.json", _decoder(TopicConfigTable))
-        self.groups = TableFile(disk, "subscriptionGroup.json", _decoder(SubscriptionGroupTable))
-        self.modes = TableFile(disk, "messageRequestMode.json", _decoder(MessageRequestModeTable))
-        self._subscriptions = TableFile(disk, "lastSubscriptions.json", _decoder(LastSubscriptions))
-        self.offsets = OffsetsTable(disk, report)
-
-    def load_topics(self, *, store_is_used: bool) -> TopicConfigTable:
-        """topics.json. Raises TableMissing."""
-        found = self.topics.load(self._report, store_is_used=store_is_used)
-        return found if found is not None else TopicConfigTable()
-
-    def load_groups(self, *, store_is_used: bool) -> SubscriptionGroupTable:
-        """subscriptionGroup.json. Raises TableMissing."""
-        found = self.groups.load(self._report, store_is_used=store_is_used)
-        return found if found is not None else SubscriptionGroupTable()
-
-    def load_request_modes(self) -> MessageRequestModeTable:
-        """messageRequestMode.json, which exists once a mode was set."""
-        found = self.modes.load(self._report, store_is_used=True, may_be_missing=True)
-        return found if found is not None else MessageRequestModeTable()
-
-    def load_last_subscriptions(self) -> LastSubscriptions:
-        """lastSubscriptions.json, which exists once this broker stopped in order."""
-        found = self._subscriptions.load(self._report, store_is_used=True, may_be_missing=True)
-        return found if found is not None else LastSubscriptions()
-
-    def save_last_subscriptions(self, table: LastSubscriptions) -> None:
-        """Durable when this returns. Raises DiskFull or OSError."""
-        self._subscriptions.save(table.to_json())

@@ -1,14 +1,17 @@
 """Which topics exist on this broker, and what a send may do with them."""
 
-from collections.abc import Callable, Iterable, Iterator
+import asyncio
+from collections.abc import Iterable, Iterator
+from typing import Self
 
 import msgspec
 
+from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.groups import Groups
 from sparrowmq.broker.table_saving import TableSaving
+from sparrowmq.broker.tables import BrokerTables
 from sparrowmq.clock import Clock
 from sparrowmq.protocol import names
-from sparrowmq.protocol.body import DataVersion
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.perm import PERM_INHERIT, PERM_READ_WRITE, is_inherited, is_readable
 from sparrowmq.protocol.topic_config import TopicConfig, TopicConfigTable
@@ -18,7 +21,7 @@ _OWN_TOPICS = (names.RETRY_PREFIX, names.DLQ_PREFIX, names.TRANS_CHECK_MAX_TIME_
 
 
 class Topics:
-    """The table of topics. A change gets a new version, is saved soon and reported to `changed`."""
+    """The table of topics. A change gets a new version, is saved soon, and sets `changed`."""
 
     def __init__(
         self,
@@ -27,7 +30,6 @@ class Topics:
         clock: Clock,
         file: TableFile[TopicConfigTable],
         saving: TableSaving,
-        changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._topics = dict(table.topic_config_table)
         self._version = table.data_version
@@ -36,9 +38,26 @@ class Topics:
         self._saving = saving
         self._unsaved: dict[str, int] = {}
         """Topics that a crash could lose, each with the version that its last change made."""
-        self.changed = changed
-        self.sendable: dict[str, TopicConfig] = {}
-        """Saved topics that passed all checks of a send once: the hot path's only look-up."""
+        self.changed = asyncio.Event()
+        """Set by every change; cleared by the loop that registers topics with name servers."""
+        self.checked_for_send: dict[str, TopicConfig] = {}
+        """Saved topics that have passed all checks of a send: the only look-up on the hot path."""
+
+    @classmethod
+    def open(
+        cls,
+        config: BrokerConfig,
+        tables: BrokerTables,
+        saving: TableSaving,
+        clock: Clock,
+        *,
+        store_is_used: bool,
+    ) -> Self:
+        """The saved topics, and those that every broker has. Raises TableMissing."""
+        saved = tables.load_topics(store_is_used=store_is_used)
+        topics = cls(saved, clock=clock, file=tables.topics, saving=saving)
+        topics.add_missing(system_topics(config))
+        return topics
 
     def __contains__(self, topic: str) -> bool:
         return topic in self._topics
@@ -53,11 +72,6 @@ class Topics:
         """The topic, None if this broker does not have it."""
         return self._topics.get(topic)
 
-    @property
-    def version(self) -> DataVersion:
-        """Changes with every change of the table."""
-        return self._version
-
     def table(self) -> TopicConfigTable:
         """All of it, as it is saved and registered."""
         return TopicConfigTable(topic_config_table=dict(self._topics), data_version=self._version)
@@ -66,7 +80,7 @@ class Topics:
         """Create or replace topics."""
         for topic in topics:
             self._topics[topic.topic_name] = topic
-            self.sendable.pop(topic.topic_name, None)
+            self.checked_for_send.pop(topic.topic_name, None)
         self._commit()
         self._unsaved.update((topic.topic_name, self._version.counter) for topic in topics)
 
@@ -80,8 +94,8 @@ class Topics:
         self._unsaved = {name: made for name, made in self._unsaved.items() if made > saved}
 
     def remove(self, topic: str) -> bool:
-        """Forget a topic; its messages are the store's business."""
-        self.sendable.pop(topic, None)
+        """Remove a topic from the table; its messages stay in the store."""
+        self.checked_for_send.pop(topic, None)
         self._unsaved.pop(topic, None)
         if self._topics.pop(topic, None) is None:
             return False
@@ -94,8 +108,8 @@ class Topics:
         if missing:
             self.put(*missing)
 
-    def set_read_write(self, topic: str, queues: int) -> TopicConfig:
-        """The topic, made with so many queues and perm 6 if it does not exist."""
+    def get_or_create(self, topic: str, queues: int) -> TopicConfig:
+        """The topic, created with so many queues and perm 6 if it does not exist."""
         config = self._topics.get(topic)
         if config is None:
             config = plain_topic(topic, queues)
@@ -129,7 +143,7 @@ class Topics:
     def _commit(self) -> None:
         self._version = self._version.next(self._clock())
         self._saving.changed(self)
-        self.changed()
+        self.changed.set()
 
 
 def plain_topic(topic: str, queues: int, perm: int = PERM_READ_WRITE) -> TopicConfig:
@@ -137,40 +151,39 @@ def plain_topic(topic: str, queues: int, perm: int = PERM_READ_WRITE) -> TopicCo
     return TopicConfig(topic_name=topic, read_queue_nums=queues, write_queue_nums=queues, perm=perm)
 
 
-def own_topics(queues: Iterable[tuple[str, int]], groups: Groups) -> list[TopicConfig]:
-    """Topics that only the broker makes, on its own, as the queues in its store tell.
+def broker_made_topics(queues: Iterable[tuple[str, int]], groups: Groups) -> list[TopicConfig]:
+    """Topics that the broker itself made, as the queues in its store show.
 
-    What it stores there is not held up until the table is saved: a start makes up for it.
+    A retry or dead letter does not wait until its new topic is saved: the next start makes up for
+    what a crash lost of the table.
     """
     counts: dict[str, int] = {}
     for topic, queue_id in queues:
         if topic.startswith(_OWN_TOPICS):
-            # Of a group's retry queues some may be empty yet.
+            # Some of a group's retry queues may still be empty.
             group = groups.get(topic.removeprefix(names.RETRY_PREFIX))
             least = 1 if group is None else group.retry_queue_nums
             counts[topic] = max(counts.get(topic, least), queue_id + 1)
     return [plain_topic(topic, count) for topic, count in counts.items()]
 
 
-def system_topics(
-    *, cluster_name: str, broker_name: str, default_queues: int, auto_create: bool
-) -> list[TopicConfig]:
+def system_topics(config: BrokerConfig) -> list[TopicConfig]:
     """What every broker has from its first start, as Apache's TopicConfigManager makes them."""
     topics = [
         plain_topic(names.SELF_TEST_TOPIC, 1),
         plain_topic(names.BENCHMARK_TOPIC, 1024),
-        plain_topic(cluster_name, 16, PERM_INHERIT | PERM_READ_WRITE),
-        plain_topic(broker_name, 1, PERM_INHERIT | PERM_READ_WRITE),
+        plain_topic(config.cluster_name, 16, PERM_INHERIT | PERM_READ_WRITE),
+        plain_topic(config.broker_name, 1, PERM_INHERIT | PERM_READ_WRITE),
         plain_topic(names.OFFSET_MOVED_EVENT, 1),
         plain_topic(names.SCHEDULE_TOPIC, 18),
-        plain_topic(f"{cluster_name}_REPLY_TOPIC", 1),
+        plain_topic(f"{config.cluster_name}_REPLY_TOPIC", 1),
         plain_topic(names.TRANS_HALF_TOPIC, 1),
         plain_topic(names.TRANS_OP_HALF_TOPIC, 1),
         plain_topic(names.TIMER_TOPIC, 1),
-        # Apache's only with traceTopicEnable; without auto-creation nobody else makes it.
+        # Apache's only with traceTopicEnable; without auto-creation no client could make it.
         plain_topic(names.TRACE_TOPIC, 1),
     ]
-    if auto_create:
+    if config.auto_create_topic:
         perm = PERM_INHERIT | PERM_READ_WRITE
-        topics.append(plain_topic(names.AUTO_CREATE_TOPIC, default_queues, perm))
+        topics.append(plain_topic(names.AUTO_CREATE_TOPIC, config.default_queues, perm))
     return topics

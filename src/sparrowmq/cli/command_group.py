@@ -1,4 +1,10 @@
-"""Groups of commands that know what somebody who mistyped one may have meant."""
+"""Groups of commands: imported when they are used, and helpful about names that are mistyped."""
+
+import signal
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
 
 import click
 
@@ -22,3 +28,36 @@ class Group(click.Group):
             maybe = f"did you mean {meant}? " if meant else ""
             text = f"there is no command {args[0]!r}; {maybe}there are: {', '.join(names)}"
             raise click.UsageError(text, ctx) from error
+
+
+class LazyGroup(Group):
+    """Knows the names of its commands, and imports the module of the one that is asked for.
+
+    Commands need different libraries, and some of them take a second to import: `sparrowmq send`
+    must not wait for Spark. `modules` maps each command to a module of `sparrowmq.cli.commands`,
+    whose function `commands` returns it.
+    """
+
+    def __init__(self, *args: Any, modules: Mapping[str, str], **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._modules = modules
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names."""
+        return list(self._modules)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, imported now."""
+        if cmd_name not in self._modules:
+            return None
+        module = import_module(f"sparrowmq.cli.commands.{self._modules[cmd_name]}")
+        made: list[click.Command] = module.commands()
+        return next(command for command in made if command.name == cmd_name)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; Ctrl-C ends it with the exit code that shells use for that."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo(err=True)  # the terminal has written ^C
+            sys.exit(128 + signal.SIGINT)

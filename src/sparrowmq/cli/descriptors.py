@@ -29,7 +29,7 @@ connection that is refused costs its client the service."""
 
 
 class Shares(NamedTuple):
-    """What becomes of a limit."""
+    """How a limit is divided."""
 
     connections: int
     files: int
@@ -40,7 +40,7 @@ class TooFewDescriptors(Exception):
 
     def __init__(self, limit: int, needed: int) -> None:
         super().__init__(
-            f"a server may open {limit} files here, and {needed} are needed at least; raise the"
+            f"a server may open {limit} files here and needs {needed} at least; raise the"
             " limit with `ulimit -n`, or LimitNOFILE= of systemd"
         )
         self.limit = limit

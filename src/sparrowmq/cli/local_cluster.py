@@ -75,7 +75,7 @@ async def serve_several(
     insecure: bool,
     as_json: bool,
 ) -> None:
-    """Until a signal comes, or until one of the brokers dies: then all stop, and it is said."""
+    """Serve until a signal comes. Raises CannotServe when a broker dies, and all others stop."""
     extra = ["--insecure"] * insecure + ["--json"] * as_json + ["--with-parent"]
     stopping = await stop_signal()
     nameserver = fitted_to(nameserver, Descriptors.raised_for(nameserver))

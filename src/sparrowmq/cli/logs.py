@@ -1,17 +1,24 @@
-"""Logs on standard error: for people, or one JSON object a line; floods are summarised."""
+"""Logs and warnings on standard error: for people, or one JSON object per line."""
 
 import json
 import logging
 import sys
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import TypeAlias
+
+import click
+
+Warn: TypeAlias = Callable[[str], None]
+"""Reports what does not keep a command from running."""
 
 _PER_TEMPLATE = 20
 _WINDOW_MS = 10_000
 
 
 class FloodGate(logging.Filter):
-    """Lets a message template through so often in a window; then says how many it held back."""
+    """Lets a message template through a few times per window, and says that it holds back more."""
 
     def __init__(self, most: int = _PER_TEMPLATE, window_ms: int = _WINDOW_MS) -> None:
         super().__init__()
@@ -36,7 +43,7 @@ class FloodGate(logging.Filter):
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line."""
+    """One JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as JSON."""
@@ -58,3 +65,13 @@ def set_up_logs(*, as_json: bool, level: int = logging.INFO) -> None:
     people = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     handler.setFormatter(JsonLines() if as_json else people)
     logging.basicConfig(level=level, handlers=[handler], force=True)
+
+
+def print_warning(text: str) -> None:
+    """A line for people."""
+    click.echo(f"warning: {text}", err=True)
+
+
+def log_warning(text: str) -> None:
+    """A line of the log, for programs that read it."""
+    logging.getLogger("sparrowmq").warning("%s", text)

@@ -1,20 +1,14 @@
 """The program `sparrowmq`. Commands are imported when they are used."""
 
 import os
-import signal
 import sys
-from collections.abc import Callable
-from importlib import import_module
-from typing import Any
 
 import click
 
 from sparrowmq import __version__
-from sparrowmq.cli.command_group import Group
-from sparrowmq.cli.output import warn_of_unknown_variables
+from sparrowmq.cli.command_group import LazyGroup
 
-# command → module of sparrowmq.cli.commands
-_LAZY = {
+_MODULES = {
     "nameserver": "servers",
     "broker": "servers",
     "up": "servers",
@@ -26,44 +20,13 @@ _LAZY = {
     "pipeline": "pipeline",
     "spark": "spark",
 }
-# `config` lists what it does not know; servers were perhaps asked for JSON.
+# `config` lists unknown variables itself; servers may have to report them as JSON.
 _WARN_THEMSELVES = frozenset({"config", "nameserver", "broker", "up"})
-
-
-class LazyGroup(Group):
-    """Knows the names of its commands; imports the one that is asked for."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """All names."""
-        return list(_LAZY)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command, imported now."""
-        make = self._module(cmd_name)
-        if make is None:
-            return None
-        return next((command for command in make() if command.name == cmd_name), None)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; Ctrl-C ends it with the code that shells know for that."""
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:
-            click.echo(err=True)  # the terminal has written ^C
-            sys.exit(128 + signal.SIGINT)
-
-    def _module(self, name: str) -> Callable[[], list[click.Command]] | None:
-        module = _LAZY.get(name)
-        if module is None:
-            return None
-        made: Callable[[], list[click.Command]] = import_module(
-            f"sparrowmq.cli.commands.{module}"
-        ).commands
-        return made
 
 
 @click.group(
     cls=LazyGroup,
+    modules=_MODULES,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="sparrowmq")
@@ -77,7 +40,10 @@ def app(ctx: click.Context) -> None:
       sparrowmq send orders "hello"             # in another terminal
       sparrowmq consume orders --group billing
     """
-    if ctx.invoked_subcommand not in _WARN_THEMSELVES:
+    has_variables = any(name.upper().startswith("SPARROWMQ_") for name in os.environ)
+    if has_variables and ctx.invoked_subcommand not in _WARN_THEMSELVES:
+        from sparrowmq.cli.settings.environment import warn_of_unknown_variables
+
         warn_of_unknown_variables()
 
 
@@ -87,7 +53,7 @@ def main() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         app(prog_name="sparrowmq")
-    except OSError as error:  # a full disk behind `> file`, for instance
+    except OSError as error:  # a full disk under `> file`, for instance
         where = f"{error.filename}: " if error.filename else ""
         print(f"sparrowmq: {where}{error.strerror or error}", file=sys.stderr, flush=True)
         os._exit(1)  # an orderly exit would try to write the rest again

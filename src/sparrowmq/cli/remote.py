@@ -1,4 +1,4 @@
-"""What commands that talk to a cluster share: where it is, and how failures are told."""
+"""Commands that talk to a cluster: the option that says where it is, and how failures are shown."""
 
 import asyncio
 import sys
@@ -6,50 +6,52 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import click
-from click.core import ParameterSource
 
 from sparrowmq.admin.admin import Admin
-from sparrowmq.admin.errors import AdminError
-from sparrowmq.client.errors import ClientError
+from sparrowmq.admin.errors import AdminError, NameServerRefusal, NameServersAway
+from sparrowmq.client.errors import ClientError, NameServerRefused, NoNameServer
+from sparrowmq.cluster_address import DEFAULT, NAME_SERVERS_VARIABLE, find_name_servers
 from sparrowmq.net.errors import NetError
+from sparrowmq.protocol.codes import ResponseCode
 
-# The addresses of name servers, as commands take them.
+T = TypeVar("T")
+ORIGIN = "sparrowmq.name_servers_origin"
+"""Where a command's context keeps the words that say where its addresses come from."""
+
+HELP = (
+    "host:port of the name servers, separated by commas. Without it SPARROWMQ_NAME_SERVERS,"
+    " SPARROWMQ_CONTEXT and NAMESRV_ADDR of the environment count, in this order."
+)
+NOT_A_NAME_SERVER = "is that a broker? --name-servers takes name servers, port 9876 by default"
 
 
-HELP = "host:port of the name servers, with commas between."
-DEFAULT = "127.0.0.1:9876"
-VARIABLE = "SPARROWMQ_NAME_SERVERS"
-
-
-def checked_addresses(ctx: click.Context, param: click.Parameter, text: str) -> str:
-    """The text as it is. Raises BadParameter for what is no list of host:port."""
-    from sparrowmq.client.config import parse_name_servers
+def found_addresses(ctx: click.Context, param: click.Parameter, text: str | None) -> str:
+    """The addresses as one text. Raises BadParameter for anything but a list of host:port."""
     from sparrowmq.net.peers import split_address
 
-    source = ctx.get_parameter_source(param.name or "")
-    where = f" (environment variable {VARIABLE})" if source is ParameterSource.ENVIRONMENT else ""
-    allowed = f"such as {DEFAULT}; several have commas between"
-    addresses = parse_name_servers(text)
-    if not addresses:
-        raise click.BadParameter(f"{text!r}{where} has no address, {allowed}", ctx, param)
+    try:
+        addresses, origin = find_name_servers(text)
+    except ValueError:
+        if text is not None:
+            error = ValueError(f"{text!r} has no address, such as {DEFAULT}")
+        raise click.BadParameter(str(error), ctx, param) from error
+    where = f" (from {origin})" if text is None else ""
     for address in addresses:
         try:
             split_address(address)
         except ValueError as error:
+            allowed = f"such as {DEFAULT}; separate several with commas"
             raise click.BadParameter(f"{error}{where}, {allowed}", ctx, param) from error
-    return text
+    ctx.meta[ORIGIN] = where
+    return ";".join(addresses)
 
-
-T = TypeVar("T")
-_OF_NAME_SERVERS = ("GET_ROUTEINFO_BY_TOPIC", "GET_BROKER_CLUSTER_INFO")
 
 name_servers_option = click.option(
     "--name-servers",
     "-n",
-    envvar=VARIABLE,
-    default=DEFAULT,
-    show_default=True,
-    callback=checked_addresses,
+    default=None,
+    show_default=DEFAULT,
+    callback=found_addresses,
     help=HELP,
 )
 
@@ -63,20 +65,31 @@ def run_remote(work: Awaitable[T]) -> T:
     try:
         return asyncio.run(run())
     except (AdminError, ClientError, NetError) as error:
-        click.echo(f"sparrowmq: {in_words_of_commands(str(error))}", err=True)
+        click.echo(f"sparrowmq: {explained(error)}", err=True)
         sys.exit(1)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
 
 
-def in_words_of_commands(text: str) -> str:
-    """Errors of clients name their arguments; people at a terminal gave options."""
-    told = text.replace("name_servers", "--name-servers")
-    if told.endswith("sparrowmq up") and "--name-servers" not in told:
-        told += f", or say where it is with --name-servers or {VARIABLE}"
-    if "is not supported here" in told and any(code in told for code in _OF_NAME_SERVERS):
-        told += "; is that a broker? --name-servers takes name servers, port 9876 by default"
-    return told
+def no_name_server(addresses: str, failure: str) -> str:
+    """No name server answers, and what to do about it at a terminal."""
+    context = click.get_current_context(silent=True)
+    where = context.meta.get(ORIGIN, "") if context is not None else ""
+    where = where.replace(" (from ", ", from ").removesuffix(")")
+    return (
+        f"no name server answers ({addresses}{where}): {failure}; is it running? start one with:"
+        f" sparrowmq up, or say where it is with --name-servers or {NAME_SERVERS_VARIABLE}"
+    )
+
+
+def explained(error: AdminError | ClientError | NetError) -> str:
+    """What failed. Errors of clients advise programs; people at a terminal have options."""
+    if isinstance(error, NameServersAway | NoNameServer):
+        return no_name_server(", ".join(error.addresses), error.failure)
+    if isinstance(error, NameServerRefusal | NameServerRefused):
+        is_unknown = error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        return f"{error}; {NOT_A_NAME_SERVER}" if is_unknown else str(error)
+    return str(error)
 
 
 def with_admin(name_servers: str, work: Callable[[Admin], Awaitable[T]]) -> T:

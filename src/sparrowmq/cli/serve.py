@@ -1,4 +1,4 @@
-"""Running servers until a signal: the ready line, draining, exit codes."""
+"""Running servers until a signal: the ready line, graceful shutdown, exit codes."""
 
 import asyncio
 import errno
@@ -20,6 +20,7 @@ from sparrowmq.cli.descriptors import Config, Descriptors, TooFewDescriptors
 from sparrowmq.cli.settings.settings import SettingError
 from sparrowmq.cli.stop_signal import stop_signal
 from sparrowmq.clock import boot_id, system_clock
+from sparrowmq.config_fields import ConfigError
 from sparrowmq.disk.errors import DiskError
 from sparrowmq.disk.real_disk import RealDisk
 from sparrowmq.disk.syncer import ProcessSyncer
@@ -43,7 +44,7 @@ class CannotServe(Exception):
 
 
 def check_exposure(hosts: list[str], *, insecure: bool) -> None:
-    """There is no authentication yet: anything but loopback needs an explicit word."""
+    """There is no authentication yet: anything but loopback has to be allowed explicitly."""
     for host in hosts:
         try:
             is_loopback = host == "localhost" or ip_address(host).is_loopback
@@ -51,8 +52,8 @@ def check_exposure(hosts: list[str], *, insecure: bool) -> None:
             is_loopback = False
         if not is_loopback and not insecure:
             raise SettingError(
-                f"listen is {host}, which others can reach, and there is no authentication yet;"
-                " listen on 127.0.0.1, or accept that with --insecure"
+                f"listen is {host}, which other machines can reach, and there is no authentication"
+                " yet; listen on 127.0.0.1, or accept that with --insecure"
             )
 
 
@@ -124,13 +125,13 @@ async def serve_up(nameserver: NameServerConfig, broker: BrokerConfig) -> None:
 
 
 def fitted_to(config: Config, descriptors: Descriptors) -> Config:
-    """The configuration within a limit of open files, with a word about it. Raises CannotServe."""
+    """The configuration within a limit of open files; a large cut is logged. Raises CannotServe."""
     try:
         fitted = descriptors.fit(config)
     except TooFewDescriptors as error:
         raise CannotServe(str(error)) from error
     before, after = config.limits.max_connections, fitted.limits.max_connections
-    if after < before / 2:  # `config show` tells of less
+    if after < before / 2:  # `config show` shows smaller cuts
         logging.getLogger("sparrowmq").warning(
             "at most %d connections instead of %d: this process may open %d files, and %d are"
             " wanted; raise the hard limit with `ulimit -n`, or LimitNOFILE= of systemd",
@@ -148,23 +149,23 @@ def say_ready(text: str) -> None:
 
 
 def run(work: Coroutine[Any, Any, None], *, as_json: bool, ports: str = "--port") -> int:
-    """Run a server to its end; the exit code. What went wrong is said in one line each.
+    """Run a server to its end; the exit code. Each failure is reported in one line.
 
     `ports` are the flags that choose one.
     """
     code = 0
     try:
         _run_loop(work)
-    except* (DiskError, StoreError, OSError, CannotServe, SettingError) as group:
+    except* (DiskError, StoreError, OSError, CannotServe, ConfigError, SettingError) as group:
         for error in _leaves(group):
-            _tell(_explain(error).replace("{ports}", ports), as_json=as_json)
+            _report(_explain(error).replace("{ports}", ports), as_json=as_json)
         code = 1
     except* KeyboardInterrupt:
         code = 130
     return code
 
 
-def _tell(text: str, *, as_json: bool) -> None:
+def _report(text: str, *, as_json: bool) -> None:
     if as_json:
         logging.getLogger("sparrowmq").error("%s", text)
     else:
@@ -172,8 +173,8 @@ def _tell(text: str, *, as_json: bool) -> None:
 
 
 def _run_loop(work: Coroutine[Any, Any, None]) -> None:
-    # What exists by now lives as long as the process, and messages leave no cycles behind: looking
-    # for some after every 700 objects, as is the default, costs 2 % of the time.
+    # What exists by now lives as long as the process, and messages leave no cycles: collecting
+    # after every 700 objects, the default, costs 2 % of the time.
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
     _runner()(work)
@@ -199,7 +200,7 @@ def _explain(error: BaseException) -> str:
         text = error.strerror or str(error)
         remedy = _REMEDIES.get(error.errno or 0)
         if isinstance(error, socket.gaierror):
-            remedy = "no address has the name to listen on: choose one with --listen"
+            remedy = "the host to listen on has no address: choose another with --listen"
         if remedy is not None:
             return f"{text}; {remedy}"
     return str(error)

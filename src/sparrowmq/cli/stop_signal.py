@@ -1,4 +1,4 @@
-"""Being told to stop: by SIGTERM, by Ctrl-C, or by a parent that ends."""
+"""Requests to stop: SIGTERM, Ctrl-C, or the end of the parent process."""
 
 import asyncio
 import logging
@@ -9,19 +9,19 @@ import sys
 log = logging.getLogger("sparrowmq")
 
 
-class Stopping(asyncio.Event):
-    """Set when it is time to stop; `number` is the signal that said so, 0 where none did."""
+class StopSignal(asyncio.Event):
+    """Set when it is time to stop; `number` is the signal that asked for it, 0 without one."""
 
     number = 0
 
 
-async def stop_signal(*, with_parent: bool = False) -> Stopping:
+async def stop_signal(*, with_parent: bool = False) -> StopSignal:
     """Set by SIGTERM or SIGINT; a second one ends the process at once.
 
-    Made before anything starts: whoever reads the ready line may signal in the next moment.
+    Installed before anything starts: a script may send a signal as soon as it reads the ready line.
     """
     loop = asyncio.get_running_loop()
-    stopping = Stopping()
+    stopping = StopSignal()
 
     def stop(number: int) -> None:
         if stopping.is_set():

@@ -18,7 +18,7 @@ _EXPECTED = {
 
 
 def parse_value(text: str, kind: Any, field: str) -> Any:
-    """The value in a text; `field` tells the unit by its ending. Raises ValueError."""
+    """The value in a text; the ending of `field` gives the unit. Raises ValueError."""
     if kind is bool:
         return _bool(text)
     if kind in (int, float):

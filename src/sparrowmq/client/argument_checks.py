@@ -11,14 +11,12 @@ MAX_LONG = 2**63 - 1
 MAX_INT = 2**31 - 1
 
 
-def check_number(
-    name: str, value: object, lowest: float, highest: float = math.inf, why: str = ""
-) -> None:
-    """A number in a range; NaN is in none. `why` says what the range follows from."""
+def check_number(name: str, value: object, lowest: float, highest: float = math.inf) -> None:
+    """A number in a range; NaN is in none."""
     if isinstance(value, int | float) and lowest <= value <= highest:
         return
     allowed = f"{lowest} or more" if highest == math.inf else f"{lowest} to {highest}"
-    raise ValueError(f"{name} is {value!r}, must be {allowed}" + (f": {why}" if why else ""))
+    raise ValueError(f"{name} is {value!r}, must be {allowed}")
 
 
 def check_whole(name: str, value: object, lowest: int, highest: int = MAX_INT) -> None:

@@ -79,13 +79,12 @@ async def group_members(client: Client, topic: str, group: str) -> list[str]:
     """Client ids of a group, from one broker of the topic. Raises NoRoute, BrokerRefused."""
     route = await client.route_table.fetch(topic)
     names = sorted({data.broker_name for data in route.broker_datas}) if route else []
-    if not names:
+    addresses = [found for name in names if (found := client.route_table.address(name))]
+    if not addresses:
         raise NoRoute(topic, "no broker serves it now")
-    # One that has just joined the topic does not know those yet who have not heard of it: whoever
-    # asked it would take the queues of everybody else.
-    table = client.route_table
-    settled = [name for name in names if client.heartbeats.has_met_all(table.address(name) or "")]
-    address = await address_of(client, topic, client.rng.choice(settled or names))
+    # A broker that has just joined the topic does not know members that have not discovered it
+    # yet: a member that believed its answer would claim the queues of all the others.
+    address = client.rng.choice(client.heartbeats.best_informed(addresses))
     response = await call(client, address, GetConsumerList(consumer_group=group))
     return list(_ConsumerIds.from_json(response.body).consumer_id_list)
 
@@ -93,8 +92,8 @@ async def group_members(client: Client, topic: str, group: str) -> list[str]:
 async def queue_owners(
     client: Client, topic: str, group: str, broker_names: Iterable[str]
 ) -> dict[MessageQueue, str] | None:
-    """Who of a group holds which queues; None where brokers do not know. A broker that cannot be
-    asked counts as one whose queues nobody holds. Raises NoRoute."""
+    """Which member of a group holds which queue; None where brokers do not know. A broker that
+    cannot be asked counts as one whose queues no member holds. Raises NoRoute."""
     owners: dict[MessageQueue, str] = {}
     is_known = False
     for name in sorted(broker_names):
@@ -102,13 +101,13 @@ async def queue_owners(
             address = await address_of(client, topic, name)
             header = GetConsumerList(consumer_group=group, owners_of=topic)
             response = await call(client, address, header)
-            told = _ConsumerIds.from_json(response.body).owners
+            known = _ConsumerIds.from_json(response.body).owners
         except (BrokerRefused, NetError, ProtocolError) as error:
             client.log.info("owners of %s at %s not known: %s", topic, name, error)
             continue
-        if told is not None:
+        if known is not None:
             is_known = True
-            owners |= {MessageQueue(topic, name, number): who for number, who in told.items()}
+            owners |= {MessageQueue(topic, name, number): owner for number, owner in known.items()}
     return owners if is_known else None
 
 
@@ -145,16 +144,16 @@ async def committed_offset(
 
 
 async def commit_offset(
-    client: Client, group: str, queue: MessageQueue, offset: int, epoch: int | None
+    client: Client, group: str, queue: MessageQueue, position: Position
 ) -> None:
-    """Store the group's offset, learned in `epoch`. Raises NoRoute, BrokerRefused, NetError."""
+    """Store the group's progress. Raises NoRoute, BrokerRefused, NetError."""
     address = await address_of(client, queue.topic, queue.broker_name)
     header = UpdateConsumerOffset(
         consumer_group=group,
         topic=queue.topic,
         queue_id=queue.queue_id,
-        commit_offset=offset,
-        epoch=epoch,
+        commit_offset=position.offset,
+        epoch=position.epoch,
     )
     await call(client, address, header)
 

@@ -1,8 +1,10 @@
 """What a client raises.
 
 ClientError
-├── NoRoute          nobody serves the topic: it does not exist, or no name server answers
-├── BrokerRefused    a broker answered with a code other than success
+├── NoRoute          no broker serves the topic, or its route cannot be fetched
+│   └── NoNameServer     … because no name server answers
+├── BrokerRefused    a server answered with a code other than success
+│   └── NameServerRefused    … and it was asked as a name server
 ├── StrategyFailed   queues cannot be allocated: the strategy raised, or gave what is not there
 ├── SendFailed       all attempts of a send failed; carries attempts, time and brokers tried
 ├── QueueLost        a queue went to another member: what was read of it is not to be committed
@@ -11,6 +13,7 @@ ClientError
 Wrong arguments are ValueErrors, raised before anything is sent.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
 from sparrowmq.client.send_result import SendResult
@@ -23,7 +26,7 @@ class ClientError(Exception):
 
     stored: Sequence[SendResult] = ()
     """What `send_batch` had stored when a later one of its sends failed, in the order of the
-    messages: only what comes behind it is to be sent again."""
+    messages: only what comes after it is to be sent again."""
 
 
 class NoRoute(ClientError):
@@ -35,16 +38,36 @@ class NoRoute(ClientError):
         self.reason = reason
 
 
+class NoNameServer(NoRoute):
+    """None of the name servers at `addresses` answers; `failure` is what the last one gave, and
+    `origin` where the addresses come from."""
+
+    def __init__(self, topic: str, addresses: Sequence[str], origin: str, failure: str) -> None:
+        super().__init__(
+            topic,
+            f"no name server answers ({', '.join(addresses)}, from {origin}): {failure};"
+            " is it running, and is that its address? start one with: sparrowmq up",
+        )
+        self.origin = origin
+        self.addresses = tuple(addresses)
+        self.failure = failure
+
+
 class BrokerRefused(ClientError):
     """`address` answered `code` with `text`."""
 
     def __init__(self, address: str, code: int, text: str) -> None:
-        known = code in ResponseCode.__members__.values()
-        name = ResponseCode(code).name if known else "unknown code"
+        self.is_known = code in ResponseCode.__members__.values()
+        """Whether RocketMQ gives `code` a name."""
+        name = ResponseCode(code).name if self.is_known else "unknown code"
         super().__init__(f"{address} answered {code} ({name}): {text or 'no reason given'}")
         self.address = address
         self.code = code
         self.text = text
+
+
+class NameServerRefused(BrokerRefused):
+    """The name server at `address` answered a request for a route with `code`."""
 
 
 class StrategyFailed(ClientError):
@@ -56,13 +79,20 @@ class StrategyFailed(ClientError):
         self.reason = reason
 
 
+def _counted(attempts: int) -> str:
+    return "1 attempt" if attempts == 1 else f"{attempts} attempts"
+
+
 class SendFailed(ClientError):
     """No attempt succeeded. `attempts` lists (broker name, reason) in their order."""
 
     def __init__(self, topic: str, attempts: list[tuple[str, str]], elapsed_s: float) -> None:
-        tried = "; ".join(f"{broker}: {reason}" for broker, reason in attempts)
+        tried = "; ".join(
+            f"{broker}: {reason}" + (f" ({count} times)" if count > 1 else "")
+            for (broker, reason), count in Counter(attempts).items()
+        )
         super().__init__(
-            f"sending to topic {topic} failed after {len(attempts)} attempts in {elapsed_s:.3f} s"
+            f"sending to topic {topic} failed after {_counted(len(attempts))} in {elapsed_s:.3f} s"
             f" ({tried})"
         )
         self.topic = topic

@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import Sequence
 
-from sparrowmq.client.errors import BrokerRefused, NoRoute
+from sparrowmq.client.errors import NameServerRefused, NoNameServer, NoRoute
+from sparrowmq.client.outages import Outages
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import NetError
 from sparrowmq.net.peers import Peers
@@ -18,10 +19,22 @@ class NameServers:
     """The list of name servers and which one is in use."""
 
     def __init__(
-        self, peers: Peers, addresses: Sequence[str], *, first: int = 0, timeout_s: float = 3.0
+        self,
+        peers: Peers,
+        addresses: Sequence[str],
+        *,
+        origin: str = "the argument name_servers",
+        outages: Outages | None = None,
+        first: int = 0,
+        timeout_s: float = 3.0,
     ) -> None:
+        """`origin` says where the addresses come from, for the error when none answers."""
         self._peers = peers
         self._addresses = list(addresses)
+        self.origin = origin
+        self._outages = outages
+        many = len(self._addresses) > 1
+        self._label = f"{'every' if many else 'the'} name server ({', '.join(addresses)})"
         self._current = first
         self._timeout_s = timeout_s
         """For all of them together."""
@@ -47,14 +60,19 @@ class NameServers:
             limit_s = left_s if step == count - 1 else left_s / 2
             try:
                 address = self._addresses[index]
-                return await self._peers.call(address, header, body, timeout_s=limit_s)
+                response = await self._peers.call(address, header, body, timeout_s=limit_s)
+                if self._outages is not None:
+                    self._outages.reached(self._label)
+                return response
             except NetError as error:
                 failure = error
                 self._leave(index)
             except asyncio.CancelledError:
-                self._leave(index)  # nearly always: whoever asked had no more time to wait
+                self._leave(index)  # nearly always: the caller had no more time to wait
                 raise
         assert failure is not None
+        if self._outages is not None:
+            self._outages.failed(self._label, failure)
         raise failure
 
     def _leave(self, index: int) -> None:
@@ -62,27 +80,28 @@ class NameServers:
         if self._current == index:
             self._current = (index + 1) % len(self._addresses)
 
+    def away(self, failure: Exception) -> NoNameServer:
+        """The error for a topic-less call that none of them answered."""
+        if isinstance(failure, NoNameServer):
+            return failure
+        return NoNameServer("", self._addresses, self.origin, "no answer in time")
+
     async def route(self, topic: str) -> TopicRoute | None:
         """The route of a topic, None when the name server says that there is none.
 
-        Raises NoRoute when no name server answers, or one with what is no route, and BrokerRefused
-        for any other answer.
+        Raises NoNameServer when none answers, NoRoute when one answers with what is no route, and
+        NameServerRefused for any other answer.
         """
         header = GetTopicRoute(topic=topic, accept_standard_json_only=True)
         try:
             response = await self.call(header)
         except NetError as error:
-            servers = ", ".join(self._addresses)
-            raise NoRoute(
-                topic,
-                f"no name server answers ({servers}): {error};"
-                " is it running and are name_servers its addresses? start one with: sparrowmq up",
-            ) from error
+            raise NoNameServer(topic, self._addresses, self.origin, str(error)) from error
         if response.code == ResponseCode.TOPIC_NOT_EXIST:
             return None
         if response.code != ResponseCode.SUCCESS:
             address = self._addresses[self._current]
-            raise BrokerRefused(address, response.code, response.remark)
+            raise NameServerRefused(address, response.code, response.remark)
         try:
             return TopicRoute.from_json(response.body)
         except ProtocolError as error:

@@ -1,4 +1,4 @@
-"""What a consumer subscribes to, and how messages are chosen: tags, SQL92, or a function."""
+"""What a consumer subscribes to: tags, an SQL92 condition, or a function; and its checks."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Subscriptions:
         self._datas.pop(topic, None)
 
     def renew(self, topics: Iterable[str], now_ms: int) -> None:
-        """The assignment changed: a new version tells brokers which subscription is newest."""
+        """The assignment changed: a new version shows brokers which subscription is newest."""
         for topic in topics:
             if topic in self._filters:
                 version = self._next_version(topic, now_ms)
@@ -138,7 +138,7 @@ def _data(topic: str, choice: Filter, version: int) -> SubscriptionData:
 def check_filters(filters: object) -> None:
     """Raises ValueError for what is no mapping: people forget the filter and pass topics."""
     if not isinstance(filters, Mapping):
-        text = "must tell a filter for each topic, such as {'orders': '*'}"
+        text = "must give a filter for each topic, such as {'orders': '*'}"
         raise ValueError(f"subscriptions are {filters!r}, {text}")
 
 
@@ -179,7 +179,7 @@ def _by_topic(subscriptions: Iterable[SubscriptionData]) -> dict[str, str]:
     }
 
 
-# Whether a broker accepts subscriptions, and whether the group's other members have the same.
+# ---- checks: does a broker accept them, and do the group's other members have the same
 
 
 async def check_subscriptions(
@@ -229,7 +229,7 @@ async def report_differences(
             known = ConsumerConnection.from_json(response.body)
         except (ClientError, NetError, ProtocolError) as error:
             client.log.debug("subscriptions of %s not compared: %s", group, error)
-            continue  # mostly: nobody of the group is there
+            continue  # mostly: no member of the group is there
         difference = differences(ours, known.subscription_table.values())
         if difference:
             others = ", ".join(sorted(one.client_id for one in known.connection_set))

@@ -4,73 +4,87 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
+from sparrowmq.config_fields import ConfigError, between, check_fields, not_blank, setting
 from sparrowmq.net.endpoint import Limits
-from sparrowmq.net.kinds import wrong_kind
-
-
-class ConfigError(ValueError):
-    """A setting has a value that cannot be; the text names it and what is allowed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameServerConfig:
     """Validated when built; `with_changes` gives a changed copy."""
 
-    listen_host: str = "127.0.0.1"
-    """Where to listen. Loopback unless told otherwise: there is no authentication yet."""
-    listen_port: int = 9876
-    """RocketMQ's own port; 0 takes a free one."""
-    kv_config_path: Path | None = None
-    """The file of the key-value configuration, kvConfig.json in Apache's name server.
-    None keeps it in memory only."""
-    broker_timeout_s: float = 120.0
-    """A broker that is silent this long is dropped, unless it asks for a limit of its own.
-    Shorter notices vanished hosts sooner and forgives fewer lost registrations (every 30 s)."""
-    scan_interval_s: float = 5.0
-    """How often silent brokers are looked for."""
-    order_message_enable: bool = False
-    """Whether a route carries the topic's order configuration from the key-value namespace
-    ORDER_TOPIC_CONFIG. A topic with one keeps its queue list even when a broker is gone."""
-    return_order_topic_config_to_broker: bool = True
-    """Whether brokers are told that namespace when they register."""
-    support_acting_master: bool = False
-    """Whether a route shows the slave with the smallest id as master while there is none, for
-    brokers that registered with enableActingMaster. It serves reads and locks, never writes."""
-    delete_topic_with_broker_registration: bool = False
-    """Whether topics that a registration no longer names are forgotten. Only safe with brokers
-    that always register everything."""
-    enable_all_topic_list: bool = True
-    """Whether anybody may ask for the names of all topics."""
-    enable_topic_list: bool = True
-    """Whether anybody may ask for topic names by cluster or unit."""
-    need_wait_for_service: bool = False
-    """Whether routes are refused right after the start, when brokers may still be missing."""
-    wait_seconds_for_service: int = 45
-    """For how long, if so."""
-    max_brokers: int = 2_000
-    """Registrations beyond this many brokers are refused."""
-    max_topics_per_broker: int = 50_000
-    """Registrations with more topics are refused."""
-    max_queues_per_topic: int = 65_536
-    """Registrations with more queues on one broker are refused: clients build a list of them."""
-    route_cache_bytes: int = 64 * 1024 * 1024
-    """Memory for encoded route answers. 0 encodes each answer anew."""
+    listen_host: str = setting(
+        "127.0.0.1",
+        "Address to listen on. Loopback by default: there is no authentication yet.",
+        not_blank(),
+    )
+    listen_port: int = setting(
+        9876, "Port to listen on, RocketMQ's by default; 0 takes a free one.", between(0, 65_535)
+    )
+    kv_config_path: Path | None = setting(
+        None,
+        "File of the key-value configuration, kvConfig.json in Apache's name server. Without one"
+        " it is kept in memory only.",
+    )
+    broker_timeout_s: float = setting(
+        120.0,
+        "A broker silent for this long is dropped, unless it asks for a limit of its own. Shorter"
+        " notices vanished hosts sooner and forgives fewer lost registrations (every 30 s).",
+        between(1, 86_400),
+    )
+    scan_interval_s: float = setting(
+        5.0, "How often the name server looks for silent brokers.", between(0.1, 3_600)
+    )
+    order_message_enable: bool = setting(
+        False,
+        "Whether a route carries the topic's order configuration from the key-value namespace"
+        " ORDER_TOPIC_CONFIG. A topic with one keeps its queue list even when a broker is gone.",
+    )
+    return_order_topic_config_to_broker: bool = setting(
+        True, "Whether brokers get that namespace in the answer to their registration."
+    )
+    support_acting_master: bool = setting(
+        False,
+        "Whether a route shows the slave with the smallest id as master while there is none, for"
+        " brokers that registered with enableActingMaster. It serves reads and locks, never"
+        " writes.",
+    )
+    delete_topic_with_broker_registration: bool = setting(
+        False,
+        "Whether topics that a registration no longer names are forgotten. Only safe with brokers"
+        " that always register everything.",
+    )
+    enable_all_topic_list: bool = setting(
+        True, "Whether clients may ask for the names of all topics."
+    )
+    enable_topic_list: bool = setting(
+        True, "Whether clients may ask for topic names by cluster or unit."
+    )
+    need_wait_for_service: bool = setting(
+        False, "Whether routes are refused right after the start, when brokers may be missing."
+    )
+    wait_seconds_for_service: int = setting(
+        45, "Seconds after the start in which routes are refused, if they are.", between(0, 3_600)
+    )
+    max_brokers: int = setting(
+        2_000, "Registrations beyond this many brokers are refused.", between(1, 100_000)
+    )
+    max_topics_per_broker: int = setting(
+        50_000, "Registrations with more topics are refused.", between(1, 1_000_000)
+    )
+    max_queues_per_topic: int = setting(
+        65_536,
+        "Registrations with more queues on one broker are refused: clients build a list of them.",
+        between(1, 1_000_000),
+    )
+    route_cache_bytes: int = setting(
+        64 * 1024 * 1024,
+        "Memory for encoded route answers. 0 encodes each answer anew.",
+        between(0, 1 << 40),
+    )
     limits: Limits = field(default_factory=Limits)
-    """Bounds on what one connection may cost."""
 
     def __post_init__(self) -> None:
-        if complaint := wrong_kind(self):
-            raise ConfigError(complaint)
-        if not self.listen_host.strip():
-            raise ConfigError(f"listen_host is {self.listen_host!r}, must not be empty")
-        _check("listen_port", self.listen_port, 0, 65_535)
-        _check("broker_timeout_s", self.broker_timeout_s, 1, 86_400)
-        _check("scan_interval_s", self.scan_interval_s, 0.1, 3_600)
-        _check("wait_seconds_for_service", self.wait_seconds_for_service, 0, 3_600)
-        _check("max_brokers", self.max_brokers, 1, 100_000)
-        _check("max_topics_per_broker", self.max_topics_per_broker, 1, 1_000_000)
-        _check("max_queues_per_topic", self.max_queues_per_topic, 1, 1_000_000)
-        _check("route_cache_bytes", self.route_cache_bytes, 0, 1 << 40)
+        check_fields(self)
 
     def with_changes(self, changes: dict[str, str]) -> Self:
         """A copy with some of the `CHANGEABLE` settings read from text, by their wire names.
@@ -113,10 +127,10 @@ _WORDS = {"true": True, "false": False}
 def _read(name: str, text: str) -> Any:
     if _TYPES[CHANGEABLE[name]] is bool:
         if text.lower() not in _WORDS:
-            raise ConfigError(f"{name} is {text[:40]!r}, must be true or false")
+            raise ConfigError(name, text[:40], "must be true or false")
         return _WORDS[text.lower()]
     if not text.isdecimal() or len(text) > 12:
-        raise ConfigError(f"{name} is {text[:40]!r}, must be a whole number")
+        raise ConfigError(name, text[:40], "must be a whole number")
     return int(text) / 1000 if name in _IN_MILLISECONDS else int(text)
 
 
@@ -126,8 +140,3 @@ def _write(name: str, value: Any) -> str:
     if value is None:
         return ""
     return str(round(value * 1000)) if name in _IN_MILLISECONDS else str(value)
-
-
-def _check(name: str, value: float, lowest: float, highest: float) -> None:
-    if not lowest <= value <= highest:
-        raise ConfigError(f"{name} is {value}, must be {lowest} to {highest}")

@@ -1,13 +1,14 @@
-"""What all connections of one process share: who answers, who is told, who owns the tasks."""
+"""What all connections of one side share: handlers, limits, callbacks, and the owner of tasks."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
+from sparrowmq.config_fields import check_fields, more_than, setting
 from sparrowmq.net.routes import Routes
 from sparrowmq.protocol.frame import MAX_FRAME_BYTES, MAX_HEADER_BYTES
 from sparrowmq.protocol.header import RequestHeader
@@ -22,39 +23,63 @@ C = TypeVar("C")
 class Limits:
     """Bounds on what one connection may cost."""
 
-    max_frame_bytes: int = MAX_FRAME_BYTES
-    """A peer that sends a larger request is disconnected."""
-    max_header_bytes: int = MAX_HEADER_BYTES
-    """The same for the header alone."""
-    frames_per_callback: int = 64
-    """Frames served before other connections get their turn."""
-    reply_bytes_per_callback: int = 1024 * 1024
-    """Reply bytes written before other connections get their turn."""
-    write_buffer_bytes: int = 4 * 1024 * 1024
-    """A peer that leaves more than this unread is not read from either."""
-    max_unread_bytes: int = 256 * 1024 * 1024
-    """What replies that peers leave unread may hold together: beyond it, the connections that have
-    held the most for the longest are closed."""
-    first_frame_s: float = 10.0
-    """A peer that has sent no request after this long is disconnected."""
-    idle_s: float = 120.0
-    """… and one that was silent for this long since its last."""
-    whole_frame_s: float = 120.0
-    """A frame that is not whole this long after its first byte ends its connection: bytes that
-    trickle in do not keep it open. Leaves 4 MiB enough time at 0.3 Mbit/s."""
-    max_unfinished_bytes: int = 256 * 1024 * 1024
-    """What the unfinished frames of all connections may hold together: 64 messages of 4 MiB at
-    once. Beyond it, the connections that have held the most for the longest are closed."""
-    max_connections: int = 10_000
-    """A further one takes the place of an idle one, or is closed at once where there is none. Less
-    where the limit of open files leaves room for fewer."""
-    max_connections_per_address: int = 500
-    """Loopback addresses are exempt."""
+    max_frame_bytes: int = setting(
+        MAX_FRAME_BYTES, "A peer that sends a larger request is disconnected.", more_than(0)
+    )
+    max_header_bytes: int = setting(
+        MAX_HEADER_BYTES, "A peer that sends a larger header is disconnected.", more_than(0)
+    )
+    frames_per_callback: int = setting(
+        64, "Frames of one connection served before the others get their turn.", more_than(0)
+    )
+    reply_bytes_per_callback: int = setting(
+        1024 * 1024,
+        "Reply bytes of one connection written before the others get their turn.",
+        more_than(0),
+    )
+    write_buffer_bytes: int = setting(
+        4 * 1024 * 1024,
+        "The server stops reading from a peer that leaves more reply bytes than this unread.",
+        more_than(0),
+    )
+    max_unread_bytes: int = setting(
+        256 * 1024 * 1024,
+        "Memory for the replies that all peers together leave unread. Above it, the connections"
+        " that have held the most for the longest are closed.",
+        more_than(0),
+    )
+    first_frame_s: float = setting(
+        10.0, "A peer that has sent no request after this long is disconnected.", more_than(0)
+    )
+    idle_s: float = setting(
+        120.0,
+        "A peer that has been silent for this long since its last request is disconnected.",
+        more_than(0),
+    )
+    whole_frame_s: float = setting(
+        120.0,
+        "A frame still incomplete this long after its first byte ends its connection: bytes that"
+        " trickle in do not keep it open. Leaves 4 MiB enough time at 0.3 Mbit/s.",
+        more_than(0),
+    )
+    max_unfinished_bytes: int = setting(
+        256 * 1024 * 1024,
+        "Memory for the incomplete frames of all connections: 64 messages of 4 MiB at once. Above"
+        " it, the connections that have held the most for the longest are closed.",
+        more_than(0),
+    )
+    max_connections: int = setting(
+        10_000,
+        "One more replaces an idle connection, or is closed at once where none is idle. Lower"
+        " where the limit of open files leaves room for fewer.",
+        more_than(0),
+    )
+    max_connections_per_address: int = setting(
+        500, "Connections from one address. Loopback addresses are exempt.", more_than(0)
+    )
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            if getattr(self, each.name) <= 0:
-                raise ValueError(f"{each.name} is {getattr(self, each.name)}, must be more than 0")
+        check_fields(self)
 
 
 class Endpoint(Generic[C]):
@@ -65,7 +90,7 @@ class Endpoint(Generic[C]):
 
     def __init__(
         self,
-        context: C,
+        context: C | None,
         routes: Routes[C],
         tasks: asyncio.TaskGroup,
         *,
@@ -76,7 +101,8 @@ class Endpoint(Generic[C]):
         unfinished: Callable[[Connection, int], None] | None = None,
         unread: Callable[[Connection, int], None] | None = None,
     ) -> None:
-        self.context = context
+        self.context = cast("C", context)
+        """Handed to every handler. None only until a server that listened first is served."""
         self.handlers: dict[type[RequestHeader], Any] = dict(routes.handlers)
         self.decode: Any = routes.decoder.decode
         self.decode_json: Any = routes.decoder.decode_json
@@ -85,9 +111,9 @@ class Endpoint(Generic[C]):
         self.opened = opened
         self.closed = closed
         self.unfinished = unfinished
-        """Called with the bytes of an unfinished frame that a connection holds, if any …"""
+        """Called with the bytes of an unfinished frame that a connection holds, 0 for none."""
         self.unread = unread
-        """… and with those of replies that its peer does not read."""
+        """Called with the bytes of replies that its peer has not read, 0 for none."""
         # In the order they came: a set would end them in another order in every run.
         self.connections: dict[Connection, None] = {}
         self._tasks = tasks

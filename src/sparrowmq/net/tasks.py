@@ -1,7 +1,13 @@
-"""A task group for things that are started and stopped, not entered and left.
+"""Tasks of something that runs until it is stopped: who owns them, and when they may be cancelled.
 
-A TaskGroup must be left by the task that entered it. Users start and stop clients from wherever
-they like, so one root task owns the group in between.
+* `TaskOwner` owns the tasks of something that is started and stopped, such as a client. A TaskGroup
+  must be left by the task that entered it; users start and stop clients from any task, so a root
+  task owns the group in between.
+* `running` runs the loops of a server while a block runs, in a group of their own.
+* `Uncancellable` marks steps that must not be cancelled in their middle, such as saving a file in a
+  worker thread. The thread goes on when the task that awaits it is cancelled: the last save of a
+  stopping broker would write the same file at the same time, and the changes that the step had
+  taken in hand would never be saved.
 """
 
 import asyncio
@@ -10,30 +16,22 @@ from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, TypeAlias
 
-# Steps that are not cancelled in their middle, such as saving a file beside the loop.
-#
-# A thread goes on when who waits for it is cancelled: the last save of a stopping broker would
-# write the same file at the same time, and what the step had taken in hand would be saved by
-# nobody.
-
-
 Loop: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
-"""What a broker runs for ever. A function: a coroutine that is cancelled before its first step
-would complain that nobody awaited it."""
+"""What a server runs for ever. A function: a coroutine that is cancelled before its first step
+would complain that it was never awaited."""
 
 
-class WholeSteps:
-    """`async with` surrounds a step; whoever is about to cancel calls `end` before."""
+class Uncancellable:
+    """`async with` surrounds a step; before its task is cancelled, `end` waits for the step."""
 
     def __init__(self) -> None:
-        self._running = 0
+        self._steps = InProgress()
         self._is_over = False
-        self._ended = asyncio.Event()
 
     async def __aenter__(self) -> None:
         if self._is_over:
             await asyncio.get_running_loop().create_future()  # until it is cancelled
-        self._running += 1
+        self._steps.__enter__()
 
     async def __aexit__(
         self,
@@ -41,40 +39,36 @@ class WholeSteps:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._running -= 1
-        if not self._running:
-            self._ended.set()
+        self._steps.__exit__(kind, error, trace)
 
     async def end(self) -> None:
-        """Let nobody begin a step any more; return when none runs."""
+        """Let no further step begin; return when none runs."""
         self._is_over = True
-        if self._running:
-            self._ended.clear()
-            await self._ended.wait()
+        await self._steps.until_none()
 
 
 @asynccontextmanager
-async def running(loops: Iterable[Loop], steps: WholeSteps) -> AsyncIterator[None]:
-    """Run these while the block runs. Whatever ends it, nobody is cancelled in a step.
+async def running(loops: Iterable[Loop], uncancellable: Uncancellable) -> AsyncIterator[None]:
+    """Run these while the block runs. Whatever ends it, no uncancellable step is cancelled.
 
     Raises what one of them raised, as a group.
     """
-    # A group of their own: one that others are in would cancel them when somebody else fails.
+    # A group of their own: in one with other tasks, the failure of another would cancel them.
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_running(loop, steps)) for loop in loops]
+        tasks = [group.create_task(_run(loop, uncancellable)) for loop in loops]
         try:
             yield
         finally:
-            await steps.end()
+            await uncancellable.end()
             for task in tasks:
                 task.cancel()
 
 
-async def _running(loop: Loop, steps: WholeSteps) -> None:
+async def _run(loop: Loop, uncancellable: Uncancellable) -> None:
     try:
         await loop()
     except Exception:
-        await steps.end()  # the group cancels all the others as soon as this goes on
+        await uncancellable.end()  # the group cancels all the others as soon as this goes on
         raise
 
 
@@ -107,8 +101,8 @@ class TaskOwner:
 
     @property
     def is_ending(self) -> bool:
-        """Whether its tasks are cancelled, or will be in a moment: by `stop`, by the failure of one
-        of them, or together with everything else that runs on the loop."""
+        """Whether its tasks are cancelled, or are about to be: by `stop`, by the failure of one of
+        them, or together with everything else that runs on the loop."""
         root = self._root
         return root is None or self.is_over or self._is_leaving_group or root.cancelling() > 0
 
@@ -118,7 +112,7 @@ class TaskOwner:
         # The one task without a group: it is the group.
         root = self._own(ready)
         self._root = asyncio.create_task(root, name="task owner")  # noqa: TID251  # see above
-        self._root.add_done_callback(self._look)
+        self._root.add_done_callback(self._root_ended)
         try:
             await ready.wait()
         except BaseException:
@@ -133,13 +127,13 @@ class TaskOwner:
             try:
                 await watch
             finally:
-                # Remembered: a group takes back the cancellation of its owner before its tasks,
-                # and those of groups among them, have ended.
+                # Remembered, because a group takes back the cancellation of its owner before its
+                # tasks, and those of groups among them, have ended.
                 self._is_leaving_group = True
             # Children see a cancellation, the group ends, and `stop` returns.
             raise _Stopped
 
-    def _look(self, root: asyncio.Task[None]) -> None:
+    def _root_ended(self, root: asyncio.Task[None]) -> None:
         if self.is_over:
             return
         error = asyncio.CancelledError() if root.cancelled() else root.exception()
@@ -149,7 +143,7 @@ class TaskOwner:
         self._died(error)
 
     async def ended(self) -> None:
-        """Return when the tasks have ended, whoever ended them."""
+        """Return when the tasks have ended, for whatever reason."""
         if self._root is not None:
             await asyncio.wait((self._root,))
 
@@ -160,14 +154,14 @@ class TaskOwner:
         self._stopping.set()
         root, self._root = self._root, None
         try:
-            await _ended_by_us(root)
+            await _await_stopped(root)
         except asyncio.CancelledError:
             if is_asked_to_end():
                 raise
-            # Somebody else had cancelled the tasks before: they have ended, as they should
+            # The tasks had been cancelled from elsewhere before: they have ended, as they should.
 
 
-async def _ended_by_us(root: asyncio.Task[None]) -> None:
+async def _await_stopped(root: asyncio.Task[None]) -> None:
     try:
         await root
     except* _Stopped:
@@ -178,6 +172,33 @@ def is_asked_to_end() -> bool:
     """Whether a CancelledError is meant for this task, and not what something it called raised."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
+
+
+class InProgress:
+    """Counts what runs now: `with` surrounds each run, `until_none` waits for the end of all."""
+
+    def __init__(self) -> None:
+        self._running = 0
+        self._none = asyncio.Event()
+        self._none.set()
+
+    def __enter__(self) -> None:
+        self._running += 1
+        self._none.clear()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._running -= 1
+        if not self._running:
+            self._none.set()
+
+    async def until_none(self) -> None:
+        """Return when nothing runs."""
+        await self._none.wait()
 
 
 class _Stopped(Exception):

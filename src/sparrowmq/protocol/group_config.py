@@ -7,7 +7,7 @@ from msgspec import field
 
 from sparrowmq.protocol.body import Body, DataVersion
 from sparrowmq.protocol.delay import RETRY_DELAYS_MS
-from sparrowmq.protocol.java import Int, Long
+from sparrowmq.protocol.java_numbers import Int, Long
 
 
 class RetryPolicyType(StrEnum):

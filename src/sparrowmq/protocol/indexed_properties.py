@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from struct import Struct
 
-from sparrowmq.protocol.subscription import cached_tag_code
+from sparrowmq.protocol.tags import cached_tag_code
 
 
 def indexed_properties(text: str) -> tuple[str, str, str]:

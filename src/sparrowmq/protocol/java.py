@@ -11,16 +11,6 @@ from array import array
 from collections.abc import Sequence
 from functools import lru_cache
 from operator import mul
-from typing import Annotated, TypeAlias
-
-from msgspec import Meta
-
-# Java's numbers: fields that are stored in files of fixed width, or told to Java clients.
-
-
-Int: TypeAlias = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
-Long: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-
 
 MASK_32 = 0xFFFFFFFF
 _SIGN = 0x80000000

@@ -1,9 +1,10 @@
 """Messages as users build them, and the queues they go to."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import chain
-from typing import Any
+from typing import Any, Self, TypedDict, Unpack
 
 import msgspec
 from msgspec import field
@@ -13,7 +14,10 @@ from sparrowmq.protocol import properties as names
 from sparrowmq.protocol.body import Body
 from sparrowmq.protocol.names import send_fault
 from sparrowmq.protocol.properties import KEY_SEPARATOR, SYSTEM_PROPERTIES, format_properties
+from sparrowmq.protocol.typed_bodies import json_body
 
+MAX_DELAY_LEVEL = 18
+"""RocketMQ's levels end with 2 h."""
 MAX_BODY_BYTES = 4 * 1024 * 1024
 """RocketMQ's default; brokers and producers may be set to less."""
 
@@ -42,6 +46,22 @@ class MessageQueue(Body, frozen=True, order=True):
         )
 
 
+class MessageSettings(TypedDict, total=False):
+    """What a message may have besides topic and body; `Message` says what each means."""
+
+    tags: str | None
+    keys: str | Sequence[str]
+    properties: Mapping[str, str]
+    flag: int
+    delay_level: int
+    delay_ms: int | None
+    deliver_time_ms: int | None
+    delay: timedelta | None
+    deliver_at: datetime | None
+    sharding_key: str | None
+    wait_store_ok: bool
+
+
 class _TopicAndBody(msgspec.Struct, frozen=True):
     topic: str
     body: bytes
@@ -67,6 +87,10 @@ class Message(_TopicAndBody, frozen=True, kw_only=True):
     """Deliver after so many milliseconds, at most 3 days."""
     deliver_time_ms: int | None = None
     """Deliver at this time (ms since 1970), at most 3 days ahead."""
+    delay: timedelta | None = None
+    """`delay_ms` as a duration; the message has it as `delay_ms`."""
+    deliver_at: datetime | None = None
+    """`deliver_time_ms` as a date with a time zone; the message has it as `deliver_time_ms`."""
     sharding_key: str | None = None
     """Messages with one key go to one queue and stay in order."""
     wait_store_ok: bool = True
@@ -74,6 +98,8 @@ class Message(_TopicAndBody, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         keys = self.keys
+        if self.delay is not None or self.deliver_at is not None:
+            self._take_times()
         try:
             fault = self._fault()
             parts = tuple(keys.split() if isinstance(keys, str) else keys)
@@ -86,6 +112,40 @@ class Message(_TopicAndBody, frozen=True, kw_only=True):
             force_setattr(self, "properties", dict(self.properties))
             if sum(map(len, chain.from_iterable(self.properties.items()))) > _SURELY_SMALL:
                 format_properties(self.wire_properties())
+
+    @classmethod
+    def json(cls, topic: str, value: object, **settings: Unpack[MessageSettings]) -> Self:
+        """A message whose body is a value as JSON: dicts, lists, dataclasses, structs of msgspec,
+        models of pydantic. `settings` are the fields of a message, such as `tags` and `keys`.
+
+        Raises ValueError for what cannot be written as JSON, and as the constructor does.
+        """
+        return cls(topic, json_body(value), **settings)
+
+    @classmethod
+    def text(cls, topic: str, text: str, **settings: Unpack[MessageSettings]) -> Self:
+        """A message whose body is a text as UTF-8."""
+        if not isinstance(text, str):
+            raise ValueError(f"text is {type(text).__name__}, must be str")
+        return cls(topic, text.encode(), **settings)
+
+    def _take_times(self) -> None:
+        """From durations and dates to the milliseconds that are sent. Raises ValueError."""
+        delay: object = self.delay
+        at: object = self.deliver_at
+        given = (delay, at, self.delay_ms, self.deliver_time_ms, self.delay_level or None)
+        if sum(each is not None for each in given) > 1:
+            raise ValueError(_ONE_DELAY)
+        if delay is not None:
+            if not isinstance(delay, timedelta):
+                raise ValueError(f"delay is {delay!r}, must be a timedelta; delay_ms takes numbers")
+            force_setattr(self, "delay_ms", delay // timedelta(milliseconds=1))
+        if at is not None:
+            if not isinstance(at, datetime) or at.tzinfo is None:
+                raise ValueError(f"deliver_at is {at!r}, must be a datetime with a time zone")
+            force_setattr(self, "deliver_time_ms", round(at.timestamp() * 1000))
+        force_setattr(self, "delay", None)
+        force_setattr(self, "deliver_at", None)
 
     @property
     def key_list(self) -> tuple[str, ...]:
@@ -123,6 +183,9 @@ class Message(_TopicAndBody, frozen=True, kw_only=True):
         )
 
 
+_ONE_DELAY = (
+    "delay_level, delay, delay_ms, deliver_at and deliver_time_ms exclude each other, give one"
+)
 _TEXT: tuple[type, ...] = (str, type(None))
 _NUMBER: tuple[type, ...] = (int, type(None))
 _KINDS: dict[str, tuple[type, ...]] = {
@@ -202,11 +265,11 @@ def _delay_fault(message: Message) -> str | None:
     if not level and delay_ms is None and time_ms is None:
         return None
     if bool(level) + (delay_ms is not None) + (time_ms is not None) > 1:
-        return "delay_level, delay_ms and deliver_time_ms exclude each other, give one"
+        return _ONE_DELAY
     if (fault := _kind_fault(message)) is not None:
         return fault
-    if level < 0:
-        return f"delay_level is {level}, must be 0 or more"
+    if not 0 <= level <= MAX_DELAY_LEVEL:
+        return f"delay_level is {level}, must be 0 to {MAX_DELAY_LEVEL}"
     if delay_ms is not None and delay_ms < 0:
         return f"delay_ms is {delay_ms}, must be 0 or more"
     if time_ms is not None and time_ms <= 0:

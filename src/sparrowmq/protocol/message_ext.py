@@ -1,6 +1,8 @@
 """Messages as they come back from a broker or a store."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeVar, overload
 
 from msgspec.structs import replace
 
@@ -14,6 +16,9 @@ from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.properties import decode_properties
 from sparrowmq.protocol.record import Record, RecordError, decode_record
 from sparrowmq.protocol.sys_flag import COMPRESSED, INNER_BATCH, NEED_UNWRAP
+from sparrowmq.protocol.typed_bodies import json_value, text_value
+
+T = TypeVar("T")
 
 
 class MessageExt:
@@ -73,6 +78,21 @@ class MessageExt:
                 body = decompress(body, CompressionType.of(self.record.sys_flag))
             self._body = body
         return body
+
+    @overload
+    def json(self) -> Any: ...
+    @overload
+    def json(self, kind: type[T]) -> T: ...
+    def json(self, kind: Any = Any) -> Any:
+        """The value of a JSON body: plain, or as a dataclass, struct of msgspec, model of pydantic.
+
+        Raises BodyError that says what is not as it should be.
+        """
+        return json_value(self.body, kind)
+
+    def text(self) -> str:
+        """The body as text. Raises BodyError for what is not UTF-8."""
+        return text_value(self.body)
 
     @property
     def properties(self) -> Mapping[str, str]:
@@ -141,8 +161,13 @@ class MessageExt:
         return self.record.born_timestamp
 
     @property
+    def born_at(self) -> datetime:
+        """`born_timestamp` as a date, in UTC."""
+        return datetime.fromtimestamp(self.record.born_timestamp / 1000, UTC)
+
+    @property
     def born_host(self) -> Address:
-        """Who sent it."""
+        """Address of the producer."""
         return decode_host(self.record.born_host)
 
     @property
@@ -151,8 +176,13 @@ class MessageExt:
         return self.record.store_timestamp
 
     @property
+    def stored_at(self) -> datetime:
+        """`store_timestamp` as a date, in UTC."""
+        return datetime.fromtimestamp(self.record.store_timestamp / 1000, UTC)
+
+    @property
     def store_host(self) -> Address:
-        """Who stored it."""
+        """Address of the broker that stored it."""
         return decode_host(self.record.store_host)
 
     @property

@@ -1,42 +1,9 @@
-"""What a group wants of a topic, as heartbeats tell it."""
+"""What a group wants of a topic, as heartbeats announce it."""
 
-from functools import lru_cache
 from typing import Self
 
 from sparrowmq.protocol.body import Body
-from sparrowmq.protocol.java import java_hash
-
-# Tag expressions such as `created || paid`.
-
-
-ALL_TAGS = "*"
-
-# String.trim removes every character up to the space, and nothing else
-_JAVA_BLANKS = "".join(map(chr, range(33)))
-
-
-def parse_tags(expression: str | None) -> tuple[str, ...]:
-    """The tags of an expression in their order, () for all (`*`, empty or None).
-
-    Raises ValueError for an expression that names no tag at all, such as `||`.
-    """
-    if not expression or expression == ALL_TAGS:
-        return ()
-    tags = dict.fromkeys(tag.strip(_JAVA_BLANKS) for tag in expression.split("||"))
-    tags.pop("", None)
-    if not tags:
-        raise ValueError(f"no tag in {expression!r}, write * for all or names like 'A || B'")
-    return tuple(tags)
-
-
-def tag_code(tag: str | None) -> int:
-    """What a consume queue keeps of a message's tag: Java's hash, 0 without a tag."""
-    return java_hash(tag) if tag else 0
-
-
-cached_tag_code = lru_cache(maxsize=8_192)(tag_code)
-"""Topics have few tags, and Java's hash takes microseconds in Python."""
-
+from sparrowmq.protocol.tags import ALL_TAGS, parse_tags, tag_code
 
 TAG = "TAG"
 SQL92 = "SQL92"
@@ -97,11 +64,3 @@ class SubscriptionData(Body, frozen=True, kw_only=True):
     def takes_tag(self, tag: str | None) -> bool:
         """Whether a message with this tag is wanted; hashes may collide, strings do not."""
         return self.sub_string == ALL_TAGS or not self.tags_set or tag in self.tags_set
-
-    def same_filter(self, other: Self) -> bool:
-        """Whether both choose the same messages; versions do not matter."""
-        return (
-            self.topic == other.topic
-            and self.sub_string == other.sub_string
-            and self.expression_type == other.expression_type
-        )

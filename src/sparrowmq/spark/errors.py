@@ -5,7 +5,7 @@
     ├── TopicMissing     no name server knows the topic
     ├── Unreachable      a server cannot be reached or does not answer: worth another try
     ├── BrokerAway       a broker that is needed is not there, or was not for too long
-    ├── Refused          a server answered, and the answer is no; `code` is RocketMQ's
+    ├── ServerRefused    a server answered, and the answer is no; `code` is RocketMQ's
     ├── DataLoss         messages that were wanted are not there any more
     └── Damaged          bytes that are no valid message record
 
@@ -54,7 +54,7 @@ class BrokerAway(RocketMQError):
     """A broker that serves wanted queues is not there."""
 
 
-class Refused(RocketMQError):
+class ServerRefused(RocketMQError):
     """`address` answered with another code than success."""
 
     def __init__(self, address: str, request: str, code: int, remark: str) -> None:

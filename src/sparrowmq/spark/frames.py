@@ -1,16 +1,12 @@
-"""Messages that were read, made into messages to send."""
+"""DataFrames of messages to other DataFrames: without repeated rows, or ready to be sent again."""
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-
-# Reading each row once although it may have been written twice.
-
-
 ROW_ID = ("topic", "msgId")
-"""What tells messages apart: the sink gives a row the same msgId each time it writes it."""
+"""What identifies a message: the sink gives a row the same msgId each time it writes it."""
 
 
 def deduplicated(frame: "DataFrame", *, within: str = "1 hour") -> "DataFrame":
@@ -44,7 +40,7 @@ def resent_by_key(frame: "DataFrame") -> "DataFrame":
 
 
 def resent_to_origin(frame: "DataFrame") -> "DataFrame":
-    """Dead letters, each to the topic it came from; those that do not tell are left out."""
+    """Dead letters, each to the topic it came from; those that do not name one are left out."""
     from pyspark.sql import functions as F
 
     properties = F.col("properties")

@@ -1,6 +1,10 @@
-"""The values of options: each a function from a text to what it means.
+"""Reading options: Spark hands texts over, and each becomes a value of the field it sets.
 
-Every one raises ValueError whose text says what is allowed; the caller adds which option it was.
+    OPTIONS: KnownOptions = {"pullBytes": ("pull_bytes", read_size), …}
+    read_options({"PULLBYTES": "1MiB"}, OPTIONS, "the source")  →  {"pull_bytes": 1048576}
+
+Names count in any case, as everywhere in Spark. A reader such as `read_size` raises ValueError with
+what is allowed; `read_options` adds which option it was and what was given.
 """
 
 import json
@@ -13,20 +17,20 @@ from sparrowmq.protocol.names import check_topic
 from sparrowmq.spark.errors import OptionError
 from sparrowmq.spark.offsets import EARLIEST, LATEST, NestedOffsets, flat, read_offsets
 from sparrowmq.spark.positions import EPOCHS, Positions
-from sparrowmq.spark.schema import READ_NAMES, read_columns
-from sparrowmq.spark.wire.cluster import UNKNOWN_EPOCH, Position, split_name_servers
+from sparrowmq.spark.wire.cluster import UNKNOWN_EPOCH, QueuePosition, split_name_servers
 
-# Reading options: names in any case, an unknown one refused with what is allowed.
-
-
-Known: TypeAlias = Mapping[str, tuple[str, Callable[[str], Any]]]
+KnownOptions: TypeAlias = Mapping[str, tuple[str, Callable[[str], Any]]]
 """By the option's name: the field it sets, and what reads its text or raises ValueError."""
+
+_NUMBER = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_BYTES = {"": 1, "b": 1, "kb": 1 << 10, "kib": 1 << 10, "mb": 1 << 20, "mib": 1 << 20}
 
 
 def read_options(
-    options: Mapping[str, str], known: Known, what: str, of_spark: Collection[str] = ()
+    options: Mapping[str, str], known: KnownOptions, what: str, of_spark: Collection[str] = ()
 ) -> dict[str, Any]:
-    """The fields that the options of `what` set, without those in lower case that are Spark's.
+    """The fields that the options of `what` set; names in `of_spark` (lower case) are skipped.
 
     Raises OptionError that names the option and what is allowed.
     """
@@ -52,11 +56,6 @@ def _unknown(given: str, names: Mapping[str, str], what: str) -> str:
     return f"unknown to {what}; {hint}allowed are {', '.join(names.values())}"
 
 
-_NUMBER = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
-_BYTES = {"": 1, "b": 1, "kb": 1 << 10, "kib": 1 << 10, "mb": 1 << 20, "mib": 1 << 20}
-
-
 def read_servers(text: str) -> str:
     """`host:port`, several with semicolons."""
     try:
@@ -66,7 +65,7 @@ def read_servers(text: str) -> str:
 
 
 def read_topics(text: str) -> tuple[str, ...]:
-    """Topic names with commas between."""
+    """Topic names, separated by commas."""
     topics = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     if not topics:
         raise ValueError("must name a topic, several with commas")
@@ -93,32 +92,39 @@ def read_place(text: str) -> str | Positions:
     offsets = flat(read_offsets(text, least=-2))
     epochs = flat(read_offsets(json.dumps(json.loads(text).get(EPOCHS, {})), least=0))
     return {
-        queue: Position(offset, epochs.get(queue, UNKNOWN_EPOCH))
+        queue: QueuePosition(offset, epochs.get(queue, UNKNOWN_EPOCH))
         for queue, offset in offsets.items()
     }
 
 
 def read_times(text: str) -> NestedOffsets:
-    """Times by queue."""
+    """A point in time for each queue."""
     return read_offsets(text, least=0)
 
 
 def read_flag(text: str) -> bool:
-    """A truth."""
+    """True or false."""
     if text.lower() not in ("true", "false"):
         raise ValueError("must be true or false")
     return text.lower() == "true"
 
 
+def read_text(text: str) -> str:
+    """Any text that is not empty."""
+    if not text:
+        raise ValueError("must not be empty")
+    return text
+
+
 def read_count(text: str) -> int:
-    """A number above 0."""
+    """A whole number above 0."""
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise ValueError("must be a whole number above 0")
     return int(text)
 
 
 def read_time_ms(text: str) -> int:
-    """A time."""
+    """A point in time, in milliseconds since 1970."""
     if not text.isascii() or not text.isdigit():
         raise ValueError("must be milliseconds since 1970")
     return int(text)
@@ -159,6 +165,5 @@ def read_names(text: str) -> list[str]:
     """Names of columns."""
     names = [part.strip() for part in text.split(",") if part.strip()]
     if not names:
-        raise ValueError(f"must name columns out of {', '.join(READ_NAMES)}")
-    read_columns(names)
+        raise ValueError("must name a column, several with commas")
     return names

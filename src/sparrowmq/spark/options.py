@@ -3,19 +3,20 @@
 Names and meaning are those of spark-sql-kafka where there is such an option there.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any
 
 from sparrowmq.protocol.names import check_group
 from sparrowmq.spark.errors import OptionError
 from sparrowmq.spark.offsets import EARLIEST, LATEST, Assignment, NestedOffsets, read_assignment
 from sparrowmq.spark.option_values import (
+    KnownOptions,
     read_condition,
     read_count,
     read_flag,
     read_names,
+    read_options,
     read_pattern,
     read_place,
     read_seconds,
@@ -27,7 +28,7 @@ from sparrowmq.spark.option_values import (
     read_topics,
 )
 from sparrowmq.spark.positions import Positions
-from sparrowmq.spark.schema import READ_NAMES, Column, read_columns
+from sparrowmq.spark.schema import PROPERTIES, Column, read_columns
 
 _OF_SPARK = frozenset({"checkpointlocation", "path"})
 """What Spark passes on although it is for Spark itself."""
@@ -61,7 +62,7 @@ class Options:
     ending: At = field(default_factory=At)
     """The same for the end of a batch; ends are exclusive."""
     fail_on_data_loss: bool = True
-    """False: go on behind messages that were deleted before they were read, with a warning."""
+    """False: skip messages that were deleted before they were read, with a warning."""
     min_partitions: int | None = None
     """Split queues until there are at least so many tasks."""
     max_records_per_partition: int | None = None
@@ -100,18 +101,7 @@ def parse_options(options: Mapping[str, str], *, stream: bool | None = None) -> 
 
     Raises OptionError that names the option and what is allowed.
     """
-    values: dict[str, Any] = {}
-    for name, text in options.items():
-        lower = name.lower()
-        if lower in _OF_SPARK:
-            continue
-        if lower not in _READERS:
-            raise OptionError(name, _unknown(lower))
-        target, read = _READERS[lower]
-        try:
-            values[target] = read(text.strip())
-        except ValueError as error:
-            raise OptionError(_NAMES[lower], f"{error}, not {text!r}") from error
+    values = read_options(options, _OPTIONS, "the source", _OF_SPARK)
     _check_what(values)
     values["starting"] = _place(values, "starting", stream)
     values["ending"] = _place(values, "ending", stream)
@@ -120,12 +110,6 @@ def parse_options(options: Mapping[str, str], *, stream: bool | None = None) -> 
     if stream is False:
         _refuse_in(values, "batch", _STREAM_ONLY)
     return Options(**values)
-
-
-def _unknown(name: str) -> str:
-    close = get_close_matches(name, _NAMES, 1)
-    hint = f"did you mean {_NAMES[close[0]]}? " if close else ""
-    return f"unknown to the source; {hint}allowed are {', '.join(_NAMES.values())}"
 
 
 def _check_what(values: dict[str, Any]) -> None:
@@ -184,12 +168,13 @@ def _check_batch_place(side: str, at: At) -> None:
 
 def _choose_columns(values: dict[str, Any]) -> None:
     with_properties = values.pop("includeProperties", True)
-    names = values.pop("columns", None)
-    if names is not None and not with_properties and "properties" in names:
-        raise OptionError("includeProperties", "false contradicts properties in columns")
-    if names is None:
-        names = [name for name in READ_NAMES if with_properties or name != "properties"]
-    values["columns"] = read_columns(names)
+    named: list[str] | None = values.pop("columns", None)
+    columns = read_columns(named)
+    if not with_properties:
+        if named is not None and PROPERTIES in columns:
+            raise OptionError("includeProperties", "false contradicts properties in columns")
+        columns = tuple(column for column in columns if column is not PROPERTIES)
+    values["columns"] = columns
 
 
 def _check_filters(values: dict[str, Any]) -> None:
@@ -207,7 +192,7 @@ def _refuse_in(values: dict[str, Any], what: str, names: dict[str, str]) -> None
             raise OptionError(name, f"has no meaning in a {what} read; remove it")
 
 
-_OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
+_OPTIONS: KnownOptions = {
     "nameServer": ("name_server", read_servers),
     "subscribe": ("subscribe", read_topics),
     "subscribePattern": ("subscribe_pattern", read_pattern),
@@ -236,8 +221,6 @@ _OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "retryTimeout": ("retry_timeout_s", read_seconds),
     "requestTimeout": ("request_timeout_s", read_seconds),
 }
-_READERS = {name.lower(): value for name, value in _OPTIONS.items()}
-_NAMES = {name.lower(): name for name in _OPTIONS}
 _STREAM_ONLY = {
     "max_offsets_per_trigger": "maxOffsetsPerTrigger",
     "min_offsets_per_trigger": "minOffsetsPerTrigger",

@@ -23,12 +23,18 @@ from typing import Any, TypeAlias
 from sparrowmq.spark import offsets as plain
 from sparrowmq.spark.errors import DataLoss
 from sparrowmq.spark.offsets import Offsets
-from sparrowmq.spark.wire.cluster import UNKNOWN_EPOCH, Cluster, Position, Queue, QueueEnd
+from sparrowmq.spark.wire.cluster import (
+    UNKNOWN_EPOCH,
+    Queue,
+    QueueEnd,
+    QueuePosition,
+    RemoteCluster,
+)
 
 EPOCHS = "$epochs"
 GO_ON = "Set failOnDataLoss=false (archive: --allow-data-loss) to go on with the new messages"
 
-Positions: TypeAlias = dict[Queue, Position]
+Positions: TypeAlias = dict[Queue, QueuePosition]
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +50,7 @@ def from_json(nested: Mapping[str, Any]) -> Positions:
     """What `to_json` made, or the offsets of an earlier release."""
     epochs = plain.from_json(nested.get(EPOCHS) or {})
     return {
-        queue: Position(offset, epochs.get(queue, UNKNOWN_EPOCH))
+        queue: QueuePosition(offset, epochs.get(queue, UNKNOWN_EPOCH))
         for queue, offset in plain.from_json(nested).items()
     }
 
@@ -56,15 +62,15 @@ def offsets_of(positions: Positions) -> Offsets:
 
 def lowered(positions: Positions, offsets: Offsets) -> Positions:
     """Positions at or before others that were learned with them."""
-    return {queue: Position(offsets[queue], at.epoch) for queue, at in positions.items()}
+    return {queue: QueuePosition(offsets[queue], at.epoch) for queue, at in positions.items()}
 
 
-def ends_now(cluster: Cluster, queues: Iterable[Queue]) -> Positions:
+def ends_now(cluster: RemoteCluster, queues: Iterable[Queue]) -> Positions:
     """Where queues end."""
     return {queue: cluster.end(queue).position for queue in queues}
 
 
-def good_up_to(at: Position, end: QueueEnd) -> int:
+def good_up_to(at: QueuePosition, end: QueueEnd) -> int:
     """How far the messages are still there that the position counts, if it is asked now.
 
     `end` was asked for since the epoch of the position.
@@ -75,8 +81,13 @@ def good_up_to(at: Position, end: QueueEnd) -> int:
 
 
 def checked(
-    cluster: Cluster, queue: Queue, at: Position, end: QueueEnd, *, fail_on_data_loss: bool
-) -> Position:
+    cluster: RemoteCluster,
+    queue: Queue,
+    at: QueuePosition,
+    end: QueueEnd,
+    *,
+    fail_on_data_loss: bool,
+) -> QueuePosition:
     """The position itself, or where to go on in a queue that went back.
 
     Raises DataLoss unless that is allowed.
@@ -89,14 +100,14 @@ def checked(
         raise DataLoss(text)
     _log.warning("%s", text)
     is_exact = at.epoch != UNKNOWN_EPOCH and end.valid_end is not None
-    # Without epochs nobody knows what was lost: again is better than never.
+    # Without epochs it is unknown what was lost: reading twice is better than never.
     back_to = good if is_exact else min(good, cluster.min_offset(queue))
-    return Position(back_to, end.position.epoch)
+    return QueuePosition(back_to, end.position.epoch)
 
 
 def checked_again(
-    cluster: Cluster, queue: Queue, at: Position, *, fail_on_data_loss: bool
-) -> Position:
+    cluster: RemoteCluster, queue: Queue, at: QueuePosition, *, fail_on_data_loss: bool
+) -> QueuePosition:
     """The same for a position that was stored a while ago; one without an epoch is believed."""
     if at.epoch == UNKNOWN_EPOCH:
         return at
@@ -105,7 +116,7 @@ def checked_again(
 
 
 def went_back(queue: Queue, offset: int, good: int) -> str:
-    """What to tell about a queue that got shorter, without a remedy."""
+    """The report of a queue that got shorter, without a remedy."""
     return (
         f"{queue} went back: it had reached {offset}, and of the messages that it had then only"
         f" those before {good} are left; what follows is new. The broker lost power, the topic was"

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparrowmq.protocol.subscription import parse_tags
+from sparrowmq.protocol.tags import parse_tags
 from sparrowmq.spark.offsets import QueueRange
 from sparrowmq.spark.schema import READ_COLUMNS, Column, arrow_schema
 from sparrowmq.spark.wire.cluster import Queue
@@ -43,7 +43,7 @@ _OF_QUEUE: dict[str, Callable[[Queue], Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class RowCondition:
     """`column op value`; for `in` the value is a tuple."""
 
     column: str
@@ -70,7 +70,7 @@ class Condition:
         return _COMPARE[self.op](column, pa.scalar(self.value, kind))
 
 
-def can_be_pushed(condition: Condition) -> bool:
+def can_be_pushed(condition: RowCondition) -> bool:
     """Whether this module applies it exactly."""
     if condition.column == "keys":
         keys = condition.value
@@ -83,7 +83,7 @@ def can_be_pushed(condition: Condition) -> bool:
     return condition.column in PUSHABLE and all(value is not None for value in values)
 
 
-def narrow_queues(queues: Iterable[Queue], conditions: Iterable[Condition]) -> list[Queue]:
+def narrow_queues(queues: Iterable[Queue], conditions: Iterable[RowCondition]) -> list[Queue]:
     """The queues that can hold wanted messages."""
     about = [found for found in conditions if found.column in _OF_QUEUE]
     return [
@@ -94,7 +94,7 @@ def narrow_queues(queues: Iterable[Queue], conditions: Iterable[Condition]) -> l
 
 
 def narrow_range(
-    piece: QueueRange, conditions: Iterable[Condition], offset_at: Callable[[Queue, int], int]
+    piece: QueueRange, conditions: Iterable[RowCondition], offset_at: Callable[[Queue, int], int]
 ) -> QueueRange:
     """The part of a queue that can hold wanted messages."""
     start, end = piece.start, piece.end
@@ -111,7 +111,7 @@ def narrow_range(
     return piece._replace(start=start, end=max(start, end))
 
 
-def _bounds(condition: Condition) -> tuple[Any, Any]:
+def _bounds(condition: RowCondition) -> tuple[Any, Any]:
     """The least and the largest value it can let through; None where there is no such limit."""
     if condition.op == IN:
         return min(condition.value, default=None), max(condition.value, default=None)
@@ -125,7 +125,7 @@ def _ms(value: datetime) -> int:
     return int(aware.timestamp() * 1000)
 
 
-def tag_expression(conditions: Iterable[Condition]) -> str | None:
+def tag_expression(conditions: Iterable[RowCondition]) -> str | None:
     """What to ask the broker for, None for everything."""
     for condition in conditions:
         if condition.column == "tags" and condition.op in (EQUAL, IN):
@@ -135,16 +135,16 @@ def tag_expression(conditions: Iterable[Condition]) -> str | None:
     return None
 
 
-def tag_condition(expression: str | None) -> list[Condition]:
+def tag_condition(expression: str | None) -> list[RowCondition]:
     """What is left to check after the broker chose by tag: it compares hashes only."""
     tags = parse_tags(expression)
-    return [Condition("tags", IN, tags)] if tags else []
+    return [RowCondition("tags", IN, tags)] if tags else []
 
 
 class RowFilter:
     """Drops the rows that do not fulfil all conditions, and columns only they needed."""
 
-    def __init__(self, columns: tuple[Column, ...], conditions: Iterable[Condition]) -> None:
+    def __init__(self, columns: tuple[Column, ...], conditions: Iterable[RowCondition]) -> None:
         self._names = [column.name for column in columns]
         self._conditions = list(conditions)
         needed = {condition.column for condition in self._conditions} - set(self._names)

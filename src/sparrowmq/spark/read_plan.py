@@ -1,4 +1,4 @@
-"""What a read covers: its queues, where each starts and ends."""
+"""What a read covers: its queues, and where a batch or a micro-batch starts and ends in each."""
 
 import logging
 import re
@@ -16,14 +16,14 @@ from sparrowmq.spark.offsets import (
 )
 from sparrowmq.spark.options import At, Options
 from sparrowmq.spark.positions import Positions, checked, checked_again, ends_now
-from sparrowmq.spark.wire.cluster import UNKNOWN_EPOCH, Cluster, Position, Queue
+from sparrowmq.spark.wire.cluster import UNKNOWN_EPOCH, Queue, QueuePosition, RemoteCluster
 
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
 
-def find_queues(cluster: Cluster, options: Options) -> list[Queue]:
+def find_queues(cluster: RemoteCluster, options: Options) -> list[Queue]:
     """All queues to read at present, sorted.
 
     Raises TopicMissing for a topic that does not exist, OptionError for such a queue in `assign`.
@@ -36,7 +36,7 @@ def find_queues(cluster: Cluster, options: Options) -> list[Queue]:
     return sorted(queue for topic in topics for queue in cluster.queues(topic))
 
 
-def _assigned(cluster: Cluster, assign: Assignment) -> list[Queue]:
+def _assigned(cluster: RemoteCluster, assign: Assignment) -> list[Queue]:
     wanted = [
         Queue(topic, broker_name, queue_id)
         for topic, brokers in assign.items()
@@ -65,7 +65,7 @@ def _matches(options: Options, topic: str) -> bool:
 
 
 def resolve(
-    cluster: Cluster, queues: Iterable[Queue], at: At, option: str, *, default: str
+    cluster: RemoteCluster, queues: Iterable[Queue], at: At, option: str, *, default: str
 ) -> Positions:
     """The position of each queue at a place. Raises OptionError when one is not mentioned."""
     if at.time_ms is not None:
@@ -90,14 +90,14 @@ def _for_all(given: dict[Queue, T], queues: Iterable[Queue], option: str) -> dic
     return given
 
 
-def _marked(cluster: Cluster, queue: Queue, place: Position) -> Position:
+def _marked(cluster: RemoteCluster, queue: Queue, place: QueuePosition) -> QueuePosition:
     if place.offset == EARLIEST_MARK:
         return cluster.oldest(queue)
     return cluster.end(queue).position if place.offset == LATEST_MARK else place
 
 
-def batch_ranges(cluster: Cluster, queues: list[Queue], options: Options) -> list[QueueRange]:
-    """From where to where a batch reads each queue.
+def batch_ranges(cluster: RemoteCluster, queues: list[Queue], options: Options) -> list[QueueRange]:
+    """The range of each queue that a batch reads.
 
     Raises OptionError for contradictory offsets, DataLoss where the start is deleted already or the
     queue went back.
@@ -111,7 +111,7 @@ def batch_ranges(cluster: Cluster, queues: list[Queue], options: Options) -> lis
         if given[1]:
             end = _checked_end(cluster, queue, end, options.fail_on_data_loss)
         if any(given) and start.offset > ends[queue].offset:
-            text = f"{queue} would start at {start.offset}, behind its end {end.offset}"
+            text = f"{queue} would start at {start.offset}, past its end {end.offset}"
             raise OptionError("startingOffsets" if given[0] else "endingOffsets", text)
         first = start.offset
         if given[0]:
@@ -122,7 +122,7 @@ def batch_ranges(cluster: Cluster, queues: list[Queue], options: Options) -> lis
     return ranges
 
 
-def _checked_start(cluster: Cluster, queue: Queue, at: Position, fail: bool) -> int:
+def _checked_start(cluster: RemoteCluster, queue: Queue, at: QueuePosition, fail: bool) -> int:
     start = checked_again(cluster, queue, at, fail_on_data_loss=fail).offset
     earliest = cluster.min_offset(queue)
     if start >= earliest:
@@ -133,7 +133,9 @@ def _checked_start(cluster: Cluster, queue: Queue, at: Position, fail: bool) -> 
     return earliest
 
 
-def _checked_end(cluster: Cluster, queue: Queue, at: Position, fail: bool) -> Position:
+def _checked_end(
+    cluster: RemoteCluster, queue: Queue, at: QueuePosition, fail: bool
+) -> QueuePosition:
     """An end that was given: of messages that are still there, and not past the queue's own."""
     now = cluster.end(queue, since=at.epoch)
     if at.epoch != UNKNOWN_EPOCH:
@@ -141,11 +143,11 @@ def _checked_end(cluster: Cluster, queue: Queue, at: Position, fail: bool) -> Po
     if at.offset > now.position.offset:
         text = f"{queue} ends at {now.position.offset}, not at {at.offset} yet"
         raise OptionError("endingOffsets", text)
-    return at if at.epoch != UNKNOWN_EPOCH else Position(at.offset, now.position.epoch)
+    return at if at.epoch != UNKNOWN_EPOCH else QueuePosition(at.offset, now.position.epoch)
 
 
 def loss_text(queue: Queue, wanted: int, earliest: int) -> str:
-    """What to tell about messages that are gone."""
+    """The report of messages that are gone."""
     return (
         f"{queue}: offset {wanted} was wanted, but the broker's oldest is {earliest}:"
         f" {earliest - wanted} messages were deleted before they were read. Keep messages longer"
@@ -153,18 +155,18 @@ def loss_text(queue: Queue, wanted: int, earliest: int) -> str:
     )
 
 
-# What a stream reads next: what appeared, what vanished, what went back.
+# ---- what a stream reads next: new queues, queues that are gone, queues that went back
 
 
 class Reach(NamedTuple):
-    """From where to where queues can be read. Both have the same queues."""
+    """The ranges in which queues can be read. Both dictionaries have the same queues."""
 
     starts: Positions
     ends: Positions
 
 
 def reach(
-    cluster: Cluster, options: Options, begin: Positions, target: Positions | None = None
+    cluster: RemoteCluster, options: Options, begin: Positions, target: Positions | None = None
 ) -> Reach:
     """What can be read after `begin`, in new queues as well unless there is a `target`.
 
@@ -188,22 +190,28 @@ def reach(
 
 
 def _reach_in(
-    cluster: Cluster, options: Options, queue: Queue, known: Position | None, last: Position | None
-) -> tuple[Position, Position]:
+    cluster: RemoteCluster,
+    options: Options,
+    queue: Queue,
+    known: QueuePosition | None,
+    last: QueuePosition | None,
+) -> tuple[QueuePosition, QueuePosition]:
     now = cluster.end(queue, UNKNOWN_EPOCH if known is None else known.epoch)
     end = now.position
     if known is None:
-        start = Position(min(end.offset, cluster.min_offset(queue)), end.epoch)
+        start = QueuePosition(min(end.offset, cluster.min_offset(queue)), end.epoch)
     else:
         loss = options.fail_on_data_loss
         start = checked(cluster, queue, known, now, fail_on_data_loss=loss)
     if last is not None:
-        end = Position(min(end.offset, last.offset), end.epoch)
-    # Word for word where there is nothing new: another epoch alone would be a batch of nothing.
+        end = QueuePosition(min(end.offset, last.offset), end.epoch)
+    # Unchanged where there is nothing new: another epoch alone would make an empty batch.
     return start, end if end.offset > start.offset else start
 
 
-def reach_again(cluster: Cluster, options: Options, begin: Positions, end: Positions) -> Reach:
+def reach_again(
+    cluster: RemoteCluster, options: Options, begin: Positions, end: Positions
+) -> Reach:
     """The same for a batch that was planned by an earlier run and perhaps not read.
 
     Its end was good then. Raises DataLoss where it is not any more; where that is allowed, the
@@ -219,13 +227,13 @@ def reach_again(cluster: Cluster, options: Options, begin: Positions, end: Posit
             start = checked_again(cluster, queue, start, fail_on_data_loss=loss)
         # Past its end: the queue went back under a broker without epochs, see `checked`.
         if start is None or (start.epoch == UNKNOWN_EPOCH and start.offset > last.offset):
-            start = Position(cluster.min_offset(queue), last.epoch)
+            start = QueuePosition(cluster.min_offset(queue), last.epoch)
         found.starts[queue] = start
         found.ends[queue] = checked_again(cluster, queue, last, fail_on_data_loss=loss)
     return found
 
 
-def _queues_there(cluster: Cluster, options: Options, begin: Positions) -> set[Queue]:
+def _queues_there(cluster: RemoteCluster, options: Options, begin: Positions) -> set[Queue]:
     try:
         return set(find_queues(cluster, options))
     except TopicMissing as missing:
@@ -237,7 +245,7 @@ def _queues_there(cluster: Cluster, options: Options, begin: Positions) -> set[Q
         raise BrokerAway(f"broker {text} at {missing.name_servers}") from missing
 
 
-def _check_gone(cluster: Cluster, queue: Queue, options: Options) -> None:
+def _check_gone(cluster: RemoteCluster, queue: Queue, options: Options) -> None:
     addresses = cluster.known_route(queue.topic).addresses
     if queue.broker_name not in addresses:
         raise BrokerAway(f"broker {queue.broker_name}, which has {queue}, is not registered")

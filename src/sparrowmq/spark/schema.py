@@ -6,7 +6,7 @@ executor without pyspark's SQL types, can still load this module.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -30,6 +30,7 @@ class Column:
     meaning: str
 
 
+PROPERTIES = Column("properties", STRING_MAP, "all properties, RocketMQ's own among them")
 READ_COLUMNS = (
     Column("topic", "string", "the topic the message lies in"),
     Column("brokerName", "string", "the broker it was read from"),
@@ -39,7 +40,7 @@ READ_COLUMNS = (
     Column("tags", "string", "its tag, null without one"),
     Column("keys", STRINGS, "what it can be found by; empty without keys"),
     Column("body", "binary", "the body, decompressed"),
-    Column("properties", STRING_MAP, "all properties, RocketMQ's own among them"),
+    PROPERTIES,
     Column("bornTimestamp", "timestamp", "when it was sent, by the sender's clock"),
     Column("storeTimestamp", "timestamp", "when it was stored, by the broker's clock"),
     Column("bornHost", "string", "host:port of the sender"),
@@ -64,17 +65,25 @@ READ_NAMES = tuple(column.name for column in READ_COLUMNS)
 _BY_NAME = {column.name: column for column in READ_COLUMNS}
 
 
-def read_columns(names: Iterable[str] | None = None) -> tuple[Column, ...]:
-    """The columns of these names in their declared order, all for None.
+def choose_columns(offered: Sequence[Column], names: Iterable[str] | None) -> tuple[Column, ...]:
+    """The columns of these names, in any case, in the order they are offered; all for None.
 
-    Raises ValueError that names the unknown one and what there is.
+    Raises OptionError that names the unknown one and what there is.
     """
     if names is None:
-        return READ_COLUMNS
-    wanted = set(names)
-    for name in sorted(wanted - set(READ_NAMES)):
-        raise ValueError(f"there is no column {name!r}, allowed are {', '.join(READ_NAMES)}")
-    return tuple(column for column in READ_COLUMNS if column.name in wanted)
+        return tuple(offered)
+    known = {column.name.lower() for column in offered}
+    wanted = {name.lower(): name for name in names}
+    for lower, name in wanted.items():
+        if lower not in known:
+            listed = ", ".join(column.name for column in offered)
+            raise OptionError("columns", f"there is no column {name!r}, allowed are {listed}")
+    return tuple(column for column in offered if column.name.lower() in wanted)
+
+
+def read_columns(names: Iterable[str] | None = None) -> tuple[Column, ...]:
+    """The columns of a topic with these names, all for None. Raises OptionError."""
+    return choose_columns(READ_COLUMNS, names)
 
 
 def struct_type(columns: Iterable[Column] = READ_COLUMNS) -> StructType:
@@ -137,10 +146,9 @@ def chosen_columns(schema: StructType) -> tuple[Column, ...]:
     return tuple(_BY_NAME[field.name] for field in schema.fields)
 
 
-# Which columns of a DataFrame make a message, checked before anything is sent.
+# ---- columns of a DataFrame that is written, checked before anything is sent
 
-
-Positions: TypeAlias = dict[str, int]
+ColumnPlaces: TypeAlias = dict[str, int]
 """Where the sink's columns are in a row, by the sink's names."""
 
 WRITE_NAMES = tuple(column.name for column in WRITE_COLUMNS)
@@ -169,13 +177,13 @@ class ColumnError(RocketMQError, ValueError):
         self.column = column
 
 
-def check_columns(fields: Iterable[tuple[str, str]], *, has_topic: bool) -> Positions:
+def check_columns(fields: Iterable[tuple[str, str]], *, has_topic: bool) -> ColumnPlaces:
     """Find the sink's columns among `fields`, given as names and Spark's type texts.
 
     `has_topic` says that the option topic is set. Names count whatever their case, as in Spark.
     Raises ColumnError, and OptionError where no topic is given at all.
     """
-    found: Positions = {}
+    found: ColumnPlaces = {}
     for at, (name, kind) in enumerate(fields):
         column = _BY_LOWER.get(name.lower())
         if column is None:

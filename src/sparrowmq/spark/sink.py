@@ -4,7 +4,7 @@
       .mode("append").save()
 
 At-least-once: a task or a micro-batch that Spark repeats sends its rows again, under the unique
-ids they had (see `row_key`), so that `dedup.deduplicated` finds them.
+ids they had (see `encode.row_encoder.RowKeys`), so that `frames.deduplicated` drops the copies.
 """
 
 import logging
@@ -21,9 +21,9 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from sparrowmq.spark.errors import RocketMQError
-from sparrowmq.spark.schema import Positions, check_columns
+from sparrowmq.spark.schema import ColumnPlaces, check_columns
 from sparrowmq.spark.sink_options import SinkOptions, parse_sink_options
-from sparrowmq.spark.wire.cluster import Cluster
+from sparrowmq.spark.wire.cluster import RemoteCluster
 from sparrowmq.spark.wire.remoting import Patience
 from sparrowmq.spark.wire.sender import write_queues
 
@@ -48,7 +48,7 @@ class TaskSent(WriterCommitMessage):
 class BatchWriter(DataSourceArrowWriter):
     """Writes a DataFrame once."""
 
-    def __init__(self, options: SinkOptions, positions: Positions) -> None:
+    def __init__(self, options: SinkOptions, positions: ColumnPlaces) -> None:
         self._options = options
         self._positions = positions
         # Made on the driver, so that a repeated task has the same one.
@@ -70,7 +70,7 @@ class BatchWriter(DataSourceArrowWriter):
 class StreamWriter(DataSourceStreamArrowWriter):
     """Writes micro-batches."""
 
-    def __init__(self, options: SinkOptions, positions: Positions) -> None:
+    def __init__(self, options: SinkOptions, positions: ColumnPlaces) -> None:
         self._options = options
         self._positions = positions
 
@@ -110,12 +110,12 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
 
 def _checked(
     options: Mapping[str, str], schema: StructType, overwrite: bool, *, is_stream: bool = False
-) -> tuple[SinkOptions, Positions]:
-    """What can be known before the first row is sent.
+) -> tuple[SinkOptions, ColumnPlaces]:
+    """Check what can be known before the first row is sent.
 
-    Spark makes writers for every micro-batch, which know of no others: a topic that a stream does
-    not find has to be waited for, because its broker may be away since the last one. Its tasks do
-    that; one that failed here, in the writer that is to abort, would hide the tasks' reason.
+    Spark makes a writer for every micro-batch, and none knows of the others. A topic that a stream
+    does not find may have existed in the last batch, with its broker away since: the tasks wait for
+    it. Failing here instead, in the writer that Spark asks to abort, would hide the tasks' reason.
     """
     if overwrite:
         raise RocketMQError(
@@ -133,12 +133,15 @@ def _checked(
 def _check_topic(options: SinkOptions, topic: str) -> None:
     """Raise UnknownTopic before anything is sent."""
     patience = Patience(options.retry_timeout_s)
-    with Cluster(options.name_server, options.request_timeout_s) as cluster:
+    with RemoteCluster(options.name_server, options.request_timeout_s) as cluster:
         patience.call(f"looking for topic {topic}", lambda: write_queues(cluster, topic))
 
 
 def _write(
-    iterator: "Iterator[pa.RecordBatch]", options: SinkOptions, positions: Positions, write_id: str
+    iterator: "Iterator[pa.RecordBatch]",
+    options: SinkOptions,
+    positions: ColumnPlaces,
+    write_id: str,
 ) -> TaskSent:
     from pyspark import TaskContext
 

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from sparrowmq.protocol.names import check_group, send_fault
 from sparrowmq.spark.errors import OptionError
 from sparrowmq.spark.option_values import (
-    Known,
+    KnownOptions,
     read_count,
     read_options,
     read_seconds,
     read_servers,
     read_size,
+    read_text,
 )
 
 _OF_SPARK = frozenset({"checkpointlocation"})
@@ -57,12 +58,6 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     return made
 
 
-def _job(text: str) -> str:
-    if not text:
-        raise ValueError("must have a character")
-    return text
-
-
 def _topic(text: str) -> str:
     fault = send_fault(text)
     if fault is not None:
@@ -70,11 +65,11 @@ def _topic(text: str) -> str:
     return text
 
 
-_OPTIONS: Known = {
+_OPTIONS: KnownOptions = {
     "nameServer": ("name_server", read_servers),
     "topic": ("topic", _topic),
     "group": ("group", check_group),
-    "jobId": ("job_id", _job),
+    "jobId": ("job_id", read_text),
     "maxRowsPerSecond": ("max_rows_per_second", read_count),
     "maxBatchBytes": ("max_batch_bytes", read_size),
     "maxMessageBytes": ("max_message_bytes", read_size),

@@ -22,7 +22,6 @@ from pyspark.sql.datasource import (
     GreaterThanOrEqual,
     In,
     InputPartition,
-    IsNotNull,
     LessThan,
     LessThanOrEqual,
 )
@@ -30,10 +29,10 @@ from pyspark.sql.types import StructType
 
 from sparrowmq.spark.offsets import QueueRange, split
 from sparrowmq.spark.options import Options, parse_options
-from sparrowmq.spark.pushdown import Condition, can_be_pushed, narrow_queues, narrow_range
+from sparrowmq.spark.pushdown import RowCondition, can_be_pushed, narrow_queues, narrow_range
 from sparrowmq.spark.read_plan import batch_ranges, find_queues
 from sparrowmq.spark.schema import Column, chosen_columns, struct_type
-from sparrowmq.spark.wire.cluster import Cluster
+from sparrowmq.spark.wire.cluster import RemoteCluster
 from sparrowmq.spark.wire.puller import read_range
 from sparrowmq.spark.wire.remoting import Patience
 
@@ -66,7 +65,7 @@ class RocketMQSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """For `spark.read`."""
         options = parse_options(self.options, stream=False)
-        # Spark refuses a reader with pushFilters unless it is told to push filters; then, and only
+        # Spark refuses a reader with pushFilters unless it is set to push filters; then, and only
         # then, this runs in the worker that pushes them.
         pushes = options.push_down and _PUSHING_WORKER in sys.modules
         kind = PushingReader if pushes else BatchReader
@@ -101,26 +100,26 @@ class Piece(InputPartition):
 
 
 class BatchReader(DataSourceReader):
-    """Reads queues from where to where the options say, as known when the query is planned."""
+    """Reads the ranges that the options ask for, fixed when the query is planned."""
 
     def __init__(self, options: Options, columns: tuple[Column, ...]) -> None:
         self.options = options
         self.columns = columns
-        self.conditions: list[Condition] = []
+        self.conditions: list[RowCondition] = []
 
     def partitions(self) -> list[InputPartition]:
         """One piece for each queue, or as many as the options ask for."""
         patience = Patience(self.options.retry_timeout_s)
-        with Cluster(self.options.name_server, self.options.request_timeout_s) as cluster:
+        with RemoteCluster(self.options.name_server, self.options.request_timeout_s) as cluster:
             return patience.call("planning the read", lambda: self._plan(cluster))
 
-    def _plan(self, cluster: Cluster) -> list[InputPartition]:
+    def _plan(self, cluster: RemoteCluster) -> list[InputPartition]:
         queues = narrow_queues(find_queues(cluster, self.options), self.conditions)
         ranges = [
             narrow_range(found, self.conditions, cluster.offset_at)
             for found in batch_ranges(cluster, queues, self.options)
         ]
-        # Spark reads one piece of nothing where there is none.
+        # Spark needs at least one partition; this one is empty.
         return list(pieces(cluster, ranges, self.options)) or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
@@ -149,15 +148,15 @@ class PushingReader(BatchReader):
                 self.conditions.append(condition)
 
 
-def _condition(found: Any) -> Condition | None:
+def _condition(found: Any) -> RowCondition | None:
     op = _OPERATORS.get(type(found))
-    if op is None or isinstance(found, IsNotNull) or len(found.attribute) != 1:
+    if op is None or len(found.attribute) != 1:
         return None
-    condition = Condition(found.attribute[0], op, found.value)
+    condition = RowCondition(found.attribute[0], op, found.value)
     return condition if can_be_pushed(condition) else None
 
 
-def pieces(cluster: Cluster, ranges: list[QueueRange], options: Options) -> Iterator[Piece]:
+def pieces(cluster: RemoteCluster, ranges: list[QueueRange], options: Options) -> Iterator[Piece]:
     """The tasks for some ranges."""
     for found in split(
         ranges,

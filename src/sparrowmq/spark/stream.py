@@ -1,4 +1,4 @@
-"""The stream reader: what Spark calls for each micro-batch, and the consumer group's progress.
+"""The stream reader: what Spark calls for each micro-batch.
 
     latestOffset(start) ── the batch before is committed ──▶ progress of the group := start
          │ end
@@ -9,12 +9,7 @@ end of a committed one, and `commit` comes after Spark wrote its commit log. Nei
 enough: `commit` comes one batch late and not for the last batch of an availableNow run.
 """
 
-import json
-import logging
-import os
-import socket
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +22,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from sparrowmq.protocol.codes import RequestCode
-from sparrowmq.spark.errors import RocketMQError
+from sparrowmq.spark.group_progress import GroupProgress
 from sparrowmq.spark.offsets import LATEST, QueueRange, backlog, share_out
 from sparrowmq.spark.offsets import to_json as offsets_to_json
 from sparrowmq.spark.options import Options
@@ -43,83 +37,12 @@ from sparrowmq.spark.positions import (
 from sparrowmq.spark.read_plan import Reach, find_queues, reach, reach_again, resolve
 from sparrowmq.spark.schema import Column
 from sparrowmq.spark.source import Piece, pieces
-from sparrowmq.spark.wire.cluster import Cluster, Queue
+from sparrowmq.spark.wire.cluster import RemoteCluster
 from sparrowmq.spark.wire.puller import read_range
 from sparrowmq.spark.wire.remoting import Patience
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-# A stream's progress as a consumer group, so that every operator's tool sees it.
-
-
-_log = logging.getLogger(__name__)
-
-
-class GroupProgress:
-    """Stores offsets for a group at the brokers; does nothing without a group.
-
-    A broker that does not take them is no reason to stop a query: Spark's checkpoint is the truth,
-    and the next commit brings the same or later offsets.
-    """
-
-    def __init__(self, cluster: Cluster, group: str | None) -> None:
-        self._cluster = cluster
-        self._group = group
-        self._stored: Positions = {}
-        self._introduced: set[tuple[str, str]] = set()
-
-    def commit(self, positions: Positions) -> None:
-        """Everything before these positions is done."""
-        if self._group is None:
-            return
-        for queue, at in positions.items():
-            if self._stored.get(queue) == at:
-                continue
-            try:
-                self._introduce(self._group, queue)
-                self._cluster.update_consumer_offset(self._group, queue, at)
-                self._stored[queue] = at
-            except RocketMQError as error:
-                _log.warning("progress of group %s is not stored: %s", self._group, error)
-
-    def _introduce(self, group: str, queue: Queue) -> None:
-        """Brokers keep offsets only of groups they have met, and meet them by a heartbeat.
-
-        The member leaves again at once: it must get no queues when others rebalance.
-        """
-        where = (queue.topic, queue.broker_name)
-        if where in self._introduced:
-            return
-        client_id = f"{socket.gethostname()}@{os.getpid()}#spark-{uuid.uuid4().hex[:8]}"
-        broker = self._cluster.broker(queue.topic, queue.broker_name)
-        broker.ask(RequestCode.HEART_BEAT, {}, _heartbeat(client_id, group, queue.topic))
-        leaving = {"clientID": client_id, "consumerGroup": group}
-        broker.ask(RequestCode.UNREGISTER_CLIENT, leaving)
-        self._introduced.add(where)
-
-
-def _heartbeat(client_id: str, group: str, topic: str) -> bytes:
-    subscription = {
-        "classFilterMode": False,
-        "codeSet": [],
-        "expressionType": "TAG",
-        "subString": "*",
-        "subVersion": 0,
-        "tagsSet": [],
-        "topic": topic,
-    }
-    consumer = {
-        "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
-        "consumeType": "CONSUME_ACTIVELY",
-        "groupName": group,
-        "messageModel": "CLUSTERING",
-        "subscriptionDataSet": [subscription],
-        "unitMode": False,
-    }
-    beat = {"clientID": client_id, "consumerDataSet": [consumer], "producerDataSet": []}
-    return json.dumps(beat, separators=(",", ":")).encode()
 
 
 LAG = "$lag"
@@ -139,7 +62,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.columns = columns
         self._now = now
         self._patience = Patience(options.retry_timeout_s)
-        self._cluster = Cluster(options.name_server, options.request_timeout_s)
+        self._cluster = RemoteCluster(options.name_server, options.request_timeout_s)
         self._progress = GroupProgress(self._cluster, options.group)
         self._latest: Positions = {}
         self._begin: Positions = {}
@@ -185,7 +108,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         waiting = backlog(offsets_of(starts), offsets_of(latest))
         if not isinstance(limit, ReadAllAvailable) and self._has_to_wait(waiting):
             self._begin, self._reach = begin, Reach(begin, begin)
-            return start  # word for word: anything else would be a new batch
+            # Exactly as given: to Spark, anything else is a new batch.
+            return start
         self._last_trigger_s = self._now()
         end = latest
         if isinstance(limit, ReadMaxRows):
@@ -221,7 +145,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._cluster.known_route(topic)
         planned = self._reach
         if (begin, end) != (self._begin, planned.ends):
-            # By an earlier run: who knows what has happened to the queues since.
+            # Planned by an earlier run: queues may have been cut or made anew since.
             planned = reach_again(self._cluster, self.options, begin, end)
         ranges = [
             QueueRange(queue, planned.starts[queue].offset, last.offset, last.epoch)

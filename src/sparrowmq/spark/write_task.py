@@ -1,4 +1,4 @@
-"""What one task of a write does: encode its rows, send them, keep to the rate."""
+"""One task of a write: encode its rows, plan the sends, keep to the rate, send."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -10,16 +10,72 @@ import pyarrow as pa
 
 from sparrowmq.spark.encode.row_encoder import UNSHARDED, EncodedRows, RowEncoder, RowKeys
 from sparrowmq.spark.encode.row_properties import values_of
-from sparrowmq.spark.schema import Positions
+from sparrowmq.spark.schema import ColumnPlaces
 from sparrowmq.spark.sink_options import SinkOptions
-from sparrowmq.spark.wire.cluster import Cluster
-from sparrowmq.spark.wire.sender import Send, Sender
+from sparrowmq.spark.wire.cluster import RemoteCluster
+from sparrowmq.spark.wire.sender import RowSender, Send
 
-# Which rows go to which queue, and in which sends.
-#
-# Rows with a sharding key go to the queue of its hash, as from every other producer. The others
-# take the queues in turn, row by row, so that a partition fills them evenly to one row. The rows
-# of a queue stay in their order and go together, in as few sends as their size allows.
+ENCODED_BYTES = 16 * 1024 * 1024
+"""About so much is encoded at once: Spark hands over 10,000 rows, however large they are."""
+
+MAX_ROWS_A_SEND = 8192
+
+SENDS_A_SECOND = 10
+"""Under a rate limit, so that a second's rows do not come in one burst."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What a task has sent."""
+
+    rows: int
+    sends: int
+    body_bytes: int
+
+
+def write_rows(
+    batches: Iterable[pa.RecordBatch],
+    options: SinkOptions,
+    positions: ColumnPlaces,
+    write_id: str,
+    partition_id: int,
+) -> Sent:
+    """Send the rows of one partition. Raises RocketMQError: the task fails with its text."""
+    rate = options.max_rows_per_second
+    max_rows = MAX_ROWS_A_SEND if rate is None else max(1, int(rate / SENDS_A_SECOND))
+    pace = Pace(rate)
+    encoder = RowEncoder(
+        positions, options.topic, RowKeys(write_id, partition_id), options.max_message_bytes
+    )
+    rows = sends = body_bytes = 0
+    with RemoteCluster(options.name_server, options.request_timeout_s) as cluster:
+        sender = RowSender(
+            cluster,
+            group=options.group,
+            retry_timeout_s=options.retry_timeout_s,
+            waits_for_topics=options.waits_for_topics,
+        )
+        limits = SendLimits(options.max_batch_bytes, min(max_rows, MAX_ROWS_A_SEND))
+        plan = SendPlan(sender.queue_count, limits, first_turn=partition_id)
+        for batch in bounded(batches):
+            for send in plan.sends(encoder.encode(batch)):
+                pace.before(send.rows)
+                sender.begin(send)
+                rows += send.rows
+                sends += 1
+                body_bytes += len(send.body)
+        sender.finish()
+    return Sent(rows, sends, body_bytes)
+
+
+def bounded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in pieces of a size that can be copied a few times; none without rows."""
+    for batch in batches:
+        rows = batch.num_rows
+        pieces = max(1, -(-batch.nbytes // ENCODED_BYTES))
+        step = max(1, -(-rows // pieces))
+        for first in range(0, rows, step):
+            yield batch.slice(first, step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +87,13 @@ class SendLimits:
 
 
 class SendPlan:
-    """Plans the sends of one task; goes on with the next queue where the last batch ended."""
+    """Which rows of one task go to which queue, and in which sends.
+
+    Rows with a sharding key go to the queue of its hash, as from every other producer. The others
+    take the queues in turn, row by row, so that a partition fills them evenly to one row; the next
+    Arrow batch goes on with the queue after the last. The rows of a queue keep their order and go
+    together, in as few sends as their size allows.
+    """
 
     def __init__(
         self, queue_count: Callable[[str], int], limits: SendLimits, first_turn: int
@@ -87,7 +149,7 @@ class SendPlan:
         ends: npt.NDArray[np.int64],
         is_alone: npt.NDArray[np.bool_],
     ) -> Iterator[tuple[int, int]]:
-        """First and last + 1 of the rows that go together."""
+        """The rows that go together, as first and last + 1."""
         # A run ends where the queue changes, and around each row that goes alone.
         changes = (np.diff(queues) != 0) | is_alone[1:] | is_alone[:-1]
         stops = [*(np.flatnonzero(changes) + 1).tolist(), len(queues)]
@@ -100,24 +162,8 @@ class SendPlan:
                 first = last
 
 
-ENCODED_BYTES = 16 * 1024 * 1024
-"""About so much is encoded at once: Spark hands over 10,000 rows, however large they are."""
-MAX_ROWS_A_SEND = 8192
-SENDS_A_SECOND = 10
-"""Under a rate limit, so that a second's rows do not come in one burst."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """What a task has sent."""
-
-    rows: int
-    sends: int
-    body_bytes: int
-
-
 class Pace:
-    """Holds back what would be faster than the rate."""
+    """Holds sends back that would exceed the rate."""
 
     def __init__(
         self,
@@ -131,7 +177,7 @@ class Pace:
         self._due_s = elapsed_s()
 
     def before(self, rows: int) -> None:
-        """Wait until so many rows may be sent."""
+        """Wait until this many rows may be sent."""
         if self._rate is None:
             return
         now_s = self._elapsed_s()
@@ -140,48 +186,3 @@ class Pace:
         if self._due_s > now_s:
             self._pause(self._due_s - now_s)
         self._due_s += rows / self._rate
-
-
-def write_rows(
-    batches: Iterable[pa.RecordBatch],
-    options: SinkOptions,
-    positions: Positions,
-    write_id: str,
-    partition_id: int,
-) -> Sent:
-    """Send the rows of one partition. Raises RocketMQError: the task fails with its text."""
-    rate = options.max_rows_per_second
-    max_rows = MAX_ROWS_A_SEND if rate is None else max(1, int(rate / SENDS_A_SECOND))
-    pace = Pace(rate)
-    encoder = RowEncoder(
-        positions, options.topic, RowKeys(write_id, partition_id), options.max_message_bytes
-    )
-    rows = sends = body_bytes = 0
-    with Cluster(options.name_server, options.request_timeout_s) as cluster:
-        sender = Sender(
-            cluster,
-            group=options.group,
-            retry_timeout_s=options.retry_timeout_s,
-            waits_for_topics=options.waits_for_topics,
-        )
-        limits = SendLimits(options.max_batch_bytes, min(max_rows, MAX_ROWS_A_SEND))
-        plan = SendPlan(sender.queue_count, limits, first_turn=partition_id)
-        for batch in bounded(batches):
-            for send in plan.sends(encoder.encode(batch)):
-                pace.before(send.rows)
-                sender.begin(send)
-                rows += send.rows
-                sends += 1
-                body_bytes += len(send.body)
-        sender.finish()
-    return Sent(rows, sends, body_bytes)
-
-
-def bounded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in pieces of a size that can be copied a few times; none without rows."""
-    for batch in batches:
-        rows = batch.num_rows
-        pieces = max(1, -(-batch.nbytes // ENCODED_BYTES))
-        step = max(1, -(-rows // pieces))
-        for first in range(0, rows, step):
-            yield batch.slice(first, step)

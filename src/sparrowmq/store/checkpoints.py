@@ -4,8 +4,10 @@
 due → queue tails written (a portion per tick) → files synced (a portion per flush) → snapshot
 ```
 
-Where every flush is waited for, the portions are small, but they come: a log whose checkpoint never
-ends would have to be scanned as a whole after a crash.
+A checkpoint bounds what a start after a crash has to scan: everything derived from the log before
+its offset is durable. The snapshot is written last, when that has become true; until then the older
+one counts, and recovery repeats more. Where senders wait for every flush, the portions are small,
+but they come: a log whose checkpoint never ends would have to be scanned as a whole.
 """
 
 from collections import deque
@@ -13,6 +15,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from sparrowmq.disk.syncer import SyncPlan
 from sparrowmq.store.commit_log import CommitLog
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.dispatch import Dispatch
@@ -67,7 +70,7 @@ class Checkpoints:
         self._began_ms = now_ms
 
     def forget_topic(self, topic: str) -> None:
-        """A topic was deleted: make that durable before anybody is told."""
+        """A topic was deleted: make that durable before it is reported."""
         self._states = [state for state in self._states if state.topic != topic]
         self.save()
 
@@ -85,17 +88,17 @@ class Checkpoints:
         """Let the next one begin at once."""
         self._began_ms = 0
 
-    def complete(self, store_timestamp: int) -> None:
+    def complete(self) -> None:
         """Everything is durable, by other ways: take it for the last checkpoint."""
         self._offset = self._log.end
         self._min_log_offset = self._log.min_offset
         self._states = [state_of(queue) for queue in self._dispatch.queues.values()]
-        self._queue_time = store_timestamp
+        self._queue_time = self._log.last_timestamp
         self._marks.save_checkpoint(
-            store_timestamp, store_timestamp, self._dispatch.index.durable_timestamp
+            self._queue_time, self._queue_time, self._dispatch.index.durable_timestamp
         )
 
-    def tick(self, now_ms: int, portion: int, store_timestamp: int) -> None:
+    def tick(self, now_ms: int, portion: int) -> None:
         """Write a portion of the queues; begin or advance a checkpoint. Raises DiskFull."""
         before = len(self._dispatch.dirty)
         self._dispatch.write_tails(portion)
@@ -105,7 +108,7 @@ class Checkpoints:
             if self._is_due(now_ms):
                 self._began_ms = now_ms
                 self._under_way = Checkpoint(
-                    self._log.end, store_timestamp, len(self._dispatch.dirty)
+                    self._log.end, self._log.last_timestamp, len(self._dispatch.dirty)
                 )
         elif checkpoint.paths is None:
             checkpoint.queues_left -= written
@@ -126,8 +129,9 @@ class Checkpoints:
     def _collect(self, checkpoint: Checkpoint) -> None:
         files = self._dispatch.files
         self._dispatch.index.build()
-        checkpoint.paths = deque([*files.unsynced, *self._dispatch.index.begin_sync()])
-        checkpoint.directories = sorted(files.unsynced_dirs)
+        index = self._dispatch.index.begin_sync() or SyncPlan([], [], [])
+        checkpoint.paths = deque([*files.unsynced, *index.derived])
+        checkpoint.directories = sorted({*files.unsynced_dirs, *index.directories})
         files.unsynced.clear()
         files.unsynced_dirs.clear()
         checkpoint.min_log_offset = self._log.min_offset

@@ -6,7 +6,7 @@
 ^ min                             ^ end ^ ready   ^ reserved
 ```
 
-A record goes in only if eight bytes are left behind it, for the blank record that ends a file.
+A record goes in only if eight bytes are left after it, for the blank record that ends a file.
 Space is reserved ahead of the writer by `prepare`, outside of appends; `make_room` does it inside
 one only where the writer was faster. Its pages are brought into memory in small steps.
 """
@@ -16,11 +16,12 @@ from bisect import bisect_left
 from sparrowmq.disk.disk import Bytes, Disk, DiskFile
 from sparrowmq.disk.open_files import OpenFiles
 from sparrowmq.protocol.record import encode_blank
+from sparrowmq.protocol.record_layout import BLANK
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.errors import MessageTooLarge
 from sparrowmq.store.layout import LOG_DIR, file_offset, log_path
 
-BLANK_SIZE = 8
+BLANK_SIZE = BLANK.size
 WARM_BYTES = 256 * 1024
 """How much is warmed at once. Less costs more calls; from 1 MiB on, cold memory (decision 14)."""
 _OPEN_FOR_READING = 64
@@ -41,6 +42,12 @@ class CommitLog:
         self.file_start = 0
         self.end = 0
         self.ready = 0
+        self.own_from = 0
+        """Records from here on were written by this process: reading them needs no check."""
+        self.last_record = -1
+        """Where the last record starts; -1 in a log that never had one."""
+        self.last_timestamp = 0
+        """When that record was stored."""
         self._reserved = 0
         self._ahead: DiskFile | None = None
         self.names_changed = False
@@ -67,10 +74,11 @@ class CommitLog:
         first = bisect_left(self.starts, self.start_of(log_offset))
         return [start for start in self.starts[first:] if start < self.end]
 
-    def continue_at(self, end: int) -> None:
+    def continue_at(self, end: int, last_record: int, last_timestamp: int) -> None:
         """Go on writing at `end`, where the log was found to end."""
         self._close_active()
-        self.end = self.ready = self._reserved = end
+        self.end = self.ready = self._reserved = self.own_from = end
+        self.last_record, self.last_timestamp = last_record, last_timestamp
         self.file_start = self.start_of(end)
 
     @property
@@ -83,7 +91,7 @@ class CommitLog:
         self._close_active()
         for existing in list(self.starts):
             self.remove(existing)
-        self.continue_at(start)
+        self.continue_at(start, self.last_record, self.last_timestamp)
 
     def write(self, data: Bytes) -> None:
         """Put bytes at the end; `make_room` has made sure that they fit."""

@@ -5,7 +5,11 @@ begin_flush   names the files; the caller syncs them, in another thread or proce
 finish_flush  the log is durable up to where it was at begin_flush: the mark says so
 ```
 
-A checkpoint makes queues and index durable as well, in small portions, so that a sender who waits
+The writer never waits: `begin_flush` notes where the log ends, and what is appended while the sync
+runs belongs to the next flush. One flush at a time is enough, because each covers everything before
+it, and the mark must not say more than the last sync that ended.
+
+A checkpoint makes queues and index durable as well, in small portions, so that a sender that waits
 for the log never waits for hundreds of other files.
 """
 
@@ -24,7 +28,7 @@ from sparrowmq.store.layout import LOG_DIR, log_path
 FILES_AT_ONCE = 32
 """Queue and index files one flush syncs along with the log."""
 FILES_BESIDE_WAITERS = 2
-"""… and so many when somebody waits for the log, but only each time that …"""
+"""… and so many when senders wait for the log, but only each time that …"""
 PATIENT_FLUSHES = 50
 """… so many flushes in a row were waited for; with each where …"""
 FILES_IN_A_HURRY = 16
@@ -76,8 +80,7 @@ class Flushing:
         self._window = config.unsynced_window
         self._checkpoints = Checkpoints(config, log, dispatch, marks)
         self.durable = 0
-        self.last_record = -1
-        self.last_timestamp = 0
+        """Log records before this offset survive a power cut."""
         self._plan: FlushPlan | None = None
         self._urgent_flushes = 0
         """In a row, since something derived was synced at last."""
@@ -85,19 +88,19 @@ class Flushing:
         """Written after the last sync: the next one makes them durable."""
 
     def forget_topic(self, topic: str) -> None:
-        """A topic was deleted: make that durable before anybody is told."""
+        """A topic was deleted: make that durable before it is reported."""
         self._checkpoints.forget_topic(topic)
 
     def save_start(self) -> None:
         """From now on the store is not a stopped one; that, and the marks' names, are durable."""
         self._checkpoints.save()
-        self._marks.save_mark(self.durable, self.last_record, self.last_timestamp)
+        self._marks.save_mark(self.durable, self._log.last_record, self._log.last_timestamp)
         self._marks.sync()
 
     def save_scanned(self) -> None:
-        """Make everything durable after a start that had to scan much of the log: who crashes again
-        and again must not scan more each time. Thousands of queues would keep senders waiting for
-        seconds; they get a checkpoint that begins at once, a portion at a time."""
+        """Make everything durable after a start that had to scan much of the log: a store that
+        crashes again and again must not scan more each time. Thousands of queues would keep senders
+        waiting for seconds; they get a checkpoint that begins at once, a portion at a time."""
         dispatch = self._dispatch
         if len(dispatch.files.unsynced) > MANY_FILES:
             self._checkpoints.hurry()
@@ -106,12 +109,11 @@ class Flushing:
         sync_plan(self._disk, self._last_plan())
         dispatch.files.unsynced.clear()
         dispatch.files.unsynced_dirs.clear()
-        while paths := dispatch.index.begin_sync():
-            for path in paths:
-                self._disk.sync(path)
+        while plan := dispatch.index.begin_sync():
+            sync_plan(self._disk, plan)
             dispatch.index.end_sync()
         self.durable = self._log.end
-        self._checkpoints.complete(self.last_timestamp)
+        self._checkpoints.complete()
 
     def sync_recovered(self) -> None:
         """Make the log durable as it was found: what is read from now on stays. Raises OSError."""
@@ -127,37 +129,36 @@ class Flushing:
     def start(self, now_ms: int, found: Recovered) -> None:
         """Begin with what recovery found."""
         self.durable = found.durable
-        self.last_record = found.last_record
-        self.last_timestamp = found.last_timestamp
         self._checkpoints.start(now_ms, found.checkpointed, found.states, found.min_log_offset)
 
     def begin_flush(self, *, urgent: bool = False) -> FlushPlan | None:
         """What to sync now; None if nothing is to be done or a flush is under way.
 
-        With `urgent` the log alone: somebody waits.
+        With `urgent` the log alone: senders wait.
         """
         if self._plan is not None:
             return None
-        end = self._log.end
+        log = self._log
+        end = log.end
         files: list[str] = []
         directories: list[str] = []
         grown: list[tuple[ConsumeQueue, int]] = []
         if end > self.durable:
             grown = self._dispatch.take_unsynced()
-            files = [log_path(start) for start in self._log.starts_from(self.durable)]
-            if self._log.names_changed:
-                self._log.names_changed = False
+            files = [log_path(start) for start in log.starts_from(self.durable)]
+            if log.names_changed:
+                log.names_changed = False
                 directories = [LOG_DIR]
         derived = self._take_derived(directories, urgent=urgent)
         if not files and not derived and not directories:
             return None
         self._plan = FlushPlan(
-            files, derived, directories, end, self.last_record, self.last_timestamp, grown
+            files, derived, directories, end, log.last_record, log.last_timestamp, grown
         )
         return self._plan
 
     def _last_plan(self) -> FlushPlan:
-        """Everything that may not be durable, whoever was about to make it so."""
+        """Everything that may not be durable, also what a cancelled flush was about to sync."""
         cancelled, files = self._plan, self._dispatch.files
         left, left_directories = self._checkpoints.abandon()
         self._plan = None
@@ -202,7 +203,7 @@ class Flushing:
 
     def tick(self, now_ms: int, portion: int) -> None:
         """Write a portion of the queues; begin or advance a checkpoint. Raises DiskFull."""
-        self._checkpoints.tick(now_ms, portion, self.last_timestamp)
+        self._checkpoints.tick(now_ms, portion)
 
     def close(self) -> None:
         """Make everything durable, here and now, and mark a normal stop."""
@@ -219,6 +220,7 @@ class Flushing:
             min_log_offset=self._log.min_offset,
             is_clean=True,
         )
-        self._marks.save_mark(end, self.last_record, self.last_timestamp)
-        self._marks.save_checkpoint(self.last_timestamp, self.last_timestamp, self.last_timestamp)
+        last_timestamp = self._log.last_timestamp
+        self._marks.save_mark(end, self._log.last_record, last_timestamp)
+        self._marks.save_checkpoint(last_timestamp, last_timestamp, last_timestamp)
         self._marks.sync()

@@ -1,7 +1,8 @@
 """What goes into the store and what comes out of it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
+from typing import TypeAlias
 
 import msgspec
 
@@ -51,11 +52,11 @@ class Stored(msgspec.Struct, gc=False):
 
 
 class StoredBatch(msgspec.Struct, gc=False):
-    """Where the messages of a batch lie: one behind the other."""
+    """Where the messages of a batch lie: one after the other."""
 
     log_offsets: list[int]
     end: int
-    """The log offset behind the last."""
+    """Log offset just past the last record."""
     queue_offset: int
     """Of the first; the others follow without gaps."""
 
@@ -110,3 +111,7 @@ class Progress(msgspec.Struct, frozen=True):
     what: str
     done: int
     total: int
+
+
+Report: TypeAlias = Callable[[Damage | Progress], None]
+"""Called with what a start, or a read, finds worth reporting."""

@@ -4,7 +4,8 @@ A master sends pieces that end anywhere. Only whole, checked records go into the
 beginning of one that is still to come is held back, so that the log never holds half a record.
 """
 
-from sparrowmq.protocol.record import BLANK, BLANK_MAGIC, MIN_RECORD_SIZE, Record, check_record
+from sparrowmq.protocol.record import check_record
+from sparrowmq.protocol.record_layout import BLANK, BLANK_MAGIC, MIN_RECORD_SIZE
 from sparrowmq.store.commit_log import CommitLog
 from sparrowmq.store.dispatch import Dispatch
 
@@ -26,8 +27,8 @@ class RawAppend:
         """The connection broke: the master will begin with the log's end again."""
         self._held = b""
 
-    def append(self, log_offset: int, data: bytes) -> Record | None:
-        """Take bytes that start at `log_offset`; returns the last record, None if none was whole.
+    def append(self, log_offset: int, data: bytes) -> None:
+        """Take bytes that start at `log_offset`.
 
         Raises ValueError for bytes out of turn, RecordError for bytes that are no records,
         DiskFull.
@@ -40,7 +41,6 @@ class RawAppend:
         # What follows a blank record is sent too, and is known already.
         data = self._held + data[self.next_offset - log_offset :]
         self._held = b""
-        last: Record | None = None
         at = 0
         try:
             while len(data) - at >= BLANK.size:
@@ -50,15 +50,18 @@ class RawAppend:
                     continue
                 if MIN_RECORD_SIZE <= size <= log.file_size and len(data) - at < size:
                     break
-                last = check_record(data, at, log.end)
-                if log.make_room(size) != last.log_offset:
-                    raise ValueError(f"the record at {last.log_offset} leaves no room for a blank")
+                record = check_record(data, at, log.end)
+                if log.make_room(size) != record.log_offset:
+                    raise ValueError(
+                        f"the record at {record.log_offset} leaves no room for a blank"
+                    )
                 log.write(data[at : at + size])
-                self._dispatch.redispatch(last)
+                log.last_record = record.log_offset
+                log.last_timestamp = record.store_timestamp
+                self._dispatch.redispatch(record)
                 at += size
         finally:
             self._held = data[at:]
-        return last
 
     def _end_file(self) -> int:
         """End the file as the master did; how many bytes of the master's that covers."""

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Container, Iterator
 
+from sparrowmq.disk.disk import Disk
 from sparrowmq.protocol.record import Record
 from sparrowmq.store.commit_log import CommitLog
+from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.consume_queue import UNIT, ConsumeQueue
+from sparrowmq.store.dispatch import Dispatch
 from sparrowmq.store.layout import log_path
-from sparrowmq.store.messages import Damage, QueueRead, ReadStatus
-from sparrowmq.store.parts import StoreParts
+from sparrowmq.store.messages import Damage, QueueRead, ReadStatus, Report
 from sparrowmq.store.queries import (
     Boundary,
     KeyFound,
@@ -16,11 +18,26 @@ from sparrowmq.store.queries import (
     read_record,
     store_time,
 )
-from sparrowmq.store.queue_read import AcceptsRecord, ColdRead, ReadPlan, run
+from sparrowmq.store.queue_read import AcceptsRecord, ColdRead, ReadPlan, read_planned
 
 
-class Reads(StoreParts):
-    """The part of a store that finds messages."""
+class Reader:
+    """Finds messages. Reads of a queue never wait for the device: see `ColdRead`."""
+
+    def __init__(
+        self, config: StoreConfig, disk: Disk, log: CommitLog, dispatch: Dispatch, report: Report
+    ) -> None:
+        self._disk = disk
+        self._log = log
+        self._queues = dispatch.queues
+        self._index = dispatch.index
+        self._units_per_file = dispatch.files.units_per_file
+        self._scan_units = config.scan_units
+        self._gap_bytes = config.merge_gap_bytes
+        self._window = config.unsynced_window
+        self._report = report
+        self._reported: set[int] = set()
+        """Log offsets of damaged records: each is reported once, however often it is read."""
 
     def read_queue(
         self,
@@ -37,7 +54,7 @@ class Reads(StoreParts):
         """Records of a queue from `offset` on, or a ColdRead if the device has to be waited for.
 
         At least one message is returned however large it is. A filter that rejects a long run of
-        messages ends the read early; `next_offset` tells where to go on. With `only_visible` the
+        messages ends the read early; `next_offset` is where to go on. With `only_visible` the
         queue ends where consumers may see it: see `visible_range`.
         """
         queue = self._queues.get((topic, queue_id))
@@ -66,27 +83,27 @@ class Reads(StoreParts):
             accepts_tag,
             accepts_record,
             self._log.min_offset,
-            self._own_from,
-            self.config.scan_units,
-            self.config.merge_gap_bytes,
+            self._log.own_from,
+            self._scan_units,
+            self._gap_bytes,
             self._log.file_size,
-            self._files.units_per_file,
+            self._units_per_file,
             self._damaged,
         )
-        read = run(plan, _Hot(queue, self._log))
+        read = read_planned(plan, _Hot(queue, self._log))
         if read is None:
             return ColdRead(plan, queue, self._disk)
         return read
 
     def _newest(self, queue: ConsumeQueue, accepts_tag: Container[int] | None) -> bytes | None:
-        """The last record of a queue, which is all that a consumer who keeps up ever asks for.
+        """The last record of a queue, which is all that a consumer that keeps up ever asks for.
 
         None when it is not in memory, not of our own making, or not accepted: the long way then.
         """
         if not queue.tail:
             return None
         log_offset, size, tag = UNIT.unpack_from(queue.tail, len(queue.tail) - UNIT.size)
-        if log_offset < self._own_from or (accepts_tag is not None and tag not in accepts_tag):
+        if log_offset < self._log.own_from or (accepts_tag is not None and tag not in accepts_tag):
             return None
         data = self._log.read(log_offset, size)
         return data if data is not None and len(data) == size else None
@@ -116,8 +133,8 @@ class Reads(StoreParts):
 
     def visible_range(self, topic: str, queue_id: int) -> tuple[int, int]:
         """What consumers may know of a queue: `min_offset`, and an end that is at most
-        `unsynced_window` messages past the last durable one. Whoever has consumed more could, after
-        a power cut, miss what gets the same offsets."""
+        `unsynced_window` messages past the last durable one. A consumer that has seen more
+        could, after a power cut, miss what gets the same offsets."""
         queue = self._queues.get((topic, queue_id))
         if queue is None:
             return 0, 0
@@ -139,12 +156,12 @@ class Reads(StoreParts):
 
     def read_message(self, log_offset: int) -> bytes | None:
         """The record at a log offset, None if none starts there; may wait for the device."""
-        found = read_record(self._log, log_offset, check_crc=log_offset < self._own_from)
+        found = read_record(self._log, log_offset, check_crc=log_offset < self._log.own_from)
         return None if found is None else found[1]
 
     def read_record(self, log_offset: int) -> Record | None:
         """`read_message`, decoded: it has to be for the check whether it is there."""
-        found = read_record(self._log, log_offset, check_crc=log_offset < self._own_from)
+        found = read_record(self._log, log_offset, check_crc=log_offset < self._log.own_from)
         return None if found is None else found[0]
 
     def read_log(self, log_offset: int, max_bytes: int) -> bytes:
@@ -167,27 +184,21 @@ class Reads(StoreParts):
     def earliest_store_time(self, topic: str, queue_id: int) -> int:
         """When the oldest message of a queue was stored, -1 if there is none."""
         for log_offset, _, _ in self.units(topic, queue_id, self.min_offset(topic, queue_id), 1):
-            time = store_time(self._log, log_offset)
-            return -1 if time is None else time
+            return self.store_time(log_offset)
         return -1
+
+    def store_time(self, log_offset: int) -> int:
+        """When the record at a log offset was stored, -1 if there is none.
+
+        Reads only its head: statistics of a group look at a message of every queue.
+        """
+        time = store_time(self._log, log_offset)
+        return -1 if time is None else time
 
     def find_by_key(self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int) -> KeyFound:
         """Messages that have the key, as unique id or among their keys, newest first."""
-        offsets, is_cut = find_by_key(
-            self._log, self._dispatch.index, topic, key, begin_ms, end_ms, limit
-        )
-        flushing = self._flushing
-        return KeyFound(offsets, is_cut, flushing.last_timestamp, flushing.last_record)
-
-    @property
-    def min_log_offset(self) -> int:
-        """Where the oldest log file starts."""
-        return self._log.min_offset
-
-    @property
-    def max_log_offset(self) -> int:
-        """Where the next record goes."""
-        return self._log.end
+        offsets, is_cut = find_by_key(self._log, self._index, topic, key, begin_ms, end_ms, limit)
+        return KeyFound(offsets, is_cut, self._log.last_timestamp, self._log.last_record)
 
 
 class _Hot:

@@ -1,10 +1,23 @@
-"""Which log files have to go: expired ones in the deletion hour, more when the disk fills up."""
+"""Deleting log files: expired ones in the deletion hour, more when the disk fills up.
 
-from collections.abc import Sequence
+`files_to_delete` and `refuses` decide, `Retention` acts. What is derived from a deleted file, queue
+units and index entries, goes with it; the queues' offsets stay.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import msgspec
 
+from sparrowmq.disk.disk import Disk
+from sparrowmq.disk.errors import DiskFull
+from sparrowmq.store.admission import Admission
+from sparrowmq.store.commit_log import CommitLog
 from sparrowmq.store.config import StoreConfig
+from sparrowmq.store.dispatch import Dispatch
+from sparrowmq.store.epochs import LogEpochs
+from sparrowmq.store.flushing import Flushing
+from sparrowmq.store.queries import store_time
 
 _HOUR_MS = 3_600_000
 FILES_AT_ONCE = 10
@@ -48,3 +61,94 @@ def refuses(config: StoreConfig, *, was_refusing: bool, used_ratio: float) -> bo
     """Whether messages are refused: from the upper mark on, until the disk is below the lower."""
     limit = config.force_clean_ratio if was_refusing else config.refuse_ratio
     return used_ratio >= limit
+
+
+class Retention:
+    """Deletes files of an open store, and refuses messages while the disk is nearly full."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        disk: Disk,
+        log: CommitLog,
+        dispatch: Dispatch,
+        flushing: Flushing,
+        epochs: LogEpochs,
+        admission: Admission,
+    ) -> None:
+        self._config = config
+        self._disk = disk
+        self._log = log
+        self._dispatch = dispatch
+        self._flushing = flushing
+        self._epochs = epochs
+        self._admission = admission
+
+    def configure(self, config: StoreConfig) -> None:
+        """Delete and refuse by the times and marks of `config` from now on.
+
+        An operator may change these while the store is open; the rest of `config` is ignored.
+        """
+        self._config = config
+
+    def clean(
+        self,
+        now_ms: int,
+        *,
+        any_hour: bool = False,
+        set_forward: Callable[[int], int] = lambda log_offset: 0,
+    ) -> list[int]:
+        """Delete log files that have expired or that the disk has no room for; what was deleted.
+
+        With `any_hour` expired files need not wait for the deletion hour. `set_forward` says by how
+        much the clock was set since a record was stored: that does not make it older.
+        Decides also whether messages are refused because the disk is nearly full.
+        """
+        deleted: list[int] = []
+        while starts := files_to_delete(
+            self._config,
+            self._finished_files(set_forward),
+            now_ms,
+            self._used_ratio(),
+            any_hour=any_hour,
+        ):
+            for start in starts:
+                self._log.remove(start)
+            deleted += starts
+        if deleted:
+            min_log_offset = self._log.min_offset
+            self._dispatch.set_min(min_log_offset)
+            self._dispatch.forget_dropped(min_log_offset)
+            self._epochs.forget_before(min_log_offset)
+            self._dispatch.index.clean(min_log_offset)
+        self._decide_refusal()
+        return deleted
+
+    def _decide_refusal(self) -> None:
+        ratio = self._used_ratio()
+        was_refusing = self._admission.is_over_mark
+        if refuses(self._config, was_refusing=was_refusing, used_ratio=ratio):
+            text = f"the disk is {ratio:.0%} full; messages are refused until it is less"
+            self._admission.set_over_mark(DiskFull("", 0, text))
+        else:
+            self._admission.set_over_mark(None)
+
+    def _used_ratio(self) -> float:
+        usage = self._disk.usage()
+        return 1 - usage.free_bytes / usage.total_bytes if usage.total_bytes else 0.0
+
+    def _finished_files(self, set_forward: Callable[[int], int]) -> list[LogFile]:
+        """Files that are not written any more; the first message of the next dates their last."""
+
+        def stored_ms(log_offset: int) -> int | None:
+            time_ms = store_time(log, log_offset)
+            return None if time_ms is None else time_ms + set_forward(log_offset)
+
+        log = self._log
+        starts = [start for start in log.starts if start <= log.file_start]
+        return [
+            LogFile(start, stored_ms(following))
+            for start, following in pairwise(starts)
+            # One that is not durable yet may just be on its way to the device.
+            if start + log.file_size <= self._flushing.durable
+        ]

@@ -11,6 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.server import BrokerServer
+from sparrowmq.clock import Clock
 from sparrowmq.disk.syncer import SyncPlan, sync_plan
 from sparrowmq.nameserver.config import NameServerConfig
 from sparrowmq.nameserver.server import NameServer
@@ -73,8 +74,17 @@ class Node(ABC, Generic[S]):
 
     def stop(self) -> None:
         """Stop in order, as SIGTERM does."""
-        assert self._task is not None
+        self.begin_stop()
+        self.wait_for_end()
+
+    def begin_stop(self) -> None:
+        """Ask the server to stop, as SIGTERM does; it has not stopped when this returns."""
+        assert self._task is not None, f"{self.name} does not run"
         self._stopping.set()
+
+    def wait_for_end(self) -> None:
+        """Run until the server has ended. Raises what it raises."""
+        assert self._task is not None, f"{self.name} does not run"
         self._sim.wait(self._task)
         self._task = None
 
@@ -112,6 +122,8 @@ class BrokerNode(Node[BrokerServer]):
         super().__init__(sim, config.broker_name)
         self.config = config
         self.disk = RecordingDisk()
+        self.clock: Clock = sim.clock
+        """The time of day that the next start believes in."""
         self.sync_s = 0.0
         """How long a sync takes."""
         self._boots = 0
@@ -131,7 +143,7 @@ class BrokerNode(Node[BrokerServer]):
         return BrokerServer(
             self.config,
             disk=self.disk,
-            clock=self._sim.clock,
+            clock=self.clock,
             monotonic=self._sim.monotonic,
             boot=f"boot {self._boots}",
             rng=self._sim.rng(f"{self.name} {self.starts}"),

@@ -128,9 +128,9 @@ def _plain(row: Any) -> list[Any]:
 
 def _progress(scene: Scene, topic: str) -> dict[str, Any]:
     """What Apache's administration client says about the group."""
-    from sparrowmq.spark.wire.cluster import Cluster
+    from sparrowmq.spark.wire.cluster import RemoteCluster
 
-    with Cluster(scene.cluster.name_server) as cluster:
+    with RemoteCluster(scene.cluster.name_server) as cluster:
         group = scene.name("spark")
         stored = {
             str(queue.queue_id): cluster.consumer_offset(group, queue)

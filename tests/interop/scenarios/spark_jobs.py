@@ -3,16 +3,16 @@
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from sparrowmq.spark.group_progress import GroupProgress
 from sparrowmq.spark.jobs.archive import ArchiveJob, archive_once, opened_archive, read_archive
 from sparrowmq.spark.jobs.archive_query import Question
 from sparrowmq.spark.jobs.dead_letters import DeadLetters, send_back
 from sparrowmq.spark.jobs.drain import Drain, DrainJob, drain_report
 from sparrowmq.spark.jobs.job import AdminOperator
-from sparrowmq.spark.jobs.journal import Journal
+from sparrowmq.spark.jobs.journal import JobJournal
 from sparrowmq.spark.jobs.replay import Replay, ReplayJob
 from sparrowmq.spark.positions import Positions
-from sparrowmq.spark.stream import GroupProgress
-from sparrowmq.spark.wire.cluster import Cluster, Position
+from sparrowmq.spark.wire.cluster import QueuePosition, RemoteCluster
 from tests.interop.registry import Outcome, scenario
 from tests.interop.scene import Scene
 
@@ -99,7 +99,7 @@ class _Jobs:
             batch_rows=BATCH,
         )
         self._put(job.group, self._topic, 0)
-        with Cluster(self._name_server) as cluster, Journal(job.state) as journal:
+        with RemoteCluster(self._name_server) as cluster, JobJournal(job.state) as journal:
             work = Drain(job, cluster, AdminOperator(self._name_server), journal)
             work.run(self._spark)
             report = drain_report(work, self._scene.name("fast"))
@@ -130,7 +130,7 @@ class _Jobs:
         )
         sent = []
         for _ in range(2):
-            with Journal(self._scene.folder / "replay") as journal:
+            with JobJournal(self._scene.folder / "replay") as journal:
                 work = Replay(self._spark, job, journal, lambda: int(LATER.timestamp() * 1000))
                 sent.append(work.run().sent)
         return {"sent": sent, "copies": _bodies(self._table(job.to))}
@@ -144,7 +144,7 @@ class _Jobs:
         )
         sent = []
         for _ in range(2):
-            with Journal(self._scene.folder / "letters") as journal:
+            with JobJournal(self._scene.folder / "letters") as journal:
                 sent.append(send_back(self._spark, letters, journal)[0])
         found = _bodies(self._table(self._scene.name("failing")))
         return {"chosen": _bodies(letters.frame(self._spark)), "sent": sent, "origin": found}
@@ -155,12 +155,12 @@ class _Jobs:
 
     def _put(self, group: str, topic: str, offset: int) -> None:
         """A group without members that has handled so many messages of every queue."""
-        with Cluster(self._name_server) as cluster:
-            there: Positions = dict.fromkeys(cluster.queues(topic), Position(offset))
+        with RemoteCluster(self._name_server) as cluster:
+            there: Positions = dict.fromkeys(cluster.queues(topic), QueuePosition(offset))
             GroupProgress(cluster, group).commit(there)
 
     def _progress(self, group: str, topic: str) -> list[int | None]:
-        with Cluster(self._name_server) as cluster:
+        with RemoteCluster(self._name_server) as cluster:
             return [cluster.consumer_offset(group, queue) for queue in cluster.queues(topic)]
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sparrowmq.blocking import Message, Producer
-from sparrowmq.spark.stream import GroupProgress
-from sparrowmq.spark.wire.cluster import Cluster as Wire
-from sparrowmq.spark.wire.cluster import Position
+from sparrowmq.spark.group_progress import GroupProgress
+from sparrowmq.spark.wire.cluster import QueuePosition
+from sparrowmq.spark.wire.cluster import RemoteCluster as Wire
 from sparrowmq.testing import Cluster
 from tests.spark.admin import create_topic
 
@@ -34,7 +34,7 @@ def fill_topic(
 def put_group(running: Cluster, group: str, topic: str, offset: int = 0) -> None:
     """A group that has handled so many messages of every queue, and has no members."""
     with Wire(running.name_server) as wire:
-        GroupProgress(wire, group).commit(dict.fromkeys(wire.queues(topic), Position(offset)))
+        GroupProgress(wire, group).commit(dict.fromkeys(wire.queues(topic), QueuePosition(offset)))
 
 
 def offsets_of(running: Cluster, group: str, topic: str) -> list[int | None]:

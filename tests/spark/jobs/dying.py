@@ -2,18 +2,18 @@
 
 from collections.abc import Callable
 
-from sparrowmq.spark.jobs.job import Step, Tell
+from sparrowmq.spark.jobs.job import OnStep, Step
 
 
 class Died(BaseException):
     """Nothing after the step is done, as if the process had been killed."""
 
 
-def die_at(name: str, times: int = 1, die: Callable[[], None] | None = None) -> Tell:
+def die_at(name: str, times: int = 1, die: Callable[[], None] | None = None) -> OnStep:
     """Dies when a step of that name comes for the `times`-th time."""
     seen = 0
 
-    def tell(step: Step) -> None:
+    def on_step(step: Step) -> None:
         nonlocal seen
         if step.name != name:
             return
@@ -23,4 +23,4 @@ def die_at(name: str, times: int = 1, die: Callable[[], None] | None = None) -> 
                 die()
             raise Died(name)
 
-    return tell
+    return on_step

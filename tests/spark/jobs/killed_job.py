@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 from sparrowmq.spark.jobs.archive import ArchiveJob, archive_once, opened_archive
 from sparrowmq.spark.jobs.archive_compact import CompactionRule
 from sparrowmq.spark.jobs.drain import Drain, DrainJob
-from sparrowmq.spark.jobs.job import AdminOperator, Step, Tell, tell_nobody
-from sparrowmq.spark.jobs.journal import Journal
+from sparrowmq.spark.jobs.job import AdminOperator, OnStep, Step, ignore_step
+from sparrowmq.spark.jobs.journal import JobJournal
 from sparrowmq.spark.jobs.replay import Replay, ReplayJob
 from sparrowmq.spark.session import spark_session
-from sparrowmq.spark.wire.cluster import Cluster
+from sparrowmq.spark.wire.cluster import RemoteCluster
 from tests.spark.jobs.dying import die_at
 from tests.spark.processes import parent_of, words_of
 from tests.spark.standalone import QUICK_JAVA
@@ -77,15 +77,15 @@ def kill_this_process() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def kill_a_worker(begun: set[str]) -> Tell:
+def kill_a_worker(begun: set[str]) -> OnStep:
     """Kills a Python worker of Spark as soon as there is one, once a batch has begun."""
 
-    def tell(step: Step) -> None:
+    def on_step(step: Step) -> None:
         if step.name in ("planned", "under way") and not begun:
             begun.add(step.name)
             threading.Thread(target=_kill_first_worker, daemon=True).start()
 
-    return tell
+    return on_step
 
 
 def _kill_first_worker() -> None:
@@ -119,23 +119,23 @@ def run_job(
     kind: str,
     topic: str,
     folder: Path,
-    tell: Tell = tell_nobody,
+    on_step: OnStep = ignore_step,
 ) -> None:
     """Do what is left of the job."""
 
     def archive() -> None:
-        with opened_archive(spark, archive_job(name_server, topic, folder), tell) as archiver:
+        with opened_archive(spark, archive_job(name_server, topic, folder), on_step) as archiver:
             archive_once(archiver)
 
     def drain() -> None:
         job = drain_job(name_server, topic, folder)
-        with Cluster(name_server) as cluster, Journal(job.state) as journal:
-            Drain(job, cluster, AdminOperator(name_server), journal).run(spark, tell)
+        with RemoteCluster(name_server) as cluster, JobJournal(job.state) as journal:
+            Drain(job, cluster, AdminOperator(name_server), journal).run(spark, on_step)
 
     def replay() -> None:
-        with Journal(folder / "replay") as journal:
+        with JobJournal(folder / "replay") as journal:
             job = replay_job(name_server, topic)
-            Replay(spark, job, journal, lambda: int(job.until.timestamp() * 1000)).run(tell)
+            Replay(spark, job, journal, lambda: int(job.until.timestamp() * 1000)).run(on_step)
 
     kinds: dict[str, Callable[[], None]] = {"archive": archive, "drain": drain, "replay": replay}
     kinds[kind]()
@@ -143,14 +143,14 @@ def run_job(
 
 def main(name_server: str, kind: str, topic: str, folder: Path, step: str) -> None:
     """Run the job until it is killed."""
-    tell = kill_a_worker(set()) if step == "worker" else die_at(step, die=kill_this_process)
+    on_step = kill_a_worker(set()) if step == "worker" else die_at(step, die=kill_this_process)
     settings = {
         "spark.driver.memory": "1g",
         "spark.driver.extraJavaOptions": QUICK_JAVA,
         "spark.local.dir": str(folder / "local"),
     }
     spark = spark_session("killed job", master="local[2,4]", settings=settings)
-    run_job(spark, name_server, kind, topic, folder, tell)
+    run_job(spark, name_server, kind, topic, folder, on_step)
     spark.stop()
 
 

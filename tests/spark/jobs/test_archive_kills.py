@@ -16,7 +16,7 @@ from sparrowmq.spark.jobs import archive_log
 from sparrowmq.spark.jobs.archive_files import LocalFiles
 from sparrowmq.spark.jobs.archive_folder import ArchiveFolder, opened_folder
 from sparrowmq.spark.jobs.archive_log import Archive, ArchiveLog, commit_of
-from sparrowmq.spark.wire.cluster import Position, Queue
+from sparrowmq.spark.wire.cluster import Queue, QueuePosition
 from tests.spark.jobs.dying import Died
 
 DAY = "topic=orders/date=2026-11-15"
@@ -79,10 +79,10 @@ def write_rows(folder: ArchiveFolder, where: Path, rows: list[int], place: str =
 def archive(folder: ArchiveFolder, where: Path) -> None:
     """Commit after commit up to the last end, two rows each, two files each."""
     for end in ENDS:
-        begin = folder.archive.positions.get(QUEUE, Position(0)).offset
+        begin = folder.archive.positions.get(QUEUE, QueuePosition(0)).offset
         if begin < end:
             write_rows(folder, where, list(range(begin, end)))
-            ends = {QUEUE: Position(end)}
+            ends = {QUEUE: QueuePosition(end)}
             added = folder.settle()
             commit = commit_of(folder.archive, 1, add=added, positions=ends, rows=end - begin)
             folder.commit(commit)
@@ -121,7 +121,7 @@ def rows_of(where: Path, found: Archive) -> list[int]:
 def check_reader(where: Path) -> None:
     """The newest commit, whole: as many rows as its offsets say, each once."""
     found = ArchiveLog(LocalFiles(where)).read()
-    end = found.positions.get(QUEUE, Position(0)).offset
+    end = found.positions.get(QUEUE, QueuePosition(0)).offset
     assert rows_of(where, found) == list(range(end))
     assert found.rows == end
 

@@ -11,7 +11,7 @@ import pytest
 from sparrowmq.spark.jobs.archive_files import LocalFiles
 from sparrowmq.spark.jobs.archive_log import Archive, ArchiveLog, commit_of, encode_record
 from sparrowmq.spark.jobs.job import JobError
-from sparrowmq.spark.wire.cluster import Position, Queue
+from sparrowmq.spark.wire.cluster import Queue, QueuePosition
 
 QUEUE = Queue("orders", "broker-a", 0)
 
@@ -27,7 +27,7 @@ def log_of(folder: Path, commits: int, *, first: int = 1) -> Archive:
             number,
             add={f"f{number}": 1},
             rows=1,
-            positions={QUEUE: Position(10 * number, 7)},
+            positions={QUEUE: QueuePosition(10 * number, 7)},
         )
         archive = log.append(archive, commit)
     log.identify("1a2b3c4d", archive)
@@ -117,7 +117,7 @@ DAMAGES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
 
 @pytest.mark.parametrize("name", [f"{2:020d}.json", f"{50:020d}.snapshot.json", "archive.json"])
 @pytest.mark.parametrize(("damage", "said"), DAMAGES.values(), ids=DAMAGES)
-def test_a_record_that_is_not_whole_is_told_from_a_missing_one(
+def test_an_incomplete_record_is_distinguished_from_a_missing_one(
     tmp_path: Path, name: str, damage: Callable[[bytes], bytes], said: str
 ) -> None:
     log_of(tmp_path, 50 if "snapshot" in name else 3)

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from sparrowmq.cli.commands.pipeline import spark_reason
-from sparrowmq.cli.commands.pipeline_session import told_progress
+from sparrowmq.cli.commands.pipeline_session import shown_progress
 from sparrowmq.cli.main import app
 from sparrowmq.spark.jobs.job import Step
 from tests.spark.jobs.backlog import fill_topic, put_group, topics
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         (["archive", "--topics", "a", "--to", "c", "--conf", "nothing"], "is not NAME=VALUE"),
     ],
 )
-def test_wrong_input_is_told_before_spark_starts(arguments: list[str], said: str) -> None:
+def test_wrong_input_is_reported_before_spark_starts(arguments: list[str], said: str) -> None:
     done = CliRunner().invoke(app, ["pipeline", *arguments])
     assert done.exit_code != 0
     assert said in done.output
@@ -63,7 +63,7 @@ def test_help_needs_neither_spark_nor_numpy() -> None:
         assert "--master" in done.stdout
 
 
-def test_a_missing_pyspark_is_told_with_its_remedy(tmp_path: Path) -> None:
+def test_a_missing_pyspark_is_reported_with_its_remedy(tmp_path: Path) -> None:
     code = (
         "import sys\n"
         "sys.modules['pyspark'] = None\n"
@@ -78,7 +78,7 @@ def test_a_missing_pyspark_is_told_with_its_remedy(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_an_error_in_a_task_is_told_by_its_last_words_and_not_by_its_stack() -> None:
+def test_an_error_in_a_task_is_reported_without_its_stack() -> None:
     from pyspark.errors import PySparkException
 
     stack = "Job aborted\n at x\nsparrowmq.spark.errors.DataLoss: orders queue 0: gone\n at y"
@@ -92,9 +92,9 @@ def test_an_error_in_a_task_is_told_by_its_last_words_and_not_by_its_stack() -> 
 def test_progress_is_a_line_for_each_commit_where_there_is_no_terminal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with told_progress("drain") as tell:
-        tell(Step("under way", 100, 0, 250))
-        tell(Step("committed", 100, 100, 250))
+    with shown_progress("drain") as on_step:
+        on_step(Step("under way", 100, 0, 250))
+        on_step(Step("committed", 100, 100, 250))
     assert capsys.readouterr().err == "drain: committed 100 rows, 100 of 250 done\n"
 
 

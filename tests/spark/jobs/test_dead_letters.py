@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparrowmq.spark.jobs.dead_letters import DeadLetters, send_back
-from sparrowmq.spark.jobs.journal import Journal
-from sparrowmq.spark.wire.cluster import Cluster as Wire
-from sparrowmq.spark.wire.sender import Send, Sender
+from sparrowmq.spark.jobs.journal import JobJournal
+from sparrowmq.spark.wire.cluster import RemoteCluster as Wire
+from sparrowmq.spark.wire.sender import RowSender, Send
 from tests.spark.admin import create_topic
 from tests.spark.jobs.backlog import bodies, fill_topic, table
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def bury(running: Cluster, group: str, topic: str, first: int, count: int) -> None:
     """Dead letters as a broker leaves them: they tell the topic they came from."""
     with Wire(running.name_server) as wire:
-        sender = Sender(wire, group="tests", retry_timeout_s=60)
+        sender = RowSender(wire, group="tests", retry_timeout_s=60)
         sender.queue_count(f"%DLQ%{group}")
         for number in range(first, first + count):
             properties = f"RETRY_TOPIC\x01{topic}\x02KEYS\x01k{number}\x02"
@@ -41,7 +41,7 @@ def test_dead_letters_are_selected_and_each_sent_back_once(
     assert bodies(letters.frame(spark)) == [b"000002", b"000005"]
 
     def sent_back() -> int:
-        with Journal(letters.journal_folder(tmp_path)) as journal:
+        with JobJournal(letters.journal_folder(tmp_path)) as journal:
             return send_back(spark, letters, journal)[0]
 
     assert sent_back() == 2

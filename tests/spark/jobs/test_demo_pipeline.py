@@ -39,7 +39,19 @@ def test_the_demo_streams_every_order_into_parquet_and_adds_them_up(
     chart = ElementTree.parse(write_chart(found, tmp_path / "chart.svg")).getroot()
     texts = [element.text for element in chart.iter("{http://www.w3.org/2000/svg}text")]
     assert {city.name for city in found} <= set(texts)
-    assert {f"{city.amount:,}" for city in found} <= set(texts)
+    assert {f"{amount:,}" for city in found for amount in (city.created, city.paid)} <= set(texts)
+    assert texts[0] == "Order value by city"
+    assert "euros" in str(texts[1])
+
+
+def test_a_paid_order_of_the_demo_was_created_before_with_the_same_amount() -> None:
+    orders = Orders()
+    messages = [orders.next_message() for _ in range(60)]
+    created = {each.body: place for place, each in enumerate(messages) if each.tags == "created"}
+    paid = [each for each in messages if each.tags == "paid"]
+    assert paid
+    assert all(created[each.body] < messages.index(each) for each in paid)
+    assert all(city.paid < city.created for city in orders.by_city())
 
 
 def test_the_demo_fails_when_spark_misses_an_order_or_an_amount() -> None:

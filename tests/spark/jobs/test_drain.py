@@ -13,8 +13,8 @@ import pytest
 from sparrowmq.blocking import PushConsumer
 from sparrowmq.spark.jobs.drain import Drain, DrainJob, Spread, drain_report
 from sparrowmq.spark.jobs.job import AdminOperator, JobError
-from sparrowmq.spark.jobs.journal import Journal
-from sparrowmq.spark.wire.cluster import Cluster as Wire
+from sparrowmq.spark.jobs.journal import JobJournal
+from sparrowmq.spark.wire.cluster import RemoteCluster as Wire
 from tests.spark.jobs.backlog import bodies, fill_topic, offsets_of, put_group, sizes, table, topics
 from tests.spark.jobs.dying import Died, die_at
 
@@ -41,7 +41,7 @@ def job_of(running: Cluster, folder: Path, topic: str, **more: object) -> DrainJ
 
 @contextmanager
 def opened(job: DrainJob) -> Iterator[Drain]:
-    with Wire(job.name_server) as wire, Journal(job.state) as journal:
+    with Wire(job.name_server) as wire, JobJournal(job.state) as journal:
         yield Drain(job, wire, AdminOperator(job.name_server), journal)
 
 
@@ -122,7 +122,7 @@ def test_runs_that_die_after_any_step_lose_nothing_and_repeat_one_batch_at_most(
     assert (copied.sent, copied.wanted) == (70, 70)
     frame = table(spark, running, job.to)
     assert sorted(set(bodies(frame))) == sent
-    # "under way" died before its batch was sent, "sent" behind it: 40 are there twice, and a
+    # "under way" died before its batch was sent, "sent" after it: 40 are there twice, and a
     # reader can tell which.
     assert (report.twice, copied.repeated) == (40, 80)
     assert frame.select("msgId").distinct().count() == 70
@@ -189,7 +189,7 @@ def test_a_drain_goes_on_only_as_it_was_begun(
 def test_a_topic_that_the_drain_did_not_make_is_neither_reported_nor_deleted(
     running: Cluster, tmp_path: Path
 ) -> None:
-    """Forgetting --to at the hand-back would mean a topic of somebody else."""
+    """Forgetting --to at the hand-back would mean a topic of another operator."""
     blocked(running, "drain-name", 4)
     fill_topic(running, "drain-name-drain", 1)
     with opened(job_of(running, tmp_path, "drain-name")) as drain:

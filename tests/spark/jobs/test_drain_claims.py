@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from sparrowmq.protocol.codes import RequestCode
-from sparrowmq.spark.errors import Refused, Unreachable
+from sparrowmq.spark.errors import ServerRefused, Unreachable
 from sparrowmq.spark.jobs.drain import Drain
 from sparrowmq.spark.jobs.job import AdminOperator, JobError
-from sparrowmq.spark.jobs.journal import Journal
-from sparrowmq.spark.wire.cluster import Cluster as Wire
+from sparrowmq.spark.jobs.journal import JobJournal
+from sparrowmq.spark.wire.cluster import RemoteCluster as Wire
 from sparrowmq.spark.wire.remoting import Answer, Remoting
 from tests.spark.admin import create_topic
 from tests.spark.jobs.backlog import fill_topic, put_group, topics
@@ -38,13 +38,13 @@ def claim_on(running: Cluster, topic: str) -> dict[str, Any] | None:
     with Remoting(running.name_server) as server:
         try:
             answer = server.ask(RequestCode.GET_KV_CONFIG, key)
-        except Refused:
+        except ServerRefused:
             return None
     found: dict[str, Any] = json.loads(answer.fields["value"])
     return found
 
 
-def test_a_second_operator_is_refused_and_told_who_drains_and_what_to_do(
+def test_a_second_operator_is_refused_with_who_drains_and_what_to_do(
     running: Cluster, tmp_path: Path
 ) -> None:
     blocked(running, "claim-two", 4)
@@ -80,7 +80,7 @@ def test_the_same_operator_goes_on_after_a_kill_at_any_step(
     assert claim_on(running, "claim-killed") is None
 
 
-def test_a_drain_that_is_over_leaves_what_came_later_to_whoever_wants_it(
+def test_a_finished_drain_leaves_later_messages_to_any_operator(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:
     blocked(running, "claim-next", 20)
@@ -228,7 +228,7 @@ def test_a_claim_stands_at_every_name_server(running: Cluster, tmp_path: Path) -
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         away = f"127.0.0.1:{closed.getsockname()[1]}"
-        with Wire(f"{running.name_server};{away}") as wire, Journal(tmp_path) as journal:
+        with Wire(f"{running.name_server};{away}") as wire, JobJournal(tmp_path) as journal:
             drain = Drain(job, wire, AdminOperator(running.name_server), journal)
             with pytest.raises(Unreachable, match=away):
                 drain.prepare()

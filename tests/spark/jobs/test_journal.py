@@ -7,43 +7,43 @@ from typing import Any
 import pytest
 
 from sparrowmq.spark.jobs.job import JobError
-from sparrowmq.spark.jobs.journal import Journal
+from sparrowmq.spark.jobs.journal import JobJournal
 
 
 def test_a_journal_gives_back_what_was_written_last(tmp_path: Path) -> None:
-    with Journal(tmp_path / "job") as journal:
+    with JobJournal(tmp_path / "job") as journal:
         assert journal.read() is None
         journal.write({"step": 1})
         journal.write({"step": 2})
-    with Journal(tmp_path / "job") as journal:
+    with JobJournal(tmp_path / "job") as journal:
         assert journal.read() == {"step": 2}
 
 
 def test_a_second_run_of_the_same_job_is_refused_while_the_first_runs(tmp_path: Path) -> None:
     with (
-        Journal(tmp_path / "job"),
+        JobJournal(tmp_path / "job"),
         pytest.raises(JobError, match="another run works on this job"),
-        Journal(tmp_path / "job"),
+        JobJournal(tmp_path / "job"),
     ):
         pass
-    with Journal(tmp_path / "job"):
+    with JobJournal(tmp_path / "job"):
         pass
 
 
 def test_a_run_that_ends_before_it_remembers_anything_leaves_nothing_behind(
     tmp_path: Path,
 ) -> None:
-    with Journal(tmp_path / "state" / "job"):
+    with JobJournal(tmp_path / "state" / "job"):
         assert (tmp_path / "state" / "job").is_dir()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_folders_that_were_there_before_and_what_others_use_stay(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
-    with Journal(tmp_path / "state" / "job"):
+    with JobJournal(tmp_path / "state" / "job"):
         pass
     assert list((tmp_path / "state").iterdir()) == []
-    with Journal(tmp_path / "new" / "job"):
+    with JobJournal(tmp_path / "new" / "job"):
         (tmp_path / "new" / "mine").touch()
     assert list((tmp_path / "new").iterdir()) == [tmp_path / "new" / "mine"]
 
@@ -51,7 +51,7 @@ def test_folders_that_were_there_before_and_what_others_use_stay(tmp_path: Path)
 def test_of_two_runs_one_is_refused_though_an_earlier_one_takes_its_lock_away_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, second = Journal(tmp_path / "job"), Journal(tmp_path / "job")
+    first, second = JobJournal(tmp_path / "job"), JobJournal(tmp_path / "job")
     lock = fcntl.flock
 
     def ends_in_between(*arguments: Any) -> None:
@@ -65,20 +65,20 @@ def test_of_two_runs_one_is_refused_though_an_earlier_one_takes_its_lock_away_me
         with (
             second,
             pytest.raises(JobError, match="another run works on this job"),
-            Journal(tmp_path / "job"),
+            JobJournal(tmp_path / "job"),
         ):
             pass
 
 
 def test_a_write_that_was_cut_short_leaves_the_journal_as_it_was(tmp_path: Path) -> None:
-    with Journal(tmp_path / "job") as journal:
+    with JobJournal(tmp_path / "job") as journal:
         journal.write({"step": 1})
         (tmp_path / "job" / "journal.new").write_text('{"st')
         assert journal.read() == {"step": 1}
 
 
 def test_a_journal_that_was_put_aside_is_kept_and_the_next_run_begins_anew(tmp_path: Path) -> None:
-    with Journal(tmp_path / "job") as journal:
+    with JobJournal(tmp_path / "job") as journal:
         for step in (1, 2):
             journal.write({"step": step})
             kept = journal.put_aside()
@@ -88,7 +88,7 @@ def test_a_journal_that_was_put_aside_is_kept_and_the_next_run_begins_anew(tmp_p
 
 
 def test_a_damaged_journal_is_named_and_not_overwritten(tmp_path: Path) -> None:
-    with Journal(tmp_path / "job") as journal:
+    with JobJournal(tmp_path / "job") as journal:
         journal.path.write_text("not JSON")
         with pytest.raises(JobError, match="is no journal"):
             journal.read()

@@ -14,9 +14,9 @@ import pytest
 from sparrowmq.spark.jobs.archive import archive_once, opened_archive
 from sparrowmq.spark.jobs.copy import Copied, new_copy
 from sparrowmq.spark.jobs.job import JobError
-from sparrowmq.spark.jobs.journal import Journal
+from sparrowmq.spark.jobs.journal import JobJournal
 from sparrowmq.spark.jobs.replay import Replay, ReplayJob, asdict_text, journal_folder
-from sparrowmq.spark.wire.cluster import Cluster as Wire
+from sparrowmq.spark.wire.cluster import RemoteCluster as Wire
 from tests.spark.admin import create_topic
 from tests.spark.jobs.backlog import bodies, fill_topic, table
 from tests.spark.jobs.dying import Died, die_at
@@ -49,7 +49,7 @@ def job_of(running: Cluster, topic: str, **more: Any) -> ReplayJob:
 
 
 def replayed(spark: SparkSession, job: ReplayJob, folder: Path) -> Copied:
-    with Journal(folder_of(folder, job)) as journal:
+    with JobJournal(folder_of(folder, job)) as journal:
         return Replay(spark, job, journal, in_2100).run()
 
 
@@ -107,7 +107,7 @@ def test_a_run_that_died_is_finished_and_says_what_may_have_come_twice(
 ) -> None:
     sent = prepared(running, "replay-dies", 30)
     job = job_of(running, "replay-dies", batch_rows=12)
-    with Journal(folder_of(tmp_path, job)) as journal, pytest.raises(Died):
+    with JobJournal(folder_of(tmp_path, job)) as journal, pytest.raises(Died):
         Replay(spark, job, journal, in_2100).run(die_at("sent", times=2))
     copied = replayed(spark, job, tmp_path)
     assert (copied.sent, copied.repeated) == (30, 12)
@@ -147,7 +147,7 @@ def test_another_batch_size_is_the_same_replay_and_must_not_be_mixed_into_one_th
     begun, other = (job_of(running, "replay-steps", batch_rows=size) for size in (10, 20))
     assert folder_of(tmp_path, begun) == folder_of(tmp_path, other)
     nobody = cast("SparkSession", None)  # refused before anything is read
-    with Journal(folder_of(tmp_path, begun)) as journal:
+    with JobJournal(folder_of(tmp_path, begun)) as journal:
         copied = new_copy("x", {}, {})
         journal.write({"job": asdict_text(begun), "copy": copied.to_json()})
         with pytest.raises(JobError, match="begun with --batch 10, go on with that, not with 20"):

@@ -13,9 +13,9 @@ from sparrowmq.cli.main import app
 from sparrowmq.spark.jobs.dead_letters import DeadLetters, send_back
 from sparrowmq.spark.jobs.drain import Drain, DrainJob
 from sparrowmq.spark.jobs.job import AdminOperator, JobError
-from sparrowmq.spark.jobs.journal import Journal
+from sparrowmq.spark.jobs.journal import JobJournal
 from sparrowmq.spark.jobs.replay import Replay, ReplayJob
-from sparrowmq.spark.wire.cluster import Cluster as Wire
+from sparrowmq.spark.wire.cluster import RemoteCluster as Wire
 from sparrowmq.testing import cluster
 from tests.spark.admin import create_topic
 from tests.spark.jobs.backlog import fill_topic, put_group, sizes, topics
@@ -93,7 +93,7 @@ def test_a_range_that_ends_in_the_future_is_refused_with_what_to_write(running: 
     assert "same-future" in topics(running)
 
 
-def replay_in(running: Cluster, journal: Journal) -> None:
+def replay_in(running: Cluster, journal: JobJournal) -> None:
     create_topic(running, "elsewhere-again", 1)
     job = ReplayJob(
         name_server=running.name_server,
@@ -105,7 +105,7 @@ def replay_in(running: Cluster, journal: Journal) -> None:
     Replay(NOBODY, job, journal).run(die_at("planned"))
 
 
-def drain_in(running: Cluster, journal: Journal) -> None:
+def drain_in(running: Cluster, journal: JobJournal) -> None:
     put_group(running, "elsewhere-slow", "elsewhere")
     job = DrainJob(
         name_server=running.name_server,
@@ -119,20 +119,20 @@ def drain_in(running: Cluster, journal: Journal) -> None:
         work.run(NOBODY, die_at("planned"))
 
 
-def send_back_in(running: Cluster, journal: Journal) -> None:
+def send_back_in(running: Cluster, journal: JobJournal) -> None:
     create_topic(running, "%DLQ%elsewhere", 1)
     letters = DeadLetters(name_server=running.name_server, group="elsewhere")
-    send_back(NOBODY, letters, journal, tell=die_at("finished"))
+    send_back(NOBODY, letters, journal, on_step=die_at("finished"))
 
 
 @pytest.mark.parametrize("work", [replay_in, drain_in, send_back_in])
 def test_a_journal_of_another_cluster_with_the_same_name_is_refused(
-    running: Cluster, tmp_path: Path, work: Callable[[Cluster, Journal], None]
+    running: Cluster, tmp_path: Path, work: Callable[[Cluster, JobJournal], None]
 ) -> None:
     with cluster() as other:
         for each in (running, other):
             fill_topic(each, "elsewhere", 2)
-        with Journal(tmp_path / "job") as journal:
+        with JobJournal(tmp_path / "job") as journal:
             with pytest.raises(Died):
                 work(running, journal)
             before = journal.read()

@@ -1,4 +1,4 @@
-"""Reading the broker's settings, changing the few that may change, forbidding groups topics."""
+"""Operating a broker: its state, clean-up on demand, settings, and topics closed to a group."""
 
 from collections.abc import Awaitable
 
@@ -7,6 +7,7 @@ from sparrowmq.broker.housekeeping import clean
 from sparrowmq.broker.runtime_config import change_config, config_lines
 from sparrowmq.broker.runtime_info import runtime_info
 from sparrowmq.broker.statistics import refresh
+from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.body import KVTable
@@ -24,9 +25,6 @@ from sparrowmq.protocol.headers.admin import (
 )
 from sparrowmq.protocol.names import group_fault, is_system_topic, topic_fault
 
-# How the broker is doing, and cleaning up at an operator's word.
-
-
 routes: Routes[Broker] = Routes()
 
 
@@ -42,9 +40,9 @@ def clean_expired_queues(broker: Broker, request: Request[CleanExpiredQueues]) -
     """Queue files go together with the log files they point into, so there is nothing else to do.
 
     The last file of a queue stays: it says how far the queue came. Apache removes it, and the queue
-    starts again at 0 while its groups stand far behind that.
+    starts again at 0 while its groups stand far beyond that.
     """
-    broker.log.info("audit: %s asked to clean consume queues", request.connection.peer)
+    audit(request, "asked to clean consume queues")
     clean(broker)
     return Reply()
 
@@ -53,7 +51,7 @@ def clean_expired_queues(broker: Broker, request: Request[CleanExpiredQueues]) -
 def delete_expired_log(broker: Broker, request: Request[DeleteExpiredLog]) -> Reply:
     """Delete expired log files without waiting for the deletion hour."""
     deleted = clean(broker, any_hour=True)
-    broker.log.info("audit: %s deleted %d log files", request.connection.peer, len(deleted))
+    audit(request, "deleted %d log files", len(deleted))
     return Reply()
 
 
@@ -66,11 +64,8 @@ def clean_unused_topics(broker: Broker, request: Request[CleanUnusedTopics]) -> 
     )
     for topic in unused:
         broker.store.delete_topic(topic, broker.clock())
-        broker.log.info("audit: %s deleted unused topic %s", request.connection.peer, topic)
+        audit(request, "deleted unused topic %s", topic)
     return Reply()
-
-
-_MOST_BYTES = 64 * 1024
 
 
 @routes.on(GetBrokerConfig)
@@ -82,17 +77,16 @@ def get_broker_config(broker: Broker, request: Request[GetBrokerConfig]) -> Repl
 
 @routes.on(UpdateBrokerConfig)
 def update_broker_config(broker: Broker, request: Request[UpdateBrokerConfig]) -> Awaitable[Reply]:
-    """Change settings until the broker stops: all of them, or none and an answer why."""
+    """Change settings until the broker stops: all of them, or none and the reason."""
     wanted = _properties(request.body)
     change_config(broker, wanted)
     broker.config_version = broker.config_version.next(broker.clock())
     for name, value in wanted.items():
-        broker.log.info("audit: %s set %s=%s until the next start", _who(request), name, value)
+        audit(request, "set %s=%s until the next start", name, value)
     return broker.saving.reply_when_saved(broker.topics, Reply())  # TBW102 may have changed
 
 
-def _who(request: Request[UpdateBrokerConfig] | Request[UpdateGroupForbidden]) -> str:
-    return request.connection.peer
+_MOST_BYTES = 64 * 1024
 
 
 def _properties(body: bytes) -> dict[str, str]:
@@ -107,7 +101,7 @@ def _properties(body: bytes) -> dict[str, str]:
             continue
         name, equals, value = line.partition("=")
         if not equals:
-            text = f"{line[:80]!r} is no setting, expected name=value"
+            text = f"{line[:80]!r} is not a setting, expected name=value"
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, text)
         found[name.strip()] = value.strip()
     return found
@@ -117,16 +111,16 @@ def _properties(body: bytes) -> dict[str, str]:
 def update_group_forbidden(
     broker: Broker, request: Request[UpdateGroupForbidden]
 ) -> Awaitable[Reply]:
-    """Forbid a group to read a topic or allow it again; tell how it is."""
+    """Forbid a group to read a topic or allow it again; the answer says which holds."""
     header = request.header
     fault = group_fault(header.group) or topic_fault(header.topic)
     if fault is not None:
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
     if header.readable is not None:
         broker.groups.set_readable(header.group, header.topic, readable=header.readable)
-        broker.log.info(
-            "audit: %s set group %s readable=%s for topic %s",
-            _who(request),
+        audit(
+            request,
+            "set group %s readable=%s for topic %s",
             header.group,
             header.readable,
             header.topic,

@@ -5,13 +5,15 @@ from collections.abc import Awaitable
 import msgspec
 
 from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.handlers.table_changes import (
+    apply_attributes,
+    check_room,
+    reply_when_deleted,
+)
+from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
-from sparrowmq.protocol.attributes import (
-    GROUP_ATTRIBUTES,
-    AttributeRefused,
-    changed_attributes,
-)
+from sparrowmq.protocol.attributes import GROUP_ATTRIBUTES
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.group_config import SubscriptionGroupConfig, SubscriptionGroupList
@@ -37,7 +39,7 @@ def create_group(broker: Broker, request: Request[CreateGroup]) -> Awaitable[Rep
         wanted = SubscriptionGroupConfig.from_json(request.body)
     except BodyError as error:
         raise _unreadable(error) from error
-    return _put(broker, (wanted,), request.connection.peer)
+    return _put(broker, request, (wanted,))
 
 
 @routes.on(CreateGroups)
@@ -47,7 +49,7 @@ def create_groups(broker: Broker, request: Request[CreateGroups]) -> Awaitable[R
         wanted = SubscriptionGroupList.from_json(request.body)
     except BodyError as error:
         raise _unreadable(error) from error
-    return _put(broker, wanted.group_config_list, request.connection.peer)
+    return _put(broker, request, wanted.group_config_list)
 
 
 def _unreadable(error: BodyError) -> RequestRefused:
@@ -56,29 +58,26 @@ def _unreadable(error: BodyError) -> RequestRefused:
 
 
 def _put(
-    broker: Broker, configs: tuple[SubscriptionGroupConfig, ...], who: str
+    broker: Broker,
+    request: Request[CreateGroup] | Request[CreateGroups],
+    configs: tuple[SubscriptionGroupConfig, ...],
 ) -> Awaitable[Reply]:
     for config in configs:
         _check(config)
-    _check_room(broker, {config.group_name for config in configs})
+    names = {config.group_name for config in configs}
+    check_room(broker.groups, names, "groups", broker.groups.max_groups)
     wanted = [_with_attributes(broker, config) for config in configs]
     broker.groups.put(*wanted)
     # One line for all of them: thousands would take longer than creating the groups.
-    broker.log.info("audit: %s set groups %s", who, msgspec.json.encode(wanted).decode())
+    audit(request, "set groups %s", msgspec.json.encode(wanted).decode())
     return broker.saving.reply_when_saved(broker.groups, Reply())
 
 
 def _with_attributes(broker: Broker, config: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
-    """Attributes come as changes, `{"+name": "value"}`, unlike everything else."""
     known = broker.groups.get(config.group_name)
     current = None if known is None else known.attributes
-    if not config.attributes and not current:
-        return config
-    try:
-        attributes = changed_attributes(GROUP_ATTRIBUTES, current, config.attributes)
-    except AttributeRefused as error:
-        text = f"group {config.group_name}: {error}"
-        raise RequestRefused(ResponseCode.INVALID_PARAMETER, text) from error
+    whose = f"group {config.group_name}"
+    attributes = apply_attributes(whose, GROUP_ATTRIBUTES, current, config.attributes)
     return msgspec.structs.replace(config, attributes=attributes)
 
 
@@ -92,29 +91,16 @@ def _check(config: SubscriptionGroupConfig) -> None:
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
 
 
-def _check_room(broker: Broker, names: set[str]) -> None:
-    new = {name for name in names if name not in broker.groups}
-    count, most = len(broker.groups) + len(new), broker.groups.max_groups
-    if new and count > most:
-        text = f"this broker would have {count} groups, at most {most} allowed (max_groups)"
-        raise RequestRefused(ResponseCode.INVALID_PARAMETER, text)
-
-
 @routes.on(DeleteGroup)
 def delete_group(broker: Broker, request: Request[DeleteGroup]) -> Awaitable[Reply]:
     """Forget a group and, if asked, its progress."""
     header = request.header
     if broker.groups.remove(header.group_name):
-        broker.log.info("audit: %s deleted group %s", request.connection.peer, header.group_name)
+        audit(request, "deleted group %s", header.group_name)
     broker.offsets.forget_pulled(header.group_name)
     if header.clean_offset:
         broker.offsets.remove_group(header.group_name)
-    return _reply_when_forgotten(broker)
-
-
-async def _reply_when_forgotten(broker: Broker) -> Reply:
-    reply = await broker.offset_saving.reply_when_saved(Reply())
-    return await broker.saving.reply_when_saved(broker.groups, reply)
+    return reply_when_deleted(broker, broker.groups)
 
 
 @routes.on(GetGroupConfig)

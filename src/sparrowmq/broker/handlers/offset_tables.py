@@ -4,6 +4,7 @@ import struct
 from collections.abc import Awaitable
 
 from sparrowmq.broker.broker import Broker
+from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.broker_stats import ConsumeQueueUnit, ConsumeQueueUnits, CorrectionOffsets
@@ -56,9 +57,9 @@ def clone_group_offset(broker: Broker, request: Request[CloneGroupOffset]) -> Aw
         if topic in broker.topics and is_wanted:
             for queue_id, offset in broker.offsets.queues(header.src_group, topic).items():
                 broker.offsets.commit(header.dest_group, topic, queue_id, offset)
-    broker.log.info(
-        "audit: %s cloned offsets of group %s to %s in %s",
-        request.connection.peer,
+    audit(
+        request,
+        "cloned offsets of group %s to %s in %s",
         header.src_group,
         header.dest_group,
         topics,
@@ -78,7 +79,7 @@ def get_timer_checkpoint(broker: Broker, request: Request[GetTimerCheckpoint]) -
 @routes.on(QueryCorrectionOffset)
 def query_correction_offset(broker: Broker, request: Request[QueryCorrectionOffset]) -> Reply:
     """Per queue the lowest offset of all groups; the highest number there is for a queue in which
-    the compared group stands behind them."""
+    the compared group is further back than they are."""
     header = request.header
     left_out = set((header.filter_groups or "").split(","))
     lowest: dict[int, int] = {}

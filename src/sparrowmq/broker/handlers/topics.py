@@ -5,16 +5,16 @@ from collections.abc import Awaitable
 import msgspec
 
 from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.handlers.table_changes import (
+    apply_attributes,
+    check_room,
+    reply_when_deleted,
+)
 from sparrowmq.disk.errors import DiskFull
+from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
-from sparrowmq.protocol.attributes import (
-    TOPIC_ATTRIBUTES,
-    AttributeRefused,
-    changed_attributes,
-    parse_changes,
-)
-from sparrowmq.protocol.body import Body
+from sparrowmq.protocol.attributes import TOPIC_ATTRIBUTES, AttributeRefused, parse_changes
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.headers.topics import (
@@ -29,15 +29,14 @@ from sparrowmq.protocol.headers.topics import (
 from sparrowmq.protocol.names import is_system_topic, topic_fault
 from sparrowmq.protocol.perm import is_valid_perm
 from sparrowmq.protocol.route import TopicList
-from sparrowmq.protocol.topic_config import RegisteredTopics, TopicConfig, TopicFilterType
+from sparrowmq.protocol.topic_config import (
+    RegisteredTopics,
+    TopicConfig,
+    TopicConfigList,
+    TopicFilterType,
+)
 
 routes: Routes[Broker] = Routes()
-
-
-class TopicConfigList(Body, frozen=True, kw_only=True):
-    """Body of CreateTopics."""
-
-    topic_config_list: tuple[TopicConfig, ...] = ()
 
 
 @routes.on(CreateTopic)
@@ -54,7 +53,7 @@ def create_topic(broker: Broker, request: Request[CreateTopic]) -> Awaitable[Rep
         order=header.order,
         attributes=_header_changes(header.attributes or ""),
     )
-    return _put(broker, (config,), request.connection.peer)
+    return _put(broker, request, (config,))
 
 
 def _header_changes(text: str) -> dict[str, str]:
@@ -72,19 +71,24 @@ def create_topics(broker: Broker, request: Request[CreateTopics]) -> Awaitable[R
     except BodyError as error:
         text = f"the list of topics cannot be read: {error}"
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, text) from error
-    return _put(broker, wanted.topic_config_list, request.connection.peer)
+    return _put(broker, request, wanted.topic_config_list)
 
 
-def _put(broker: Broker, configs: tuple[TopicConfig, ...], who: str) -> Awaitable[Reply]:
+def _put(
+    broker: Broker,
+    request: Request[CreateTopic] | Request[CreateTopics],
+    configs: tuple[TopicConfig, ...],
+) -> Awaitable[Reply]:
     for config in configs:
         _check(broker, config)
-    _check_room(broker, {config.topic_name for config in configs})
+    names = {config.topic_name for config in configs}
+    check_room(broker.topics, names, "topics", broker.config.max_topics)
     wanted = [_with_attributes(broker, config) for config in configs]
     new = [config for config in wanted if broker.topics.get(config.topic_name) != config]
     if new:
         broker.topics.put(*new)
         # One line for all of them: thousands would take longer than creating the topics.
-        broker.log.info("audit: %s set topics %s", who, msgspec.json.encode(new).decode())
+        audit(request, "set topics %s", msgspec.json.encode(new).decode())
     return broker.saving.reply_when_saved(broker.topics, Reply())
 
 
@@ -103,25 +107,11 @@ def _check(broker: Broker, config: TopicConfig) -> None:
 
 
 def _with_attributes(broker: Broker, config: TopicConfig) -> TopicConfig:
-    """Attributes come as changes, `{"+name": "value"}`, unlike everything else."""
     known = broker.topics.get(config.topic_name)
     current = None if known is None else known.attributes
-    if not config.attributes and not current:
-        return config
-    try:
-        attributes = changed_attributes(TOPIC_ATTRIBUTES, current, config.attributes)
-    except AttributeRefused as error:
-        text = f"topic {config.topic_name}: {error}"
-        raise RequestRefused(ResponseCode.INVALID_PARAMETER, text) from error
+    whose = f"topic {config.topic_name}"
+    attributes = apply_attributes(whose, TOPIC_ATTRIBUTES, current, config.attributes)
     return msgspec.structs.replace(config, attributes=attributes)
-
-
-def _check_room(broker: Broker, names: set[str]) -> None:
-    new = {name for name in names if name not in broker.topics}
-    count, most = len(broker.topics) + len(new), broker.config.max_topics
-    if new and count > most:
-        text = f"this broker would have {count} topics, at most {most} allowed (max_topics)"
-        raise RequestRefused(ResponseCode.INVALID_PARAMETER, text)
 
 
 def _belongs_to_the_broker(broker: Broker, topic: str) -> bool:
@@ -145,16 +135,10 @@ def delete_topic(broker: Broker, request: Request[DeleteTopic]) -> Awaitable[Rep
         text = f"topic {topic} is not deleted: {error}; make room and delete it again"
         raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, text) from error
     if broker.topics.remove(topic):
-        broker.log.info("audit: %s deleted topic %s", request.connection.peer, topic)
+        audit(request, "deleted topic %s", topic)
     broker.offsets.remove_topic(topic)
     broker.arrivals.end_topic(topic)
-    return _reply_when_forgotten(broker)
-
-
-async def _reply_when_forgotten(broker: Broker) -> Reply:
-    # Progress first: a topic that is made again must not get the old one back.
-    reply = await broker.offset_saving.reply_when_saved(Reply())
-    return await broker.saving.reply_when_saved(broker.topics, reply)
+    return reply_when_deleted(broker, broker.topics)
 
 
 @routes.on(GetTopicConfig)

@@ -21,11 +21,11 @@ from sparrowmq.cli.settings.servers import (
 )
 from sparrowmq.cli.settings.settings import SettingError
 
-_HELP = """Every setting, its value, and where it came from.
+_HELP = """Show every setting, its value, and where it came from.
 
 A setting flush-interval is the flag --flush-interval, the environment variable
 SPARROWMQ_FLUSH_INTERVAL and the key flush-interval in a TOML file. Variables that begin with
-SPARROWMQ_ and are no setting are listed in the end.
+SPARROWMQ_ without being a setting are listed at the end.
 
 \b
 Examples:
@@ -63,7 +63,7 @@ def commands() -> list[click.Command]:
     server = click.Argument(
         ["server"], type=click.Choice(["broker", "nameserver"]), default="broker", required=False
     )
-    config = Group("config", help="Look at settings.")
+    config = Group("config", help="Show settings.")
     parameters = [server, config_option(), *options(all_settings())]
     config.add_command(SettingsCommand("show", callback=_show, params=parameters, help=_HELP))
     return [config]

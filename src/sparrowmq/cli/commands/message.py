@@ -20,78 +20,6 @@ from sparrowmq.protocol.heartbeat import ConsumeFromWhere
 from sparrowmq.protocol.message import Message
 from sparrowmq.protocol.message_ext import MessageExt
 
-# Messages on standard output, as many as are wanted; what was not shown stays in its queue.
-
-
-class Showing:
-    """Shows messages, as many as are wanted and for as long as somebody reads them."""
-
-    def __init__(self, most: int | None, write: Callable[[str], None] = click.echo) -> None:
-        self.ended = asyncio.Event()
-        self._most = most
-        self._write = write
-        self._seen = 0
-        self._failure: OSError | None = None
-
-    async def handle(self, messages: Sequence[MessageExt]) -> None:
-        """Show messages; what is too much or cannot be shown stays for the next member."""
-        for message in messages:
-            if self.ended.is_set() or not self._show(message):
-                await asyncio.Event().wait()  # neither done nor failed: the consumer stops
-
-    def _show(self, message: MessageExt) -> bool:
-        try:
-            self._write(line_of(message))
-        except OSError as error:
-            self._failure = error
-            self.ended.set()
-            return False
-        self._seen += 1
-        if self._seen == self._most:
-            self.ended.set()
-        return True
-
-    def raise_failure(self) -> None:
-        """Say what was in the way; a reader that is gone needs no words."""
-        if self._failure is None:
-            return
-        if self._failure.errno == errno.EPIPE:
-            raise self._failure  # click ends the process quietly, with code 1
-        click.echo(f"sparrowmq: messages cannot be written: {self._failure.strerror}", err=True)
-        os._exit(1)  # an orderly exit would try to write the rest again
-
-
-def showing_consumer(
-    group: str, subscriptions: Mapping[str, Filter], **settings: Any
-) -> PushConsumer:
-    """A consumer for `show`. Raises ValueError for an illegal group, topic or filter."""
-    # One message at a time, and its result is settled before anything else runs: a handler that
-    # waits is one that shall never finish, so that a stop has nobody to give time to.
-    return PushConsumer(group, subscriptions, workers=1, batch=1, stop_within_s=0.0, **settings)
-
-
-async def show(consumer: PushConsumer, showing: Showing, stopping: asyncio.Event) -> None:
-    """Show messages until there are enough, nobody reads them, or `stopping` is set."""
-    await consumer.start(showing.handle)
-    await _first_of(stopping.wait(), showing.ended.wait())
-
-
-async def _first_of(*waits: Coroutine[Any, Any, Any]) -> None:
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(wait) for wait in waits]
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in tasks:
-            task.cancel()
-
-
-def line_of(message: MessageExt) -> str:
-    """Where a message lies, its tag and keys, its text."""
-    tags = f" [{message.tags}]" if message.tags else ""
-    keys = f" {' '.join(message.keys)}" if message.keys else ""
-    text = message.body.decode("utf-8", "backslashreplace")
-    return f"{message.broker_name}/{message.queue_id}/{message.queue_offset}{tags}{keys}: {text}"
-
-
 _WHERE = {
     "first": ConsumeFromWhere.FIRST_OFFSET,
     "last": ConsumeFromWhere.LAST_OFFSET,
@@ -102,11 +30,15 @@ _WHERE = {
 @click.argument("topic")
 @click.argument("body", required=False)
 @click.option("--tag", help="The message's tag.")
-@click.option("--key", "keys", multiple=True, help="A key to find it by; may be repeated.")
+@click.option("--key", "keys", multiple=True, help="A key to find the message by; may be repeated.")
 @click.option(
-    "--property", "properties", multiple=True, metavar="NAME=VALUE", help="May be repeated."
+    "--property",
+    "properties",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A property; may be repeated.",
 )
-@click.option("--sharding-key", help="Messages with one sharding key stay in order.")
+@click.option("--sharding-key", help="Messages with the same sharding key stay in order.")
 @click.option("--delay-level", type=click.IntRange(1, 18), help="1 is 1 s, 18 is 2 h.")
 @click.option("--group", default="sparrowmq-cli", show_default=True, help="Producer group.")
 @name_servers_option
@@ -123,7 +55,7 @@ def send(
 ) -> None:
     """Send a message.
 
-    Without BODY its text comes from standard input.
+    Without BODY the text is read from standard input.
 
     \b
     Examples:
@@ -133,7 +65,7 @@ def send(
     """
     data = body.encode() if body is not None else _standard_input()
     if not data:
-        raise click.UsageError("the message is empty; give BODY, or its text by standard input")
+        raise click.UsageError("the message is empty; give BODY, or its text on standard input")
     pairs = {}
     for part in properties:
         name, equals, value = part.partition("=")
@@ -164,7 +96,7 @@ def send(
 
 
 def _standard_input() -> bytes:
-    if sys.stdin is None:  # closed by whoever started us
+    if sys.stdin is None:  # closed by the parent process
         return b""
     if sys.stdin.isatty():
         click.echo("the message comes from the keyboard; Ctrl-D ends it", err=True)
@@ -174,7 +106,13 @@ def _standard_input() -> bytes:
 @click.command()
 @click.argument("topic")
 @click.option("--group", required=True, help="Consumer group.")
-@click.option("--filter", "expression", default="*", show_default=True, help="A || B, or *.")
+@click.option(
+    "--filter",
+    "expression",
+    default="*",
+    show_default=True,
+    help="Tags such as 'A || B', or * for all.",
+)
 @click.option(
     "--from",
     "where",
@@ -183,12 +121,12 @@ def _standard_input() -> bytes:
     show_default=True,
     help="Where a group without progress starts.",
 )
-@click.option("--count", type=click.IntRange(min=1), help="Stop after so many messages.")
+@click.option("--count", type=click.IntRange(min=1), help="Stop after this many messages.")
 @name_servers_option
 def consume(
     topic: str, group: str, expression: str, where: str, count: int | None, name_servers: str
 ) -> None:
-    """Print messages as they come, until Ctrl-C or --count.
+    """Print messages as they arrive, until Ctrl-C or --count.
 
     The group's progress is kept: the next run goes on where this one stopped.
 
@@ -206,7 +144,7 @@ def consume(
             group, {topic: expression}, name_servers=name_servers, from_where=_WHERE[where]
         )
         async with consumer:
-            # Later outages are survived; an address that is wrong from the start is said at once.
+            # A consumer survives outages; a wrong address must end the command at once.
             await consumer.client.name_servers.route(topic)
             await show(consumer, showing, stopping)
         return stopping.number
@@ -222,3 +160,75 @@ def consume(
 def commands() -> list[click.Command]:
     """For the program."""
     return [send, consume]
+
+
+# ---- messages on standard output: as many as are wanted; the others stay in their queues
+
+
+class Showing:
+    """Shows messages, as many as are wanted, until standard output is closed or full."""
+
+    def __init__(self, most: int | None, write: Callable[[str], None] = click.echo) -> None:
+        self.ended = asyncio.Event()
+        self._most = most
+        self._write = write
+        self._seen = 0
+        self._failure: OSError | None = None
+
+    async def handle(self, messages: Sequence[MessageExt]) -> None:
+        """Show messages; what is too much or cannot be shown stays for the next member."""
+        for message in messages:
+            if self.ended.is_set() or not self._show(message):
+                await asyncio.Event().wait()  # neither done nor failed: the consumer stops
+
+    def _show(self, message: MessageExt) -> bool:
+        try:
+            self._write(line_of(message))
+        except OSError as error:
+            self._failure = error
+            self.ended.set()
+            return False
+        self._seen += 1
+        if self._seen == self._most:
+            self.ended.set()
+        return True
+
+    def raise_failure(self) -> None:
+        """Report what was in the way; a closed pipe needs no message."""
+        if self._failure is None:
+            return
+        if self._failure.errno == errno.EPIPE:
+            raise self._failure  # click ends the process quietly, with code 1
+        click.echo(f"sparrowmq: messages cannot be written: {self._failure.strerror}", err=True)
+        os._exit(1)  # an orderly exit would try to write the rest again
+
+
+def showing_consumer(
+    group: str, subscriptions: Mapping[str, Filter], **settings: Any
+) -> PushConsumer:
+    """A consumer for `show`. Raises ValueError for an illegal group, topic or filter."""
+    # One message at a time, and its result is settled before anything else runs: a handler that
+    # waits is one that must never finish, so that a stop need not wait for any.
+    return PushConsumer(group, subscriptions, workers=1, batch=1, stop_within_s=0.0, **settings)
+
+
+async def show(consumer: PushConsumer, showing: Showing, stopping: asyncio.Event) -> None:
+    """Show messages until there are enough, standard output fails, or `stopping` is set."""
+    await consumer.start(showing.handle)
+    await _first_of(stopping.wait(), showing.ended.wait())
+
+
+async def _first_of(*waits: Coroutine[Any, Any, Any]) -> None:
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(wait) for wait in waits]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()
+
+
+def line_of(message: MessageExt) -> str:
+    """Position, tag, keys and text of a message."""
+    tags = f" [{message.tags}]" if message.tags else ""
+    keys = f" {' '.join(message.keys)}" if message.keys else ""
+    text = message.body.decode("utf-8", "backslashreplace")
+    return f"{message.broker_name}/{message.queue_id}/{message.queue_offset}{tags}{keys}: {text}"

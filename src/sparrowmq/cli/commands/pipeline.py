@@ -1,37 +1,23 @@
 """`sparrowmq pipeline …`: jobs on Spark."""
 
 import sys
-from importlib import import_module
 from typing import Any
 
 import click
 
-from sparrowmq.cli.command_group import Group
+from sparrowmq.cli.command_group import LazyGroup
 from sparrowmq.spark.errors import RocketMQError
 
-# command → module and name in it; imported when it is used
-_COMMANDS = {
-    "archive": ("pipeline_archive", "archive"),
-    "drain": ("pipeline_drain", "drain"),
-    "replay": ("pipeline_copies", "replay"),
-    "dead-letters": ("pipeline_copies", "dead_letters"),
+_MODULES = {
+    "archive": "pipeline_archive",
+    "drain": "pipeline_drain",
+    "replay": "pipeline_copies",
+    "dead-letters": "pipeline_copies",
 }
 
 
-class JobGroup(Group):
-    """Tells an ordinary failure in one line, with exit code 1."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """All names."""
-        return list(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command, imported now."""
-        if cmd_name not in _COMMANDS:
-            return None
-        module, name = _COMMANDS[cmd_name]
-        found: click.Command = getattr(import_module(f"sparrowmq.cli.commands.{module}"), name)
-        return found
+class JobGroup(LazyGroup):
+    """Reports an ordinary failure in one line, with exit code 1."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
@@ -64,9 +50,9 @@ def spark_reason(error: Exception) -> str | None:
     return ours[-1].partition(": ")[2] if ours else lines[0]
 
 
-@click.group(cls=JobGroup)
+@click.group(cls=JobGroup, modules=_MODULES)
 def pipeline() -> None:
-    """Jobs on Spark: archive, drain, replay, dead letters."""
+    """Run jobs on Spark: archive, drain, replay, dead letters."""
 
 
 def commands() -> list[click.Command]:

@@ -8,15 +8,14 @@ from typing import Any
 import click
 
 from sparrowmq.cli.command_group import Group
-from sparrowmq.cli.commands.pipeline_session import (
+from sparrowmq.cli.commands.pipeline_checks import check_topics
+from sparrowmq.cli.commands.pipeline_options import (
     Duration,
     Moment,
-    check_topics,
     name_server_option,
-    pipeline_session,
     spark_options,
-    told_progress,
 )
+from sparrowmq.cli.commands.pipeline_session import pipeline_session, shown_progress
 from sparrowmq.spark.jobs.archive import (
     ArchiveJob,
     archive_forever,
@@ -30,33 +29,42 @@ from sparrowmq.spark.jobs.archive_query import Question
 
 
 @click.group(cls=Group, invoke_without_command=True)
-@click.option("--topics", help="Topics, with commas between.")
+@click.option("--topics", help="Topics, separated by commas.")
 @click.option("--pattern", help="A regular expression for topics, instead of --topics.")
-@click.option("--to", help="The archive: a folder that all of Spark reaches by this name.")
-@click.option("--once", is_flag=True, help="End when all is archived that is there now.")
+@click.option("--to", help="The archive: a folder that driver and executors reach by this name.")
+@click.option("--once", is_flag=True, help="Archive what is there now, then end.")
 @click.option(
-    "--interval", type=Duration(), default="10s", show_default=True, help="Between two looks."
+    "--interval",
+    type=Duration(),
+    default="10s",
+    show_default=True,
+    help="How often to look for messages.",
 )
 @click.option("--since", type=Moment(), help="Where a new archive begins. [default: the oldest]")
-@click.option("--group", default="sparrowmq-archive", show_default=True, help="Shows the progress.")
+@click.option(
+    "--group",
+    default="sparrowmq-archive",
+    show_default=True,
+    help="Consumer group that shows the progress.",
+)
 @click.option(
     "--batch",
     type=click.IntRange(min=1),
     default=1_000_000,
     show_default=True,
-    help="Messages a commit at most.",
+    help="Most messages in one commit.",
 )
 @click.option(
     "--compact-after",
     type=click.IntRange(min=0),
     default=32,
     show_default=True,
-    help="Small files of a topic and day that are made into one; 0 never does.",
+    help="Merge this many small files of a topic and day into one; 0 never does.",
 )
 @click.option(
     "--allow-data-loss",
     is_flag=True,
-    help="Go on where messages were deleted, or a queue went back.",
+    help="Go on although messages were deleted or a queue got shorter.",
 )
 @name_server_option
 @spark_options
@@ -79,7 +87,7 @@ def archive(
 ) -> None:
     """Archive topics to Parquet by topic and date, each message once.
 
-    Run it again after any end, also a kill: it goes on where it was.
+    Run it again after it ended in any way, even by a kill: it goes on where it was.
 
     \b
     Examples:
@@ -101,14 +109,14 @@ def archive(
         fail_on_data_loss=not allow_data_loss,
         compaction=CompactionRule(least_files=compact_after),
     )
-    job.options()  # what is wrong is told before Spark starts
-    # Who goes on for ever knows how to wait for a topic that is away with its broker.
+    job.options()  # mistakes are reported before Spark starts
+    # Without --once it waits for a topic that is away with its broker.
     check_topics(name_server, job.topics if once else ())
     never = threading.Event()
     with (
         pipeline_session("archive", master, settings) as spark,
-        told_progress("archive") as tell,
-        opened_archive(spark, job, tell) as archiver,
+        shown_progress("archive") as on_step,
+        opened_archive(spark, job, on_step) as archiver,
     ):
         before = archiver.archive.rows
         if once:
@@ -131,7 +139,7 @@ def archive(
 @click.option("--since", type=Moment(), help="Stored at this time or later.")
 @click.option("--until", type=Moment(), help="Stored before this time.")
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="A line of JSON for each message.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @spark_options
 def query(
     folder: str,
@@ -181,9 +189,9 @@ def compact(folder: str, keep_removed: float, master: str, settings: dict[str, s
     rule = CompactionRule(keep_removed_ms=int(keep_removed * 1000))
     with (
         pipeline_session("archive compact", master, settings) as spark,
-        told_progress("compact") as tell,
+        shown_progress("compact") as on_step,
     ):
-        before, after = compact_archive(spark, folder, rule, tell)
+        before, after = compact_archive(spark, folder, rule, on_step)
     click.echo(f"{before:,} files are {after:,} now")
 
 
@@ -203,3 +211,8 @@ def shown(row: Any, *, as_json: bool) -> str:
 
 def _text(value: object) -> str:
     return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else str(value)
+
+
+def commands() -> list[click.Command]:
+    """For the group `sparrowmq pipeline`."""
+    return [archive]

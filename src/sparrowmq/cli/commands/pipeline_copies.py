@@ -6,24 +6,22 @@ from pathlib import Path
 import click
 
 from sparrowmq.cli.commands.pipeline_archive import shown
-from sparrowmq.cli.commands.pipeline_session import (
+from sparrowmq.cli.commands.pipeline_checks import check_dead_letters, check_topics
+from sparrowmq.cli.commands.pipeline_options import (
     Moment,
-    check_dead_letters,
-    check_topics,
     name_server_option,
-    pipeline_session,
     spark_options,
     state_folder,
     state_option,
-    told_progress,
 )
+from sparrowmq.cli.commands.pipeline_session import pipeline_session, shown_progress
 from sparrowmq.clock import system_clock
 from sparrowmq.spark.jobs.dead_letters import DeadLetters, send_back
-from sparrowmq.spark.jobs.journal import Journal
+from sparrowmq.spark.jobs.journal import JobJournal
 from sparrowmq.spark.jobs.replay import Replay, ReplayJob, journal_folder
-from sparrowmq.spark.wire.cluster import Cluster
+from sparrowmq.spark.wire.cluster import RemoteCluster
 
-_rate = click.option("--rate", type=click.IntRange(min=1), help="Messages a second at most.")
+_rate = click.option("--rate", type=click.IntRange(min=1), help="Most messages per second.")
 _where = click.option("--where", help="A condition in Spark's SQL on the columns.")
 
 
@@ -33,7 +31,7 @@ _where = click.option("--where", help="A condition in Spark's SQL on the columns
 @click.option("--since", type=Moment(), required=True, help="Stored at this time or later.")
 @click.option("--until", type=Moment(), required=True, help="Stored before this time.")
 @_where
-@click.option("--by-key", is_flag=True, help="The same key to the same queue.")
+@click.option("--by-key", is_flag=True, help="Send the same key to the same queue.")
 @click.option("--archive", help="Read from this archive instead of from the brokers.")
 @_rate
 @click.option(
@@ -41,9 +39,9 @@ _where = click.option("--where", help="A condition in Spark's SQL on the columns
     type=click.IntRange(min=1),
     default=100_000,
     show_default=True,
-    help="Messages between two commits: so many may come twice after a kill.",
+    help="Messages between two commits: this many may come twice after a kill.",
 )
-@click.option("--again", is_flag=True, help="Send it all although it was sent before.")
+@click.option("--again", is_flag=True, help="Send everything although it was sent before.")
 @state_option
 @name_server_option
 @spark_options
@@ -63,7 +61,7 @@ def replay(
     master: str,
     settings: dict[str, str],
 ) -> None:
-    """Send a time range of a topic to a topic; the same range is not sent twice.
+    """Send a time range of a topic to another topic; the same range is not sent twice.
 
     \b
     Example:
@@ -84,9 +82,9 @@ def replay(
         rows_per_second=rate,
     )
     check_topics(name_server, [to] if archive else [topic, to])
-    with Cluster(name_server) as cluster:
+    with RemoteCluster(name_server) as cluster:
         folder = journal_folder(state_folder(state), job, cluster)
-    with Journal(folder) as journal:
+    with JobJournal(folder) as journal:
         if again:
             journal.put_aside()
         if journal.read() is None:
@@ -97,8 +95,8 @@ def replay(
             if before is not None:
                 word = "all of it" if before.is_finished else "a part of it"
                 click.echo(f"{before.sent:,} messages, {word}, were sent by an earlier run")
-            with told_progress("replay") as tell:
-                copied = work.run(tell)
+            with shown_progress("replay") as on_step:
+                copied = work.run(on_step)
     now = copied.sent - (before.sent if before else 0)
     click.echo(f"{now:,} messages of {topic} sent to {to} now, {copied.sent:,} in all")
     if copied.repeated:
@@ -111,8 +109,10 @@ def replay(
 @click.argument("group")
 @_where
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="A line of JSON for each message.")
-@click.option("--send-back", "sending", is_flag=True, help="Send them; else they are only shown.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+@click.option(
+    "--send-back", "sending", is_flag=True, help="Send them; otherwise they are only shown."
+)
 @click.option("--to", help="Send them to this topic. [default: each to where it came from]")
 @_rate
 @state_option
@@ -151,8 +151,15 @@ def dead_letters(
             click.echo(f"{len(rows)} dead letters{more}", err=True)
             return
         with (
-            Journal(letters.journal_folder(state_folder(state))) as journal,
-            told_progress("dead letters") as tell,
+            JobJournal(letters.journal_folder(state_folder(state))) as journal,
+            shown_progress("dead letters") as on_step,
         ):
-            sent, _ = send_back(spark, letters, journal, to=to, rows_per_second=rate, tell=tell)
+            sent, _ = send_back(
+                spark, letters, journal, to=to, rows_per_second=rate, on_step=on_step
+            )
     click.echo(f"{sent:,} dead letters of {group} sent back")
+
+
+def commands() -> list[click.Command]:
+    """For the group `sparrowmq pipeline`."""
+    return [replay, dead_letters]

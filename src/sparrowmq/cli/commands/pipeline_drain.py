@@ -7,20 +7,19 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from sparrowmq.cli.commands.pipeline_session import (
-    check_topics,
+from sparrowmq.cli.commands.pipeline_checks import check_topics
+from sparrowmq.cli.commands.pipeline_options import (
     name_server_option,
     operator_name,
-    pipeline_session,
     spark_options,
     state_folder,
     state_option,
-    told_progress,
 )
+from sparrowmq.cli.commands.pipeline_session import pipeline_session, shown_progress
 from sparrowmq.spark.jobs.drain import Drain, DrainJob, DrainReport, Spread, drain_report
 from sparrowmq.spark.jobs.job import AdminOperator
-from sparrowmq.spark.jobs.journal import Journal
-from sparrowmq.spark.wire.cluster import Cluster
+from sparrowmq.spark.jobs.journal import JobJournal
+from sparrowmq.spark.wire.cluster import RemoteCluster
 
 
 @click.command()
@@ -32,22 +31,24 @@ from sparrowmq.spark.wire.cluster import Cluster
     type=click.Choice([spread.value for spread in Spread]),
     default=Spread.EVENLY.value,
     show_default=True,
-    help="Over its queues: evenly, or the same key to the same queue.",
+    help="How its queues fill: evenly, or the same key to the same queue.",
 )
-@click.option("--rate", type=click.IntRange(min=1), help="Messages a second at most.")
+@click.option("--rate", type=click.IntRange(min=1), help="Most messages per second.")
 @click.option(
     "--batch",
     type=click.IntRange(min=1),
     default=100_000,
     show_default=True,
-    help="Messages between two commits: so many may come twice after a kill.",
+    help="Messages between two commits: this many may come twice after a kill.",
 )
-@click.option("--live", is_flag=True, help="Although members of the group are alive.")
+@click.option("--live", is_flag=True, help="Drain although members of the group are alive.")
 @click.option(
-    "--take-over", is_flag=True, help="Although another operator has begun it and not ended it."
+    "--take-over",
+    is_flag=True,
+    help="Drain although another operator has begun and not finished it.",
 )
-@click.option("--report", is_flag=True, help="Only show how far it is.")
-@click.option("--hand-back", is_flag=True, help="Check that the temporary topic can go.")
+@click.option("--report", is_flag=True, help="Only show the progress.")
+@click.option("--hand-back", is_flag=True, help="Check that the temporary topic can be deleted.")
 @click.option("--worked-by", help="The group that consumes the temporary topic. [default: GROUP]")
 @click.option("--cleanup", is_flag=True, help="With --hand-back: delete the temporary topic.")
 @state_option
@@ -74,8 +75,8 @@ def drain(
     """Move the backlog of a slow group to a temporary topic with ten times the queues.
 
     Stop the group's members, drain, and start as many consumers as you like on the temporary
-    topic. The group then goes on with what came later. Run it again after any end, also a kill.
-    When the temporary topic is consumed: --hand-back, and --cleanup to delete it.
+    topic. The group then goes on with later messages. Run it again after it ended in any way, even
+    by a kill. When the temporary topic is consumed: --hand-back, and --cleanup to delete it.
 
     \b
     Examples:
@@ -99,15 +100,15 @@ def drain(
         take_over=take_over,
     )
     check_topics(name_server, [topic])
-    with Cluster(name_server, 10.0) as cluster, Journal(job.state) as journal:
+    with RemoteCluster(name_server, 10.0) as cluster, JobJournal(job.state) as journal:
         work = Drain(job, cluster, AdminOperator(name_server), journal)
         if not report and not hand_back:
             work.prepare()
             with (
                 pipeline_session("drain", master, settings) as spark,
-                told_progress("drain") as tell,
+                shown_progress("drain") as on_step,
             ):
-                work.run(spark, tell)
+                work.run(spark, on_step)
         found = drain_report(work, worked_by or group)
         _show(work.job, found)
         if hand_back:
@@ -146,3 +147,8 @@ def _hand_back(work: Drain, found: DrainReport, *, cleanup: bool) -> None:
     if cleanup:
         work.forget()
         click.echo(f"topic {work.job.to} deleted")
+
+
+def commands() -> list[click.Command]:
+    """For the group `sparrowmq pipeline`."""
+    return [drain]

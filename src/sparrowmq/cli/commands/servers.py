@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from sparrowmq.cli.output import Warn, log_warning, tell_warning, warn_of_unknown_variables
+from sparrowmq.cli.logs import Warn, log_warning, print_warning, set_up_logs
+from sparrowmq.cli.settings.environment import warn_of_unknown_variables
 from sparrowmq.cli.settings.options import SettingsCommand, config_option, options
 from sparrowmq.cli.settings.servers import (
     all_settings,
@@ -27,17 +28,19 @@ def common_options() -> list[click.Parameter]:
     """What every server command takes besides settings."""
     return [
         config_option(),
-        click.Option(["--json", "as_json"], is_flag=True, help="Logs as one JSON object a line."),
-        click.Option(["--insecure"], is_flag=True, help="Allow addresses that others can reach."),
+        click.Option(["--json", "as_json"], is_flag=True, help="Log one JSON object per line."),
+        click.Option(
+            ["--insecure"],
+            is_flag=True,
+            help="Allow listening on addresses that other machines can reach.",
+        ),
     ]
 
 
 def _start_logs(as_json: bool) -> Warn:
-    """Before anything is read: what is to be said about it is a line of the log already."""
-    from sparrowmq.cli.logs import set_up_logs
-
+    """Before anything is read: warnings about settings are lines of the log already."""
     set_up_logs(as_json=as_json)
-    warn = log_warning if as_json else tell_warning
+    warn = log_warning if as_json else print_warning
     warn_of_unknown_variables(warn)
     return warn
 
@@ -114,7 +117,7 @@ def commands() -> list[click.Command]:
                 click.Option(
                     ["--with-parent"],
                     is_flag=True,
-                    help="Stop when standard input closes, as the parent's end closes it.",
+                    help="Stop when standard input closes, as it does when the parent ends.",
                 ),
                 *common_options(),
                 *options(broker_settings()),
@@ -129,7 +132,7 @@ def commands() -> list[click.Command]:
                     ["--brokers"],
                     type=click.IntRange(1, 64),
                     default=1,
-                    help="Broker processes; one per core makes sense.",
+                    help="Broker processes, at most one per core.",
                 ),
                 *common_options(),
                 *options(all_settings()),

@@ -9,11 +9,11 @@ from sparrowmq.cli.command_group import Group
 
 @click.group("spark", cls=Group)
 def app() -> None:
-    """Bring the Spark source and sink to a cluster."""
+    """Prepare a Spark cluster for the source and the sink."""
 
 
 def commands() -> list[click.Command]:
-    """The commands of this module."""
+    """For the program."""
     return [app]
 
 

@@ -34,59 +34,10 @@ if TYPE_CHECKING:
     from sparrowmq.store.inspect.dump import DumpedHole
     from sparrowmq.store.inspect.verify import Finding
 
-
-# Making a lost table of config/ anew from what the log, the queues and the journal still know.
-
-
-_EMPTY = {"subscriptionGroup.json", "delayOffset.json", "consumerFilter.json"}
-
-
-def rebuild_table(disk: Disk, name: str) -> str:
-    """Write the table; returns what was done. Raises StoreLocked, or ValueError for a whole one."""
-    lock = disk.lock(LOCK)
-    try:
-        table: TableFile[object] = TableFile(disk, name, msgspec.json.decode)
-        if disk.exists(table.path) or disk.exists(f"{table.path}.bak"):
-            raise ValueError(f"{table.path} or its .bak is still there; move it away first")
-        if name == "topics.json":
-            topics = _topics(disk)
-            table.save(topics.to_json())
-            return f"{name}: {len(topics.topic_config_table)} topics, as their queues tell"
-        if name == "consumerOffset.json":
-            offsets = _offsets(disk)
-            table.save(offsets.to_json())
-            return f"{name}: {len(offsets.offset_table)} groups and topics, from the journal"
-        if name not in _EMPTY:
-            known = ", ".join(sorted({*_EMPTY, "topics.json", "consumerOffset.json"}))
-            raise ValueError(f"{name} is none of the tables {known}")
-        table.save(b"{}")
-    finally:
-        lock.release()
-    return f"{name}: empty"
-
-
-def _topics(disk: Disk) -> TopicConfigTable:
-    queues: dict[str, int] = {}
-    for topic, queue_id in StoreFiles(disk).queues():
-        queues[topic] = max(queues.get(topic, 0), queue_id + 1)
-    return TopicConfigTable(
-        topic_config_table={
-            topic: TopicConfig(topic_name=topic, read_queue_nums=count, write_queue_nums=count)
-            for topic, count in queues.items()
-        }
-    )
-
-
-def _offsets(disk: Disk) -> ConsumerOffsetTable:
-    offsets = ConsumerOffsets({})
-    replay_journal(Journal(disk, "consumerOffset"), offsets, lambda _: None)
-    return ConsumerOffsetTable(
-        offset_table=dict(offsets.rows()), pending_resets=offsets.pending_resets() or None
-    )
-
-
 FINE, DAMAGED, UNREADABLE = 0, 1, 2
+
 _SUGGESTED = 3
+
 _FROM_0 = click.IntRange(min=0)
 
 Show: TypeAlias = "Callable[[Progress | Damage | Finding], None]"
@@ -98,14 +49,16 @@ def app() -> None:
 
 
 def commands() -> list[click.Command]:
-    """The commands of this module."""
+    """For the program."""
     return [app]
 
 
 _directory = click.argument(
     "directory", metavar="DIR", type=click.Path(path_type=Path, file_okay=False)
 )
+
 _slots = click.option("--index-slots", default=5_000_000, show_default=True, help="maxHashSlotNum")
+
 _entries = click.option(
     "--index-entries", default=20_000_000, show_default=True, help="maxIndexNum"
 )
@@ -116,7 +69,7 @@ _entries = click.option(
 @_slots
 @_entries
 @click.option(
-    "--show", type=_FROM_0, default=100, show_default=True, help="Findings to print at most."
+    "--show", type=_FROM_0, default=100, show_default=True, help="Most findings to print."
 )
 @click.option("--quiet", is_flag=True, help="Print the result only.")
 def verify_store(
@@ -133,13 +86,13 @@ def verify_store(
     from sparrowmq.store.inspect.verify import verify
 
     findings = 0
-    with _refusals(), _progress(quiet=quiet) as tell:
+    with _refusals(), _progress(quiet=quiet) as show_event:
 
         def report(event: "Finding | Progress") -> None:
             nonlocal findings
             findings += not isinstance(event, Progress)
             if isinstance(event, Progress) or findings <= show:
-                tell(event)
+                show_event(event)
 
         found = verify(_disk(directory), report, IndexLayout(index_slots, index_entries))
     if findings > show and not quiet:
@@ -153,7 +106,7 @@ def verify_store(
         f" {found.tables} tables"
     )
     if found.left_to_start:
-        click.echo(f"{found.left_to_start} things that the next start of the broker will do")
+        click.echo(f"{found.left_to_start} places that the next start of the broker will complete")
     click.echo(f"{found.damage} damaged places" if found.damage else "no damage")
     sys.exit(DAMAGED if found.damage or found.skipped else FINE)
 
@@ -167,8 +120,8 @@ def verify_store(
     "tables",
     multiple=True,
     metavar="NAME",
-    help="Make this table of config/ anew, as far as log and journal know it, and nothing else:"
-    " what only the table knew is lost.",
+    help="Make only this table of config/ again, as far as log and journal know it: what only"
+    " the table knew is lost.",
 )
 @click.option("--quiet", is_flag=True, help="Print the result only.")
 def rebuild_store(
@@ -208,13 +161,15 @@ def rebuild_store(
 @app.command("dump")
 @_directory
 @click.option("--from", "start", type=_FROM_0, help="First log offset; a message must start there.")
-@click.option("--to", "stop", type=_FROM_0, help="Log offset behind the last message.")
+@click.option("--to", "stop", type=_FROM_0, help="Log offset just past the last message.")
 @click.option("--file", "file", help="Only this log file, such as 00000000000000000000.")
 @click.option("--topic", help="Only messages of this topic.")
 @click.option("--queue", "queue_id", type=_FROM_0, help="Only messages of this queue.")
 @click.option("--key", help="Only messages with this key or unique id.")
-@click.option("--limit", type=click.IntRange(min=1), help="At most so many messages.")
-@click.option("--table", "as_table", is_flag=True, help="A table for people, not JSON lines.")
+@click.option("--limit", type=click.IntRange(min=1), help="Most messages to print.")
+@click.option(
+    "--table", "as_table", is_flag=True, help="Print a table for people instead of JSON lines."
+)
 def dump_store(
     directory: Path,
     start: int | None,
@@ -226,7 +181,7 @@ def dump_store(
     limit: int | None,
     as_table: bool,
 ) -> None:
-    """Print messages in the order of the log, one JSON object a line, or as a table.
+    """Print messages in the order of the log, as one JSON object per line or as a table.
 
     \b
     Examples:
@@ -285,7 +240,7 @@ def _table_printer() -> "Callable[[Record | DumpedHole], None]":
 def _disk(directory: Path) -> RealDisk:
     if not directory.is_dir():
         click.echo(
-            f"{directory} is no directory; give the one that a broker has as --data", err=True
+            f"{directory} is not a directory; give the one that a broker has as --data", err=True
         )
         sys.exit(UNREADABLE)
     if not (directory / "commitlog").is_dir():
@@ -308,7 +263,7 @@ def _log_file(directory: Path, name: str) -> int:
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """What stops a command is said in one sentence; a reader that is gone needs none."""
+    """What stops a command is reported in one sentence; a closed pipe needs none."""
     try:
         yield
     except BrokenPipeError:
@@ -320,7 +275,7 @@ def _refusals() -> Iterator[None]:
 
 @contextmanager
 def _progress(*, quiet: bool) -> Iterator[Show]:
-    """Findings as lines, progress as a bar where somebody watches."""
+    """Findings as lines, progress as a bar on a terminal."""
     if quiet or not sys.stderr.isatty():
 
         def show_lines(event: "Progress | Damage | Finding") -> None:
@@ -341,3 +296,52 @@ def _progress(*, quiet: bool) -> Iterator[Show]:
                 bar.console.print(str(event), markup=False, highlight=False)
 
         yield show
+
+
+# ---- lost tables of config/, made again from the log, the queues and the journal
+
+_EMPTY = {"subscriptionGroup.json", "delayOffset.json", "consumerFilter.json"}
+
+
+def rebuild_table(disk: Disk, name: str) -> str:
+    """Write the table; returns what was done. Raises StoreLocked, or ValueError for a whole one."""
+    lock = disk.lock(LOCK)
+    try:
+        table: TableFile[object] = TableFile(disk, name, msgspec.json.decode)
+        if disk.exists(table.path) or disk.exists(f"{table.path}.bak"):
+            raise ValueError(f"{table.path} or its .bak is still there; move it away first")
+        if name == "topics.json":
+            topics = _topics(disk)
+            table.save(topics.to_json())
+            return f"{name}: {len(topics.topic_config_table)} topics, from their queues"
+        if name == "consumerOffset.json":
+            offsets = _offsets(disk)
+            table.save(offsets.to_json())
+            return f"{name}: {len(offsets.offset_table)} groups and topics, from the journal"
+        if name not in _EMPTY:
+            known = ", ".join(sorted({*_EMPTY, "topics.json", "consumerOffset.json"}))
+            raise ValueError(f"{name} is none of the tables {known}")
+        table.save(b"{}")
+    finally:
+        lock.release()
+    return f"{name}: empty"
+
+
+def _topics(disk: Disk) -> TopicConfigTable:
+    queues: dict[str, int] = {}
+    for topic, queue_id in StoreFiles(disk).queues():
+        queues[topic] = max(queues.get(topic, 0), queue_id + 1)
+    return TopicConfigTable(
+        topic_config_table={
+            topic: TopicConfig(topic_name=topic, read_queue_nums=count, write_queue_nums=count)
+            for topic, count in queues.items()
+        }
+    )
+
+
+def _offsets(disk: Disk) -> ConsumerOffsetTable:
+    offsets = ConsumerOffsets({})
+    replay_journal(Journal(disk, "consumerOffset"), offsets, lambda _: None)
+    return ConsumerOffsetTable(
+        offset_table=dict(offsets.rows()), pending_resets=offsets.pending_resets() or None
+    )

@@ -15,7 +15,7 @@ from sparrowmq.protocol.route import TopicRoute
 
 @click.group(cls=Group)
 def topic() -> None:
-    """Create, list, look at and delete topics."""
+    """Create, list, inspect and delete topics."""
 
 
 @topic.command()
@@ -36,7 +36,9 @@ def topic() -> None:
     show_default=True,
     help="2 write, 4 read, 6 both.",
 )
-@click.option("--order", is_flag=True, help="Mark it as a topic whose queues are ordered.")
+@click.option(
+    "--order", is_flag=True, help="Mark the topic as one whose queues are consumed in order."
+)
 @name_servers_option
 def create(
     name: str,
@@ -47,7 +49,7 @@ def create(
     order: bool,
     name_servers: str,
 ) -> None:
-    """Create a topic, or change the one that is there.
+    """Create a topic, or change an existing one.
 
     \b
     Examples:
@@ -68,10 +70,12 @@ def create(
 
 
 @topic.command("list")
-@click.option("--all", "show_all", is_flag=True, help="System, retry and dead-letter topics too.")
+@click.option(
+    "--all", "show_all", is_flag=True, help="Include system, retry and dead-letter topics."
+)
 @name_servers_option
 def list_topics(show_all: bool, name_servers: str) -> None:
-    """Names of all topics.
+    """List the names of all topics.
 
     \b
     Examples:
@@ -94,7 +98,7 @@ def list_topics(show_all: bool, name_servers: str) -> None:
 @click.argument("name")
 @name_servers_option
 def route(name: str, name_servers: str) -> None:
-    """Which brokers serve a topic, and with how many queues.
+    """Show which brokers serve a topic, and with how many queues.
 
     \b
     Example:
@@ -147,7 +151,7 @@ def delete(name: str, yes: bool, name_servers: str) -> None:
 def _is_confirmed(question: str) -> bool:
     try:
         return click.confirm(question)
-    except click.Abort:  # Ctrl-C, or nobody who could be asked
+    except click.Abort:  # Ctrl-C, or no terminal to ask at
         click.echo()
         return False
 

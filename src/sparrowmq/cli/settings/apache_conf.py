@@ -1,4 +1,9 @@
-"""Apache's broker.conf: known keys become settings, others are named, dangerous ones refused."""
+"""Apache's broker.conf: known keys become settings, others are named, dangerous ones refused.
+
+A key without effect is one whose promise holds here anyway, or which is about something that does
+not exist here. Refused are keys that would run programs, and keys that would silently break a
+promise: a second copy of every message, or a log in another place.
+"""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -6,16 +11,12 @@ from typing import NamedTuple
 
 from sparrowmq.cli.settings.settings import Given, SettingError
 
-# What becomes of each key of Apache's broker.conf: taken over, without effect, or refused.
-#
-# A key without effect is one whose promise holds here anyway or concerns something that does not
-# exist. Refused is what would run programs, and what would silently break a promise: a second copy
-# of every message, or a log in another place.
-
-
 _NO_POOLS = "there are no thread pools here"
+
 _NO_COPIES = "there is no replication yet"
+
 _NO_CONTROLLER = "there is no controller that chooses masters"
+
 _REFUSED_COPY = "there is no replication yet, and a send would be acknowledged with one copy"
 
 
@@ -89,7 +90,7 @@ TAKEN: dict[str, tuple[str, Callable[[str], str]]] = {
 NO_EFFECT: dict[str, tuple[frozenset[str], str]] = {
     key: (frozenset(fitting), why)
     for key, fitting, why in (
-        # key, values that are so here anyway and need no word, and why others change nothing
+        # key, values that hold here anyway and need no warning, and why others change nothing
         ("enablePropertyFilter", ("true",), "SQL92 filters are always on"),
         ("brokerIP2", (), _NO_COPIES),
         ("slaveReadEnable", ("false",), _NO_COPIES),
@@ -138,7 +139,7 @@ REFUSED: dict[str, tuple[frozenset[str], str]] = {
 
 
 def without_effect(key: str, value: str) -> str | None:
-    """Why a key changes nothing; empty when nothing has to be said, None for an unknown key."""
+    """Why a key changes nothing; empty where no warning is due, None for an unknown key."""
     if key in NO_EFFECT:
         fitting, why = NO_EFFECT[key]
         return "" if value.lower() in fitting else why
@@ -164,7 +165,7 @@ def setting_of_apache(word: str) -> str | None:
 _ROOT, _LOG = "storePathRootDir", "storePathCommitLog"
 
 
-class _Line(NamedTuple):
+class _ConfLine(NamedTuple):
     where: str
     key: str
     value: str
@@ -193,7 +194,7 @@ def read_broker_conf(path: Path, warn: Callable[[str], None]) -> dict[str, Given
     return found
 
 
-def _lines(path: Path) -> Iterator[_Line]:
+def _lines(path: Path) -> Iterator[_ConfLine]:
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -206,10 +207,10 @@ def _lines(path: Path) -> Iterator[_Line]:
         where = f"{path} line {number}"
         if not equals:
             raise SettingError(f"{where} is {content!r}, must be key=value; TOML ends in .toml")
-        yield _Line(where, key, value)
+        yield _ConfLine(where, key, value)
 
 
-def _check_log_path(lines: dict[str, _Line]) -> None:
+def _check_log_path(lines: dict[str, _ConfLine]) -> None:
     """A log elsewhere would not be found, and its topics would start empty."""
     log, root = lines.get(_LOG), lines.get(_ROOT)
     if log is None or (root is not None and Path(log.value) == Path(root.value) / "commitlog"):

@@ -1,29 +1,32 @@
 """Environment variables that begin with SPARROWMQ_: those that mean something, and the others."""
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from sparrowmq.cli.logs import Warn, print_warning
 from sparrowmq.cli.settings.apache_conf import setting_of_apache
-from sparrowmq.cli.settings.settings import LINK, PREFIX, Setting, nearest
+from sparrowmq.cli.settings.settings import LINK, PREFIX, ServerSetting, nearest
 
 OTHERS = {
     "SPARROWMQ_CONFIG": "the file of settings, as --config",
+    "SPARROWMQ_CONTEXT": "the named cluster that commands, clients and Spark talk to",
     "SPARROWMQ_DEV_NEWER": "set by ./dev for itself",
 }
 """Known without being a setting."""
 
-# What Kubernetes and Docker's links set for a service of our name; nobody wrote these.
+# What Kubernetes and Docker's links set for a service of our name; no user wrote these.
 _OF_SERVICES = re.compile(
     PREFIX + r"(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)"
 )
 
 
-class Unknown(NamedTuple):
+class UnknownVariable(NamedTuple):
     """A variable that changes nothing."""
 
     name: str
-    meant: Setting | None
+    meant: ServerSetting | None
 
     @property
     def text(self) -> str:
@@ -37,9 +40,9 @@ class Unknown(NamedTuple):
 
 
 def unknown_variables(
-    environment: Mapping[str, str], settings: Iterable[Setting]
-) -> Iterator[Unknown]:
-    """Variables that somebody may take for settings, in the order of their names."""
+    environment: Mapping[str, str], settings: Iterable[ServerSetting]
+) -> Iterator[UnknownVariable]:
+    """Variables that look like settings and are none, in the order of their names."""
     by_variable = {setting.variable: setting for setting in settings}
     for name in sorted(environment):
         if not name.upper().startswith(PREFIX) or name in by_variable or name in OTHERS:
@@ -47,10 +50,10 @@ def unknown_variables(
         is_link = name.endswith("_PORT") and LINK.match(environment[name])
         if _OF_SERVICES.fullmatch(name) or is_link:
             continue
-        yield Unknown(name, _meant(name, by_variable))
+        yield UnknownVariable(name, _meant(name, by_variable))
 
 
-def _meant(name: str, by_variable: Mapping[str, Setting]) -> Setting | None:
+def _meant(name: str, by_variable: Mapping[str, ServerSetting]) -> ServerSetting | None:
     word = name.upper().removeprefix(PREFIX)
     apache = setting_of_apache(word)
     if apache is not None:
@@ -58,3 +61,11 @@ def _meant(name: str, by_variable: Mapping[str, Setting]) -> Setting | None:
     words = {variable.removeprefix(PREFIX): variable for variable in by_variable}
     found = nearest(word, words)
     return None if found is None else by_variable[words[found]]
+
+
+def warn_of_unknown_variables(warn: Warn = print_warning) -> None:
+    """A mistyped variable would leave its setting at the default unnoticed."""
+    from sparrowmq.cli.settings.servers import all_settings
+
+    for unknown in unknown_variables(os.environ, all_settings()):
+        warn(unknown.text)

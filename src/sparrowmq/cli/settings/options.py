@@ -1,21 +1,18 @@
-"""Options of commands, made from settings; their help is the text below each field."""
+"""Options of commands, made from settings; their help is the meaning that each field declares."""
 
-import ast
-import inspect
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import click
 
 from sparrowmq.cli.settings.servers import SHORT
-from sparrowmq.cli.settings.settings import Setting, SettingError
+from sparrowmq.cli.settings.settings import ServerSetting, SettingError
 
 
 class SettingOption(click.Option):
-    """An option made from a setting. Its help is the field's own text, read when it is needed."""
+    """An option made from a setting; it shows the field's own meaning and default as its help."""
 
-    def __init__(self, setting: Setting, flag: str, parameter: str, **more: Any) -> None:
+    def __init__(self, setting: ServerSetting, flag: str, parameter: str, **more: Any) -> None:
         super().__init__([f"--{flag}", parameter], metavar="VALUE", **more)
         self.setting = setting
         self.also = ""
@@ -25,31 +22,12 @@ class SettingOption(click.Option):
         """Flag and text."""
         if self.hidden:
             return None
-        text = field_text(self.setting.owner, self.setting.field)
         default = self.setting.show(self.setting.default)
         names = ", ".join([*self.opts, *filter(None, [self.also])])
-        return f"{names} VALUE", f"{text}  [default: {default}]".strip()
+        return f"{names} VALUE", f"{self.setting.meaning}  [default: {default}]"
 
 
-@cache
-def _texts(owner: type) -> dict[str, str]:
-    """The texts below a configuration class's fields."""
-    (body,) = ast.parse(inspect.getsource(owner)).body
-    assert isinstance(body, ast.ClassDef)
-    texts: dict[str, str] = {}
-    for field, text in zip(body.body, body.body[1:], strict=False):
-        is_field = isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
-        if is_field and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
-            texts[field.target.id] = " ".join(str(text.value.value).split())  # type: ignore[attr-defined]
-    return texts
-
-
-def field_text(owner: type, field: str) -> str:
-    """What a field means, in the words of its class."""
-    return _texts(owner).get(field, "")
-
-
-def options(settings: list[Setting], *, with_short: bool = False) -> list[click.Parameter]:
+def options(settings: list[ServerSetting], *, with_short: bool = False) -> list[click.Parameter]:
     """Options for settings; `with_short` lets `--port` stand for `--nameserver-port`."""
     made: list[click.Parameter] = []
     for setting in settings:

@@ -15,6 +15,7 @@ from difflib import get_close_matches
 from typing import Any, get_type_hints
 
 from sparrowmq.cli.values import format_value, parse_value
+from sparrowmq.config_fields import meaning_of
 
 PREFIX = "SPARROWMQ_"
 LINK = re.compile("(tcp|udp|sctp)://")
@@ -28,7 +29,7 @@ class SettingError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class ServerSetting:
     """One setting of one configuration class."""
 
     name: str
@@ -44,6 +45,11 @@ class Setting:
     def variable(self) -> str:
         """The environment variable."""
         return PREFIX + self.name.upper().replace("-", "_")
+
+    @property
+    def meaning(self) -> str:
+        """What it means and costs, as its class declares it."""
+        return meaning_of(self.owner, self.field)
 
     def parse(self, text: str, origin: str, written: str | None = None) -> Any:
         """The value in a text; `written` is what it was made from. Raises SettingError."""
@@ -86,10 +92,10 @@ _SHORT = {
 _HIDDEN = {"store_host"}
 
 
-def settings_of(config: type, prefix: str = "", path: tuple[str, ...] = ()) -> list[Setting]:
+def settings_of(config: type, prefix: str = "", path: tuple[str, ...] = ()) -> list[ServerSetting]:
     """All settings of a configuration class; nested ones get their field's name as a prefix."""
     hints = get_type_hints(config)
-    found: list[Setting] = []
+    found: list[ServerSetting] = []
     for each in fields(config):
         kind = hints[each.name]
         if is_dataclass(kind) and isinstance(kind, type):
@@ -98,7 +104,9 @@ def settings_of(config: type, prefix: str = "", path: tuple[str, ...] = ()) -> l
         elif each.name not in _HIDDEN:
             default = None if each.default is MISSING else each.default
             found.append(
-                Setting(prefix + _plain_name(each.name), config, each.name, path, kind, default)
+                ServerSetting(
+                    prefix + _plain_name(each.name), config, each.name, path, kind, default
+                )
             )
     return found
 
@@ -111,13 +119,13 @@ def _plain_name(field: str) -> str:
 
 
 def resolve(
-    settings: Iterable[Setting],
+    settings: Iterable[ServerSetting],
     *,
     flags: Mapping[str, Given],
     environment: Mapping[str, str],
     file: Mapping[str, Given],
 ) -> dict[str, Given]:
-    """The value of each setting that somebody gave, by name. Raises SettingError."""
+    """The value of each setting that was given, by name. Raises SettingError."""
     given: dict[str, Given] = {}
     for setting in settings:
         variable = environment.get(setting.variable)
@@ -133,18 +141,18 @@ def resolve(
     return given
 
 
-def _from_variable(setting: Setting, text: str) -> Given:
+def _from_variable(setting: ServerSetting, text: str) -> Given:
     origin = f"environment variable {setting.variable}"
     if LINK.match(text) and setting.variable.endswith("_PORT"):
         service = setting.variable.removesuffix("_PORT").lower().replace("_", "-")
         raise SettingError(
             f"{origin} is {text!r}, as Kubernetes sets it for a Service named {service}, and must"
-            " be a port; say `enableServiceLinks: false` in the pod, or name the Service otherwise"
+            " be a port; set `enableServiceLinks: false` in the pod, or rename the Service"
         )
     return Given(text, origin)
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The one that somebody who wrote `word` may have meant."""
+    """The known word that `word` may be a misspelling of."""
     found = get_close_matches(word, known, n=1, cutoff=_SIMILAR)
     return found[0] if found else None

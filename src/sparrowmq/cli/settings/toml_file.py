@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sparrowmq.cli.settings.apache_conf import setting_of_apache
-from sparrowmq.cli.settings.settings import Given, Setting, SettingError, nearest
+from sparrowmq.cli.settings.settings import Given, ServerSetting, SettingError, nearest
 
 SECTIONS = {"nameserver": "nameserver-", "broker": "", "store": "store-", "limit": "limit-"}
 """Section to the prefix of its settings."""
@@ -15,9 +15,9 @@ ALL_SETTINGS = "all settings: sparrowmq config show"
 Key = tuple[str, ...]
 
 
-def read_toml(path: Path, settings: Iterable[Setting]) -> dict[str, Given]:
-    """What a file says, by setting. A key that nobody knows is refused: a mistyped one would
-    silently keep its default. Raises SettingError, OSError where it cannot be read."""
+def read_toml(path: Path, settings: Iterable[ServerSetting]) -> dict[str, Given]:
+    """What a file says, by setting. An unknown key is refused: a mistyped one would silently keep
+    its default. Raises SettingError, OSError where the file cannot be read."""
     try:
         text = path.read_text(encoding="utf-8")
         table = tomllib.loads(text)
@@ -54,7 +54,7 @@ def _no_section(where: str, section: str) -> str:
 
 
 def _meant(section: str, key: str, known: list[str]) -> str | None:
-    """The setting that somebody meant, as it would be written in that section or in its own."""
+    """The setting that was meant, as it would be written in that section or in its own."""
     spelled = {_in_section(name)[1]: name for name in reversed(known)}
     apache = setting_of_apache(key)
     if apache is None and key in spelled:
@@ -89,8 +89,8 @@ def _flat(table: dict[str, Any], path: Key = ()) -> Iterable[tuple[Key, Any]]:
 def lines_of(text: str) -> Mapping[Key, int]:
     """The line in which each key of a TOML text begins.
 
-    The parser of the standard library does not tell. A statement is whole as soon as it can be
-    parsed alone, so each is parsed again, with the section that the last header opened.
+    The parser of the standard library does not report lines. A statement is whole as soon as it can
+    be parsed alone, so each is parsed again, with the section that the last header opened.
     """
     lines: dict[Key, int] = {}
     section: Key = ()

@@ -1,29 +1,36 @@
-"""Concurrent consumption: a pool of workers, results, and what happens to failures."""
+"""Concurrent consumption: a pool of workers, and what happens to messages that fail.
+
+pulled ▶ work items ▶ handler ─┬ done ───────────────────────▶ progress
+                               ├ failed ▶ given back ────────▶ progress; it is delivered again
+                               └ not given back ▶ stays in work, handed out again after 5 s
+
+Progress is the smallest offset in work, so it passes a message only when the message is done or the
+broker has taken it back. A crash between the two delivers it twice, never not at all.
+"""
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 
 from sparrowmq.client.broker_calls import address_of, call
 from sparrowmq.client.client import Client
-from sparrowmq.client.consuming.handler_calls import THREADS_CLOSED, Handling
+from sparrowmq.client.consuming.handler_calls import THREADS_CLOSED, HandlerCalls
 from sparrowmq.client.errors import ClientError
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.process_queue import work_items
+from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.net.errors import NetError
 from sparrowmq.net.workers import WorkersClosed
 from sparrowmq.protocol.headers.send import SendBack
 from sparrowmq.protocol.message_ext import MessageExt
 
-# Giving messages back to brokers, which deliver them again later or keep them as dead letters.
-
-
 DEAD_LETTER = -1
-"""The delay level that means: to the dead letters at once."""
+"""The delay level that means: to the dead-letter queue at once."""
 
 
 class GivingBack:
-    """For one group."""
+    """Gives messages of one group back to brokers, which deliver them again later, or move them to
+    the dead-letter queue after too many attempts."""
 
     def __init__(
         self, client: Client, group: str, max_reconsume_times: int, log: logging.Logger
@@ -34,7 +41,7 @@ class GivingBack:
         self._log = log
 
     async def give_back(self, message: MessageExt, delay_level: int) -> bool:
-        """Whether the broker has it now."""
+        """Give a message back; whether the broker has it now."""
         header = SendBack(
             offset=message.log_offset,
             group=self._group,
@@ -57,24 +64,22 @@ HAND_AGAIN_S = 5.0
 """When a message could not be given back it is handed to the handler again after this long."""
 EXPIRED_LEVEL = 3
 DOUBT_S = 0.5
-"""How long work of a queue waits that may be somebody else's by now."""
+"""How long work of a queue waits that another member may have by now."""
 CHECK_S = 60.0
 """How often handlers that take too long are looked for, at most."""
 
 
-class Consuming:
+class ConcurrentConsumption:
     """Progress passes a message only when it is done or given back."""
 
     def __init__(
         self,
-        handling: Handling,
+        handling: HandlerCalls,
         giving_back: GivingBack | None,
+        ownership: QueueOwnership,
         *,
         batch: int,
         timeout_s: float,
-        held: Callable[[], Iterable[HeldQueue]],
-        may_work: Callable[[HeldQueue], bool],
-        progressed: Callable[[HeldQueue], None],
         log: logging.Logger,
     ) -> None:
         """Without `giving_back` (broadcasting) failed messages are logged and dropped."""
@@ -82,9 +87,7 @@ class Consuming:
         self._giving_back = giving_back
         self._batch = batch
         self._timeout_s = timeout_s
-        self._held = held
-        self._may_work = may_work
-        self._progressed = progressed
+        self._ownership = ownership
         self._log = log
         self._work: asyncio.Queue[tuple[HeldQueue, list[MessageExt]]] = asyncio.Queue()
         self._going_back: set[tuple[HeldQueue, int]] = set()
@@ -104,7 +107,7 @@ class Consuming:
             held, messages = await self._work.get()
             if not held.may_begin:
                 continue
-            if not self._may_work(held):
+            if not self._ownership.may_work(held):
                 loop.call_later(DOUBT_S, self._work.put_nowait, (held, messages))
                 continue
             held.work_begins()
@@ -126,20 +129,20 @@ class Consuming:
         if not result.failed:
             if not queue.is_dropped:
                 queue.remove(messages)
-                self._progressed(held)
+                self._ownership.note_progress(held)
             return
         bad = {message.queue_offset for message in result.failed}
         queue_done = [message for message in messages if message.queue_offset not in bad]
         if queue.is_dropped:
-            return  # somebody else has the queue: a late result does not move progress
+            return  # another member has the queue: a late result does not move progress
         queue.remove(queue_done)
         # What expired meanwhile was given back already: a late result of it is ignored.
         failed = [message for message in result.failed if self._is_ours(held, message)]
         again = failed
-        if self._may_work(held):  # else its next owner has them, and decides
+        if self._ownership.may_work(held):  # else its next owner has them, and decides
             again = await self._give_back(held, failed, result.delay_level)
         queue.remove(message for message in failed if message not in again)
-        self._progressed(held)
+        self._ownership.note_progress(held)
         if again:
             self._hand_later(held, again)
 
@@ -184,7 +187,7 @@ class Consuming:
         """Give back what handlers hold for too long, so that progress moves, for ever."""
         while True:
             await asyncio.sleep(min(CHECK_S, self._timeout_s))
-            for held in list(self._held()):
+            for held in list(self._ownership.held.values()):
                 await self._expire(held)
 
     async def _expire(self, held: HeldQueue) -> None:
@@ -201,7 +204,7 @@ class Consuming:
             text = "the handler has message %s for more than %g s: it is delivered again later"
             self._log.warning(text, message.msg_id, self._timeout_s)
             held.process_queue.remove([message])
-            self._progressed(held)
+            self._ownership.note_progress(held)
 
 
 def _is_in_work(held: HeldQueue, message: MessageExt) -> bool:

@@ -24,7 +24,9 @@ def check_handler(handler: object) -> None:
     if not callable(handler):
         raise ValueError(f"handler is {handler!r}, must be a function that takes messages")
     if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
-        raise ValueError(f"handler is {handler!r}, a generator: nobody would run it; do not yield")
+        raise ValueError(
+            f"handler is {handler!r}, a generator, which would never run; do not yield"
+        )
     try:
         signature = inspect.signature(handler)
     except ValueError:
@@ -78,7 +80,7 @@ class Result(NamedTuple):
 THREADS_CLOSED = "a worker of %s ends before stop(), for its threads take nothing more: %s"
 
 
-class Handling:
+class HandlerCalls:
     """One handler with what it needs. What a user's function raises gets out of here only where it
     ends the worker (`ends_caller`)."""
 
@@ -100,7 +102,7 @@ class Handling:
         self._log = log
 
     async def try_out(self, message: MessageExt, *, is_orderly: bool) -> ConsumeDirectlyResult:
-        """Hand over one message of an operator's choice and tell how it fared."""
+        """Hand over one message of an operator's choice; what became of it."""
         started_s = self._rates.now_s()
         result = await self.handle([message])
         outcome = "CR_SUCCESS"
@@ -114,8 +116,8 @@ class Handling:
         )
 
     async def handle(self, messages: list[MessageExt]) -> Result:
-        """Hand a batch over. Raises WorkersClosed where the interpreter ends: nobody has seen the
-        batch then, so it has not failed, and stays for the next owner of its queue."""
+        """Hand a batch over. Raises WorkersClosed where the interpreter ends: no handler has seen
+        the batch then, so it has not failed, and stays for the next owner of its queue."""
         topic = messages[0].topic
         started_s = self._rates.now_s()
         chosen, unclear = messages, list[MessageExt]()
@@ -136,7 +138,7 @@ class Handling:
             try:
                 if accepts is None or accepts(message):
                     chosen.append(message)
-            except BaseException as error:  # in a thread: it is nobody's end
+            except BaseException as error:  # in a thread, it ends no task
                 self._report("filter", [message], error)
                 unclear.append(message)
         return chosen, unclear
@@ -157,7 +159,9 @@ class Handling:
             if ends_caller(error):
                 raise
             self._report("handler", messages, error)
-            if is_asked_to_end():  # who answers that with another error has to end all the same
+            if (
+                is_asked_to_end()
+            ):  # a handler that answers that with another error has to end all the same
                 raise asyncio.CancelledError from error
             return Result(messages, error=error)
         return Result([])

@@ -4,7 +4,7 @@
         for message in await consumer.poll():
             ...
 
-Either topics are subscribed (the group shares the queues) or queues are assigned by hand.
+Either topics are subscribed (the group shares the queues) or queues are assigned manually.
 """
 
 import asyncio
@@ -12,79 +12,33 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import Any, Unpack
+from typing import Unpack
 
 from sparrowmq.client.argument_checks import check_kind, check_offsets, check_whole
-from sparrowmq.client.broker_calls import committed_offset, max_offset, min_offset
-from sparrowmq.client.consuming.poll_buffer import Harvest
+from sparrowmq.client.broker_calls import Position, committed_offset, max_offset, min_offset
+from sparrowmq.client.client import Client
+from sparrowmq.client.consuming.poll_buffer import PollBuffer
 from sparrowmq.client.consuming.pull_loop import FlowLimits, PullLoop, reason_to_wait
 from sparrowmq.client.errors import QueueLost
 from sparrowmq.client.group.group_consumer import GroupConsumer
 from sparrowmq.client.group.held_queue import HeldQueue
-from sparrowmq.client.group.member_settings import StartSettings
+from sparrowmq.client.group.member_settings import MemberSettings, StartSettings
 from sparrowmq.client.group.membership import Membership
+from sparrowmq.client.group.queue_handover import PullTask, QueueReader
+from sparrowmq.client.group.queue_ownership import QueueOwnership
+from sparrowmq.client.group.running_info import ConsumeRates
 from sparrowmq.client.subscriptions import Filter, Subscriptions, without_functions
 from sparrowmq.protocol.heartbeat import ConsumeType
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.subscription import SubscriptionData
 
-# Going elsewhere in the queues a consumer reads: the half of lite pull that moves.
-
-
-class Seeking(GroupConsumer):
-    """Positions in the queues that are held; each move gives up what was pulled."""
-
-    def __init__(
-        self, group: str, subscriptions: Subscriptions, given: StartSettings, **kind: Any
-    ) -> None:
-        super().__init__(group, subscriptions, given, **kind)
-        self._harvest = Harvest()
-        self._pulls: PullLoop
-
-    async def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Poll goes on at an offset. Raises ValueError for one the queue does not have, or a queue
-        that is not ours."""
-        self._held(queue)
-        self._running_here()
-        low = await min_offset(self.client, queue)
-        high, epoch = await max_offset(self.client, queue)
-        if not low <= offset <= high:
-            raise ValueError(f"offset {offset} is not in {queue}, which has {low} to {high}")
-        held = self._held(queue)  # not before: it may have been given up, or taken anew
-        self._harvest.move(held, offset)
-        held.epoch = epoch
-        # The pull that waits at the broker for the old offset is given up.
-        if held.task is not None:
-            held.task.cancel()
-        if held.may_begin:
-            held.task = self.client.keep(partial(self._pulls.run, held), f"pull {queue}")
-
-    async def seek_to_begin(self, queue: MessageQueue) -> None:
-        """Poll goes on at the oldest message."""
-        await self.seek(queue, (await self.offset_range(queue))[0])
-
-    async def seek_to_end(self, queue: MessageQueue) -> None:
-        """Poll goes on with what comes next."""
-        await self.seek(queue, (await self.offset_range(queue))[1])
-
-    async def seek_to_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> None:
-        """Poll goes on at the first message stored at or after a time."""
-        await self.seek(queue, await self.offset_at(queue, timestamp_ms))
-
-    def _held(self, queue: MessageQueue) -> HeldQueue:
-        held = self._running().held.get(queue)
-        if held is None:
-            raise ValueError(f"{queue} is not read by this consumer now: see assignment()")
-        return held
-
-
 _PULL_TIMEOUT_S = 30.0
 _SUSPEND_S = 20.0
 _POLL_S = 5.0
 
 
-class LitePullConsumer(Seeking):
+class LitePullConsumer(GroupConsumer):
     """What `poll` returned counts as consumed with the next `poll`, or when it is committed."""
 
     def __init__(
@@ -118,9 +72,11 @@ class LitePullConsumer(Seeking):
         self._limits = limits or FlowLimits()
         self._limit_all = limit_all
         self._auto_commit = auto_commit
-        self._is_by_hand = False
+        self._buffer = PollBuffer()
+        self._reader: LiteReader
+        self._is_manual = False
 
-    # ---- life
+    # ---- lifecycle
 
     async def __aexit__(
         self,
@@ -133,59 +89,53 @@ class LitePullConsumer(Seeking):
     async def _open(self) -> None:
         await self.start()
 
-    async def start(self) -> None:
+    async def start(self, *, wait_s: float | None = None) -> None:
         """Join the group and begin to pull. Raises BrokerRefused for a refused subscription,
-        ValueError for a client id or subscription that does not fit its group."""
+        ValueError for a client id or subscription that does not fit its group.
+
+        With `wait_s` it waits so long for a name server and raises NoNameServer if none answers.
+        Without, it starts at once, logs a warning, and begins to consume when one answers."""
         with self._starting:
             await super()._open()
+            await self._reach(wait_s)
             await self._join(self._make_member)
 
     def _make_member(self) -> Membership:
-        client = self.client
-        self._pulls = PullLoop(
-            client,
-            self.group,
-            pull_batch=self._batch,
-            suspend_s=_SUSPEND_S,
-            call_timeout_s=_PULL_TIMEOUT_S,
-            subscription=self._subscription,
-            committed=lambda held: -1,  # progress is what was polled and committed, not pulled
-            reason_to_wait=self._reason_to_wait,
-            paused=lambda held: "the queue is paused" if held.queue in self._harvest.paused else "",
-            arrived=self._harvest.put,
-            moved=self._moved,
-            shortened=self._shortened,
-            rates=self.rates,
-            log=client.log,
-            is_lite=True,
-        )
-        return Membership(
-            client,
+        ownership = QueueOwnership(self.client, self._settings)
+        self._reader = LiteReader(
+            self.client,
             self._settings,
             self.subscriptions,
-            begin=self._pulls.run,
-            released=self._released,
+            ownership,
+            self._buffer,
+            self.rates,
+            pull_batch=self._batch,
+            limits=self._limits,
+            limit_all=self._limit_all,
+            auto_commit=self._auto_commit,
         )
+        reader = self._reader
+        return Membership(self.client, self._settings, self.subscriptions, ownership, reader)
 
     async def stop(self, *, is_consumed: bool = True) -> None:
         """Commit what was polled (with auto commit), unlock, leave the group.
 
         What the last poll returned counts as consumed unless `is_consumed` says otherwise.
         """
-        await self._starting.until_over()
+        await self._starting.until_none()
         if self._is_started:
             if is_consumed:
                 self._acknowledge()
-            self._harvest.arrival.set()
+            self._buffer.arrival.set()
         await self._leave(0.0)
 
     # ---- what to read
 
     async def subscribe(self, topic: str, choice: Filter = "*") -> None:
         """Share the queues of a topic with the group. Raises ValueError after `assign`."""
-        if self._is_by_hand:
+        if self._is_manual:
             raise ValueError(
-                "queues were assigned by hand: subscribe and assign exclude each other"
+                "queues were assigned manually: subscribe and assign exclude each other"
             )
         without_functions({topic: choice})
         self.subscriptions.add(topic, choice, self.client.clock())
@@ -197,7 +147,9 @@ class LitePullConsumer(Seeking):
         await self._subscriptions_changed()
 
     async def assign(self, queues: Iterable[MessageQueue]) -> None:
-        """Read exactly these queues, whoever else reads them. Raises ValueError after `subscribe`.
+        """Read exactly these queues, also where others read them.
+
+        Raises ValueError after `subscribe`.
 
         Call it again to read others; what was polled before counts as consumed. Calls take turns:
         what the last one says is read. Raises NoRoute, and nothing changes.
@@ -208,23 +160,23 @@ class LitePullConsumer(Seeking):
         wanted = frozenset(queues)
         for queue in wanted:
             check_kind("a queue", queue, MessageQueue)
-        self._is_by_hand = True
+        self._is_manual = self._reader.is_manual = True
 
         async def look_up() -> None:
             for topic in sorted({queue.topic for queue in wanted}):
                 await self.queues(topic)
             self._acknowledge()
 
-        await self.member.assign_by_hand(wanted, look_up)
+        await self.member.assign_manually(wanted, look_up)
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
         """Neither pull nor poll these queues until `resume`."""
-        self._harvest.paused.update(queues)
+        self._buffer.paused.update(queues)
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
         """Go on with these queues."""
-        self._harvest.paused.difference_update(queues)
-        self._harvest.arrival.set()
+        self._buffer.paused.difference_update(queues)
+        self._buffer.arrival.set()
 
     # ---- reading
 
@@ -238,16 +190,16 @@ class LitePullConsumer(Seeking):
             async with asyncio.timeout(timeout_s):
                 while self._is_started:
                     self._acknowledge()  # each time: another poll may have returned something
-                    found = self._harvest.next_batch(self.member.may_work)
+                    found = self._buffer.next_batch(self.member.ownership)
                     if found:
                         return found
-                    await self._harvest.more()
+                    await self._buffer.more()
         return []
 
     def _acknowledge(self) -> None:
-        held = self._harvest.acknowledge()
-        if held is not None and self._auto_commit:
-            self._progressed(held)
+        held = self._buffer.acknowledge()
+        if held is not None:
+            self._reader.note_polled(held)
 
     # ---- progress
 
@@ -270,15 +222,15 @@ class LitePullConsumer(Seeking):
     def _note(self, offsets: Mapping[MessageQueue, int] | None) -> Mapping[MessageQueue, int]:
         member = self._running()
         if offsets is None:
-            self._harvest.acknowledge()
+            self._buffer.acknowledge()
             offsets = {queue: held.progress for queue, held in member.held.items()}
         check_offsets(offsets)
         for queue in offsets:
-            if member.has_leases and queue not in member.held:
+            if member.ownership.has_leases and queue not in member.held:
                 raise QueueLost(queue)  # its progress is another member's
         for queue, offset in offsets.items():
             epoch = member.held[queue].epoch if queue in member.held else None
-            member.offsets.update(queue, offset, epoch=epoch, may_lower=True)
+            member.offsets.update(queue, Position(offset, epoch), may_lower=True)
         return offsets
 
     async def committed(self, queue: MessageQueue) -> int | None:
@@ -289,35 +241,130 @@ class LitePullConsumer(Seeking):
         stored = await committed_offset(self.client, self.group, queue)
         return None if stored is None else stored.offset
 
-    def _released(self, held: HeldQueue) -> None:
-        """A queue goes: what was polled of it is progress."""
+    # ---- going elsewhere
+
+    async def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Poll goes on at an offset. Raises ValueError for one the queue does not have, or a queue
+        that is not ours."""
+        self._held(queue)
+        self._running_here()
+        low = await min_offset(self.client, queue)
+        high, epoch = await max_offset(self.client, queue)
+        if not low <= offset <= high:
+            raise ValueError(f"offset {offset} is not in {queue}, which has {low} to {high}")
+        held = self._held(queue)  # not before: it may have been given up, or taken anew
+        self._buffer.move(held, offset)
+        held.epoch = epoch
+        self._reader.pull_anew(held)
+
+    async def seek_to_begin(self, queue: MessageQueue) -> None:
+        """Poll goes on at the oldest message."""
+        await self.seek(queue, (await self.offset_range(queue))[0])
+
+    async def seek_to_end(self, queue: MessageQueue) -> None:
+        """Poll goes on with what comes next."""
+        await self.seek(queue, (await self.offset_range(queue))[1])
+
+    async def seek_to_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> None:
+        """Poll goes on at the first message stored at or after a time."""
+        await self.seek(queue, await self.offset_at(queue, timestamp_ms))
+
+    def _held(self, queue: MessageQueue) -> HeldQueue:
+        held = self._running().held.get(queue)
+        if held is None:
+            raise ValueError(f"{queue} is not read by this consumer now: see assignment()")
+        return held
+
+
+class LiteReader(QueueReader):
+    """Pulls the queues of a lite pull consumer into its buffer."""
+
+    def __init__(
+        self,
+        client: Client,
+        settings: MemberSettings,
+        subscriptions: Subscriptions,
+        ownership: QueueOwnership,
+        buffer: PollBuffer,
+        rates: ConsumeRates,
+        *,
+        pull_batch: int,
+        limits: FlowLimits,
+        limit_all: int,
+        auto_commit: bool,
+    ) -> None:
+        self._client = client
+        self._subscriptions = subscriptions
+        self._ownership = ownership
+        self._buffer = buffer
+        self._limits = limits
+        self._limit_all = limit_all
+        self._auto_commit = auto_commit
+        self.is_manual = False
+        """Whether queues are assigned manually: then their topics need no subscription."""
+        self._pulls = PullLoop(
+            client,
+            settings.group,
+            ownership,
+            self,
+            rates,
+            pull_batch=pull_batch,
+            suspend_s=_SUSPEND_S,
+            call_timeout_s=_PULL_TIMEOUT_S,
+            is_lite=True,
+        )
+
+    def pull_anew(self, held: HeldQueue) -> None:
+        """Give up the pull that waits at the broker for an old offset, and begin at the new one."""
+        if held.task is not None:
+            held.task.cancel()
+        if held.may_begin:
+            held.task = self._client.keep(self.pull_task(held), f"pull {held.queue}")
+
+    def note_polled(self, held: HeldQueue) -> None:
+        """What was polled of a queue is progress."""
         if self._auto_commit:
-            self._progressed(held)
-        self._harvest.forget(held)
+            self._ownership.offsets.update(held.queue, held.position, may_lower=True)
 
-    def _progressed(self, held: HeldQueue) -> None:
-        progress, epoch = held.progress, held.epoch
-        self.member.offsets.update(held.queue, progress, epoch=epoch, may_lower=True)
+    # ---- as the reader of queues
 
-    # ---- pulling
+    def pull_task(self, held: HeldQueue) -> PullTask:
+        """Pull while the queue is held."""
+        return partial(self._pulls.run, held)
 
-    def _subscription(self, topic: str) -> SubscriptionData | None:
-        known = self.subscriptions.get(topic)
-        if known is None and self._is_by_hand:
+    def released(self, held: HeldQueue) -> None:
+        """A queue goes: what was polled of it is progress."""
+        self.note_polled(held)
+        self._buffer.forget(held)
+
+    # ---- as the target of pulls
+
+    def subscription(self, topic: str) -> SubscriptionData | None:
+        """What is wanted of a topic: everything, where its queues are assigned manually."""
+        known = self._subscriptions.get(topic)
+        if known is None and self.is_manual:
             return SubscriptionData.build(topic, "*", version=0)
         return known
 
-    def _reason_to_wait(self, held: HeldQueue) -> str:
-        waiting = sum(len(one.process_queue) for one in self.member.held.values())
+    def committed(self, held: HeldQueue) -> int:
+        """None: progress is what was polled and committed, not what was pulled."""
+        return -1
+
+    def paused(self, held: HeldQueue) -> str:
+        """The application paused this queue, or did not."""
+        return "the queue is paused" if held.queue in self._buffer.paused else ""
+
+    def reason_to_wait(self, held: HeldQueue) -> str:
+        """Flow control: how much waits to be polled, of all queues and of this one."""
+        waiting = sum(len(one.process_queue) for one in self._ownership.held.values())
         if waiting > self._limit_all:
             return f"{waiting} messages wait to be polled, at most {self._limit_all} may"
         return reason_to_wait(held.process_queue, self._limits)
 
-    def _moved(self, held: HeldQueue, offset: int) -> None:
-        self.client.log.warning(
-            "offset %d of %s is out of range, going on at %d", held.next_offset, held.queue, offset
-        )
-        self._harvest.move(held, offset)
+    def arrived(self, held: HeldQueue, messages: list[MessageExt]) -> None:
+        """Keep messages until they are polled."""
+        self._buffer.put(held, messages)
 
-    def _shortened(self, held: HeldQueue, end: int, epoch: int | None) -> None:
-        self.member.rewind(held, end, epoch)
+    def moved(self, held: HeldQueue, offset: int) -> None:
+        """Forget what was pulled: the queue goes on elsewhere."""
+        self._buffer.move(held, offset)

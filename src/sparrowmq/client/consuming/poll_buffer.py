@@ -5,31 +5,36 @@ pulled ▶ ready ▶ outstanding (returned by the last poll) ▶ acknowledged (b
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 
 from sparrowmq.client.group.held_queue import HeldQueue
+from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
 
 AGAIN_S = 0.5
 
 
-class Harvest:
-    """A queue whose messages are outstanding counts as worked on: a hand-over waits for it."""
+class PollBuffer:
+    """Pulled messages of all queues, in the order in which they arrived.
+
+    A queue whose messages are outstanding counts as worked on: a hand-over waits for the poll that
+    acknowledges them, as it waits for a handler.
+    """
 
     def __init__(self) -> None:
         self.paused: set[MessageQueue] = set()
         self.arrival = asyncio.Event()
         self._ready: deque[tuple[HeldQueue, int, list[MessageExt]]] = deque()
-        self._epochs: dict[HeldQueue, int] = {}
+        self._seeks: dict[HeldQueue, int] = {}
+        """How often the application went elsewhere in a queue: what was pulled before is void."""
         self._outstanding: tuple[HeldQueue, int, list[MessageExt]] | None = None
 
     def put(self, held: HeldQueue, messages: list[MessageExt]) -> None:
         """Messages were pulled."""
         if messages:
             held.process_queue.put(messages)
-            self._ready.append((held, self._epochs.get(held, 0), messages))
+            self._ready.append((held, self._seeks.get(held, 0), messages))
             self.arrival.set()
 
     async def more(self) -> None:
@@ -39,18 +44,18 @@ class Harvest:
             async with asyncio.timeout(AGAIN_S if self._ready else None):
                 await self.arrival.wait()
 
-    def next_batch(self, may_work: Callable[[HeldQueue], bool]) -> list[MessageExt]:
+    def next_batch(self, ownership: QueueOwnership) -> list[MessageExt]:
         """What the application gets now; it stays in work until it is acknowledged. Queues that are
         paused, and those that may be another member's by now, are kept back."""
         for _ in range(len(self._ready)):
-            held, epoch, messages = self._ready.popleft()
-            if not held.may_begin or epoch != self._epochs.get(held, 0):
+            held, seeks, messages = self._ready.popleft()
+            if not held.may_begin or seeks != self._seeks.get(held, 0):
                 continue  # given up, or sought elsewhere since
-            if held.queue in self.paused or not may_work(held):
-                self._ready.append((held, epoch, messages))
+            if held.queue in self.paused or not ownership.may_work(held):
+                self._ready.append((held, seeks, messages))
                 continue
             held.work_begins()
-            self._outstanding = (held, epoch, messages)
+            self._outstanding = (held, seeks, messages)
             return messages
         return []
 
@@ -58,18 +63,18 @@ class Harvest:
         """What was returned last is consumed; the queue whose progress moved."""
         if self._outstanding is None:
             return None
-        (held, epoch, messages), self._outstanding = self._outstanding, None
-        if epoch == self._epochs.get(held, 0):
+        (held, seeks, messages), self._outstanding = self._outstanding, None
+        if seeks == self._seeks.get(held, 0):
             held.process_queue.remove(messages)
         held.work_ends(asyncio.get_running_loop().time())
         return None if held.is_dropped else held
 
     def move(self, held: HeldQueue, offset: int) -> None:
-        """Go on elsewhere; what was pulled, also what is outstanding, has no say any more."""
+        """Go on elsewhere; what was pulled, also what is outstanding, does not count any more."""
         held.process_queue.clear()
         held.next_offset = offset
-        self._epochs[held] = self._epochs.get(held, 0) + 1
+        self._seeks[held] = self._seeks.get(held, 0) + 1
 
     def forget(self, held: HeldQueue) -> None:
         """The queue is given up."""
-        self._epochs.pop(held, None)
+        self._seeks.pop(held, None)

@@ -13,12 +13,14 @@ from enum import Enum
 from typing import Unpack
 
 from sparrowmq.client.argument_checks import check_names, check_offsets
-from sparrowmq.client.broker_calls import address_of, committed_offset
+from sparrowmq.client.broker_calls import Position, address_of, committed_offset
 from sparrowmq.client.consuming.concurrent_consumption import GivingBack
 from sparrowmq.client.errors import BrokerRefused
 from sparrowmq.client.group.group_consumer import GroupConsumer
 from sparrowmq.client.group.member_settings import GroupSettings
 from sparrowmq.client.group.membership import Membership
+from sparrowmq.client.group.queue_handover import QueueReader
+from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.client.subscriptions import Sql, Subscriptions, wanted
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.pull import Pulled, PullMessage
@@ -89,15 +91,24 @@ class PullConsumer(GroupConsumer):
     async def _open(self) -> None:
         await self.start()
 
-    async def start(self) -> None:
-        """Join the group. Raises ValueError for a client id that another member has here."""
+    async def start(self, *, wait_s: float | None = None) -> None:
+        """Join the group. Raises ValueError for a client id that another member has here.
+
+        With `wait_s` it waits so long for a name server and raises NoNameServer if none answers.
+        Without, it starts at once, logs a warning, and begins to consume when one answers."""
         with self._starting:
             await super()._open()
-            await self._join(lambda: Membership(self.client, self._settings, self.subscriptions))
+            await self._reach(wait_s)
+            await self._join(self._make_member)
+
+    def _make_member(self) -> Membership:
+        ownership = QueueOwnership(self.client, self._settings)
+        reader = QueueReader()
+        return Membership(self.client, self._settings, self.subscriptions, ownership, reader)
 
     async def stop(self, within_s: float = 0.0) -> None:
         """Persist progress, leave the group."""
-        await self._starting.until_over()
+        await self._starting.until_none()
         await self._leave(within_s)
 
     async def pull(
@@ -154,7 +165,7 @@ class PullConsumer(GroupConsumer):
     def update_offset(self, queue: MessageQueue, offset: int) -> None:
         """Note progress; it is stored every 5 s for queues of the assignment, and by `commit`."""
         check_offsets({queue: offset})
-        self._running().offsets.update(queue, offset, may_lower=True)
+        self._running().offsets.update(queue, Position(offset), may_lower=True)
 
     async def commit(self, queues: Iterable[MessageQueue]) -> None:
         """Store the noted progress of these queues now. Raises QueueLost, and what else keeps it

@@ -1,16 +1,31 @@
-"""Pulling one queue for as long as it is held: one pull in flight, repeated when it ends."""
+"""Pulling one queue for as long as it is held, and flow control: when the next pull has to wait.
+
+paused? ▶ flow control ▶ pull (waits at the broker when there is nothing) ─┬ messages: to the target
+   ▲                                                                       ├ nothing: pull again
+   └──────────────── after an error 3 s, else at once ◀────────────────────┴ offset moved: go there
+
+There is one pull in flight per queue, and the next one starts where its answer ended. Two at a time
+would bring messages out of order, and progress could not be the smallest offset in work. What a
+pull brings moves `next_offset` only when it was decoded: what fails on the way is pulled again.
+
+Flow control looks at what waits for handlers in this process. It does not slow the broker down or
+lose anything: messages rest in the log until handlers have caught up. Three limits are needed,
+because each alone can be passed unnoticed: many small messages (count), few large ones (bytes), and
+one message that is stuck while thousands after it are done (span). The span matters because
+progress stays at the stuck message: after a crash everything past it is delivered again.
+"""
 
 import asyncio
-import logging
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from sparrowmq.client.argument_checks import MAX_LONG, check_whole
 from sparrowmq.client.broker_calls import UNKNOWN_EPOCH, find_broker
 from sparrowmq.client.client import Client
-from sparrowmq.client.errors import ClientError
+from sparrowmq.client.errors import BrokerRefused, ClientError, NoNameServer
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.process_queue import ProcessQueue
+from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.client.group.running_info import ConsumeRates
 from sparrowmq.client.subscriptions import wanted
 from sparrowmq.net.calls import Response
@@ -23,8 +38,15 @@ from sparrowmq.protocol.route import MASTER_ID
 from sparrowmq.protocol.subscription import SubscriptionData
 from sparrowmq.protocol.sys_flag import pull_sys_flag
 
-# When a queue is not pulled for a while, and why.
+FLOW_CONTROL_S = 0.05
+"""Handlers that are too slow are looked at again after this long: about the time of a round trip,
+so that a queue which has room again loses little."""
+PAUSED_S = 1.0
+ERROR_S = 3.0
 
+_EMPTY = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY)
+
+# ---- flow control
 
 OFF = -1
 
@@ -75,52 +97,62 @@ def reason_to_wait(queue: ProcessQueue, limits: FlowLimits, *, is_orderly: bool 
     return ""
 
 
-FLOW_CONTROL_S = 0.05
-PAUSED_S = 1.0
-ERROR_S = 3.0
+# ---- pulling
 
-_EMPTY = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY)
+
+class PullTarget(Protocol):
+    """What a consumer answers to its pull loops, and what it does with what they pull."""
+
+    def subscription(self, topic: str) -> SubscriptionData | None:
+        """What is wanted of a topic; None when it is not subscribed any more."""
+        ...
+
+    def committed(self, held: HeldQueue) -> int:
+        """Progress that a pull carries to the broker; -1 for none."""
+        ...
+
+    def paused(self, held: HeldQueue) -> str:
+        """Why a queue is not pulled until the application resumes it; empty when it is."""
+        ...
+
+    def reason_to_wait(self, held: HeldQueue) -> str:
+        """Why the next pull has to wait for handlers; empty when it need not."""
+        ...
+
+    def arrived(self, held: HeldQueue, messages: list[MessageExt]) -> None:
+        """A pull was answered, perhaps with no messages."""
+        ...
+
+    def moved(self, held: HeldQueue, offset: int) -> None:
+        """The offset was out of range, and the queue goes on at this one."""
+        ...
 
 
 class PullLoop:
-    """What the loops of one consumer share."""
+    """Pulls the queues of one consumer; `run` is the loop of one queue."""
 
     def __init__(
         self,
         client: Client,
         group: str,
+        ownership: QueueOwnership,
+        target: PullTarget,
+        rates: ConsumeRates,
         *,
         pull_batch: int,
         suspend_s: float,
         call_timeout_s: float,
-        subscription: Callable[[str], SubscriptionData | None],
-        committed: Callable[[HeldQueue], int],
-        reason_to_wait: Callable[[HeldQueue], str],
-        paused: Callable[[HeldQueue], str],
-        arrived: Callable[[HeldQueue, list[MessageExt]], None],
-        moved: Callable[[HeldQueue, int], None],
-        shortened: Callable[[HeldQueue, int, int | None], None],
-        rates: ConsumeRates,
-        log: logging.Logger,
         is_lite: bool = False,
     ) -> None:
-        """`paused` and `reason_to_wait` give a reason, empty to go on. What `arrived` is every
-        pull's harvest, maybe empty; `moved` is told where an offset out of range is set to, and
-        `shortened` where the messages of a queue end that got shorter, and the epoch since."""
         self._client = client
         self._group = group
         self._pull_batch = pull_batch
         self._suspend_s = suspend_s
         self._call_timeout_s = call_timeout_s
-        self._subscription = subscription
-        self._committed = committed
-        self._reason_to_wait = reason_to_wait
-        self._paused = paused
-        self._arrived = arrived
-        self._moved = moved
-        self._shortened = shortened
+        self._ownership = ownership
+        self._target = target
         self._rates = rates
-        self._log = log
+        self._log = client.log
         self._is_lite = is_lite
 
     async def run(self, held: HeldQueue) -> None:
@@ -132,26 +164,28 @@ class PullLoop:
 
     async def _turn(self, held: HeldQueue) -> float:
         started_s = held.last_pull_s = asyncio.get_running_loop().time()
-        held.waits_for = self._paused(held)
+        held.waits_for = self._target.paused(held)
         if held.waits_for:
             return PAUSED_S
-        held.waits_for = self._reason_to_wait(held)
+        held.waits_for = self._target.reason_to_wait(held)
         if held.waits_for:
             return FLOW_CONTROL_S
-        subscription = self._subscription(held.queue.topic)
+        subscription = self._target.subscription(held.queue.topic)
         if subscription is None:
             held.waits_for = f"topic {held.queue.topic} is no longer subscribed"
             return ERROR_S
         asked = held.next_offset
         try:
             response = await self._pull(held, subscription)
+            if response.code == ResponseCode.SUCCESS or response.code in _EMPTY:
+                self._client.outages.reached(f"broker {held.queue.broker_name}")
             if not held.may_begin or held.next_offset != asked:
                 return 0.0  # left, or sought elsewhere meanwhile
             return self._take(held, subscription, response, started_s)
         except (NetError, ClientError, ProtocolError) as error:
             held.broker_id = MASTER_ID
             held.waits_for = f"the last pull failed: {error}"
-            self._log.info("pull of %s failed: %s", held.queue, error)
+            self._failed(held, error)
             return ERROR_S
 
     async def _pull(self, held: HeldQueue, subscription: SubscriptionData) -> Response:
@@ -159,7 +193,7 @@ class PullLoop:
         broker = await find_broker(self._client, queue.topic, queue.broker_name, held.broker_id)
         # Only the master keeps progress: a pull from a slave carries none, also where a slave
         # stands in for a master that has no address.
-        committed = self._committed(held) if broker.is_master else -1
+        committed = self._target.committed(held) if broker.is_master else -1
         carries = subscription.is_tag  # SQL92 stays at the broker, compiled once per heartbeat
         header = PullMessage(
             consumer_group=self._group,
@@ -195,23 +229,32 @@ class PullLoop:
             self._rates.pulled(held.queue.topic, len(messages), started_s)
             chosen = wanted(messages, subscription)
             _go_on(held, pulled)  # when nothing can fail any more: what failed is pulled again
-            self._arrived(held, chosen)
+            self._target.arrived(held, chosen)
             return 0.0
         if response.code in _EMPTY:
             _go_on(held, response.header(PulledInEpoch))
-            self._arrived(held, [])
+            self._target.arrived(held, [])
             return 0.0
         if response.code == ResponseCode.PULL_OFFSET_MOVED:
             pulled = response.header(PulledInEpoch)
             if pulled.valid_end is not None:
-                self._shortened(held, pulled.valid_end, pulled.epoch)
+                self._ownership.shorten(held, pulled.valid_end, pulled.epoch)
             else:
                 held.epoch = pulled.epoch
-                self._moved(held, pulled.next_begin_offset)
+                text = "offset %d of %s is out of range, going on at %d"
+                offset = pulled.next_begin_offset
+                self._log.warning(text, held.next_offset, held.queue, offset)
+                self._target.moved(held, offset)
             return 0.0
         held.waits_for = f"the broker answered {response.code}: {response.remark}"
-        self._log.warning("pull of %s: %s", held.queue, held.waits_for)
+        self._failed(held, BrokerRefused(held.queue.broker_name, response.code, response.remark))
         return ERROR_S
+
+    def _failed(self, held: HeldQueue, error: Exception) -> None:
+        """The broker's outage is logged once, however many queues meet it."""
+        self._log.debug("pull of %s failed: %s", held.queue, error)
+        if not isinstance(error, NoNameServer):
+            self._client.outages.failed(f"broker {held.queue.broker_name}", error)
 
 
 def _go_on(held: HeldQueue, pulled: PulledInEpoch) -> None:

@@ -1,19 +1,24 @@
 """The push consumer: pulls for its group's share of the queues and hands messages to a handler."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Unpack
 
 from sparrowmq.client.argument_checks import check_kind, check_number, check_time, check_whole
-from sparrowmq.client.consuming.concurrent_consumption import Consuming, GivingBack
-from sparrowmq.client.consuming.handler_calls import Handler, Handling, check_handler
-from sparrowmq.client.consuming.orderly_consumption import SUSPEND_S, UNLIMITED, OrderlyConsuming
+from sparrowmq.client.broker_calls import Position
+from sparrowmq.client.client import Client
+from sparrowmq.client.consuming.concurrent_consumption import ConcurrentConsumption, GivingBack
+from sparrowmq.client.consuming.handler_calls import Handler, HandlerCalls, check_handler
+from sparrowmq.client.consuming.orderly_consumption import SUSPEND_S, UNLIMITED, OrderlyConsumption
 from sparrowmq.client.consuming.pull_loop import FlowLimits, PullLoop, reason_to_wait, shared_out
 from sparrowmq.client.group.group_consumer import GroupConsumer
 from sparrowmq.client.group.held_queue import HeldQueue
-from sparrowmq.client.group.member_settings import StartSettings
+from sparrowmq.client.group.member_settings import MemberSettings, StartSettings
 from sparrowmq.client.group.membership import Membership
+from sparrowmq.client.group.queue_handover import PullTask, QueueReader
+from sparrowmq.client.group.queue_ownership import QueueOwnership
+from sparrowmq.client.group.running_info import ConsumeRates
 from sparrowmq.client.handler_threads import HandlerThreads
 from sparrowmq.client.subscriptions import Filter, Subscriptions
 from sparrowmq.net.workers import Workers
@@ -21,52 +26,9 @@ from sparrowmq.protocol.connections import ConsumeDirectlyResult
 from sparrowmq.protocol.heartbeat import ConsumeType
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
-
-# Which way a push consumer's messages take: side by side, or one after the other.
-
+from sparrowmq.protocol.subscription import SubscriptionData
 
 _MAX_RECONSUME_TIMES = 16
-
-
-def consuming(
-    handling: Handling,
-    member: Membership,
-    *,
-    batch: int,
-    max_reconsume_times: int,
-    timeout_s: float,
-    suspend_s: float,
-    progressed: Callable[[HeldQueue], None],
-) -> Consuming | OrderlyConsuming:
-    """Workers for a member, as its settings say. `max_reconsume_times` -1 means 16, and no limit
-    when orderly."""
-    settings, client = member.settings, member.client
-    if settings.is_orderly:
-        return OrderlyConsuming(
-            handling,
-            GivingBack(client, settings.group, max(0, max_reconsume_times), client.log),
-            batch=batch,
-            max_reconsume_times=max_reconsume_times,
-            suspend_s=suspend_s,
-            has_lock=member.has_lock,
-            progressed=progressed,
-            log=client.log,
-        )
-    is_default = max_reconsume_times == UNLIMITED
-    times = _MAX_RECONSUME_TIMES if is_default else max_reconsume_times
-    giving_back = GivingBack(client, settings.group, times, client.log)
-    return Consuming(
-        handling,
-        None if settings.is_broadcasting else giving_back,
-        batch=batch,
-        timeout_s=timeout_s,
-        held=member.held.values,
-        may_work=member.may_work,
-        progressed=progressed,
-        log=client.log,
-    )
-
-
 _PULL_TIMEOUT_S = 30.0
 _SUSPEND_S = 15.0
 _CONSUME_TIMEOUT_S = 15 * 60.0
@@ -133,18 +95,17 @@ class PushConsumer(GroupConsumer):
         self.worker_count = workers
         self._pull_batch = pull_batch
         self._limits = limits or FlowLimits()
-        self._shared_limits = self._limits
         self._max_reconsume_times = max_reconsume_times
         self._consume_timeout_s = consume_timeout_s
         self._retry_after_s = suspend_s
         self._stop_within_s = stop_within_s
         self._threads = threads
         self._own_threads: HandlerThreads | None = None
-        self._is_paused = False
+        self._paused = asyncio.Event()
         self._workers: list[asyncio.Task[None]] = []
         self._are_workers_ended = False
-        self.handling: Handling
-        self._consuming: Consuming | OrderlyConsuming
+        self.handling: HandlerCalls
+        self._consumption: ConcurrentConsumption | OrderlyConsumption
 
     @property
     def is_orderly(self) -> bool:
@@ -155,7 +116,7 @@ class PushConsumer(GroupConsumer):
         """Hand one message to the handler now; progress does not change."""
         return await self.handling.try_out(message, is_orderly=self.is_orderly)
 
-    # ---- life
+    # ---- lifecycle
 
     async def run(self, handler: Handler) -> None:
         """Consume until `stop`, or until the task is cancelled."""
@@ -168,19 +129,23 @@ class PushConsumer(GroupConsumer):
         if self._is_started:
             await self.client.ended()
             raise self.failure or asyncio.CancelledError
-        await self._stopping.until_over()
+        await self._until_stopped()
 
-    async def start(self, handler: Handler) -> None:
+    async def start(self, handler: Handler, *, wait_s: float | None = None) -> None:
         """Begin to consume in the background. Raises BrokerRefused when a broker does not accept a
         subscription, ValueError for a handler that cannot handle anything, and for a client id or
-        subscription that does not fit its group."""
+        subscription that does not fit its group.
+
+        With `wait_s` it waits so long for a name server and raises NoNameServer if none answers.
+        Without, it starts at once, logs a warning, and begins to consume when one answers."""
         check_handler(handler)
         with self._starting:
             await self._open()
+            await self._reach(wait_s)
             await self._join(partial(self._make_parts, handler))
-            loops = [self._consuming.work] * self.worker_count
-            if isinstance(self._consuming, Consuming):
-                loops.append(self._consuming.watch)
+            loops = [self._consumption.work] * self.worker_count
+            if isinstance(self._consumption, ConcurrentConsumption):
+                loops.append(self._consumption.watch)
             name = f"a worker of group {self.group}"
             self._workers = [
                 self.client.keep(loop, name, may_end=self._may_workers_end) for loop in loops
@@ -192,40 +157,32 @@ class PushConsumer(GroupConsumer):
         if threads is None:
             name = f"consume-{self.group}"
             threads = self._own_threads = HandlerThreads(self.worker_count, name)
-        self.handling = Handling(self.group, handler, threads, self.subscriptions, self.rates, log)
-        self._pulls = PullLoop(
-            client,
-            self.group,
-            pull_batch=self._pull_batch,
-            suspend_s=_SUSPEND_S,
-            call_timeout_s=_PULL_TIMEOUT_S,
-            subscription=self.subscriptions.get,
-            committed=self._committed,
-            reason_to_wait=self._reason_to_wait,
-            paused=lambda held: "the consumer is paused" if self._is_paused else "",
-            arrived=self._arrived,
-            moved=self._moved,
-            shortened=self._shortened,
-            rates=self.rates,
-            log=log,
+        self.handling = HandlerCalls(
+            self.group, handler, threads, self.subscriptions, self.rates, log
         )
-        member = Membership(
+        ownership = QueueOwnership(client, self._settings)
+        self._consumption = make_consumption(
             client,
             self._settings,
-            self.subscriptions,
-            begin=self._pulls.run,
-            assigned=self._share_limits,
-        )
-        self._consuming = consuming(
             self.handling,
-            member,
+            ownership,
             batch=self._batch,
             max_reconsume_times=self._max_reconsume_times,
             timeout_s=self._consume_timeout_s,
             suspend_s=self._retry_after_s,
-            progressed=self._progressed,
         )
-        return member
+        reader = PushReader(
+            client,
+            self._settings,
+            self.subscriptions,
+            ownership,
+            self._consumption,
+            self.rates,
+            limits=self._limits,
+            pull_batch=self._pull_batch,
+            paused=self._paused,
+        )
+        return Membership(client, self._settings, self.subscriptions, ownership, reader)
 
     async def stop(self) -> None:
         """Finish what is in work (within a deadline), commit, unregister: nothing comes twice.
@@ -233,7 +190,7 @@ class PushConsumer(GroupConsumer):
         Raises RuntimeError inside of a handler, for which it would have to wait."""
         if asyncio.current_task() in self._workers:
             raise RuntimeError(WAITS_FOR_ITSELF)
-        await self._starting.until_over()
+        await self._starting.until_none()
         is_running = self._is_started
         try:
             await self._leave(self._stop_within_s, self._abandon)
@@ -244,7 +201,7 @@ class PushConsumer(GroupConsumer):
                     self._own_threads.abandon()  # what overran the deadline is not waited for
 
     def _abandon(self) -> None:
-        if self._stop_within_s:  # who gives no time at all expects it
+        if self._stop_within_s:  # without any time that is expected
             self.client.log.warning(
                 "handlers of %s did not end within %g s: their messages come again; async ones are"
                 " cancelled, a plain one goes on until it returns or the process ends",
@@ -254,7 +211,7 @@ class PushConsumer(GroupConsumer):
         self._end_workers()
 
     def _may_workers_end(self) -> bool:
-        """Whether somebody else than a handler can have cancelled them."""
+        """Whether anything but a handler can have cancelled them."""
         return self._are_workers_ended or self.client.is_ending
 
     def _end_workers(self) -> None:
@@ -271,11 +228,11 @@ class PushConsumer(GroupConsumer):
 
     def pause(self) -> None:
         """Pull nothing more until `resume`; what is in work goes on."""
-        self._is_paused = True
+        self._paused.set()
 
     def resume(self) -> None:
         """Go on after `pause`."""
-        self._is_paused = False
+        self._paused.clear()
         if self._is_started:
             self.member.wake()
 
@@ -294,36 +251,119 @@ class PushConsumer(GroupConsumer):
         held = self._running().held.values()
         return {one.queue: one.waits_for for one in held if one.waits_for}
 
-    # ---- pulls and progress
 
-    def _share_limits(self) -> None:
-        self._shared_limits = shared_out(self._limits, len(self.member.held))
+class PushReader(QueueReader):
+    """Pulls the queues of a push consumer and hands what was pulled to its workers."""
 
-    def _reason_to_wait(self, held: HeldQueue) -> str:
-        return reason_to_wait(held.process_queue, self._shared_limits, is_orderly=self.is_orderly)
-
-    def _committed(self, held: HeldQueue) -> int:
-        if self._settings.is_broadcasting or not self.member.is_sure(held):
-            return -1
-        return self.member.offsets.get(held.queue)
-
-    def _arrived(self, held: HeldQueue, messages: list[MessageExt]) -> None:
-        held.process_queue.put(messages)
-        self._consuming.submit(held, messages)
-        self._progressed(held)
-
-    def _moved(self, held: HeldQueue, offset: int) -> None:
-        self.client.log.warning(
-            "offset %d of %s is out of range, going on at %d", held.next_offset, held.queue, offset
+    def __init__(
+        self,
+        client: Client,
+        settings: MemberSettings,
+        subscriptions: Subscriptions,
+        ownership: QueueOwnership,
+        workers: ConcurrentConsumption | OrderlyConsumption,
+        rates: ConsumeRates,
+        *,
+        limits: FlowLimits,
+        pull_batch: int,
+        paused: asyncio.Event,
+    ) -> None:
+        """Nothing is pulled while `paused` is set."""
+        self._settings = settings
+        self._subscriptions = subscriptions
+        self._ownership = ownership
+        self._workers = workers
+        self._limits = limits
+        self.shared_limits = limits
+        """What one queue may have waiting, as many as are held now."""
+        self._paused = paused
+        self._pulls = PullLoop(
+            client,
+            settings.group,
+            ownership,
+            self,
+            rates,
+            pull_batch=pull_batch,
+            suspend_s=_SUSPEND_S,
+            call_timeout_s=_PULL_TIMEOUT_S,
         )
+
+    # ---- as the reader of queues
+
+    def pull_task(self, held: HeldQueue) -> PullTask:
+        """Pull while the queue is held."""
+        return partial(self._pulls.run, held)
+
+    def assignment_changed(self) -> None:
+        """Share the topic's limits out over the queues that are held now."""
+        self.shared_limits = shared_out(self._limits, len(self._ownership.held))
+
+    # ---- as the target of pulls
+
+    def subscription(self, topic: str) -> SubscriptionData | None:
+        """What is wanted of a topic."""
+        return self._subscriptions.get(topic)
+
+    def committed(self, held: HeldQueue) -> int:
+        """Our progress, where it is certain that it counts."""
+        if self._settings.is_broadcasting or not self._ownership.is_sure(held):
+            return -1
+        return self._ownership.offsets.get(held.queue)
+
+    def paused(self, held: HeldQueue) -> str:
+        """The application paused the whole consumer, or did not."""
+        return "the consumer is paused" if self._paused.is_set() else ""
+
+    def reason_to_wait(self, held: HeldQueue) -> str:
+        """Flow control: how much waits for handlers."""
+        is_orderly = self._settings.is_orderly
+        return reason_to_wait(held.process_queue, self.shared_limits, is_orderly=is_orderly)
+
+    def arrived(self, held: HeldQueue, messages: list[MessageExt]) -> None:
+        """Hand messages to workers. Progress moves also where all of them were filtered out."""
+        held.process_queue.put(messages)
+        self._workers.submit(held, messages)
+        self._ownership.note_progress(held)
+
+    def moved(self, held: HeldQueue, offset: int) -> None:
+        """Forget what was pulled: the queue goes on elsewhere."""
         held.process_queue.clear()
         held.next_offset = offset
-        self.member.offsets.update(held.queue, offset, epoch=held.epoch, may_lower=True)
+        position = Position(offset, held.epoch)
+        self._ownership.offsets.update(held.queue, position, may_lower=True)
 
-    def _shortened(self, held: HeldQueue, end: int, epoch: int | None) -> None:
-        self.member.rewind(held, end, epoch)
 
-    def _progressed(self, held: HeldQueue) -> None:
-        queue = held.process_queue
-        if not queue.is_dropped:
-            self.member.offsets.update(held.queue, held.progress, epoch=held.epoch)
+def make_consumption(
+    client: Client,
+    settings: MemberSettings,
+    handling: HandlerCalls,
+    ownership: QueueOwnership,
+    *,
+    batch: int,
+    max_reconsume_times: int,
+    timeout_s: float,
+    suspend_s: float,
+) -> ConcurrentConsumption | OrderlyConsumption:
+    """What hands messages to the handler: side by side, or one batch of a queue after the other.
+    `max_reconsume_times` -1 means 16, and no limit when orderly."""
+    if settings.is_orderly:
+        return OrderlyConsumption(
+            handling,
+            GivingBack(client, settings.group, max(0, max_reconsume_times), client.log),
+            ownership,
+            batch=batch,
+            max_reconsume_times=max_reconsume_times,
+            suspend_s=suspend_s,
+            log=client.log,
+        )
+    is_default = max_reconsume_times == UNLIMITED
+    times = _MAX_RECONSUME_TIMES if is_default else max_reconsume_times
+    giving_back = GivingBack(client, settings.group, times, client.log)
+    return ConcurrentConsumption(
+        handling,
+        None if settings.is_broadcasting else giving_back,
+        ownership,
+        batch=batch,
+        timeout_s=timeout_s,
+        log=client.log,
+    )

@@ -1,19 +1,23 @@
-"""What all consumers of a group have in common: a client, subscriptions, a life, a place."""
+"""What all consumers have in common: a client, subscriptions, a lifecycle, a membership."""
 
+import asyncio
+import itertools
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from sparrowmq.backoff import Backoff
+from sparrowmq.client.argument_checks import check_time
 from sparrowmq.client.broker_calls import max_offset, min_offset, offset_at
 from sparrowmq.client.client import Client
-from sparrowmq.client.config import DEFAULT_NAME_SERVERS, config_of
-from sparrowmq.client.errors import NoRoute, NotStarted
+from sparrowmq.client.config import FROM_ENVIRONMENT, config_of
+from sparrowmq.client.errors import NoNameServer, NoRoute, NotStarted
 from sparrowmq.client.group.broker_requests import routes
 from sparrowmq.client.group.member_settings import GroupSettings, MemberSettings
 from sparrowmq.client.group.membership import Membership
 from sparrowmq.client.group.running_info import ConsumeRates, offsets_of, running_info
-from sparrowmq.client.lifecycle import OpenBlock, Starting, Stopping
-from sparrowmq.client.members import Place
+from sparrowmq.client.lifecycle import Lifecycle
+from sparrowmq.client.members import ConsumerIdentity
 from sparrowmq.client.route_table import subscribe_queues
 from sparrowmq.client.subscriptions import Subscriptions, check_subscriptions, report_differences
 from sparrowmq.protocol.connections import ConsumeDirectlyResult, ConsumerRunningInfo
@@ -22,8 +26,8 @@ from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
 
 
-class GroupConsumer(OpenBlock):
-    """Base of the consumers; also what the client asks its members for.
+class GroupConsumer(Lifecycle):
+    """Base of the consumers, and what the client sees of them.
 
     `async with` starts a client of its own where none was given, and stops in the end. Where
     nothing but the client is started, `start` is called inside of the block.
@@ -35,8 +39,9 @@ class GroupConsumer(OpenBlock):
         self, group: str, subscriptions: Subscriptions, given: GroupSettings, **kind: Any
     ) -> None:
         """`given` is what the user chose, `kind` what sort of consumer it is (MemberSettings)."""
+        super().__init__()
         chosen: dict[str, Any] = {**given}
-        servers = chosen.pop("name_servers", DEFAULT_NAME_SERVERS)
+        servers = chosen.pop("name_servers", FROM_ENVIRONMENT)
         client: Client | None = chosen.pop("client", None)
         own = config_of(servers, chosen.pop("config", None), has_client=client is not None)
         self._settings = MemberSettings(group=group, **chosen, **kind)
@@ -46,18 +51,35 @@ class GroupConsumer(OpenBlock):
         self.worker_count = 0
         self._owns_client = client is None
         self._is_started = False
-        self._starting = Starting()
-        self._stopping = Stopping()
 
-    # ---- life
+    # ---- lifecycle
 
     async def _open(self) -> None:
         await self.client.make_ready(is_own=self._owns_client)
 
     async def stop(self) -> None:
         """Leave the group, and stop a client of its own."""
-        await self._starting.until_over()
+        await self._starting.until_none()
         await self._leave(0.0)
+
+    async def _reach(self, wait_s: float | None) -> None:
+        """Wait for a name server, not at all with None. Raises NoNameServer when time is up."""
+        if wait_s is None:
+            return
+        check_time("wait_s", wait_s)
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + wait_s
+        backoff = Backoff(0.1, 1.0, self.client.rng)
+        for failures in itertools.count(1):
+            try:
+                async with asyncio.timeout_at(end_s):
+                    await self.client.route_table.refresh(min(self.subscriptions.topics))
+                return
+            except (NoNameServer, TimeoutError) as error:
+                left_s = end_s - loop.time()
+                if left_s <= 0:
+                    raise self.client.name_servers.away(error) from error
+                await asyncio.sleep(min(left_s, backoff.wait_s(failures)))
 
     async def _join(self, make: Callable[[], Membership]) -> None:
         """Raises ValueError for a member that is here already or subscribes differently, and
@@ -66,12 +88,14 @@ class GroupConsumer(OpenBlock):
             raise ValueError(f"this client has a consumer of group {self.group} already")
         client = self.client
         servers = frozenset(client.config.name_servers)
-        client.members_here.enter(self, Place(client.client_id, servers, client.pid))
+        client.process_consumers.enter(
+            self, ConsumerIdentity(client.client_id, servers, client.pid)
+        )
         try:
             await check_subscriptions(self.client, self.group, self.subscriptions.all())
             await report_differences(self.client, self.group, self.subscriptions.all())
         except BaseException:
-            client.members_here.leave(self)
+            client.process_consumers.leave(self)
             raise
         self.member = make()
         self.client.consumers[self.group] = self
@@ -80,7 +104,7 @@ class GroupConsumer(OpenBlock):
 
     async def _leave(self, within_s: float, overdue: Callable[[], None] = lambda: None) -> None:
         """Finish within a time, persist, unlock, unregister. Does nothing when not started."""
-        await self._stopping.run(partial(self._leave_now, within_s, overdue))
+        await self._stop_once(partial(self._leave_now, within_s, overdue))
 
     async def _leave_now(self, within_s: float, overdue: Callable[[], None]) -> None:
         try:
@@ -88,7 +112,7 @@ class GroupConsumer(OpenBlock):
                 self._is_started = False
                 await self.member.leave(within_s, overdue)
         finally:
-            self.client.members_here.leave(self)
+            self.client.process_consumers.leave(self)
             if self._owns_client:
                 await self.client.stop()
 
@@ -118,12 +142,12 @@ class GroupConsumer(OpenBlock):
         return self.member.consumer_data()
 
     def members_changed(self) -> None:
-        """A broker says that somebody came or went."""
+        """A broker says that a member joined or left."""
         if self._is_started:
             self.member.wake()
 
     def queue_freed(self) -> None:
-        """A broker says that a queue is free now which another member held."""
+        """A broker says that a queue which another member held is free now."""
         if self._is_started:
             self.member.wake_at_once()
 
@@ -158,7 +182,7 @@ class GroupConsumer(OpenBlock):
         if route is None:
             raise NoRoute(topic, "it does not exist; create it or send to it first")
         # A broker keeps progress of groups that it has heard of.
-        await self.client.heartbeats.meet(route)
+        await self.client.heartbeats.reach_new_brokers(route)
         return sorted(subscribe_queues(topic, route))
 
     async def offset_range(self, queue: MessageQueue) -> tuple[int, int]:

@@ -7,7 +7,9 @@ held ── leave ──▶ leaving ── drop ──▶ dropped
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
+from sparrowmq.client.broker_calls import Position
 from sparrowmq.client.group.process_queue import ProcessQueue
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.route import MASTER_ID
@@ -60,13 +62,13 @@ class HeldQueue:
         self.idle = asyncio.Event()
         self.idle.set()
         self.when_done: Callable[[], None] | None = None
-        """Called once when its handlers are done, for whoever found them running."""
+        """Called once when its handlers are done: a rebalance round found them running."""
         self.consume_lock = asyncio.Lock()
         """Held around the handler of an ordered queue; a release waits for it."""
 
     @property
     def is_dropped(self) -> bool:
-        """Whether it belongs to somebody else."""
+        """Whether it was given up or lost: late results do not count any more."""
         return self.process_queue.is_dropped
 
     @property
@@ -74,6 +76,11 @@ class HeldQueue:
         """The smallest offset that is not consumed."""
         waiting = self.process_queue
         return waiting.progress if len(waiting) else self.next_offset
+
+    @property
+    def position(self) -> Position:
+        """The same with the epoch in which it was learned."""
+        return Position(self.progress, self.epoch)
 
     @property
     def may_begin(self) -> bool:
@@ -92,6 +99,20 @@ class HeldQueue:
         if not self.running:
             self.idle.set()
             self.handlers_done()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a handler works on it. Ordered queues are locked around their handler, concurrent
+        ones count its calls."""
+        return self.consume_lock.locked() or not self.idle.is_set()
+
+    async def handlers_end(self, within_s: float) -> None:
+        """Return when nothing works on it, or the time is over."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                async with self.consume_lock:
+                    pass  # the next worker sees that the queue leaves
+                await self.idle.wait()
 
     def handlers_done(self) -> None:
         """Nothing works on it now."""

@@ -1,9 +1,13 @@
 """Leases on queues: a queue changes hands only when its owner has finished and committed.
 
 The broker's queue locks serve as leases. The owner drains, commits and unlocks; the taker begins
-when it got the lock. A dead owner's locks are freed with its connection. Java and Go members take
-no lock when they consume concurrently: nobody waits for them. Our brokers make them wait for an
-owner, by letting their pulls wait.
+when it has the lock. A dead owner's locks are freed with its connection.
+
+RocketMQ locks only ordered queues. Locks on concurrent queues are our addition, because they close
+the gap in which both members work on a queue: the old owner still has messages in its handlers, and
+the new one starts at the progress that was stored before them. Java and Go members take no lock
+when they consume concurrently, and no member waits for them. Our brokers make them wait for a
+Python owner instead, by parking their pulls.
 """
 
 import logging
@@ -35,7 +39,7 @@ NO_LOCKS = Locks(set(), set(), {}, 0.0)
 
 
 class Leases:
-    """The locks one consumer holds at the brokers."""
+    """Locks and unlocks queues for one consumer; what it holds is in `QueueOwnership`."""
 
     def __init__(self, client: Client, group: str, log: logging.Logger) -> None:
         self._client = client
@@ -45,7 +49,7 @@ class Leases:
     async def take(self, queues: Iterable[MessageQueue], *, tells_freed: bool = False) -> Locks:
         """Lock or renew. A queue whose broker cannot be asked is neither ours nor another's.
 
-        With `tells_freed` our own brokers tell the consumer when one of the others is free.
+        With `tells_freed` our own brokers notify the consumer when one of the others is free.
         """
         header = LockBatch(tells_freed=tells_freed or None)
         ours: set[MessageQueue] = set()

@@ -20,7 +20,7 @@ PERSIST_S = 5.0
 
 
 class GroupSettings(TypedDict, total=False):
-    """What every consumer may be told."""
+    """The settings that every consumer takes."""
 
     name_servers: str | Sequence[str]
     """`host:port` of each; 127.0.0.1:9876 unless given."""
@@ -33,13 +33,13 @@ class GroupSettings(TypedDict, total=False):
     offsets_dir: str | Path | None
     """Where broadcasting members keep their progress; ~/.sparrowmq/offsets unless given."""
     strategy: Strategy
-    """Who gets which queues; `AVG` unless given."""
+    """Which member gets which queues; `AVG` unless given."""
     listener: QueueListener | None
     """Called when the assignment changed."""
 
 
 class StartSettings(GroupSettings, total=False):
-    """The same for consumers that keep progress: where a queue without any begins."""
+    """The same for consumers that store progress: where a queue without any begins."""
 
     from_where: ConsumeFromWhere
     """LAST_OFFSET unless given."""

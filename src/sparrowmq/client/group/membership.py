@@ -1,30 +1,30 @@
-"""A consumer's place in its group: subscriptions, queues, progress, and the loops that keep them.
+"""A consumer's place in its group, from joining to leaving, and the loops that keep it.
 
-start: routes ▶ heartbeat to all brokers ▶ first rebalance      (brokers tell the other members)
-stop:  handlers finish ▶ persist ▶ unlock ▶ unregister          (and again)
+join:  routes ▶ heartbeat to all brokers ▶ first rebalance       (brokers notify the other members)
+leave: handlers finish ▶ persist ▶ unlock ▶ unregister           (and again)
+
+`QueueOwnership`   which queues are held, and whether they are certainly ours
+`QueueHandover`    takes queues and gives them up
+`Rebalance`        decides which
 """
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
-from functools import partial
-from pathlib import Path
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Iterable
 
+from sparrowmq.client.broker_calls import Position
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import ClientError, QueueLost
-from sparrowmq.client.failures import ends_caller
-from sparrowmq.client.group.assignment import NEVER, Assignment
 from sparrowmq.client.group.held_queue import HeldQueue
-from sparrowmq.client.group.leases import Leases
 from sparrowmq.client.group.member_settings import MemberSettings
-from sparrowmq.client.group.offsets import LocalOffsets, Offsets, RemoteOffsets, start_at
-from sparrowmq.client.group.ownership import Ownership
-from sparrowmq.client.group.rebalance import ByHand, Rebalancing
+from sparrowmq.client.group.offsets import StartOffsets
+from sparrowmq.client.group.queue_handover import NEVER, QueueHandover, QueueReader
+from sparrowmq.client.group.queue_ownership import QueueOwnership
+from sparrowmq.client.group.rebalance import ManualAssignment, Rebalance
 from sparrowmq.client.subscriptions import Subscriptions
-from sparrowmq.protocol.heartbeat import ConsumeFromWhere, ConsumerData
+from sparrowmq.protocol.heartbeat import ConsumerData
 from sparrowmq.protocol.message import MessageQueue
-from sparrowmq.protocol.names import is_retry_topic, retry_topic
+from sparrowmq.protocol.names import retry_topic
 
 
 class Membership:
@@ -35,73 +35,28 @@ class Membership:
         client: Client,
         settings: MemberSettings,
         subscriptions: Subscriptions,
-        *,
-        begin: Callable[[HeldQueue], Coroutine[Any, Any, None]] | None = None,
-        released: Callable[[HeldQueue], None] = lambda held: None,
-        assigned: Callable[[], None] = lambda: None,
+        ownership: QueueOwnership,
+        reader: QueueReader,
     ) -> None:
-        """`begin` pulls a queue, `released` sees it when its handlers are done, `assigned` is told
-        of a new assignment before brokers and listeners are."""
-        log, group = client.log, settings.group
         self.client = client
         self.settings = settings
         self.subscriptions = subscriptions
+        self.ownership = ownership
         self.started_ms = client.clock()
-        # Who names a time means it, also where the queue is young.
-        has_time = settings.from_where is ConsumeFromWhere.TIMESTAMP
-        home = settings.offsets_dir or Path.home() / ".sparrowmq" / "offsets"
-        self.offsets: Offsets = (
-            LocalOffsets(home, client.client_id, group, log)
-            if settings.is_broadcasting
-            else RemoteOffsets(client, group, log, young_is_0=not has_time)
+        self.offsets = ownership.offsets
+        starts = StartOffsets(client, settings, self.started_ms)
+        self.handover = QueueHandover(client, settings, ownership, starts, reader)
+        self.rebalance = Rebalance(
+            client, settings, subscriptions, ownership, self.handover, reader
         )
-        has_leases = settings.has_leases and not settings.is_broadcasting
-        leases = Leases(client, group, log) if has_leases else None
-        self.assignment = Assignment(
-            client,
-            group,
-            self.offsets,
-            leases,
-            is_orderly=settings.is_orderly,
-            start_at=partial(start_at, client, settings, self.started_ms),
-            begin=begin,
-            released=released,
-            make_sure=self.make_sure,
-            may_go=self.wake_at_once,
-            log=log,
-        )
-        self._ownership = (
-            None
-            if leases is None
-            else Ownership(
-                client,
-                leases,
-                self.offsets,
-                self.assignment,
-                is_orderly=settings.is_orderly,
-                wake=self.wake,
-            )
-        )
-        self.rebalancing = Rebalancing(
-            client,
-            group,
-            settings.strategy,
-            self.assignment,
-            is_broadcasting=settings.is_broadcasting,
-            drops_silent=settings.drops_silent,
-            topics=lambda: subscriptions.topics,
-            changed=self._changed,
-            log=log,
-        )
-        self._assigned = assigned
-        self._steps = log.getChild("rebalance")
+        self._signal = ownership.signal
         self._loops: list[asyncio.Task[None]] = []
         self._is_leaving = False
 
     @property
     def held(self) -> dict[MessageQueue, HeldQueue]:
         """The queues that are ours."""
-        return self.assignment.held
+        return self.ownership.held
 
     def consumer_data(self) -> ConsumerData:
         """What heartbeats say."""
@@ -112,6 +67,8 @@ class Membership:
             consume_from_where=self.settings.from_where,
             subscription_data_set=self.subscriptions.all(),
         )
+
+    # ---- joining and leaving
 
     async def join(self) -> None:
         """Announce the member and begin to rebalance. Its consumer is in `client.consumers`."""
@@ -125,12 +82,15 @@ class Membership:
                 await client.route_table.refresh(topic)
         await client.heartbeats.send_everywhere()
         client.route_table.changed.append(self._route_changed)
-        loops = {"rebalance": self.rebalancing.run, "progress": self._persist_offsets}
-        if self._ownership is not None:
-            loops["ownership"] = self._ownership.keep
-        group = settings.group
+        loops = {
+            "rebalance": self.rebalance.run,
+            "progress": self._persist_offsets,
+            "shortened queues": self._rewind_shortened,
+        }
+        if self.ownership.has_leases:
+            loops["ownership"] = self.ownership.keep
         self._loops = [
-            client.keep(run, f"{what} of group {group}", may_end=self._may_loops_end)
+            client.keep(run, f"{what} of group {settings.group}", may_end=self._may_loops_end)
             for what, run in loops.items()
         ]
 
@@ -142,12 +102,12 @@ class Membership:
             self.client.consumers.pop(self.settings.group, None)
             await self.client.heartbeats.unregister(consumer_group=self.settings.group)
         except asyncio.CancelledError:
-            # Nobody waits for the rest: what is held is let go, and goodbye said all the same.
-            self.assignment.abandon()
+            # No caller waits for the rest: let go of what is held, and unregister all the same.
+            self.handover.abandon()
             self.client.consumers.pop(self.settings.group, None)
             self.client.heartbeats.unregister_later(self.settings.group)
             raise
-        self._steps.debug("%s: stop: unregistered", self.settings.group)
+        self.ownership.log.print("stop: unregistered")
 
     async def _give_up(self, within_s: float, overdue: Callable[[], None]) -> None:
         self._is_leaving = True
@@ -157,10 +117,10 @@ class Membership:
             self.client.route_table.changed.remove(self._route_changed)
         await asyncio.gather(*self._loops, return_exceptions=True)
         self._loops = []
-        await self.assignment.give_up_all(within_s, overdue)
+        await self.handover.give_up_all(within_s, overdue)
 
     def _may_loops_end(self) -> bool:
-        """Whether somebody else than a listener or a strategy can have cancelled them."""
+        """Whether anything but a listener or a strategy can have cancelled them."""
         return self._is_leaving or self.client.is_ending
 
     async def until_left(self) -> None:
@@ -168,13 +128,48 @@ class Membership:
         if self._loops:  # not gathered: a caller that is cancelled must not take them with it
             await asyncio.wait(self._loops)
 
+    # ---- rebalance
+
     def wake(self) -> None:
         """Rebalance soon."""
-        self.rebalancing.wake()
+        self._signal.change()
 
     def wake_at_once(self) -> None:
         """Rebalance now: a queue can be given up or taken that had to stay where it was."""
-        self.rebalancing.wake_at_once()
+        self._signal.ready()
+
+    def _route_changed(self, topic: str) -> None:
+        if topic in self.subscriptions:
+            self.wake()
+
+    async def assign_manually(
+        self, queues: Collection[MessageQueue], look_up: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Hold exactly these queues from now on, without waiting for other members that hold them.
+        `look_up` comes before anything changes, and may raise."""
+        self.ownership.do_without_leases()
+        if self.rebalance.manual is None:
+            self.rebalance.manual = ManualAssignment(self.ownership, self.handover)
+        if await self.rebalance.manual.choose(queues, look_up) < NEVER:
+            self.wake()
+
+    # ---- progress
+
+    async def store(self, queues: Iterable[MessageQueue]) -> None:
+        """Store progress now. Raises QueueLost for a queue that others have got meanwhile, and what
+        else keeps it from being stored: NoRoute, BrokerRefused, NetError, OSError."""
+        chosen = [(queue, self.held.get(queue)) for queue in queues]
+        for queue, held in chosen:  # asked for each: storing another's may have taken long
+            if held is not None and not await self.ownership.make_sure(held) and held.is_dropped:
+                raise QueueLost(queue)
+            await self.offsets.persist([queue], raises=True)
+
+    async def _persist_offsets(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.persist_s)
+            for held in tuple(self.held.values()):
+                if self.ownership.is_sure(held):  # asked for each: storing one may take long
+                    await self.offsets.persist([held.queue])
 
     async def move(self, offsets: dict[MessageQueue, int]) -> None:
         """Go on at offsets an operator chose. Raises ValueError in a broadcasting group."""
@@ -184,102 +179,20 @@ class Membership:
                 " so it cannot be reset from outside; change the file of offsets instead"
             )
         try:
-            moved = await self.assignment.move(offsets)
+            moved = await self.handover.move(offsets)
             self.client.log.info("offsets of %s reset: %s", self.settings.group, moved)
         finally:
             self.wake()
 
-    def rewind(self, held: HeldQueue, end: int, epoch: int | None) -> None:
-        """A broker says that a queue got shorter: messages after `end` are new in this epoch."""
-        held.leave(asyncio.get_running_loop().time())
-        self.client.tasks.create_task(self._rewind(held, end, epoch), name=f"rewind {held.queue}")
+    async def _rewind_shortened(self) -> None:
+        """Each in a task of its own: a queue waits for its handlers, and not for other queues."""
+        while True:
+            held, known = await self.ownership.shortened.get()
+            name = f"rewind {held.queue}"
+            self.client.tasks.create_task(self._rewind(held, known), name=name)
 
-    async def _rewind(self, held: HeldQueue, end: int, epoch: int | None) -> None:
+    async def _rewind(self, held: HeldQueue, known: Position) -> None:
         try:
-            await self.assignment.rewind(held, end, epoch)
+            await self.handover.rewind(held, known)
         finally:
             self.wake_at_once()
-
-    async def assign_by_hand(
-        self, queues: Collection[MessageQueue], look_up: Callable[[], Awaitable[None]]
-    ) -> None:
-        """Hold exactly these queues from now on, without waiting for whoever else holds them.
-        `look_up` comes before anything changes, and may raise."""
-        if self._ownership is not None:
-            self._ownership.forget()
-            self._ownership = None
-        self.assignment.do_without_leases()
-        by_hand = self.rebalancing.by_hand or ByHand(self.assignment)
-        self.rebalancing.by_hand = by_hand
-        if await by_hand.choose(queues, look_up) < NEVER:
-            self.wake()
-
-    def is_sure(self, held: HeldQueue) -> bool:
-        """Whether our progress in a queue counts: others may have got it without our knowing."""
-        return self._ownership is None or self._ownership.is_sure(held)
-
-    def may_work(self, held: HeldQueue) -> bool:
-        """Whether a concurrent handler may begin something on a queue."""
-        return self._ownership is None or self._ownership.may_work(held)
-
-    async def has_lock(self, held: HeldQueue) -> bool:
-        """Whether the next batch of an ordered queue may be handed out."""
-        return await self.make_sure(held)
-
-    @property
-    def has_leases(self) -> bool:
-        """Whether queues are locked at their brokers."""
-        return self._ownership is not None
-
-    async def store(self, queues: Iterable[MessageQueue]) -> None:
-        """Store progress now. Raises QueueLost for a queue that others have got meanwhile, and what
-        else keeps it from being stored: NoRoute, BrokerRefused, NetError, OSError."""
-        chosen = [(queue, self.held.get(queue)) for queue in queues]
-        for queue, held in chosen:  # asked for each: storing another's may have taken long
-            if held is not None and not await self.make_sure(held) and held.is_dropped:
-                raise QueueLost(queue)
-            await self.offsets.persist([queue], raises=True)
-
-    async def make_sure(self, held: HeldQueue) -> bool:
-        """Whether a queue is certainly ours, asking its broker where that is not known."""
-        return self._ownership is None or await self._ownership.make_sure(held)
-
-    # ---- loops
-
-    async def _persist_offsets(self) -> None:
-        while True:
-            await asyncio.sleep(self.settings.persist_s)
-            for held in tuple(self.held.values()):
-                if self.is_sure(held):  # asked for each: storing another's may have taken long
-                    await self.offsets.persist([held.queue])
-
-    # ---- rebalance
-
-    def _route_changed(self, topic: str) -> None:
-        if topic in self.subscriptions:
-            self.wake()
-
-    async def _changed(self, topic: str, queues: list[MessageQueue]) -> None:
-        now_ms = self.client.clock()
-        self.subscriptions.renew([topic], now_ms)
-        self._step(topic, f"version {now_ms}")
-        self._assigned()
-        self._step(topic, f"limits for {len(self.held)} queues")
-        await self.client.heartbeats.send_everywhere()
-        self._step(topic, "heartbeat to all brokers")
-        listener = self.settings.listener
-        if listener is None or is_retry_topic(topic):
-            return
-        mine = sorted(queue for queue in self.held if queue.topic == topic)
-        try:
-            listener(topic, queues, mine)
-        except BaseException as error:
-            if ends_caller(error):
-                raise
-            group, log = self.settings.group, self.client.log
-            text = "queue listener of group %s failed for %s: %r"
-            log.error(text, group, topic, error, exc_info=error)
-        self._step(topic, "listener told")
-
-    def _step(self, topic: str, text: str) -> None:
-        self._steps.debug("%s: (4) %s: %s", self.settings.group, topic, text)

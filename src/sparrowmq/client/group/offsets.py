@@ -1,7 +1,11 @@
-"""Progress of a consumer: kept in memory, persisted now and then where it belongs."""
+"""Progress of a consumer: kept in memory, stored at intervals at the broker or in a file.
+
+Clustering groups share their progress, so it lives at the broker (`RemoteOffsets`). Members of a
+broadcasting group have each their own (`LocalOffsets`). `StartOffsets` decides where a queue begins
+that has none.
+"""
 
 import logging
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
@@ -17,6 +21,7 @@ from sparrowmq.client.broker_calls import (
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import ClientError
 from sparrowmq.client.group.member_settings import MemberSettings
+from sparrowmq.disk.atomic_file import replace_path
 from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere
@@ -24,105 +29,133 @@ from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.names import is_retry_topic
 from sparrowmq.protocol.offsets_body import LocalProgress
 
-# Where a newly assigned queue starts.
+
+class Offsets(Protocol):
+    """Where a consumer keeps its progress."""
+
+    def get(self, queue: MessageQueue) -> int:
+        """The progress in memory, -1 when there is none."""
+        ...
+
+    def update(self, queue: MessageQueue, position: Position, *, may_lower: bool = False) -> None:
+        """Progress was made; it goes back only after a seek or a reset."""
+        ...
+
+    async def load(self, queue: MessageQueue, *, only_looks: bool = False) -> Position | None:
+        """The stored offset; None when there is none, an error when it cannot be known.
+
+        With `only_looks` the queue does not go on there."""
+        ...
+
+    async def persist(self, queues: Iterable[MessageQueue], *, raises: bool = False) -> None:
+        """Store what changed; what fails is logged, or raised, and tried again the next time."""
+        ...
+
+    def forget(self, queue: MessageQueue) -> None:
+        """The queue was given up: its next owner's progress counts."""
+        ...
 
 
-HALF_HOUR_MS = 30 * 60 * 1000
-_BEGINNING = Position(0, UNKNOWN_EPOCH)
-"""The broker corrects it to its minimum; it is good in every epoch."""
+def open_offsets(client: Client, settings: MemberSettings) -> Offsets:
+    """Where a consumer with these settings keeps its progress."""
+    if settings.is_broadcasting:
+        home = settings.offsets_dir or Path.home() / ".sparrowmq" / "offsets"
+        return LocalOffsets(home, client.client_id, settings.group, client.log)
+    # A consumer that names a time means it, also where the queue is young.
+    has_time = settings.from_where is ConsumeFromWhere.TIMESTAMP
+    return RemoteOffsets(client, settings.group, client.log, young_is_0=not has_time)
 
 
-async def start_at(
-    client: Client,
-    settings: MemberSettings,
-    now_ms: int,
-    queue: MessageQueue,
-    stored: Position | None,
-) -> Position:
-    """Where a queue begins for a consumer that started at `now_ms`. Raises as `start_offset`."""
-    if settings.starts_at_0:
-        return stored if stored is not None and stored.offset >= 0 else _BEGINNING
-    at_ms = settings.from_timestamp_ms
-    default_ms = now_ms - HALF_HOUR_MS
-    since_ms = default_ms if at_ms is None else at_ms
-    start = await start_offset(client, queue, stored, settings.from_where, since_ms)
-    if stored is None and start.offset > 0 and settings.begins_at_the_end:
-        # Apache's brokers report nothing stored while a queue is empty. If its first message came
-        # before we asked for the end, they answer 0 now.
-        again = await committed_offset(client, settings.group, queue, young_is_0=True)
-        return start if again is None else again
-    return start
+class RemoteOffsets:
+    """Clustering: the group's progress lives on the broker."""
 
+    def __init__(
+        self, client: Client, group: str, log: logging.Logger, *, young_is_0: bool = True
+    ) -> None:
+        """`young_is_0`: see `committed_offset`."""
+        self._young_is_0 = young_is_0
+        self._client = client
+        self._group = group
+        self._log = log
+        self._positions: dict[MessageQueue, Position] = {}
+        self._persisted: dict[MessageQueue, int] = {}
 
-async def start_offset(
-    client: Client,
-    queue: MessageQueue,
-    stored: Position | None,
-    where: ConsumeFromWhere,
-    timestamp_ms: int,
-) -> Position:
-    """A stored offset wins, 0 counts. Without one the rule decides; retry topics are special:
-    what is in them was given back by this group and must not be skipped.
+    def get(self, queue: MessageQueue) -> int:
+        """The progress in memory, -1 when there is none."""
+        position = self._positions.get(queue)
+        return -1 if position is None else position.offset
 
-    Raises what the broker calls raise: a queue whose start is not known is not started.
-    """
-    if stored is not None and stored.offset >= 0:
-        return stored
-    match where:
-        case ConsumeFromWhere.LAST_OFFSET:
-            return _BEGINNING if is_retry_topic(queue.topic) else await max_offset(client, queue)
-        case ConsumeFromWhere.FIRST_OFFSET:
-            return _BEGINNING
-        case ConsumeFromWhere.TIMESTAMP:
-            if is_retry_topic(queue.topic):
-                return await max_offset(client, queue)
-            return await offset_at(client, queue, timestamp_ms)
+    def update(self, queue: MessageQueue, position: Position, *, may_lower: bool = False) -> None:
+        """Progress was made; it goes back only after a seek or a reset."""
+        if position.offset >= 0 and (may_lower or position.offset > self.get(queue)):
+            self._positions[queue] = position
 
+    async def load(self, queue: MessageQueue, *, only_looks: bool = False) -> Position | None:
+        """The stored offset; None when there is none, an error when it cannot be known."""
+        return await committed_offset(
+            self._client,
+            self._group,
+            queue,
+            young_is_0=self._young_is_0,
+            only_looks=only_looks,
+        )
 
-# Broadcasting: every member keeps its own progress, in a file of its own.
-#
-# <directory>/<client id>/<group>/offsets.json        {"offsetTable":{{queue}:offset,…},
-#                                                      "epochTable":{{queue}:epoch,…}}
-# <directory>/<client id>/<group>/offsets.json.bak    the one before
+    async def persist(self, queues: Iterable[MessageQueue], *, raises: bool = False) -> None:
+        """Store what changed; what fails is logged, or raised, and tried again the next time."""
+        for queue in queues:
+            position = self._positions.get(queue)
+            if position is None or self._persisted.get(queue) == position.offset:
+                continue
+            try:
+                await commit_offset(self._client, self._group, queue, position)
+            except (ClientError, NetError) as error:
+                if raises:
+                    raise
+                self._log.info("offset %d of %s not stored: %s", position.offset, queue, error)
+            else:
+                if queue in self._positions:  # not forgotten meanwhile
+                    self._persisted[queue] = position.offset
+
+    def forget(self, queue: MessageQueue) -> None:
+        """The queue was given up: its next owner's progress counts."""
+        self._positions.pop(queue, None)
+        self._persisted.pop(queue, None)
 
 
 class LocalOffsets:
-    """Progress in a file. Loaded once; a broken file gives way to its .bak, which is reported."""
+    """Broadcasting: every member keeps its own progress, in a file of its own. It is loaded once; a
+    broken file gives way to its .bak, which is reported.
+
+    <directory>/<client id>/<group>/offsets.json        {"offsetTable":{{queue}:offset,…},
+                                                         "epochTable":{{queue}:epoch,…}}
+    <directory>/<client id>/<group>/offsets.json.bak    the one before
+    """
 
     def __init__(self, directory: Path, client_id: str, group: str, log: logging.Logger) -> None:
         self.path = directory / client_id.replace("/", "_") / group / "offsets.json"
         self._backup = self.path.with_name("offsets.json.bak")
         self._log = log
         saved = self._load()
-        self._offsets = dict(saved.offset_table)
-        self._epochs = dict(saved.epoch_table)
+        self._positions = {
+            queue: Position(offset, saved.epoch_table.get(queue))
+            for queue, offset in saved.offset_table.items()
+        }
         self._is_dirty = False
 
     def get(self, queue: MessageQueue) -> int:
         """The progress in memory, -1 when there is none."""
-        return self._offsets.get(queue, -1)
+        position = self._positions.get(queue)
+        return -1 if position is None else position.offset
 
-    def update(
-        self,
-        queue: MessageQueue,
-        offset: int,
-        *,
-        epoch: int | None = None,
-        may_lower: bool = False,
-    ) -> None:
-        """Progress was made; it goes back only when somebody sought or reset."""
-        if offset >= 0 and (may_lower or offset > self._offsets.get(queue, -1)):
-            self._offsets[queue] = offset
+    def update(self, queue: MessageQueue, position: Position, *, may_lower: bool = False) -> None:
+        """Progress was made; it goes back only after a seek or a reset."""
+        if position.offset >= 0 and (may_lower or position.offset > self.get(queue)):
+            self._positions[queue] = position
             self._is_dirty = True
-            if epoch is None:
-                self._epochs.pop(queue, None)
-            else:
-                self._epochs[queue] = epoch
 
     async def load(self, queue: MessageQueue, *, only_looks: bool = False) -> Position | None:
         """The stored offset; None when there is none."""
-        offset = self._offsets.get(queue)
-        return None if offset is None else Position(offset, self._epochs.get(queue))
+        return self._positions.get(queue)
 
     async def persist(self, queues: Iterable[MessageQueue], *, raises: bool = False) -> None:
         """Write the file when something changed. What fails is logged, or raised as OSError, and
@@ -139,16 +172,14 @@ class LocalOffsets:
             self._is_dirty = False
 
     def _write(self) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = self.path.with_name("offsets.json.tmp")
-        with fresh.open("wb") as file:
-            saved = LocalProgress(offset_table=self._offsets, epoch_table=self._epochs)
-            file.write(saved.to_json())
-            file.flush()
-            os.fsync(file.fileno())
-        if self.path.exists():
-            self.path.replace(self._backup)
-        fresh.replace(self.path)
+        replace_path(self.path, self._progress().to_json(), keeps_backup=True)
+
+    def _progress(self) -> LocalProgress:
+        positions = self._positions.items()
+        return LocalProgress(
+            offset_table={queue: position.offset for queue, position in positions},
+            epoch_table={queue: at.epoch for queue, at in positions if at.epoch is not None},
+        )
 
     def forget(self, queue: MessageQueue) -> None:
         """Nothing to forget: the file is this member's alone."""
@@ -164,101 +195,48 @@ class LocalOffsets:
         return LocalProgress()
 
 
-class Offsets(Protocol):
-    """Where a consumer keeps its progress."""
-
-    def get(self, queue: MessageQueue) -> int:
-        """The progress in memory, -1 when there is none."""
-        ...
-
-    def update(
-        self,
-        queue: MessageQueue,
-        offset: int,
-        *,
-        epoch: int | None = None,
-        may_lower: bool = False,
-    ) -> None:
-        """Progress was made; it goes back only when somebody sought or reset. `epoch` is that of
-        the log in which the offset was learned, None where that is not known."""
-        ...
-
-    async def load(self, queue: MessageQueue, *, only_looks: bool = False) -> Position | None:
-        """The stored offset; None when there is none, an error when it cannot be known.
-
-        With `only_looks` the queue does not go on there."""
-        ...
-
-    async def persist(self, queues: Iterable[MessageQueue], *, raises: bool = False) -> None:
-        """Store what changed; what fails is logged, or raised, and tried again the next time."""
-        ...
-
-    def forget(self, queue: MessageQueue) -> None:
-        """The queue belongs to somebody else now."""
-        ...
+HALF_HOUR_MS = 30 * 60 * 1000
+_BEGINNING = Position(0, UNKNOWN_EPOCH)
+"""The broker corrects it to its minimum; it is good in every epoch."""
 
 
-class RemoteOffsets:
-    """Clustering: the group's progress lives on the broker."""
+class StartOffsets:
+    """Where queues begin for a consumer that started at `started_ms`.
 
-    def __init__(
-        self, client: Client, group: str, log: logging.Logger, *, young_is_0: bool = True
-    ) -> None:
-        """`young_is_0`: see `committed_offset`."""
-        self._young_is_0 = young_is_0
-        self._client = client
-        self._group = group
-        self._log = log
-        self._offsets: dict[MessageQueue, int] = {}
-        self._epochs: dict[MessageQueue, int | None] = {}
-        self._persisted: dict[MessageQueue, int] = {}
+    A stored offset wins, and 0 counts. Without one the rule decides. Retry topics are special: what
+    is in them was given back by this group and must not be skipped.
+    """
 
-    def get(self, queue: MessageQueue) -> int:
-        """The progress in memory, -1 when there is none."""
-        return self._offsets.get(queue, -1)
+    def __init__(self, client: Client, settings: MemberSettings, started_ms: int) -> None:
+        self.client = client
+        self._settings = settings
+        at_ms = settings.from_timestamp_ms
+        self._since_ms = started_ms - HALF_HOUR_MS if at_ms is None else at_ms
 
-    def update(
-        self,
-        queue: MessageQueue,
-        offset: int,
-        *,
-        epoch: int | None = None,
-        may_lower: bool = False,
-    ) -> None:
-        """Progress was made; it goes back only when somebody sought or reset."""
-        if offset >= 0 and (may_lower or offset > self._offsets.get(queue, -1)):
-            self._offsets[queue] = offset
-            self._epochs[queue] = epoch
+    async def of(self, queue: MessageQueue, stored: Position | None) -> Position:
+        """Where to begin. Raises what the broker calls raise: a queue whose start is not known is
+        not started."""
+        if stored is not None and stored.offset >= 0:
+            return stored
+        if self._settings.starts_at_0:
+            return _BEGINNING
+        start = await self._by_rule(queue)
+        if stored is None and start.offset > 0 and self._settings.begins_at_the_end:
+            # Apache's brokers report nothing stored while a queue is empty. If its first message
+            # came before we asked for the end, they answer 0 now.
+            group = self._settings.group
+            again = await committed_offset(self.client, group, queue, young_is_0=True)
+            return start if again is None else again
+        return start
 
-    async def load(self, queue: MessageQueue, *, only_looks: bool = False) -> Position | None:
-        """The stored offset; None when there is none, an error when it cannot be known."""
-        return await committed_offset(
-            self._client,
-            self._group,
-            queue,
-            young_is_0=self._young_is_0,
-            only_looks=only_looks,
-        )
-
-    async def persist(self, queues: Iterable[MessageQueue], *, raises: bool = False) -> None:
-        """Store what changed; what fails is logged, or raised, and tried again the next time."""
-        for queue in queues:
-            offset = self._offsets.get(queue, -1)
-            if offset < 0 or self._persisted.get(queue) == offset:
-                continue
-            try:
-                epoch = self._epochs.get(queue)
-                await commit_offset(self._client, self._group, queue, offset, epoch)
-            except (ClientError, NetError) as error:
-                if raises:
-                    raise
-                self._log.info("offset %d of %s not stored: %s", offset, queue, error)
-            else:
-                if queue in self._offsets:  # not forgotten meanwhile
-                    self._persisted[queue] = offset
-
-    def forget(self, queue: MessageQueue) -> None:
-        """The queue belongs to somebody else now."""
-        self._offsets.pop(queue, None)
-        self._epochs.pop(queue, None)
-        self._persisted.pop(queue, None)
+    async def _by_rule(self, queue: MessageQueue) -> Position:
+        is_retry = is_retry_topic(queue.topic)
+        match self._settings.from_where:
+            case ConsumeFromWhere.LAST_OFFSET:
+                return _BEGINNING if is_retry else await max_offset(self.client, queue)
+            case ConsumeFromWhere.FIRST_OFFSET:
+                return _BEGINNING
+            case ConsumeFromWhere.TIMESTAMP if is_retry:
+                return await max_offset(self.client, queue)
+            case ConsumeFromWhere.TIMESTAMP:
+                return await offset_at(self.client, queue, self._since_ms)

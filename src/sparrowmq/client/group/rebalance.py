@@ -1,34 +1,254 @@
-"""Who consumes which queues: a pure plan, computed alike by every member alone."""
+"""Rebalance rounds: for each topic find the members, share out its queues, drop, take, announce.
+
+route ▶ members of the group ▶ strategy ▶ plan ▶ give up ▶ take ▶ announce the new assignment
+
+Every member computes the shares alone, from the same sorted lists and with the same strategy; there
+is no leader. Members that saw different lists disagree for a moment, and the locks of queues decide
+meanwhile. A round that fails for one topic changes nothing there and never stops the others.
+
+The logger `sparrowmq.client.rebalance` prints each change at level DEBUG, with its reason.
+"""
 
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Set
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection
 
 from sparrowmq.backoff import Backoff
 from sparrowmq.client.broker_calls import group_members, queue_owners
 from sparrowmq.client.client import Client
-from sparrowmq.client.errors import ClientError, StrategyFailed
+from sparrowmq.client.errors import ClientError, NoNameServer, StrategyFailed
 from sparrowmq.client.failures import ends_caller
-from sparrowmq.client.group.assignment import MISSED_S, NEVER, Assignment
+from sparrowmq.client.group.member_settings import MemberSettings
+from sparrowmq.client.group.queue_handover import MISSED_S, NEVER, QueueHandover, QueueReader
+from sparrowmq.client.group.queue_ownership import QueueOwnership
+from sparrowmq.client.group.rebalance_plan import (
+    Action,
+    QueueDecision,
+    Reason,
+    RebalancePlan,
+    plan_rebalance,
+)
 from sparrowmq.client.route_table import subscribe_queues
-from sparrowmq.client.strategies import Strategy
+from sparrowmq.client.subscriptions import Subscriptions
 from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.errors import ProtocolError
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.names import is_retry_topic
 
-# Queues that the application chose by itself: held until it chooses others, whoever has them.
+NO_TOPIC = (
+    "topic {topic} does not exist and is waited for;"
+    " send to it, or create it with: sparrowmq topic create {topic}"
+)
 
 
-class ByHand:
-    """Choices take turns, so that the last one is what is held. What could not be given up or taken
-    at once, and what an operator's reset dropped, follows in the rounds of the rebalance."""
+class Rebalance:
+    """Runs rounds when the timer, a broker, a route or the application says so."""
 
-    def __init__(self, assignment: Assignment) -> None:
-        self._assignment = assignment
+    def __init__(
+        self,
+        client: Client,
+        settings: MemberSettings,
+        subscriptions: Subscriptions,
+        ownership: QueueOwnership,
+        handover: QueueHandover,
+        reader: QueueReader,
+    ) -> None:
+        self._client = client
+        self._settings = settings
+        self._subscriptions = subscriptions
+        self._ownership = ownership
+        self._handover = handover
+        self._reader = reader
+        self._log = ownership.log
+        self._interval_s = client.config.rebalance_s
+        self._silence_s = client.config.pull_silence_s
+        self._pauses = Backoff(first_s=MISSED_S, longest_s=self._interval_s)
+        """For a topic that does not exist, or whose rounds fail unexpectedly."""
+        self._idle_reason: str | None = None
+        self._missing: Counter[str] = Counter()
+        self._failed: Counter[str] = Counter()
+        self._reported: set[str] = set()
+        """Topics that do not work, which was logged as a warning."""
+        self._is_settling = False
+        self.manual: ManualAssignment | None = None
+        """Where the application chooses queues: then rounds see to it that those are held."""
+
+    async def run(self) -> None:
+        """Rounds for ever."""
+        loop = asyncio.get_running_loop()
+        signal = self._ownership.signal
+        while True:
+            signal.begin_round()
+            began_s = loop.time()
+            again_s = await self.round()
+            if again_s >= self._interval_s:
+                signal.round_was_complete()
+            await signal.wait(began_s, loop.time() + min(self._interval_s, again_s))
+
+    async def round(self) -> float:
+        """One round over all topics; when to try again what missed its target."""
+        if self.manual is not None:
+            return await self.manual.settle()
+        again_s = NEVER
+        topics = set(self._subscriptions.topics)
+        for topic in sorted(topics):
+            try:
+                again_s = min(again_s, await self._balance(topic))
+                self._failed.pop(topic, None)
+                if topic not in self._missing:
+                    self._reported.discard(topic)
+            except NoNameServer as error:  # the client reports that once, for all its topics
+                self._log.print(f"{topic}: nothing changes: {error}")
+                again_s = min(again_s, MISSED_S)
+            except (ClientError, NetError, ProtocolError) as error:
+                self._report(topic, str(error))
+                again_s = min(again_s, MISSED_S)
+            except Exception as error:
+                self._failed[topic] += 1
+                again_s = min(again_s, self._pauses.wait_s(self._failed[topic]))
+                text = "rebalance of %s for group %s failed"
+                self._client.log.error(text, topic, self._settings.group, exc_info=error)
+        unsubscribed = {queue for queue in self._ownership.held if queue.topic not in topics}
+        outcome = await self._handover.give_up(dict.fromkeys(unsubscribed, Reason.NOT_SUBSCRIBED))
+        return min(again_s, outcome.again_s)
+
+    async def _balance(self, topic: str) -> float:
+        """Bring the queues of one topic to their plan; when to try again what did not succeed."""
+        route = await self._client.route_table.fetch(topic)
+        if route is None:
+            # A group's retry topic is made by its first heartbeat and is known a moment later;
+            # a topic that is never made is asked for less and less often.
+            self._missing[topic] += 1
+            self._report(topic, NO_TOPIC.format(topic=topic))
+            return self._pauses.wait_s(self._missing[topic])
+        self._missing.pop(topic, None)
+        queues = sorted(subscribe_queues(topic, route))
+        self._is_settling = False
+        await self._client.heartbeats.reach_new_brokers(route)
+        assigned = await self._allocate(topic, queues)
+        plan = self._plan(topic, queues, assigned)
+        given_up = await self._handover.give_up(plan.reasons(Action.DROP))
+        taken = await self._handover.take(plan.reasons(Action.TAKE))
+        if given_up.changed or taken.changed:
+            await self._announce(topic, queues)
+        again_s = MISSED_S if self._is_settling else NEVER
+        return min(again_s, given_up.again_s, taken.again_s)
+
+    def _plan(
+        self, topic: str, queues: list[MessageQueue], assigned: set[MessageQueue]
+    ) -> RebalancePlan:
+        anew = dict.fromkeys(self._handover.leaving(), Reason.INTERRUPTED)
+        if self._settings.drops_silent:
+            since_s = asyncio.get_running_loop().time() - self._silence_s
+            anew |= dict.fromkeys(self._ownership.silent(since_s), Reason.SILENT)
+        held = {queue for queue in self._ownership.held if queue.topic == topic}
+        why = Reason.BROADCAST if self._settings.is_broadcasting else Reason.ASSIGNED
+        plan = plan_rebalance(held, assigned, set(queues), anew, why)
+        for decision in plan.decisions:
+            if decision.action is Action.KEEP:
+                self._log.note(decision)
+        return plan
+
+    # ---- shares
+
+    async def _allocate(self, topic: str, queues: list[MessageQueue]) -> set[MessageQueue]:
+        """The queues that this member should hold. Raises StrategyFailed, ClientError, NetError."""
+        if self._settings.is_broadcasting:
+            self._log.note_share(topic, f"{len(queues)} queues, all of them for this member")
+            return set(queues)
+        group, strategy = self._settings.group, self._settings.strategy
+        members = sorted(await group_members(self._client, topic, group))
+        owners = await self._owners(topic, queues)
+        try:
+            assigned = set(self._share(queues, members, owners))
+            why_idle = strategy.why_idle(group, members)
+        except BaseException as error:  # a strategy may be the user's own
+            if ends_caller(error):
+                raise
+            reason = str(error) or type(error).__name__
+            raise StrategyFailed(strategy.name, reason) from error
+        unknown = assigned - set(queues)
+        if unknown:
+            text = f"it gave a queue that the topic does not have: {min(unknown)}"
+            raise StrategyFailed(strategy.name, text)
+        self._report_idle(why_idle)
+        counts = f"{len(queues)} queues, {len(members)} members"
+        self._log.note_share(topic, f"{counts}: {len(assigned)} for this member")
+        return assigned
+
+    async def _owners(
+        self, topic: str, queues: list[MessageQueue]
+    ) -> dict[MessageQueue, str] | None:
+        """Which member holds what, for strategies that use it and where brokers know."""
+        if self._settings.strategy.plan is None:
+            return None
+        names = {queue.broker_name for queue in queues}
+        return await queue_owners(self._client, topic, self._settings.group, names)
+
+    def _share(
+        self,
+        queues: list[MessageQueue],
+        members: list[str],
+        owners: dict[MessageQueue, str] | None,
+    ) -> list[MessageQueue]:
+        us, strategy = self._client.client_id, self._settings.strategy
+        if strategy.plan is None or owners is None or us not in members:
+            return strategy(self._settings.group, us, queues, members)
+        planned = strategy.plan(queues, members, owners)
+        # A member that looked earlier may have seen other owners and left a queue to us, or we to
+        # it: look again until every queue is where it should be.
+        self._is_settling = planned != {queue: owners.get(queue) for queue in queues}
+        return [queue for queue in queues if planned[queue] == us]
+
+    # ---- announcing
+
+    async def _announce(self, topic: str, queues: list[MessageQueue]) -> None:
+        """The assignment changed: share the limits anew, then notify brokers and the listener."""
+        self._subscriptions.renew([topic], self._client.clock())
+        self._reader.assignment_changed()
+        await self._client.heartbeats.send_everywhere()
+        self._log.print(f"{topic}: new assignment, heartbeat sent to all brokers")
+        listener = self._settings.listener
+        if listener is None or is_retry_topic(topic):
+            return
+        mine = sorted(queue for queue in self._ownership.held if queue.topic == topic)
+        try:
+            listener(topic, queues, mine)
+        except BaseException as error:
+            if ends_caller(error):
+                raise
+            text = "queue listener of group %s failed for %s: %r"
+            self._client.log.error(text, self._settings.group, topic, error, exc_info=error)
+
+    def _report(self, topic: str, reason: str) -> None:
+        """Warn once until it works. A retry topic comes with the first heartbeat and has nothing
+        before that."""
+        self._log.note_failure(topic, reason)
+        is_new = topic not in self._reported and not is_retry_topic(topic)
+        level = logging.WARNING if is_new else logging.DEBUG
+        self._reported.add(topic)
+        text = "no rebalance of %s for group %s: %s"
+        self._client.log.log(level, text, topic, self._settings.group, reason)
+
+    def _report_idle(self, reason: str | None) -> None:
+        if reason is not None and reason != self._idle_reason:
+            text = "no member of group %s consumes: %s"
+            self._client.log.warning(text, self._settings.group, reason)
+        self._idle_reason = reason
+
+
+class ManualAssignment:
+    """Queues that the application chose by itself: held until it chooses others, whichever member
+    has them.
+
+    Choices take turns, so that the last one is what is held. What could not be given up or taken at
+    once, and what an operator's reset dropped, follows in the rounds of the rebalance.
+    """
+
+    def __init__(self, ownership: QueueOwnership, handover: QueueHandover) -> None:
+        self._ownership = ownership
+        self._handover = handover
         self._chosen: frozenset[MessageQueue] = frozenset()
         self._turn = asyncio.Lock()
 
@@ -48,254 +268,11 @@ class ByHand:
             return await self._settle()
 
     async def _settle(self) -> float:
-        assignment = self._assignment
-        gone = assignment.held.keys() - self._chosen | assignment.leaving()
-        given_up = await assignment.give_up(gone, "not assigned any more")
-        taken = await assignment.take(self._chosen)
+        held = self._ownership.held.keys()
+        drop = dict.fromkeys(held - self._chosen, Reason.NOT_CHOSEN)
+        drop |= dict.fromkeys(self._handover.leaving() & self._chosen, Reason.INTERRUPTED)
+        for queue in held - drop.keys():
+            self._ownership.log.note(QueueDecision(queue, Action.KEEP, Reason.CHOSEN))
+        given_up = await self._handover.give_up(drop)
+        taken = await self._handover.take(dict.fromkeys(self._chosen, Reason.CHOSEN))
         return min(given_up.again_s, taken.again_s)
-
-
-@dataclass(frozen=True, slots=True)
-class RebalancePlan:
-    """What changes: queues to give up and queues to take."""
-
-    drop: frozenset[MessageQueue]
-    take: frozenset[MessageQueue]
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether everything stays as it is."""
-        return not self.drop and not self.take
-
-
-def plan_rebalance(
-    held: Set[MessageQueue],
-    assigned: Set[MessageQueue],
-    anew: Set[MessageQueue] = frozenset(),
-) -> RebalancePlan:
-    """The difference between what a member has and what it should have.
-
-    A held queue that is among `anew` is given up and taken again.
-    """
-    drop = (held - assigned) | (held & anew)
-    return RebalancePlan(drop=frozenset(drop), take=frozenset(assigned - (held - drop)))
-
-
-# Rebalance rounds: per topic look who is there, allocate, drop, take, tell.
-#
-# A round that fails for one topic changes nothing there and never stops the others. What a round
-# does is logged, step by step, at level DEBUG by the logger `sparrowmq.client.rebalance`.
-
-
-MERGE_S = 1.0
-"""Wake-ups closer together than this share one round."""
-AT_ONCE_S = 0.02
-"""Queues that become free together, or may be given up together, do so within this time."""
-NO_TOPIC = (
-    "topic {topic} does not exist and is waited for;"
-    " send to it, or create it with: sparrowmq topic create {topic}"
-)
-
-
-class Rebalancing:
-    """Runs rounds when the timer, the broker, a route or the user says so."""
-
-    def __init__(
-        self,
-        client: Client,
-        group: str,
-        strategy: Strategy,
-        assignment: Assignment,
-        *,
-        is_broadcasting: bool,
-        drops_silent: bool,
-        topics: Callable[[], Iterable[str]],
-        changed: Callable[[str, list[MessageQueue]], Awaitable[None]],
-        log: logging.Logger,
-    ) -> None:
-        self._client = client
-        self._group = group
-        self._strategy = strategy
-        self._assignment = assignment
-        self._is_broadcasting = is_broadcasting
-        self._drops_silent = drops_silent
-        self._topics = topics
-        self._changed = changed
-        self._log = log
-        self._interval_s = client.config.rebalance_s
-        self._silence_s = client.config.pull_silence_s
-        self._pauses = Backoff(first_s=MISSED_S, longest_s=self._interval_s)
-        """For a topic that does not exist, or whose rounds fail unexpectedly."""
-        self._steps = log.getChild("rebalance")
-        self._wake_up = asyncio.Event()
-        self._at_once = asyncio.Event()
-        self._is_changed = False
-        self._idle_reason: str | None = None
-        self._missing: Counter[str] = Counter()
-        self._failed: Counter[str] = Counter()
-        self._told: set[str] = set()
-        """Topics that do not work and were complained about."""
-        self._is_settling = False
-        self.by_hand: ByHand | None = None
-        """Where the application chooses queues: then rounds see to it that those are held."""
-
-    def wake(self) -> None:
-        """Something changed: look again soon."""
-        self._is_changed = True
-        self._wake_up.set()
-
-    def wake_at_once(self) -> None:
-        """What the last round missed can be done now, and messages wait for nothing else."""
-        self._at_once.set()
-        self._wake_up.set()
-
-    async def run(self) -> None:
-        """Rounds for ever."""
-        loop = asyncio.get_running_loop()
-        while True:
-            self._clear()
-            began_s = loop.time()
-            again_s = await self.round()
-            if again_s >= self._interval_s and not self._is_changed:
-                self._clear()  # whatever it was, this round has seen it
-            next_s = loop.time() + min(self._interval_s, again_s)
-            if await _is_set_by(self._wake_up, next_s):
-                early_s = min(began_s + MERGE_S, next_s)
-                if loop.time() < early_s and await _is_set_by(self._at_once, early_s):
-                    await asyncio.sleep(AT_ONCE_S)
-
-    def _clear(self) -> None:
-        self._is_changed = False
-        self._wake_up.clear()
-        self._at_once.clear()
-
-    async def round(self) -> float:
-        """One round over all topics; when to try again what missed its target."""
-        if self.by_hand is not None:
-            return await self.by_hand.settle()
-        again_s = NEVER
-        topics = set(self._topics())
-        for topic in sorted(topics):
-            try:
-                again_s = min(again_s, await self._balance(topic))
-                self._failed.pop(topic, None)
-                if topic not in self._missing:
-                    self._told.discard(topic)
-            except (ClientError, NetError, ProtocolError) as error:
-                self._step(topic, "nothing changes: %s", error)
-                self._tell(topic, str(error))
-                again_s = min(again_s, MISSED_S)
-            except Exception as error:
-                self._failed[topic] += 1
-                again_s = min(again_s, self._pauses.wait_s(self._failed[topic]))
-                text = "rebalance of %s for group %s failed"
-                self._log.error(text, topic, self._group, exc_info=error)
-        strange = {queue for queue in self._assignment.held if queue.topic not in topics}
-        if strange:
-            outcome = await self._assignment.give_up(strange, "its topic is no longer subscribed")
-            again_s = min(again_s, outcome.again_s)
-        return again_s
-
-    async def _balance(self, topic: str) -> float:
-        route = await self._client.route_table.fetch(topic)
-        if route is None:
-            self._step(topic, "nothing changes: there is no route")
-            # A group's retry topic is made by its first heartbeat and is known a moment later;
-            # a topic that nobody makes is asked for less and less often.
-            self._missing[topic] += 1
-            self._tell(topic, NO_TOPIC.format(topic=topic))
-            return self._pauses.wait_s(self._missing[topic])
-        self._missing.pop(topic, None)
-        queues = sorted(subscribe_queues(topic, route))
-        self._is_settling = False
-        await self._client.heartbeats.meet(route)
-        assigned = await self._allocate(topic, queues)
-        held = {queue for queue in self._assignment.held if queue.topic == topic}
-        silent: set[MessageQueue] = set()
-        if self._drops_silent:
-            now_s = asyncio.get_running_loop().time()
-            silent = held & assigned & self._assignment.silent(now_s - self._silence_s)
-        plan = plan_rebalance(held, assigned, silent | self._assignment.leaving())
-        assignment = self._assignment
-        dropped = await assignment.give_up(plan.drop - silent, "not assigned any more")
-        again_s = dropped.again_s
-        why = f"no pull for {self._silence_s:g} s"
-        restarted = await assignment.give_up(plan.drop & silent, why, number=2)
-        taken = await assignment.take(plan.take)
-        if dropped.changed or restarted.changed or taken.changed:
-            await self._changed(topic, queues)
-        if self._is_settling:
-            again_s = min(again_s, MISSED_S)
-        return min(again_s, restarted.again_s, taken.again_s)
-
-    async def _allocate(self, topic: str, queues: list[MessageQueue]) -> set[MessageQueue]:
-        if self._is_broadcasting:
-            self._step(topic, "%d queues, all of them are ours", len(queues))
-            return set(queues)
-        members = sorted(await group_members(self._client, topic, self._group))
-        owners = await self._owners(topic, queues)
-        try:
-            assigned = set(self._share(queues, members, owners))
-            why_idle = self._strategy.why_idle(self._group, members)
-        except BaseException as error:  # a strategy may be the user's own
-            if ends_caller(error):
-                raise
-            reason = str(error) or type(error).__name__
-            raise StrategyFailed(self._strategy.name, reason) from error
-        strange = assigned - set(queues)
-        if strange:
-            text = f"it gave queues that topic {topic} does not have: {min(strange)}"
-            raise StrategyFailed(self._strategy.name, text)
-        self._tell_why_idle(why_idle)
-        self._step(
-            topic, "%d queues, %d members: %d for us", len(queues), len(members), len(assigned)
-        )
-        return assigned
-
-    async def _owners(
-        self, topic: str, queues: list[MessageQueue]
-    ) -> dict[MessageQueue, str] | None:
-        """Who holds what, for strategies that want to know and where brokers do."""
-        if self._strategy.plan is None:
-            return None
-        names = {queue.broker_name for queue in queues}
-        return await queue_owners(self._client, topic, self._group, names)
-
-    def _share(
-        self,
-        queues: list[MessageQueue],
-        members: list[str],
-        owners: dict[MessageQueue, str] | None,
-    ) -> list[MessageQueue]:
-        us, plan = self._client.client_id, self._strategy.plan
-        if plan is None or owners is None or us not in members:
-            return self._strategy(self._group, us, queues, members)
-        planned = plan(queues, members, owners)
-        # Whoever looked earlier may have seen other owners and left a queue to us, or we to them:
-        # look again until every queue is where it should be.
-        self._is_settling = planned != {queue: owners.get(queue) for queue in queues}
-        return [queue for queue in queues if planned[queue] == us]
-
-    def _tell(self, topic: str, reason: str) -> None:
-        """Complain once until it works. A retry topic comes with the first heartbeat and has
-        nothing before that."""
-        is_new = topic not in self._told and not is_retry_topic(topic)
-        level = logging.WARNING if is_new else logging.INFO
-        self._told.add(topic)
-        self._log.log(level, "no rebalance of %s for group %s: %s", topic, self._group, reason)
-
-    def _tell_why_idle(self, reason: str | None) -> None:
-        if reason is not None and reason != self._idle_reason:
-            self._log.warning("nobody consumes for %s: %s", self._group, reason)
-        self._idle_reason = reason
-
-    def _step(self, topic: str, text: str, *args: object) -> None:
-        self._steps.debug("%s: %s: " + text, self._group, topic, *args)
-
-
-async def _is_set_by(event: asyncio.Event, at_s: float) -> bool:
-    """Wait for an event until a time of the loop."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout_at(at_s):
-            await event.wait()
-    return event.is_set()

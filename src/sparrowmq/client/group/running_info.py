@@ -1,4 +1,7 @@
-"""What a consumer tells operators about itself; the property names are those of Java's clients."""
+"""What a consumer reports to operators: settings, queues, rates of the last minute, stacks.
+
+The property names are those of Java's clients, which RocketMQ's tools expect.
+"""
 
 import asyncio
 import inspect
@@ -11,12 +14,9 @@ from typing import Any
 
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.membership import Membership
-from sparrowmq.client.group.ownership import FRESH_S
+from sparrowmq.client.group.queue_ownership import FRESH_S
 from sparrowmq.protocol.connections import ConsumerRunningInfo, ConsumeStatus, ProcessQueueInfo
 from sparrowmq.protocol.message import MessageQueue
-
-# How much a consumer pulls and consumes, for operators who ask: sums over the last minute.
-
 
 WINDOW_S = 60
 _MS = 1000
@@ -35,7 +35,8 @@ class _Second:
 
 
 class ConsumeRates:
-    """Counted per batch, never per message."""
+    """How much a consumer pulls and consumes, as sums over the last minute. Counted per batch,
+    never per message."""
 
     def __init__(self) -> None:
         self._topics: dict[str, deque[_Second]] = {}
@@ -135,7 +136,7 @@ def _queue_info(member: Membership, held: HeldQueue) -> ProcessQueueInfo:
 
     queue = held.process_queue
     lock_age_s = member.client.sessions.now_s() - held.locked_s
-    has_lock = member.has_leases and lock_age_s <= FRESH_S
+    has_lock = member.ownership.has_leases and lock_age_s <= FRESH_S
     return ProcessQueueInfo(
         commit_offset=max(0, member.offsets.get(held.queue)),
         cached_msg_min_offset=queue.progress if len(queue) else 0,
@@ -143,7 +144,7 @@ def _queue_info(member: Membership, held: HeldQueue) -> ProcessQueueInfo:
         cached_msg_count=len(queue),
         cached_msg_size_mib=queue.size_bytes // _MIB,
         locked=has_lock,
-        last_lock_timestamp=now_ms - round(lock_age_s * 1000) if member.has_leases else 0,
+        last_lock_timestamp=now_ms - round(lock_age_s * 1000) if member.ownership.has_leases else 0,
         dropped=held.is_dropped,
         last_pull_timestamp=at_ms(held.last_pull_s),
         last_consume_timestamp=at_ms(held.last_consume_s),

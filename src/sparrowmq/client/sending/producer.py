@@ -1,4 +1,4 @@
-"""The producer: finds a queue, sends, tries again elsewhere, tells how safe the message is."""
+"""The producer: finds a queue, sends, tries again elsewhere, reports how safe the message is."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -6,7 +6,7 @@ from typing import TypedDict
 
 from sparrowmq.client.argument_checks import MAX_LONG, check_kind, check_time, check_whole
 from sparrowmq.client.client import Client
-from sparrowmq.client.config import DEFAULT_NAME_SERVERS, ClientConfig, config_of
+from sparrowmq.client.config import FROM_ENVIRONMENT, ClientConfig, config_of
 from sparrowmq.client.send_result import SendResult
 from sparrowmq.client.sending.attempts import FaultAvoidance, RetryRules
 from sparrowmq.client.sending.broker_requests import routes
@@ -19,11 +19,9 @@ from sparrowmq.protocol.message import MAX_BODY_BYTES, Message, MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import check_group, check_topic
 
-# Settings of a producer, and what they must be.
-
 
 class SendSettings(TypedDict, total=False):
-    """The settings of a Producer, for those that pass them on; see there."""
+    """The settings of a Producer, for code that passes them on; `Producer` documents them."""
 
     name_servers: str | Sequence[str]
     config: ClientConfig | None
@@ -72,7 +70,7 @@ class Producer(GroupProducer):
         self,
         group: str,
         *,
-        name_servers: str | Sequence[str] = DEFAULT_NAME_SERVERS,
+        name_servers: str | Sequence[str] = FROM_ENVIRONMENT,
         config: ClientConfig | None = None,
         client: Client | None = None,
         timeout_s: float = 3.0,
@@ -125,7 +123,7 @@ class Producer(GroupProducer):
         selector: Selector | None = None,
         timeout_s: float | None = None,
     ) -> SendResult:
-        """Send and wait for the broker's word.
+        """Send and wait for the broker's answer.
 
         Without `queue`, `key` or `selector` queues are taken in turn and failed attempts repeated
         elsewhere. With one of them the message goes to that queue, once: the same key to the same
@@ -149,7 +147,7 @@ class Producer(GroupProducer):
         selector: Selector | None = None,
         timeout_s: float | None = None,
     ) -> MessageExt:
-        """Send a message and wait for the reply of whoever consumes it.
+        """Send a message and wait for the reply of its consumer.
 
         Raises RequestTimedOut when none came in time, and what `send` raises.
         """
@@ -165,7 +163,7 @@ class Producer(GroupProducer):
         """Answer a consumed message that was sent with `request`.
 
         Raises ValueError when it is no request, and what `send` raises; BrokerRefused also when
-        who asked has gone.
+        the requester has gone.
         """
         self._check_started()
         check_kind("request", request, MessageExt)
@@ -179,7 +177,7 @@ class Producer(GroupProducer):
         """Send messages of one topic together; split where they are too many for one send.
 
         Raises ValueError for what cannot go together (nothing was sent), and what `send` raises;
-        `stored` of the error tells which sends of a split batch had succeeded by then.
+        `stored` of the error says which sends of a split batch had succeeded by then.
         """
         self._check_started()
         check_kind("messages", messages, Sequence)
@@ -193,7 +191,7 @@ class Producer(GroupProducer):
         key: str | None = None,
         selector: Selector | None = None,
     ) -> None:
-        """Send without an answer: fast, and nobody knows whether it arrived.
+        """Send without an answer: fast, and without knowing whether it arrived.
 
         Raises ValueError, NoRoute, or SendFailed when the broker cannot be reached.
         """

@@ -1,8 +1,8 @@
-"""What a producer is to its client and to brokers: a member of a group, with a life."""
+"""What a producer is to its client and to brokers: a member of a group."""
 
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import NotStarted
-from sparrowmq.client.lifecycle import OpenBlock, Starting, Stopping
+from sparrowmq.client.lifecycle import Lifecycle
 from sparrowmq.client.sending.request_reply import Requests
 from sparrowmq.client.sending.sender import Sender
 from sparrowmq.protocol.headers.transactions import CheckTransactionState, EndTransaction
@@ -10,23 +10,22 @@ from sparrowmq.protocol.heartbeat import ConsumerData
 from sparrowmq.protocol.message_ext import MessageExt
 
 
-class GroupProducer(OpenBlock):
+class GroupProducer(Lifecycle):
     """Base of the producers; also what the client asks its members for.
 
     `async with` starts it, and a client of its own with it, and stops both in the end.
     """
 
     def __init__(self, group: str, client: Client, sender: Sender, *, owns_client: bool) -> None:
+        super().__init__()
         self._group = group
         self.client = client
         self._sender = sender
         self._owns_client = owns_client
         self._requests = Requests(client)
         self._is_started = False
-        self._starting = Starting()
-        self._stopping = Stopping()
 
-    # ---- life
+    # ---- lifecycle
 
     async def start(self) -> None:
         """Begin; a producer of the same group in the same client is refused."""
@@ -40,9 +39,9 @@ class GroupProducer(OpenBlock):
                 await self._sender.trace.start()
 
     async def stop(self) -> None:
-        """Say goodbye to the brokers and end the connections."""
-        await self._starting.until_over()
-        await self._stopping.run(self._stop)
+        """Unregister at the brokers and end the connections."""
+        await self._starting.until_none()
+        await self._stop_once(self._stop)
 
     async def _stop(self) -> None:
         try:

@@ -19,7 +19,7 @@ from sparrowmq.protocol.message_ext import MessageExt
 _NOTHING: Mapping[str, str] = {}
 
 
-class Introductions:
+class BrokerRegistrations:
     """Which brokers know this client on its present connection.
 
     The next regular heartbeat may be 30 s away, and a broker pushes replies and asks about
@@ -28,28 +28,29 @@ class Introductions:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._told: set[str] = set()
+        self._registered: set[str] = set()
         self._is_listening = False
 
-    async def introduce(self, queues: Sequence[MessageQueue]) -> None:
+    async def register_at(self, queues: Sequence[MessageQueue]) -> None:
         """Have a heartbeat on its way to every broker of these queues, ahead of what follows."""
         if not self._is_listening:
             self._is_listening = True
-            self._client.when_peer_closes(self._told.discard)
+            self._client.when_peer_closes(self._registered.discard)
         masters = {self._client.route_table.master(queue.broker_name) for queue in queues}
-        strangers = {address for address in masters if address is not None} - self._told
-        if strangers:
-            self._told |= strangers
-            self._client.keep(partial(self._tell, strangers), "introduction")
+        new = {address for address in masters if address is not None} - self._registered
+        if new:
+            self._registered |= new
+            self._client.keep(partial(self._register, new), "producer registration")
             # Beside the send, for a broker that is not there must not cost its time. Two turns of
             # the loop, one for the task and one for its calls, put it first on the connection.
             for _ in range(2):
                 await asyncio.sleep(0)
 
-    async def _tell(self, strangers: set[str]) -> None:
-        """One that cannot be told now is told the next time."""
-        heard = await self._client.heartbeats.send_to(sorted(strangers))
-        self._told.difference_update(strangers - heard)
+    async def _register(self, new: set[str]) -> None:
+        """Register at brokers that do not know the producer yet; one that cannot be reached now is
+        tried again the next time."""
+        answered = await self._client.heartbeats.send_to(sorted(new))
+        self._registered.difference_update(new - answered)
 
 
 class Sender:
@@ -69,7 +70,7 @@ class Sender:
         self._queues = SendQueues(client, packing.default_queues)
         self.trace = TraceLog(client, packing.group, self._queues) if has_trace else None
         self._attempts = SendAttempts(client, self._queues, rules, faults, self.trace)
-        self._introductions = Introductions(client)
+        self._registrations = BrokerRegistrations(client)
 
     def topics(self) -> set[str]:
         """Topics that were sent to."""
@@ -97,7 +98,7 @@ class Sender:
         they will have to call it."""
         out = self._pack(message, system)
         found = await self._attempts.find(message.topic, limit_s)
-        await self._introductions.introduce(found.queues)
+        await self._registrations.register_at(found.queues)
         return await self._send(message.topic, choose, out, limit_s)
 
     async def send_oneway(self, message: Message, choose: Chooser | None, limit_s: float) -> None:
@@ -120,7 +121,7 @@ class Sender:
     async def reply(self, request: MessageExt, body: bytes, limit_s: float) -> SendResult:
         """Answer a message that waits for it. Raises ValueError when it does not."""
         message, system = reply_to(request, body)
-        # Who asked is connected to the broker that had the request, perhaps to no other
+        # The requester is connected to the broker that had the request, perhaps to no other
         choose = partial(queue_on, request.broker_name)
         return await self._send(message.topic, choose, self._pack(message, system), limit_s)
 

@@ -3,7 +3,7 @@ well.
 
 half message ── execute ──┬ COMMIT ──── visible
   (stored)                ├ ROLLBACK ── gone
-                          └ UNKNOWN, or no word ── the broker asks: check ── the same again
+                          └ UNKNOWN, or no report ── the broker asks: check ── the same again
 """
 
 from __future__ import annotations
@@ -36,8 +36,6 @@ from sparrowmq.protocol.sys_flag import (
 )
 from sparrowmq.protocol.trace import TracedMessage
 
-# Transactions: a half message, a local transaction, and one word that makes it visible or not.
-
 
 class TransactionState(Enum):
     """How a local transaction ended; the value is what the wire carries."""
@@ -45,7 +43,7 @@ class TransactionState(Enum):
     COMMIT = TRANSACTION_COMMIT
     """Consumers get the message."""
     ROLLBACK = TRANSACTION_ROLLBACK
-    """Nobody ever gets it."""
+    """No consumer ever gets it."""
     UNKNOWN = TRANSACTION_NONE
     """Not known yet: the broker asks later."""
 
@@ -67,7 +65,7 @@ class TransactionListener(Protocol):
     """
 
     def execute(self, half: HalfMessage) -> TransactionState | Awaitable[TransactionState]:
-        """Do the local transaction; the half message is stored and nobody sees it yet."""
+        """Do the local transaction; the half message is stored, and no consumer sees it yet."""
         ...
 
     def check(self, message: MessageExt) -> TransactionState | Awaitable[TransactionState]:
@@ -133,7 +131,7 @@ class TransactionalProducer(Producer):
             self._threads = self._own_threads = HandlerThreads(_THREADS, name)
 
     async def stop(self) -> None:
-        """Say goodbye. What is not ended yet, the broker asks other producers of the group; a
+        """Unregister. For what is not ended yet, the broker asks other producers of the group; a
         function of the listener that has not returned after 30 s is not waited for."""
         try:
             await super().stop()
@@ -159,7 +157,7 @@ class TransactionalProducer(Producer):
     async def send_in_transaction(
         self, message: Message, argument: Any = None, *, timeout_s: float | None = None
     ) -> TransactionResult:
-        """Store a half message, run the listener's `execute`, tell the broker how it ended.
+        """Store a half message, run the listener's `execute`, report to the broker how it ended.
 
         A half message that is stored less safely than asked for is rolled back without executing
         anything. Raises ValueError for a delayed message, and what `send` raises; then nothing
@@ -233,7 +231,7 @@ class TransactionalProducer(Producer):
             await self.client.peers.send_oneway(address, header)
         except NetError as error:
             # Not raised: the local transaction stands, and the broker will ask
-            self.client.log.warning("end of transaction %s not told: %s", sent.msg_id, error)
+            self.client.log.warning("end of transaction %s not reported: %s", sent.msg_id, error)
 
     def _trace_end(
         self,

@@ -1,10 +1,10 @@
-"""Clusters and broker names: who is there, and whether producers may use them."""
+"""Clusters and broker names: their members, and whether producers may use them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sparrowmq.nameserver.audit import note
+from sparrowmq.net.audit import audit
 from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.body import BrokerMemberGroup, BrokerMemberGroupAnswer
 from sparrowmq.protocol.headers.nameserver import (
@@ -30,7 +30,7 @@ def get_cluster_info(server: NameServer, request: Request[GetClusterInfo]) -> Re
 
 @routes.on(GetBrokerMemberGroup)
 def get_broker_member_group(server: NameServer, request: Request[GetBrokerMemberGroup]) -> Reply:
-    """Master and slaves of a broker name; nobody for an unknown one, as from Apache."""
+    """Master and slaves of a broker name; empty for an unknown one, as from Apache."""
     header = request.header
     group = server.table.groups.get(header.broker_name)
     members = BrokerMemberGroup(
@@ -46,7 +46,7 @@ def wipe_write_perm(server: NameServer, request: Request[WipeWritePerm]) -> Repl
     """Make all topics of a broker name read-only here, until the broker changes a topic."""
     name = request.header.broker_name
     count = server.table.wipe_write_perm(name)
-    note(request, f"wiped the write permission of broker {name!r}, {count} topics")
+    audit(request, "wiped the write permission of broker %r, %d topics", name, count)
     return Reply(WritePermWiped(wipe_topic_count=count))
 
 
@@ -55,5 +55,5 @@ def add_write_perm(server: NameServer, request: Request[AddWritePerm]) -> Reply:
     """Make all topics of a broker name readable and writable here."""
     name = request.header.broker_name
     count = server.table.add_write_perm(name)
-    note(request, f"added the write permission of broker {name!r}, {count} topics")
+    audit(request, "added the write permission of broker %r, %d topics", name, count)
     return Reply(WritePermAdded(add_topic_count=count))

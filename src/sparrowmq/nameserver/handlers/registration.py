@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from sparrowmq.nameserver.brokers import Registration
+from sparrowmq.nameserver.brokers import LiveBroker, Registration
 from sparrowmq.nameserver.checks import check_registration
 from sparrowmq.nameserver.kv_config import ORDER_TOPIC_CONFIG
-from sparrowmq.net.errors import RequestRefused
+from sparrowmq.net.connection import Connection
+from sparrowmq.net.errors import NetError, RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.body import DataVersion
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import BodyError
+from sparrowmq.protocol.headers.admin import GetRuntimeInfo
 from sparrowmq.protocol.headers.nameserver import (
     BrokerHeartbeat,
     BrokerRegistered,
@@ -30,14 +33,23 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 routes: Routes[NameServer] = Routes()
 
+_ANSWER_S = 1.0
+"""How long a master may take to answer before another one gets its name; brokers wait 3 s for
+their registration."""
 _ZLIB = 0x78
 _V3_0_11 = 37
 """Brokers before this version register a bare topic table."""
 
 
 @routes.on(RegisterBroker)
-def register_broker(server: NameServer, request: Request[RegisterBroker]) -> Reply:
-    """A broker and its topics; a slave is told where its master is."""
+def register_broker(
+    server: NameServer, request: Request[RegisterBroker]
+) -> Reply | Awaitable[Reply]:
+    """A broker and its topics; the answer tells a slave where its master is.
+
+    A second master of a name is refused while the first one answers: producers would send to one
+    of them and consumers read from the other, depending on the name server they asked.
+    """
     registration = _registration(server, request)
     _check_is_whole(server, registration)
     _check_room(server, registration)
@@ -51,6 +63,48 @@ def register_broker(server: NameServer, request: Request[RegisterBroker]) -> Rep
             newer.address,
         )
         return Reply(BrokerRegistered())
+    rival = server.table.rival_master(registration)
+    if rival is not None and rival.session is not request.connection:
+        return _register_in_place_of(rival, server, request, registration)
+    return _registered(server, request, registration)
+
+
+async def _register_in_place_of(
+    rival: LiveBroker,
+    server: NameServer,
+    request: Request[RegisterBroker],
+    registration: Registration,
+) -> Reply:
+    """Register unless the present master answers over the connection that it registered with."""
+    if await _answers(rival):
+        name = registration.broker_name
+        log.warning(
+            "refused %s as master of broker %s: %s has that name and answers",
+            registration.address,
+            name,
+            rival.address,
+        )
+        raise RequestRefused(
+            ResponseCode.SYSTEM_ERROR,
+            f"broker {name} has a master at {rival.address}, which answers; stop that one first, "
+            f"or give {registration.address} a name of its own, or an id above 0 as its slave",
+        )
+    return _registered(server, request, registration)
+
+
+async def _answers(broker: LiveBroker) -> bool:
+    """Any answer counts, a refusal too: Apache's broker knows no request on this connection."""
+    assert isinstance(broker.session, Connection)
+    try:
+        await broker.session.call(GetRuntimeInfo(), timeout_s=_ANSWER_S)
+    except NetError:
+        return False
+    return True
+
+
+def _registered(
+    server: NameServer, request: Request[RegisterBroker], registration: Registration
+) -> Reply:
     master = server.register(registration, request.connection)
     header = BrokerRegistered(
         ha_server_addr=master.ha_address if master is not None else None,
@@ -73,8 +127,8 @@ def unregister_broker(server: NameServer, request: Request[UnregisterBroker]) ->
 
 @routes.on(BrokerHeartbeat)
 def broker_heartbeat(server: NameServer, request: Request[BrokerHeartbeat]) -> Reply:
-    """A sign of life; who is not registered stays so."""
-    server.hear_from(request.header.broker_addr)
+    """A sign of life; it does not register a broker."""
+    server.note_alive(request.header.broker_addr)
     return Reply()
 
 
@@ -84,7 +138,7 @@ def query_data_version(server: NameServer, request: Request[QueryDataVersion]) -
     offered = _read_data_version(request.body)
     address = request.header.broker_addr
     broker = server.table.live.get(address)
-    server.hear_from(address)
+    server.note_alive(address)
     known = broker.data_version if broker is not None else None
     return Reply(
         DataVersionCompared(changed=known != offered),
@@ -155,7 +209,7 @@ def _check_room(server: NameServer, registration: Registration) -> None:
 
 
 def _check_is_whole(server: NameServer, registration: Registration) -> None:
-    """A broker that is not known yet must tell everything.
+    """A broker that is not known yet must register with all topics.
 
     One topic alone is an update. Taken for the whole, it would leave the others unknown until
     the broker's next change, for brokers that ask for the version before they register.

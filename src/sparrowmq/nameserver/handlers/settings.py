@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sparrowmq.nameserver.audit import note
-from sparrowmq.nameserver.config import CHANGEABLE, ConfigError
+from sparrowmq.config_fields import ConfigError
+from sparrowmq.nameserver.config import CHANGEABLE
+from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.codes import ResponseCode
@@ -39,7 +40,7 @@ def update_config(server: NameServer, request: Request[UpdateNameServerConfig]) 
     except ConfigError as error:
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, str(error)) from error
     server.table.encoded.clear()
-    note(request, f"changed settings {changes}")
+    audit(request, "changed settings %s", changes)
     return Reply()
 
 

@@ -6,7 +6,7 @@ import msgspec
 
 from sparrowmq.protocol.codes import RequestCode
 from sparrowmq.protocol.header import RequestHeader, ResponseHeader
-from sparrowmq.protocol.java import Long
+from sparrowmq.protocol.java_numbers import Long
 
 
 class PullMessage(RequestHeader, frozen=True, kw_only=True):

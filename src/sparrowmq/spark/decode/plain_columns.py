@@ -1,4 +1,9 @@
-"""The columns of plain records, each made in one go by numpy and Arrow."""
+"""The columns of plain records, each made in one go by numpy and Arrow.
+
+A loop in Python over the records would cost microseconds for each of them and each column; here the
+cost is a few passes over memory. The price is that only records of the usual kind fit: IPv4 hosts,
+no compression, regular properties. `Decoder` sends the others down the slow path.
+"""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -13,10 +18,148 @@ from sparrowmq.protocol.hosts import decode_host, format_address
 from sparrowmq.spark.decode.properties import Properties
 from sparrowmq.spark.decode.record_heads import Flags, Longs, Records
 
-# The keys of many messages at once: one text each, split where Python's `str.split` would.
+_MAX_MS = (2**63 - 1) // 1000
 
+_HEX_DIGITS = np.array([f"{byte:02X}".encode() for byte in range(256)], "S2")
+
+
+class NotPlain(Exception):
+    """Some records need the slow path after all; `rows` marks them."""
+
+    def __init__(self, rows: Flags) -> None:
+        assert rows.any()
+        super().__init__(f"{int(rows.sum())} records for the slow path")
+        self.rows = rows
+
+
+def topics_of(records: Records) -> pa.BinaryArray:
+    """The topic of each record, as it is stored."""
+    return _cut(records.data, records.topic_at, records.topic_end)
+
+
+class PlainColumns:
+    """The columns of some plain records, made when they are asked for."""
+
+    def __init__(self, records: Records, broker_name: str, schema: pa.Schema) -> None:
+        self._records = records
+        self._broker_name = broker_name
+        self._schema = schema
+
+    def batch(self) -> pa.RecordBatch:
+        """All columns of the schema. Raises NotPlain for records that the slow path must read."""
+        arrays = [_COLUMNS[name](self) for name in self._schema.names]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    @cached_property
+    def _properties(self) -> Properties:
+        records = self._records
+        texts = _cut(records.data, records.properties_at, records.properties_end)
+        properties = Properties(self._as_text(texts))
+        if properties.odd is not None:
+            raise NotPlain(properties.odd)
+        return properties
+
+    def _as_text(self, cells: pa.BinaryArray) -> pa.StringArray:
+        try:
+            return cells.cast(pa.string())
+        except pa.ArrowInvalid:  # not UTF-8 somewhere; the slow path finds out where
+            raise NotPlain(np.ones(len(self._records), np.bool_)) from None
+
+    def topic(self) -> pa.StringArray:
+        return self._as_text(topics_of(self._records))
+
+    def broker_name(self) -> pa.StringArray:
+        return pa.repeat(pa.scalar(self._broker_name, pa.string()), len(self._records))
+
+    def body(self) -> pa.BinaryArray:
+        return _cut(self._records.data, self._records.body_at, self._records.body_end)
+
+    def number(self, name: str, kind: type[np.signedinteger]) -> pa.Array:
+        return pa.array(self._records.head[name].astype(kind))
+
+    def time(self, name: str) -> pa.TimestampArray:
+        ms = self._records.head[name].astype(np.int64)
+        # Times out of range, which no clock has given, must not wrap around.
+        us = np.clip(ms, -_MAX_MS, _MAX_MS) * 1000
+        return pa.array(us).view(pa.timestamp("us", tz="UTC"))
+
+    def born_host(self) -> pa.StringArray:
+        hosts = self._records.head["born_host"]
+        # Few senders, many messages: each address is formatted once.
+        if (hosts == hosts[0]).all():
+            return pa.repeat(pa.scalar(_host_text(hosts[0]), pa.string()), len(hosts))
+        # Distinguished by hashing: sorting them all, as numpy would, takes ten times as long.
+        encoded = pa.array(hosts).dictionary_encode()
+        texts = pa.array([_host_text(host) for host in encoded.dictionary.to_numpy()])
+        return texts.take(encoded.indices)
+
+    def msg_id(self) -> pa.StringArray:
+        ids = self._properties.values_of(names.UNIQUE_KEY)
+        if not ids.null_count:
+            return ids
+        return pc.if_else(ids.is_valid(), ids, self._offset_ids())
+
+    def _offset_ids(self) -> pa.StringArray:
+        """Store host and log offset in hex, as `protocol.ids.offset_id` writes them."""
+        head = self._records.head
+        raw = np.empty((len(head), 16), np.uint8)
+        raw[:, :8] = head["store_host"].copy().view(np.uint8).reshape(-1, 8)
+        raw[:, 8:] = head["log_offset"].copy().view(np.uint8).reshape(-1, 8)
+        ends = np.arange(0, 32 * len(head) + 1, 32, dtype=np.int32)
+        digits = _HEX_DIGITS[raw].tobytes()
+        return pa.StringArray.from_buffers(len(head), pa.py_buffer(ends), pa.py_buffer(digits))
+
+    def tags(self) -> pa.StringArray:
+        return self._properties.values_of(names.TAGS)
+
+    def keys(self) -> pa.ListArray:
+        kind = self._schema.field("keys").type
+        return split_keys(self._properties.values_of(names.KEYS), kind)
+
+    def properties(self) -> pa.MapArray:
+        return self._properties.as_map(self._schema.field("properties").type)
+
+
+_COLUMNS: dict[str, Callable[[PlainColumns], pa.Array]] = {
+    "topic": PlainColumns.topic,
+    "brokerName": PlainColumns.broker_name,
+    "queueId": lambda columns: columns.number("queue_id", np.int32),
+    "queueOffset": lambda columns: columns.number("queue_offset", np.int64),
+    "msgId": PlainColumns.msg_id,
+    "tags": PlainColumns.tags,
+    "keys": PlainColumns.keys,
+    "body": PlainColumns.body,
+    "properties": PlainColumns.properties,
+    "bornTimestamp": lambda columns: columns.time("born_timestamp"),
+    "storeTimestamp": lambda columns: columns.time("store_timestamp"),
+    "bornHost": PlainColumns.born_host,
+    "reconsumeTimes": lambda columns: columns.number("reconsume_times", np.int32),
+    "sysFlag": lambda columns: columns.number("sys_flag", np.int32),
+}
+
+
+def _cut(data: bytes, starts: Longs, ends: Longs) -> pa.BinaryArray:
+    """The bytes from each start to its end, copied one after the other."""
+    count = len(starts)
+    bounds = np.empty(2 * count + 1, np.int32)
+    bounds[:-1:2] = starts
+    bounds[1::2] = ends
+    bounds[-1] = len(data)
+    # An array whose odd elements are the gaps lies over the data as it is; taking the even ones
+    # is the only copy.
+    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(data)]
+    cells = pa.Array.from_buffers(pa.binary(), 2 * count, buffers)
+    return cells.take(pa.array(np.arange(0, 2 * count, 2)))
+
+
+def _host_text(host: np.uint64) -> str:
+    return format_address(decode_host(host.tobytes()))
+
+
+# ---- keys: one text for each message, split where Python's `str.split` would split it
 
 _BLANK = 0x20
+
 _LAST_ASCII = 0x7E
 
 
@@ -65,140 +208,3 @@ def _is_single_spaced(raw: npt.NDArray[np.uint8], ends: npt.NDArray[np.int32]) -
 def _lists(first: npt.NDArray[np.int32], keys: pa.StringArray, kind: pa.ListType) -> pa.ListArray:
     built = pa.ListArray.from_arrays(pa.array(first), keys)
     return built.cast(kind) if built.type != kind else built
-
-
-_MAX_MS = (2**63 - 1) // 1000
-_HEX_DIGITS = np.array([f"{byte:02X}".encode() for byte in range(256)], "S2")
-
-
-class NotPlain(Exception):
-    """Some records need the slow branch after all; `rows` tells which."""
-
-    def __init__(self, rows: Flags) -> None:
-        assert rows.any()
-        super().__init__(f"{int(rows.sum())} records for the slow branch")
-        self.rows = rows
-
-
-def topics_of(records: Records) -> pa.BinaryArray:
-    """The topic of each record, as it is stored."""
-    return _cut(records.data, records.topic_at, records.topic_end)
-
-
-class PlainColumns:
-    """The columns of some plain records, made when they are asked for."""
-
-    def __init__(self, records: Records, broker_name: str, schema: pa.Schema) -> None:
-        self._records = records
-        self._broker_name = broker_name
-        self._schema = schema
-
-    def batch(self) -> pa.RecordBatch:
-        """All columns of the schema. Raises NotPlain for records that the slow branch must read."""
-        arrays = [_COLUMNS[name](self) for name in self._schema.names]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-
-    @cached_property
-    def _properties(self) -> Properties:
-        records = self._records
-        texts = _cut(records.data, records.properties_at, records.properties_end)
-        properties = Properties(self._as_text(texts))
-        if properties.odd is not None:
-            raise NotPlain(properties.odd)
-        return properties
-
-    def _as_text(self, cells: pa.BinaryArray) -> pa.StringArray:
-        try:
-            return cells.cast(pa.string())
-        except pa.ArrowInvalid:  # not UTF-8 somewhere; the slow branch knows where, and what to do
-            raise NotPlain(np.ones(len(self._records), np.bool_)) from None
-
-    def topic(self) -> pa.StringArray:
-        return self._as_text(topics_of(self._records))
-
-    def broker_name(self) -> pa.StringArray:
-        return pa.repeat(pa.scalar(self._broker_name, pa.string()), len(self._records))
-
-    def body(self) -> pa.BinaryArray:
-        return _cut(self._records.data, self._records.body_at, self._records.body_end)
-
-    def number(self, name: str, kind: type[np.signedinteger]) -> pa.Array:
-        return pa.array(self._records.head[name].astype(kind))
-
-    def time(self, name: str) -> pa.TimestampArray:
-        ms = self._records.head[name].astype(np.int64)
-        # Times that nobody meant must not wrap around.
-        us = np.clip(ms, -_MAX_MS, _MAX_MS) * 1000
-        return pa.array(us).view(pa.timestamp("us", tz="UTC"))
-
-    def born_host(self) -> pa.StringArray:
-        hosts = self._records.head["born_host"]
-        # Few senders, many messages: each address is formatted once.
-        if (hosts == hosts[0]).all():
-            return pa.repeat(pa.scalar(_host_text(hosts[0]), pa.string()), len(hosts))
-        # Told apart by hashing: sorting them all, as numpy would, takes ten times as long.
-        encoded = pa.array(hosts).dictionary_encode()
-        texts = pa.array([_host_text(host) for host in encoded.dictionary.to_numpy()])
-        return texts.take(encoded.indices)
-
-    def msg_id(self) -> pa.StringArray:
-        ids = self._properties.values_of(names.UNIQUE_KEY)
-        if not ids.null_count:
-            return ids
-        return pc.if_else(ids.is_valid(), ids, self._offset_ids())
-
-    def _offset_ids(self) -> pa.StringArray:
-        """Store host and log offset in hex, as `protocol.ids.offset_id` writes them."""
-        head = self._records.head
-        raw = np.empty((len(head), 16), np.uint8)
-        raw[:, :8] = head["store_host"].copy().view(np.uint8).reshape(-1, 8)
-        raw[:, 8:] = head["log_offset"].copy().view(np.uint8).reshape(-1, 8)
-        ends = np.arange(0, 32 * len(head) + 1, 32, dtype=np.int32)
-        digits = _HEX_DIGITS[raw].tobytes()
-        return pa.StringArray.from_buffers(len(head), pa.py_buffer(ends), pa.py_buffer(digits))
-
-    def tags(self) -> pa.StringArray:
-        return self._properties.values_of(names.TAGS)
-
-    def keys(self) -> pa.ListArray:
-        kind = self._schema.field("keys").type
-        return split_keys(self._properties.values_of(names.KEYS), kind)
-
-    def properties(self) -> pa.MapArray:
-        return self._properties.as_map(self._schema.field("properties").type)
-
-
-_COLUMNS: dict[str, Callable[[PlainColumns], pa.Array]] = {
-    "topic": PlainColumns.topic,
-    "brokerName": PlainColumns.broker_name,
-    "queueId": lambda columns: columns.number("queue_id", np.int32),
-    "queueOffset": lambda columns: columns.number("queue_offset", np.int64),
-    "msgId": PlainColumns.msg_id,
-    "tags": PlainColumns.tags,
-    "keys": PlainColumns.keys,
-    "body": PlainColumns.body,
-    "properties": PlainColumns.properties,
-    "bornTimestamp": lambda columns: columns.time("born"),
-    "storeTimestamp": lambda columns: columns.time("store"),
-    "bornHost": PlainColumns.born_host,
-    "reconsumeTimes": lambda columns: columns.number("reconsume_times", np.int32),
-    "sysFlag": lambda columns: columns.number("sys_flag", np.int32),
-}
-
-
-def _cut(data: bytes, starts: Longs, ends: Longs) -> pa.BinaryArray:
-    """The bytes from each start to its end, copied behind each other."""
-    count = len(starts)
-    bounds = np.empty(2 * count + 1, np.int32)
-    bounds[:-1:2] = starts
-    bounds[1::2] = ends
-    bounds[-1] = len(data)
-    # An array whose odd elements are the gaps lies over the data as it is; taking the even ones
-    # is the only copy.
-    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(data)]
-    cells = pa.Array.from_buffers(pa.binary(), 2 * count, buffers)
-    return cells.take(pa.array(np.arange(0, 2 * count, 2)))
-
-
-def _host_text(host: np.uint64) -> str:
-    return format_address(decode_host(host.tobytes()))

@@ -5,6 +5,8 @@ A message in a batch send, as `protocol/batch.py` draws it:
     total size 4 | 0 4 | 0 4 | flag 4 | body size 4, body | properties size 2, properties
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import pairwise
@@ -28,58 +30,11 @@ from sparrowmq.spark.encode.row_properties import (
     tags_property,
     values_of,
 )
-from sparrowmq.spark.schema import ColumnError, Positions
-
-# The unique id of every row: the same one each time Spark writes the same row again.
-#
-#     write and partition 8 | row in its partition 4 | CRC of the row 4        in upper-case hex
-#
-# It becomes the message's UNIQ_KEY, which consumers and the source show as msgId. A task that
-# Spark repeats, or a micro-batch that it repeats after a crash, sends its rows under the ids they
-# had, and readers can tell. The CRC is for rows that come in another order the second time, as
-# behind a shuffle: two different rows would get one id otherwise, and a reader would drop one of
-# them.
-
-
-_KEY_HEAD = f"{UNIQUE_KEY}\x01".encode()
-_HEX = np.frombuffer(b"0123456789ABCDEF", np.uint8)
-_DIGITS = np.concatenate([np.repeat(_HEX, 16)[:, None], np.tile(_HEX, 16)[:, None]], axis=1)
-"""Two digits for each byte."""
-KEY_PROPERTY_BYTES = len(_KEY_HEAD) + 32 + 1
-
-
-class RowKeys:
-    """Ids for the rows of one partition of one write, in their order."""
-
-    def __init__(self, write_id: str, partition_id: int) -> None:
-        digest = blake2b(f"{write_id} {partition_id}".encode(), digest_size=8)
-        self._stem = np.frombuffer(_KEY_HEAD + digest.hexdigest().upper().encode(), np.uint8)
-        self._rows = 0
-
-    def next(self, crcs: npt.NDArray[np.uint32]) -> pa.Array:
-        """The property with the id, for as many rows as there are CRCs."""
-        count = len(crcs)
-        rows = np.arange(self._rows, self._rows + count).astype(np.uint32)
-        self._rows += count
-        numbers = np.stack([rows, crcs], axis=1).astype(">u4")
-        text = np.empty((count, KEY_PROPERTY_BYTES), np.uint8)
-        stem_end = len(self._stem)
-        text[:, :stem_end] = self._stem
-        text[:, stem_end:-1] = _DIGITS[numbers.view(np.uint8)].reshape(count, 16)
-        text[:, -1] = 2
-        return pa.FixedSizeBinaryArray.from_buffers(
-            pa.binary(KEY_PROPERTY_BYTES), count, [None, pa.py_buffer(text)]
-        ).cast(pa.binary())
-
-
-def row_crcs(data: memoryview, ends: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
-    """The CRC of every piece of `data`; `ends` begins with the start of the first."""
-    pieces = pairwise(ends.tolist())
-    return np.array([crc32(data[start:end]) for start, end in pieces], np.uint32)
-
+from sparrowmq.spark.schema import ColumnError, ColumnPlaces
 
 BATCHED_HEAD_BYTES = 22
 """What a message takes in a batch beside body and properties."""
+
 UNSHARDED = -1
 
 _HEAD = np.dtype([("size", ">u4"), ("zero", ">u8"), ("flag", ">u4"), ("body", ">u4")])
@@ -87,7 +42,7 @@ _HEAD = np.dtype([("size", ">u4"), ("zero", ">u8"), ("flag", ">u4"), ("body", ">
 
 @dataclass(frozen=True, slots=True)
 class EncodedRows:
-    """The rows of one Arrow batch, ready to be sent. All arrays have one element a row."""
+    """The rows of one Arrow batch, ready to be sent. All arrays have one element per row."""
 
     topics: list[str]
     topic_of: npt.NDArray[np.int64]
@@ -106,7 +61,7 @@ class RowEncoder:
     """Encodes the Arrow batches of one task. Raises ColumnError for rows that are no messages."""
 
     def __init__(
-        self, positions: Positions, topic: str | None, keys: RowKeys, max_message_bytes: int
+        self, positions: ColumnPlaces, topic: str | None, keys: RowKeys, max_message_bytes: int
     ) -> None:
         self._positions = positions
         self._topic = topic
@@ -243,3 +198,54 @@ def _messages(bodies: pa.Array, properties: pa.Array) -> pa.Array:
 def _fixed(data: npt.NDArray[np.uint8], size: int, rows: int) -> pa.Array:
     buffers = [None, pa.py_buffer(np.ascontiguousarray(data))]
     return pa.FixedSizeBinaryArray.from_buffers(pa.binary(size), rows, buffers).cast(pa.binary())
+
+
+# ---- unique ids of rows
+
+_KEY_HEAD = f"{UNIQUE_KEY}\x01".encode()
+
+_HEX = np.frombuffer(b"0123456789ABCDEF", np.uint8)
+
+_DIGITS = np.concatenate([np.repeat(_HEX, 16)[:, None], np.tile(_HEX, 16)[:, None]], axis=1)
+"""Two digits for each byte."""
+
+KEY_PROPERTY_BYTES = len(_KEY_HEAD) + 32 + 1
+
+
+class RowKeys:
+    """Unique ids for the rows of one partition of one write: the same each time Spark repeats it.
+
+        write and partition 8 | row in its partition 4 | CRC of the row 4        in upper-case hex
+
+    The id becomes the message's UNIQ_KEY, which consumers and the source show as msgId. A task that
+    Spark repeats, or a micro-batch that it repeats after a crash, sends its rows under the ids they
+    had, so that readers can drop the copies. The CRC is for rows that come in another order the
+    second time, as after a shuffle: without it two different rows would share an id, and a reader
+    would drop one of them.
+    """
+
+    def __init__(self, write_id: str, partition_id: int) -> None:
+        digest = blake2b(f"{write_id} {partition_id}".encode(), digest_size=8)
+        self._stem = np.frombuffer(_KEY_HEAD + digest.hexdigest().upper().encode(), np.uint8)
+        self._rows = 0
+
+    def next(self, crcs: npt.NDArray[np.uint32]) -> pa.Array:
+        """The property with the id, for as many rows as there are CRCs."""
+        count = len(crcs)
+        rows = np.arange(self._rows, self._rows + count).astype(np.uint32)
+        self._rows += count
+        numbers = np.stack([rows, crcs], axis=1).astype(">u4")
+        text = np.empty((count, KEY_PROPERTY_BYTES), np.uint8)
+        stem_end = len(self._stem)
+        text[:, :stem_end] = self._stem
+        text[:, stem_end:-1] = _DIGITS[numbers.view(np.uint8)].reshape(count, 16)
+        text[:, -1] = 2
+        return pa.FixedSizeBinaryArray.from_buffers(
+            pa.binary(KEY_PROPERTY_BYTES), count, [None, pa.py_buffer(text)]
+        ).cast(pa.binary())
+
+
+def row_crcs(data: memoryview, ends: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
+    """The CRC of every piece of `data`; `ends` begins with the start of the first."""
+    pieces = pairwise(ends.tolist())
+    return np.array([crc32(data[start:end]) for start, end in pieces], np.uint32)

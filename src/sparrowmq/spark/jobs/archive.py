@@ -1,4 +1,4 @@
-"""Topics to Parquet, each message once.
+"""The archive job: topics written to Parquet, each message once.
 
     plan ── which offsets come next, from the newest commit
     write ── Spark writes them below _staging
@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sparrowmq.clock import Clock, system_clock
+from sparrowmq.spark.group_progress import GroupProgress
 from sparrowmq.spark.jobs.archive_compact import CompactionRule, Compactor
 from sparrowmq.spark.jobs.archive_files import ArchiveFiles, archive_files
 from sparrowmq.spark.jobs.archive_folder import ArchiveFolder, check_data, opened_folder
@@ -29,13 +30,12 @@ from sparrowmq.spark.jobs.archive_query import (
     stored_schema,
 )
 from sparrowmq.spark.jobs.copy import next_ranges, read_ranges, rows_in
-from sparrowmq.spark.jobs.job import JobError, Step, Tell, tell_nobody
+from sparrowmq.spark.jobs.job import JobError, OnStep, Step, ignore_step
 from sparrowmq.spark.offsets import QueueRange
 from sparrowmq.spark.options import Options, parse_options
 from sparrowmq.spark.positions import Positions, ends_now
 from sparrowmq.spark.read_plan import covers, find_queues, resolve
-from sparrowmq.spark.stream import GroupProgress
-from sparrowmq.spark.wire.cluster import Cluster
+from sparrowmq.spark.wire.cluster import RemoteCluster
 from sparrowmq.spark.wire.remoting import Patience
 
 if TYPE_CHECKING:
@@ -85,8 +85,8 @@ class Archiver:
         spark: "SparkSession",
         job: ArchiveJob,
         folder: ArchiveFolder,
-        cluster: Cluster,
-        tell: Tell = tell_nobody,
+        cluster: RemoteCluster,
+        on_step: OnStep = ignore_step,
         clock: Clock = system_clock,
     ) -> None:
         self._spark = spark
@@ -96,9 +96,9 @@ class Archiver:
         self._cluster = cluster
         self._patience = Patience(self._options.retry_timeout_s)
         self._progress = GroupProgress(cluster, job.group)
-        self._tell = tell
+        self._on_step = on_step
         self._clock = clock
-        self._compactor = Compactor(spark, folder, job.compaction, tell, clock)
+        self._compactor = Compactor(spark, folder, job.compaction, on_step, clock)
         self._progress.commit(self._begun())
 
     @property
@@ -127,16 +127,16 @@ class Archiver:
         ranges, end = self._patience.call("planning a batch", lambda: self._plan(target))
         if not ranges:
             return 0
-        self._tell(Step("planned", rows_in(ranges), self.archive.rows))
+        self._on_step(Step("planned", rows_in(ranges), self.archive.rows))
         rows = self._write(ranges)
-        self._tell(Step("written", rows, self.archive.rows))
+        self._on_step(Step("written", rows, self.archive.rows))
         added = self._folder.settle()
-        self._tell(Step("moved", rows, self.archive.rows))
+        self._on_step(Step("moved", rows, self.archive.rows))
         commit = commit_of(self.archive, self._clock(), add=added, positions=end, rows=rows)
         self._folder.commit(commit)
-        self._tell(Step("committed", rows, self.archive.rows))
+        self._on_step(Step("committed", rows, self.archive.rows))
         self._progress.commit(end)
-        self._tell(Step("progress", rows, self.archive.rows))
+        self._on_step(Step("progress", rows, self.archive.rows))
         return rows_in(ranges)
 
     def _plan(self, target: Positions | None) -> tuple[list[QueueRange], Positions]:
@@ -173,7 +173,7 @@ class Archiver:
         return int(seen.get["rows"])
 
     def compact(self, *, all_of_it: bool = False) -> int:
-        """Make few files out of many where it is due; how many went away."""
+        """Merge small files where it is due; by how many files there are fewer."""
         before = len(self.archive.files)
         self._compactor.run(all_of_it=all_of_it)
         return before - len(self.archive.files)
@@ -181,14 +181,17 @@ class Archiver:
 
 @contextmanager
 def opened_archive(
-    spark: "SparkSession", job: ArchiveJob, tell: Tell = tell_nobody, clock: Clock = system_clock
+    spark: "SparkSession",
+    job: ArchiveJob,
+    on_step: OnStep = ignore_step,
+    clock: Clock = system_clock,
 ) -> Iterator[Archiver]:
     """An archiver that is alone in its archive. Raises JobError, OptionError, RocketMQError."""
     with (
         opened_folder(archive_files(spark, job.to)) as folder,
-        Cluster(job.name_server, 10.0) as cluster,
+        RemoteCluster(job.name_server, 10.0) as cluster,
     ):
-        yield Archiver(spark, job, folder, cluster, tell, clock)
+        yield Archiver(spark, job, folder, cluster, on_step, clock)
 
 
 def archive_once(archiver: Archiver) -> None:
@@ -199,7 +202,7 @@ def archive_once(archiver: Archiver) -> None:
 
 
 def archive_forever(archiver: Archiver, wait: Callable[[], bool]) -> None:
-    """Archive what comes, until `wait`, called when there is nothing, says that it is over."""
+    """Archive what arrives until `wait`, called when there is nothing, returns False."""
     while archiver.step() or wait():
         archiver.compact()
 
@@ -208,7 +211,7 @@ def compact_archive(
     spark: "SparkSession",
     path: str,
     rule: CompactionRule,
-    tell: Tell = tell_nobody,
+    on_step: OnStep = ignore_step,
     clock: Clock = system_clock,
 ) -> tuple[int, int]:
     """Compact all that can be, without a broker; files before and after."""
@@ -216,7 +219,7 @@ def compact_archive(
     _existing(files, path)
     with opened_folder(files) as folder:
         before = len(folder.archive.files)
-        Compactor(spark, folder, rule, tell, clock).run(all_of_it=True)
+        Compactor(spark, folder, rule, on_step, clock).run(all_of_it=True)
         return before, len(folder.archive.files)
 
 

@@ -1,4 +1,4 @@
-"""Few large files out of many small ones, which readers never see half-done.
+"""Compaction of an archive: few large files instead of many small ones, atomic for readers.
 
 The commit that adds the new files removes the old ones from the log in the same moment. The old
 files stay on the disk for a while, for readers that took their names before; a later run drops
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sparrowmq.clock import Clock
 from sparrowmq.spark.jobs.archive_folder import ArchiveFolder, check_data
 from sparrowmq.spark.jobs.archive_log import Archive, commit_of
-from sparrowmq.spark.jobs.job import Step, Tell
+from sparrowmq.spark.jobs.job import OnStep, Step
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,24 +39,24 @@ def due(archive: Archive, rule: CompactionRule, *, all_of_it: bool = False) -> d
 
 
 class Compactor:
-    """Compacts by commits of their own, one a folder."""
+    """Compacts with commits of its own, one per folder."""
 
     def __init__(
         self,
         spark: "SparkSession",
         folder: ArchiveFolder,
         rule: CompactionRule,
-        tell: Tell,
+        on_step: OnStep,
         clock: Clock,
     ) -> None:
         self._spark = spark
         self._folder = folder
         self._rule = rule
-        self._tell = tell
+        self._on_step = on_step
         self._clock = clock
 
     def run(self, *, all_of_it: bool = False) -> None:
-        """Compact what is due, and drop what nobody reads any more."""
+        """Compact what is due, and drop files that no reader can still use."""
         work = due(self._folder.archive, self._rule, all_of_it=all_of_it)
         for folder, names in work.items():
             self._compact(folder, names)
@@ -71,11 +71,11 @@ class Compactor:
         # Queue by queue in order: equal values lie together, and files are smaller.
         frame = frame.sortWithinPartitions("brokerName", "queueId", "queueOffset")
         frame.write.parquet(f"{root}/{self._folder.stage()}")
-        self._tell(Step("compacted", len(names), archive.rows))
+        self._on_step(Step("compacted", len(names), archive.rows))
         added = self._folder.settle(folder)
-        self._tell(Step("compacted moved", len(names), archive.rows))
+        self._on_step(Step("compacted moved", len(names), archive.rows))
         self._folder.commit(commit_of(archive, self._clock(), add=added, remove=names))
-        self._tell(Step("compacted committed", len(names), archive.rows))
+        self._on_step(Step("compacted committed", len(names), archive.rows))
 
     def _drop(self) -> None:
         archive = self._folder.archive
@@ -85,5 +85,5 @@ class Compactor:
             return
         for name in dropped:
             self._folder.files.delete(name)
-        self._tell(Step("dropped", len(dropped), archive.rows))
+        self._on_step(Step("dropped", len(dropped), archive.rows))
         self._folder.commit(commit_of(archive, self._clock(), drop=dropped))

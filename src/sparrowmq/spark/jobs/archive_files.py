@@ -1,6 +1,7 @@
-"""The files of an archive: what is asked of them, and how this machine's disk does it.
+"""The files of an archive: what is asked of them, on this machine's disk or where Hadoop reaches.
 
-`archive_hadoop` does the same for every other file system that Hadoop reaches.
+On this machine Python does it, because it can sync files and folders; Hadoop's local file system
+syncs nothing. HDFS and object stores are reached by way of the JVM that Spark runs in.
 """
 
 import shutil
@@ -127,15 +128,8 @@ class LocalFiles:
             shutil.rmtree(path)
             return
         path.unlink(missing_ok=True)
-        # Hadoop's check sum of it, from versions that moved files by Hadoop.
+        # Hadoop's checksum of it, from versions that moved files by Hadoop.
         path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
-
-
-# The files of an archive wherever Hadoop reaches: HDFS, an object store.
-#
-# A commit is synced where the file system can do that (HDFS); object stores keep what was closed.
-# Data files are written and closed by Spark's executors: on HDFS a power cut of all machines that
-# hold a block can lose them, unless `dfs.datanode.synconclose` is set.
 
 
 _MISSING = "java.io.FileNotFoundException"
@@ -150,7 +144,12 @@ def archive_files(spark: "SparkSession", root: str) -> ArchiveFiles:
 
 
 class HadoopFiles:
-    """Files by way of the JVM that the session runs in."""
+    """Files by way of the JVM that the session runs in: HDFS, object stores.
+
+    A commit is synced where the file system can do that (HDFS); object stores keep what was closed.
+    Data files are written and closed by Spark's executors: on HDFS a power cut of all machines that
+    hold a block can lose them, unless `dfs.datanode.synconclose` is set.
+    """
 
     def __init__(self, spark: "SparkSession", root: str) -> None:
         # PySpark has no public way to the JVM's file systems.

@@ -28,8 +28,8 @@ _SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """By which an archive knows what it wrote."""
+class ArchiveMark:
+    """Marks what an archive wrote as its own."""
 
     version: int
     """Of the commit that is to name it."""
@@ -40,10 +40,10 @@ class Mark:
         return f"{self.version:010d}-{self.archive_id}-{self.run}"
 
 
-def mark_of(name: str) -> Mark | None:
+def mark_of(name: str) -> ArchiveMark | None:
     """The mark that a name begins with."""
     found = _MARK.match(name.rpartition("/")[2])
-    return Mark(int(found[1]), found[2], found[3]) if found else None
+    return ArchiveMark(int(found[1]), found[2], found[3]) if found else None
 
 
 class ArchiveFolder:
@@ -82,8 +82,8 @@ class ArchiveFolder:
             return False
         return self._is_alone or mark.version <= self.archive.version
 
-    def _mark(self) -> Mark:
-        return Mark(self.archive.version + 1, self._id, self._run)
+    def _mark(self) -> ArchiveMark:
+        return ArchiveMark(self.archive.version + 1, self._id, self._run)
 
     def stage(self) -> str:
         """Where the files of the next commit are to be written; the folder is an archive now."""
@@ -124,7 +124,7 @@ def opened_folder(files: ArchiveFiles) -> Iterator[ArchiveFolder]:
 
     Raises JobError where the folder is of something else, or the log is not whole.
     """
-    # Before the lock, which would leave a file in somebody's folder.
+    # Before the lock, which would leave a file in a folder that is not ours.
     check_folder(files)
     with ExitStack() as stack:
         folder = files.local_folder

@@ -1,4 +1,4 @@
-"""The log of an archive: which files are in it, and up to where topics are archived.
+"""The log of an archive: which files it has, and up to where topics are archived.
 
     _log/archive.json                          which archive this is, and its newest commit
     _log/00000000000000000007.json             what commit 7 added and removed, and its offsets
@@ -8,9 +8,12 @@ A commit is one file that appears whole or not at all; files and offsets are in 
 that they cannot disagree. Readers take the files that the log names and see no half-done work.
 
 Commits are numbered without gaps, and `archive.json` says how far they go. It is written after the
-commit it speaks of: a commit beyond it is that of a run that was killed in between, and a commit it
-speaks of that is not there is lost. Then nobody reads, writes or deletes anything.
+commit that it counts: one commit beyond it comes from a run that was killed in between, and a
+commit that it counts and that is not there is lost. Then every read, write and deletion is refused:
+a file that the lost commit named looks like one that was never finished.
 """
+
+from __future__ import annotations
 
 import json
 import re
@@ -25,139 +28,23 @@ from sparrowmq.spark.jobs.archive_files import ArchiveFiles
 from sparrowmq.spark.jobs.job import JobError
 from sparrowmq.spark.positions import Positions, from_json, to_json
 
-# What the commits of an archive say, and how they are written down.
-#
-#     {"format":2,"version":7,"atMs":…,"rows":…,"add":{…},"remove":[…],"drop":[…],"offsets":{…},
-#      "check":"a1b2c3d4"}
-#
-# One line of JSON that ends with a check sum (CRC-32) of all that is before it. Keys that a reader
-# does not know are left alone, as releases without epochs leave them in `offsets`; `format` grows
-# when an old reader would understand something wrong.
-# Commits without `format` are of the first one, which had no check sum.
-
-
-FORMAT = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Archive:
-    """What an archive holds after some commit."""
-
-    version: int = 0
-    files: dict[str, int] = field(default_factory=dict)
-    """Sizes by name."""
-    positions: Positions = field(default_factory=dict)
-    """Up to where topics are archived."""
-    rows: int = 0
-    removed: dict[str, int] = field(default_factory=dict)
-    """Files that no reader takes any more, and when (ms) that began."""
-
-    def after(self, commit: dict[str, Any]) -> "Archive":
-        """The same with one more commit."""
-        gone = dict.fromkeys(commit["remove"], commit["atMs"])
-        dropped = set(commit["drop"])
-        files = {name: size for name, size in self.files.items() if name not in gone}
-        removed = {name: at for name, at in self.removed.items() if name not in dropped}
-        return Archive(
-            commit["version"],
-            files | commit["add"],
-            self.positions | from_json(commit["offsets"]),
-            self.rows + commit["rows"],
-            removed | gone,
-        )
-
-
-def commit_of(
-    archive: Archive,
-    at_ms: int,
-    *,
-    add: dict[str, int] | None = None,
-    remove: list[str] | None = None,
-    drop: list[str] | None = None,
-    positions: Positions | None = None,
-    rows: int = 0,
-) -> dict[str, Any]:
-    """The next commit."""
-    return {
-        "version": archive.version + 1,
-        "atMs": at_ms,
-        "rows": rows,
-        "add": add or {},
-        "remove": remove or [],
-        "drop": drop or [],
-        "offsets": to_json(positions or {}),
-    }
-
-
-def snapshot_of(archive: Archive) -> dict[str, Any]:
-    """All that holds after a commit."""
-    return {
-        "version": archive.version,
-        "files": archive.files,
-        "offsets": to_json(archive.positions),
-        "rows": archive.rows,
-        "removed": archive.removed,
-    }
-
-
-def archive_from(snapshot: dict[str, Any]) -> Archive:
-    """What `snapshot_of` made. Raises KeyError for what it did not make."""
-    return Archive(
-        snapshot["version"],
-        snapshot["files"],
-        from_json(snapshot["offsets"]),
-        snapshot["rows"],
-        snapshot["removed"],
-    )
-
-
-def partition_of(name: str) -> tuple[str, date]:
-    """Topic and day of a file, as its folders tell."""
-    topic, day, _ = name.split("/")
-    return unquote(topic.removeprefix("topic=")), date.fromisoformat(day.removeprefix("date="))
-
-
-def encode_record(value: dict[str, Any]) -> bytes:
-    """A commit, a snapshot or an identity as its file holds it."""
-    text = _text({"format": FORMAT, **value})
-    return f'{text[:-1]},"check":"{zlib.crc32(text.encode()):08x}"}}'.encode()
-
-
-def decode_record(data: bytes) -> dict[str, Any]:
-    """What `encode_record` made. Raises ValueError that tells a half-written file from another."""
-    if not data.rstrip().endswith(b"}"):
-        raise ValueError(f"was cut short: its {len(data)} bytes have no end")
-    try:
-        value: dict[str, Any] = json.loads(data)
-    except ValueError as error:
-        raise ValueError(f"is damaged: it is no JSON ({error})") from error
-    found = value.pop("check", None)
-    if found is not None and found != (wanted := f"{zlib.crc32(_text(value).encode()):08x}"):
-        raise ValueError(f"is damaged: its check sum is {found} and should be {wanted}")
-    number = value.setdefault("format", 1)
-    if number > FORMAT:
-        raise ValueError(
-            f"is of format {number}, and this version reads formats up to {FORMAT}: use the version"
-            " of SparrowMQ that wrote it, or a newer one"
-        )
-    return value
-
-
-def _text(value: dict[str, Any]) -> str:
-    return json.dumps(value, separators=(",", ":"))
-
-
 T = TypeVar("T")
 
 LOG = "_log"
+
 IDENTITY = "archive.json"
+
 SNAPSHOT_EVERY = 50
 """Commits: reading the log costs at most so many small files."""
+
 _TRIES = 5
+
 _REMEDY = (
     "Nothing is read, written or deleted; bring the file back, from a backup of the folder _log"
 )
+
 _COMMIT = re.compile(r"(\d{20})\.json")
+
 _SNAPSHOT = re.compile(r"(\d{20})\.snapshot\.json")
 
 
@@ -189,7 +76,7 @@ class ArchiveLog:
             return None
 
     def identify(self, archive_id: str, archive: Archive) -> None:
-        """Say which archive this is, and that its commits go so far."""
+        """Record which archive this is, and how far its commits go."""
         self._files.replace(
             f"{LOG}/{IDENTITY}", encode_record({"id": archive_id, "version": archive.version})
         )
@@ -228,14 +115,14 @@ class ArchiveLog:
         """Only archives of the first format have no identity."""
         if self._record(commit, lambda value: int(value["format"])) > 1:
             raise JobError(
-                f"{self._at(IDENTITY)} is missing, and without it nobody knows whether the newest"
-                f" commit is there. {_REMEDY}"
+                f"{self._at(IDENTITY)} is missing, and without it there is no way to know whether"
+                f" the newest commit is there. {_REMEDY}"
             )
 
     def _gap(self, version: int, newest: int) -> str:
         return (
             f"{self._at(_commit_name(version))} is missing, and the archive has commits up to"
-            f" {newest}: what it added cannot be told from what was never finished. {_REMEDY}"
+            f" {newest}: what it added looks like what was never finished. {_REMEDY}"
         )
 
     def _record(self, name: str, read: Callable[[dict[str, Any]], T]) -> T:
@@ -281,3 +168,125 @@ def _numbered(kind: re.Pattern[str], names: list[str]) -> dict[int, str]:
 
 def _commit_name(version: int) -> str:
     return f"{version:020d}.json"
+
+
+# ---- what commits say, and how they are written down
+#
+#     {"format":2,"version":7,"atMs":…,"rows":…,"add":{…},"remove":[…],"drop":[…],"offsets":{…},
+#      "check":"a1b2c3d4"}
+#
+# One line of JSON that ends with a checksum (CRC-32) of everything before it: a rename is atomic,
+# but the bytes of a file may still be lost or damaged later, on a disk or by a copy. Readers ignore
+# keys that they do not know, as releases without epochs ignore those in `offsets`; `format` grows
+# only when an old reader would misunderstand something. Commits without `format` are of the first
+# one, which had no checksum.
+
+FORMAT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """What an archive holds after some commit."""
+
+    version: int = 0
+    files: dict[str, int] = field(default_factory=dict)
+    """Sizes by name."""
+    positions: Positions = field(default_factory=dict)
+    """Up to where topics are archived."""
+    rows: int = 0
+    removed: dict[str, int] = field(default_factory=dict)
+    """Files that no reader takes any more, and when (ms) that began."""
+
+    def after(self, commit: dict[str, Any]) -> Archive:
+        """The same with one more commit."""
+        gone = dict.fromkeys(commit["remove"], commit["atMs"])
+        dropped = set(commit["drop"])
+        files = {name: size for name, size in self.files.items() if name not in gone}
+        removed = {name: at for name, at in self.removed.items() if name not in dropped}
+        return Archive(
+            commit["version"],
+            files | commit["add"],
+            self.positions | from_json(commit["offsets"]),
+            self.rows + commit["rows"],
+            removed | gone,
+        )
+
+
+def commit_of(
+    archive: Archive,
+    at_ms: int,
+    *,
+    add: dict[str, int] | None = None,
+    remove: list[str] | None = None,
+    drop: list[str] | None = None,
+    positions: Positions | None = None,
+    rows: int = 0,
+) -> dict[str, Any]:
+    """The next commit."""
+    return {
+        "version": archive.version + 1,
+        "atMs": at_ms,
+        "rows": rows,
+        "add": add or {},
+        "remove": remove or [],
+        "drop": drop or [],
+        "offsets": to_json(positions or {}),
+    }
+
+
+def snapshot_of(archive: Archive) -> dict[str, Any]:
+    """Everything that holds after a commit, for a snapshot file."""
+    return {
+        "version": archive.version,
+        "files": archive.files,
+        "offsets": to_json(archive.positions),
+        "rows": archive.rows,
+        "removed": archive.removed,
+    }
+
+
+def archive_from(snapshot: dict[str, Any]) -> Archive:
+    """What `snapshot_of` made. Raises KeyError for what it did not make."""
+    return Archive(
+        snapshot["version"],
+        snapshot["files"],
+        from_json(snapshot["offsets"]),
+        snapshot["rows"],
+        snapshot["removed"],
+    )
+
+
+def partition_of(name: str) -> tuple[str, date]:
+    """Topic and day of a file, from the names of its folders."""
+    topic, day, _ = name.split("/")
+    return unquote(topic.removeprefix("topic=")), date.fromisoformat(day.removeprefix("date="))
+
+
+def encode_record(value: dict[str, Any]) -> bytes:
+    """A commit, a snapshot or an identity as its file holds it."""
+    text = _text({"format": FORMAT, **value})
+    return f'{text[:-1]},"check":"{zlib.crc32(text.encode()):08x}"}}'.encode()
+
+
+def decode_record(data: bytes) -> dict[str, Any]:
+    """What `encode_record` made. Raises ValueError: the file was cut short, or is damaged."""
+    if not data.rstrip().endswith(b"}"):
+        raise ValueError(f"was cut short: its {len(data)} bytes have no end")
+    try:
+        value: dict[str, Any] = json.loads(data)
+    except ValueError as error:
+        raise ValueError(f"is damaged: it is no JSON ({error})") from error
+    found = value.pop("check", None)
+    if found is not None and found != (wanted := f"{zlib.crc32(_text(value).encode()):08x}"):
+        raise ValueError(f"is damaged: its check sum is {found} and should be {wanted}")
+    number = value.setdefault("format", 1)
+    if number > FORMAT:
+        raise ValueError(
+            f"is of format {number}, and this version reads formats up to {FORMAT}: use the version"
+            " of SparrowMQ that wrote it, or a newer one"
+        )
+    return value
+
+
+def _text(value: dict[str, Any]) -> str:
+    return json.dumps(value, separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""Who drains a topic for a group, known to the whole cluster.
+"""Which operator drains a topic for a group, known to the whole cluster.
 
 A journal is known to one operator; another one with a journal of its own would copy everything
 again. So a drain is claimed where both look: in the key-value configuration of the name servers,
@@ -8,9 +8,9 @@ which Apache's have as well.
     {"format": 1, "id": "5e6f7a8b…", "by": "ann@host-1", "journal": "/state/…/journal.json",
      "to": "orders-drain", "since": "2026-11-16T09:30:00Z"}
 
-The id is in the journal before it is in the cluster: after a kill its operator goes on, and nobody
-else. Looking and writing are two requests, so they are made under a lock of one queue at its
-broker, as ordered consumers take it; a broker forgets a lock after a minute (docs/decisions/0030).
+The id is in the journal before it is in the cluster: after a kill its operator can go on, and no
+other. Reading and writing are two requests, so they are made under a lock of one queue at its
+broker, as ordered consumers take it; a broker forgets a lock after a minute (docs/decisions/0027).
 """
 
 import json
@@ -21,9 +21,9 @@ from typing import Any
 
 from sparrowmq.protocol.codes import RequestCode, ResponseCode
 from sparrowmq.protocol.json_reader import parse_json
-from sparrowmq.spark.errors import Refused
+from sparrowmq.spark.errors import ServerRefused
 from sparrowmq.spark.jobs.job import JobError
-from sparrowmq.spark.wire.cluster import Cluster
+from sparrowmq.spark.wire.cluster import RemoteCluster
 from sparrowmq.spark.wire.remoting import Remoting
 
 NAMESPACE = "sparrowmq-drains"
@@ -55,10 +55,10 @@ def claim_from(value: dict[str, Any]) -> Claim:
 class Claims:
     """The claim on one topic and group. All name servers have to answer.
 
-    Raises JobError where somebody else has it, Unreachable and Refused.
+    Raises JobError where another operator has it, Unreachable and ServerRefused.
     """
 
-    def __init__(self, cluster: Cluster, topic: str, group: str) -> None:
+    def __init__(self, cluster: RemoteCluster, topic: str, group: str) -> None:
         self._cluster = cluster
         self._topic = topic
         self._group = group
@@ -109,7 +109,7 @@ class Claims:
         for server in self._servers():
             try:
                 answer = server.ask(RequestCode.GET_KV_CONFIG, self._key)
-            except Refused as refused:
+            except ServerRefused as refused:
                 if refused.code != ResponseCode.QUERY_NOT_FOUND:
                     raise
                 continue

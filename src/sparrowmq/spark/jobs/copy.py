@@ -5,7 +5,7 @@
     committed ── the journal says so
 
 A run that dies is repeated from its last commit. The batch that was under way is sent again, with
-the same unique ids (see `row_key`): nothing is lost, and at most one batch comes twice.
+the same unique ids (see `encode.row_encoder`): nothing is lost, and at most one batch comes twice.
 """
 
 import json
@@ -14,104 +14,39 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from sparrowmq.spark.jobs.job import JobError, Step, Tell
-from sparrowmq.spark.jobs.journal import Journal
+from sparrowmq.spark.jobs.job import JobError, OnStep, Step
+from sparrowmq.spark.jobs.journal import JobJournal
 from sparrowmq.spark.offsets import Offsets, QueueRange, from_json, share_out, to_json
 from sparrowmq.spark.options import Options
 from sparrowmq.spark.positions import Positions, good_up_to, lowered, offsets_of, went_back
 from sparrowmq.spark.positions import from_json as positions_from_json
 from sparrowmq.spark.positions import to_json as positions_to_json
 from sparrowmq.spark.read_plan import loss_text, reach
-from sparrowmq.spark.wire.cluster import UNKNOWN_EPOCH, Cluster, Position, Queue
+from sparrowmq.spark.wire.cluster import UNKNOWN_EPOCH, Queue, QueuePosition, RemoteCluster
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-
-# Pieces of queues: what the next batch reads, and how it is read.
-
-
 _log = logging.getLogger(__name__)
+
 _NOTHING: Mapping[str, str] = {}
-
-
-def read_ranges(
-    spark: "SparkSession",
-    name_server: str,
-    ranges: Iterable[QueueRange],
-    options: Mapping[str, str] = _NOTHING,
-) -> "DataFrame":
-    """The messages of some ranges, the same ones each time; `options` are the source's."""
-    wanted = list(ranges)
-    assigned: dict[str, dict[str, list[int]]] = {}
-    for queue in (part.queue for part in wanted):
-        brokers = assigned.setdefault(queue.topic, {})
-        brokers.setdefault(queue.broker_name, []).append(queue.queue_id)
-    reader = spark.read.format("rocketmq").option("nameServer", name_server)
-    starts = {part.queue: Position(part.start) for part in wanted}
-    ends = {part.queue: Position(part.end, part.epoch) for part in wanted}
-    for name, value in {
-        "assign": json.dumps(assigned),
-        "startingOffsets": json.dumps(positions_to_json(starts)),
-        "endingOffsets": json.dumps(positions_to_json(ends)),
-        **options,
-    }.items():
-        reader = reader.option(name, value)
-    return reader.load()
-
-
-def next_ranges(
-    cluster: Cluster, options: Options, begin: Positions, target: Positions | None, limit: int
-) -> tuple[list[QueueRange], Positions]:
-    """What to read from `begin` on, at most `limit` messages, and where that ends.
-
-    New queues start at their oldest message. Where the options allow data loss, so does a queue
-    whose next messages were deleted, because a gap may be longer than many batches, and a queue
-    that went back starts with its new messages. Raises DataLoss, BrokerAway.
-    """
-    found = reach(cluster, options, begin, target)
-    starts, latest = offsets_of(found.starts), offsets_of(found.ends)
-    if not options.fail_on_data_loss:
-        starts = {queue: _kept(cluster, queue, at, latest[queue]) for queue, at in starts.items()}
-    end = lowered(found.ends, share_out(starts, latest, limit))
-    ranges = [
-        QueueRange(queue, starts[queue], last.offset, last.epoch)
-        for queue, last in sorted(end.items())
-    ]
-    return [part for part in ranges if part.size > 0], end
-
-
-def _kept(cluster: Cluster, queue: Queue, first: int, last: int) -> int:
-    if first == last:
-        return first
-    earliest = min(last, cluster.min_offset(queue))
-    if first < earliest:
-        _log.warning("%s", loss_text(queue, first, earliest))
-    return max(first, earliest)
-
-
-def rows_in(ranges: Iterable[QueueRange]) -> int:
-    """Messages in some ranges."""
-    return sum(part.size for part in ranges)
-
-
-# How ranges are cut into batches that fill the queues of another topic evenly.
-#
-# The sink sends the rows of a task to the queues in turn. A task whose rows are a multiple of the
-# queues gives each of them the same number, so a batch takes a multiple of that from every range;
-# the rests, fewer than queues each, go in the last batch, in one task.
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What is sent before the next commit."""
+    """What is sent before the next commit, cut so that the queues of the target fill evenly.
+
+    The sink sends the rows of a task to the queues in turn. A task whose rows are a multiple of the
+    number of queues gives each of them as many, so a batch takes such a multiple from every range;
+    the remainders, each smaller than the number of queues, go in the last batch, in one task.
+    """
 
     ranges: list[QueueRange]
     is_rest: bool
 
 
 def next_batch(done: Offsets, ends: Offsets, limit: int, unit: int) -> Batch | None:
-    """The batch behind `done`, None at the end. About `limit` messages, at least one `unit`.
+    """The batch after `done`, None at the end. About `limit` messages, at least one `unit`.
 
     The same arguments give the same batch: a run that died repeats what it did.
     """
@@ -133,6 +68,7 @@ def next_batch(done: Offsets, ends: Offsets, limit: int, unit: int) -> Batch | N
 
 
 Read = Callable[[list[QueueRange]], "DataFrame"]
+
 Shape = Callable[["DataFrame"], "DataFrame"]
 
 
@@ -143,8 +79,8 @@ class Copied:
     job_id: str
     starts: Offsets
     ends: Positions
-    """Fixed when the job began; what comes later is not its business. Starts and what is done lie
-    before them, in the same epochs."""
+    """Fixed when the job began; later messages are not copied. Starts and what is done come before
+    them, in the same epochs."""
     done: Offsets
     sent: int = 0
     batches: int = 0
@@ -161,7 +97,7 @@ class Copied:
 
     @property
     def looked_at(self) -> int:
-        """Messages that are behind it."""
+        """Messages that it has passed, sent or not."""
         return sum(at - self.starts[queue] for queue, at in self.done.items())
 
     @property
@@ -170,7 +106,7 @@ class Copied:
         return lowered(self.ends, self.done)
 
     def next_batch(self, limit: int, unit: int) -> Batch | None:
-        """What to copy next, None at the end; see `batches`."""
+        """What to copy next, None at the end."""
         batch = next_batch(self.done, offsets_of(self.ends), limit, unit)
         if batch is None:
             return None
@@ -212,7 +148,7 @@ def new_copy(job_id: str, starts: Offsets, ends: Positions) -> Copied:
     return Copied(job_id=job_id, starts=starts, ends=ends, done=dict(starts))
 
 
-def check_kept(cluster: Cluster, positions: Positions, journal: Journal) -> None:
+def check_kept(cluster: RemoteCluster, positions: Positions, journal: JobJournal) -> None:
     """Raises JobError where a queue went back: other messages have the offsets of a copy."""
     for queue, at in sorted(positions.items()):
         if at.epoch == UNKNOWN_EPOCH:
@@ -241,11 +177,11 @@ class Sending:
 
 
 def shared_rate(batch: Batch, cores: int, rows_per_second: int | None) -> tuple[int, int | None]:
-    """How many tasks send a batch, and how many rows a second each of them may send."""
+    """How many tasks send a batch, and how many rows per second each of them may send."""
     tasks = min(1 if batch.is_rest else cores, len(batch.ranges))
     if rows_per_second is None:
         return tasks, None
-    # The sink knows whole rows: with more tasks than rows a second the rate would be broken.
+    # The sink counts whole rows: with more tasks than rows per second the rate would be exceeded.
     tasks = min(tasks, rows_per_second)
     return tasks, rows_per_second // tasks
 
@@ -256,10 +192,10 @@ class Copier:
     def __init__(
         self,
         spark: "SparkSession",
-        journal: Journal,
+        journal: JobJournal,
         sending: Sending,
         shape: Shape,
-        tell: Tell,
+        on_step: OnStep,
         read: Read | None = None,
         before_batch: Callable[[], None] = lambda: None,
     ) -> None:
@@ -267,13 +203,13 @@ class Copier:
         self._journal = journal
         self._sending = sending
         self._shape = shape
-        self._tell = tell
+        self._on_step = on_step
         self._read = read or self._from_broker
         self._before_batch = before_batch
 
     def _from_broker(self, ranges: list[QueueRange]) -> "DataFrame":
-        ends = {part.queue: Position(part.end, part.epoch) for part in ranges}
-        with Cluster(self._sending.name_server, 10.0) as cluster:
+        ends = {part.queue: QueuePosition(part.end, part.epoch) for part in ranges}
+        with RemoteCluster(self._sending.name_server, 10.0) as cluster:
             check_kept(cluster, ends, self._journal)
         return read_ranges(self._spark, self._sending.name_server, ranges)
 
@@ -287,16 +223,16 @@ class Copier:
             copied = self._copy(copied, batch)
         copied = replace(copied, is_finished=True)
         self._write(copied)
-        self._told("finished", copied)
+        self._report("finished", copied)
         return copied
 
     def _copy(self, copied: Copied, batch: Batch) -> Copied:
         size = rows_in(batch.ranges)
         copied = replace(copied, under_way=size)
         self._write(copied)
-        self._told("under way", copied, size)
+        self._report("under way", copied, size)
         sent = self._send(batch, f"{copied.job_id}-{copied.batches}")
-        self._told("sent", copied, sent)
+        self._report("sent", copied, sent)
         copied = replace(
             copied,
             done=copied.done | {part.queue: part.end for part in batch.ranges},
@@ -305,7 +241,7 @@ class Copier:
             under_way=0,
         )
         self._write(copied)
-        self._told("committed", copied, sent)
+        self._report("committed", copied, sent)
         return copied
 
     def _send(self, batch: Batch, job_id: str) -> int:
@@ -331,5 +267,68 @@ class Copier:
     def _write(self, copied: Copied) -> None:
         self._journal.write({**(self._journal.read() or {}), "copy": copied.to_json()})
 
-    def _told(self, name: str, copied: Copied, rows: int = 0) -> None:
-        self._tell(Step(name, rows, copied.looked_at, copied.wanted))
+    def _report(self, name: str, copied: Copied, rows: int = 0) -> None:
+        self._on_step(Step(name, rows, copied.looked_at, copied.wanted))
+
+
+# ---- ranges of queues: what the next batch reads, and how
+
+
+def read_ranges(
+    spark: "SparkSession",
+    name_server: str,
+    ranges: Iterable[QueueRange],
+    options: Mapping[str, str] = _NOTHING,
+) -> "DataFrame":
+    """The messages of some ranges, the same ones each time; `options` are the source's."""
+    wanted = list(ranges)
+    assigned: dict[str, dict[str, list[int]]] = {}
+    for queue in (part.queue for part in wanted):
+        brokers = assigned.setdefault(queue.topic, {})
+        brokers.setdefault(queue.broker_name, []).append(queue.queue_id)
+    reader = spark.read.format("rocketmq").option("nameServer", name_server)
+    starts = {part.queue: QueuePosition(part.start) for part in wanted}
+    ends = {part.queue: QueuePosition(part.end, part.epoch) for part in wanted}
+    for name, value in {
+        "assign": json.dumps(assigned),
+        "startingOffsets": json.dumps(positions_to_json(starts)),
+        "endingOffsets": json.dumps(positions_to_json(ends)),
+        **options,
+    }.items():
+        reader = reader.option(name, value)
+    return reader.load()
+
+
+def next_ranges(
+    cluster: RemoteCluster, options: Options, begin: Positions, target: Positions | None, limit: int
+) -> tuple[list[QueueRange], Positions]:
+    """What to read from `begin` on, at most `limit` messages, and where that ends.
+
+    New queues start at their oldest message. Where the options allow data loss, so does a queue
+    whose next messages were deleted, because a gap may be longer than many batches, and a queue
+    that went back starts with its new messages. Raises DataLoss, BrokerAway.
+    """
+    found = reach(cluster, options, begin, target)
+    starts, latest = offsets_of(found.starts), offsets_of(found.ends)
+    if not options.fail_on_data_loss:
+        starts = {queue: _kept(cluster, queue, at, latest[queue]) for queue, at in starts.items()}
+    end = lowered(found.ends, share_out(starts, latest, limit))
+    ranges = [
+        QueueRange(queue, starts[queue], last.offset, last.epoch)
+        for queue, last in sorted(end.items())
+    ]
+    return [part for part in ranges if part.size > 0], end
+
+
+def _kept(cluster: RemoteCluster, queue: Queue, first: int, last: int) -> int:
+    if first == last:
+        return first
+    earliest = min(last, cluster.min_offset(queue))
+    if first < earliest:
+        _log.warning("%s", loss_text(queue, first, earliest))
+    return max(first, earliest)
+
+
+def rows_in(ranges: Iterable[QueueRange]) -> int:
+    """Messages in some ranges."""
+    return sum(part.size for part in ranges)

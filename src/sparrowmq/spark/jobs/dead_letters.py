@@ -15,10 +15,10 @@ from sparrowmq.spark.jobs.copy import (
     copied_from,
     new_copy,
 )
-from sparrowmq.spark.jobs.job import Tell, tell_nobody
-from sparrowmq.spark.jobs.journal import KEY, Journal, brokers_of, check_same_cluster
+from sparrowmq.spark.jobs.job import OnStep, ignore_step
+from sparrowmq.spark.jobs.journal import BROKERS, JobJournal, brokers_of, check_same_cluster
 from sparrowmq.spark.positions import ends_now
-from sparrowmq.spark.wire.cluster import Cluster
+from sparrowmq.spark.wire.cluster import RemoteCluster
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetters:
-    """Which of them."""
+    """The dead letters of a group, or those that fulfil a condition."""
 
     name_server: str
     group: str
@@ -40,7 +40,7 @@ class DeadLetters:
         return frame.where(self.where) if self.where is not None else frame
 
     def journal_folder(self, state: Path) -> Path:
-        """Where it is remembered what was sent back, below a folder for all jobs."""
+        """The folder that remembers what was sent back, below the folder of all jobs."""
         digest = hashlib.blake2b((self.where or "").encode(), digest_size=8).hexdigest()
         return state / f"dead-letters-{self.group}-{digest}"
 
@@ -48,18 +48,18 @@ class DeadLetters:
 def send_back(
     spark: "SparkSession",
     letters: DeadLetters,
-    journal: Journal,
+    journal: JobJournal,
     *,
     to: str | None = None,
     rows_per_second: int | None = None,
-    tell: Tell = tell_nobody,
+    on_step: OnStep = ignore_step,
 ) -> tuple[int, Copied]:
     """Send dead letters to `to`, or each to the topic it came from.
 
     Those that an earlier run has looked at under the same condition are left out. Returns how many
     were sent now, and how far all runs are.
     """
-    with Cluster(letters.name_server, 10.0) as cluster:
+    with RemoteCluster(letters.name_server, 10.0) as cluster:
         queues = cluster.queues(dlq_topic(letters.group))
         ends = ends_now(cluster, queues)
         oldest = {queue: cluster.min_offset(queue) for queue in queues}
@@ -73,7 +73,7 @@ def send_back(
         starts = oldest | (copied.done if copied else {})
         runs = 1 + (saved["runs"] if saved else 0)
         copied = new_copy(f"{journal.path.parent.name} {runs}", starts, ends)
-        journal.write({"runs": runs, "copy": copied.to_json(), KEY: brokers})
+        journal.write({"runs": runs, "copy": copied.to_json(), BROKERS: brokers})
     before = copied.sent
     sending = Sending(
         name_server=letters.name_server,
@@ -82,5 +82,5 @@ def send_back(
         where=letters.where,
     )
     shape = resent if to is not None else resent_to_origin
-    copied = Copier(spark, journal, sending, shape, tell).run(copied)
+    copied = Copier(spark, journal, sending, shape, on_step).run(copied)
     return copied.sent - before, copied

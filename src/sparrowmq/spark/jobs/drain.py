@@ -1,15 +1,15 @@
-"""A blocked topic to a temporary one with ten times the queues, so that ten times the consumers
-can work on its backlog.
+"""The drain job: the backlog of a blocked topic is copied to a temporary topic with ten times the
+queues, so that ten times the consumers can work on it.
 
     claimed ── the cluster knows who drains, see `claims`
     planned ── the group's offsets are the starts, the queues' ends are fixed for good
     created ── the temporary topic is there
-    copied ── batch after batch, as in `copying`
+    copied ── batch after batch, see `copy`
     moved ── the slow group goes on at the ends; only now, when the copies are safe
     released ── others may drain what came later
 
 Every step is remembered before the next begins, and a run goes on where the last one died. Messages
-that come meanwhile lie behind the ends and stay with the old topic.
+that arrive meanwhile come after the ends and stay in the old topic.
 """
 
 import difflib
@@ -25,11 +25,11 @@ from sparrowmq.clock import Clock, system_clock
 from sparrowmq.spark.frames import resent, resent_by_key
 from sparrowmq.spark.jobs.claims import Claim, Claims, claim_from
 from sparrowmq.spark.jobs.copy import Copied, Copier, Sending, copied_from, new_copy
-from sparrowmq.spark.jobs.job import JobError, Step, Tell, tell_nobody
-from sparrowmq.spark.jobs.journal import KEY, Journal, brokers_of, check_same_cluster
+from sparrowmq.spark.jobs.job import JobError, OnStep, Step, ignore_step
+from sparrowmq.spark.jobs.journal import BROKERS, JobJournal, brokers_of, check_same_cluster
 from sparrowmq.spark.offsets import Offsets, backlog
 from sparrowmq.spark.positions import ends_now, good_up_to
-from sparrowmq.spark.wire.cluster import UNKNOWN_EPOCH, Cluster, Position, Queue
+from sparrowmq.spark.wire.cluster import UNKNOWN_EPOCH, Queue, QueuePosition, RemoteCluster
 from sparrowmq.spark.wire.remoting import Patience
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class DrainJob:
     live: bool = False
     """Do it although members of the group are alive: they and the copy may handle the same."""
     by: str = "unknown"
-    """Who drains, for others who want to."""
+    """The operator who drains, shown to others who want to."""
     take_over: bool = False
     """Do it although another operator has begun it and has not ended it."""
 
@@ -83,7 +83,7 @@ class Operator(Protocol):
         """Client ids of a group's live members."""
 
     def create_topic(self, topic: str, queues: dict[str, int]) -> None:
-        """Make a topic with so many queues on each broker."""
+        """Make a topic with this many queues on each broker."""
 
     def reset(self, group: str, queue: Queue, offset: int) -> None:
         """Move a group with live members."""
@@ -98,9 +98,9 @@ class Drain:
     def __init__(
         self,
         job: DrainJob,
-        cluster: Cluster,
+        cluster: RemoteCluster,
         operator: Operator,
-        journal: Journal,
+        journal: JobJournal,
         clock: Clock = system_clock,
     ) -> None:
         self.job = job
@@ -111,22 +111,22 @@ class Drain:
         self._claims = Claims(cluster, job.topic, job.group)
         self._patience = Patience(_PATIENCE_S)
 
-    def run(self, spark: "SparkSession", tell: Tell = tell_nobody) -> Copied:
+    def run(self, spark: "SparkSession", on_step: OnStep = ignore_step) -> Copied:
         """Do what is left of it. Raises JobError, RocketMQError and what Spark raises."""
         saved = self.prepare()
         claim = claim_from(saved.get("claim", {}))
         copied = copied_from(saved["copy"])
-        tell(Step("planned", 0, copied.looked_at, copied.wanted))
+        on_step(Step("planned", 0, copied.looked_at, copied.wanted))
         self._create_topic(copied)
-        tell(Step("created", 0, copied.looked_at, copied.wanted))
+        on_step(Step("created", 0, copied.looked_at, copied.wanted))
         if not copied.is_finished:
-            copied = self._copier(spark, tell, claim).run(copied)
+            copied = self._copier(spark, on_step, claim).run(copied)
         if not saved["isMoved"]:
             self._check_claim(claim)
             self._move(copied)
-            tell(Step("moving", 0, copied.looked_at, copied.wanted))
+            on_step(Step("moving", 0, copied.looked_at, copied.wanted))
             self._journal.write({**(self._journal.read() or {}), "isMoved": True})
-        tell(Step("moved", 0, copied.looked_at, copied.wanted))
+        on_step(Step("moved", 0, copied.looked_at, copied.wanted))
         self._patience.call("giving up the claim", lambda: self._claims.release(claim))
         return copied
 
@@ -168,12 +168,12 @@ class Drain:
             begun = {
                 **begun,
                 "claim": asdict(claim),
-                KEY: brokers_of(self._cluster, job.topic),
+                BROKERS: brokers_of(self._cluster, job.topic),
             }
             self._journal.write(begun)
         try:
             self._claims.take(claim_from(begun["claim"]), take_over=job.take_over)
-        except JobError:  # refused; where a server is away nobody knows what it has heard
+        except JobError:  # refused; a server that did not answer may have stored the claim
             if is_new:
                 self._journal.discard()
             raise
@@ -226,7 +226,8 @@ class Drain:
         now = ends_now(self._cluster, self._cluster.queues(job.topic))
         starts = {queue: self._start(queue) for queue in now}
         ends = {
-            queue: Position(max(starts[queue], at.offset), at.epoch) for queue, at in now.items()
+            queue: QueuePosition(max(starts[queue], at.offset), at.epoch)
+            for queue, at in now.items()
         }
         copied = new_copy(f"drain {job.topic} {job.group} {job.to}", starts, ends)
         value = {**saved, **self._begun_with(), "isMoved": False, "copy": copied.to_json()}
@@ -281,7 +282,7 @@ class Drain:
         if missing := {name: count for name, count in counts.items() if name not in there}:
             self._operator.create_topic(self.job.to, missing)
 
-    def _copier(self, spark: "SparkSession", tell: Tell, claim: Claim) -> Copier:
+    def _copier(self, spark: "SparkSession", on_step: OnStep, claim: Claim) -> Copier:
         job = self.job
         sending = Sending(
             name_server=job.name_server,
@@ -296,16 +297,16 @@ class Drain:
             self._journal,
             sending,
             shape,
-            tell,
+            on_step,
             before_batch=lambda: self._check_claim(claim),
         )
 
     def _check_claim(self, claim: Claim) -> None:
-        """A name server that restarts is no reason to stop."""
+        """Check with patience: a name server that restarts does not stop the drain."""
         self._patience.call("looking at the claim", lambda: self._claims.check(claim))
 
     def _move(self, copied: Copied) -> None:
-        """The group goes on behind what was copied; a queue never goes back."""
+        """Let the group go on after what was copied; a queue never goes back."""
         group = self.job.group
         self._check_members()
         is_live = bool(self._operator.members(group))
@@ -320,13 +321,13 @@ class Drain:
                 self._cluster.update_consumer_offset(group, queue, target)
             self._check_moved(queue, target.offset)
 
-    def _left_of(self, queue: Queue, end: Position) -> Position:
+    def _left_of(self, queue: Queue, end: QueuePosition) -> QueuePosition:
         """In a queue that went back since it was copied, new messages are the group's own."""
         if end.epoch == UNKNOWN_EPOCH:
             return end
         now = self._cluster.end(queue, since=end.epoch)
         good = good_up_to(end, now)
-        return end if end.offset <= good else Position(good, now.position.epoch)
+        return end if end.offset <= good else QueuePosition(good, now.position.epoch)
 
     def _check_moved(self, queue: Queue, end: int) -> None:
         at = self._cluster.consumer_offset(self.job.group, queue)
@@ -351,7 +352,7 @@ class Drain:
         self._journal.put_aside()
 
 
-# What a drain has done, and whether the temporary topic can go.
+# ---- the report: what a drain has done, and whether the temporary topic can go
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,7 +379,7 @@ class DrainReport:
 
     @property
     def left(self) -> int:
-        """Messages of the temporary topic that nobody has handled."""
+        """Messages of the temporary topic that are not handled yet."""
         return backlog(self.handled, self.there)
 
     def behind(self) -> list[Queue]:
@@ -392,7 +393,7 @@ class DrainReport:
             left = self.copied.wanted - self.copied.looked_at
             points.append(f"{left:,} messages are not copied yet")
         if behind := self.behind():
-            points.append(f"the group is behind the fixed end in {len(behind)} queues")
+            points.append(f"the group is not yet at the fixed end in {len(behind)} queues")
         if self.twice < 0:
             points.append(f"{-self.twice:,} copies are missing in the temporary topic")
         if self.left:

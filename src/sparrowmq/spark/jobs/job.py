@@ -1,4 +1,8 @@
-"""Changes to a cluster for jobs, which do not run in an event loop."""
+"""What all jobs share: their error, the steps they report, and changes to a cluster.
+
+RocketMQError
+└── JobError      the job cannot be done, or not now; the text says why and what to do
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,26 +11,18 @@ from typing import TypeAlias, TypeVar
 
 from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.errors import AdminError
-from sparrowmq.admin.groups import group_members, reset_group_queue
+from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.spark.errors import RocketMQError
 from sparrowmq.spark.wire.cluster import Queue, split_name_servers
 
-# Errors of the jobs.
-#
-# RocketMQError
-# └── JobError      the job cannot be done, or not now; the text says why and what to do
-
 
 class JobError(RocketMQError):
-    """A job stops before it does something wrong."""
-
-
-# What a job tells while it runs: one step after the other, each named by what is done now.
+    """A job cannot go on, and stops before it does anything wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Something that has just been done."""
+    """What a job reports while it runs: something that has just been done."""
 
     name: str
     rows: int = 0
@@ -37,18 +33,21 @@ class Step:
     """Messages to do in all, where that is known."""
 
 
-Tell: TypeAlias = Callable[[Step], None]
+OnStep: TypeAlias = Callable[[Step], None]
 
 
-def tell_nobody(step: Step) -> None:
-    """For callers that do not want to know."""
+def ignore_step(step: Step) -> None:
+    """For callers that show no progress."""
 
 
 T = TypeVar("T")
 
 
 class AdminOperator:
-    """Does it over the wire, to SparrowMQ and Apache's brokers. Raises JobError."""
+    """Changes a cluster over the wire, SparrowMQ's or Apache's, from outside of any event loop.
+
+    Raises JobError.
+    """
 
     def __init__(self, name_server: str) -> None:
         self._name_servers = split_name_servers(name_server)
@@ -64,11 +63,19 @@ class AdminOperator:
             raise JobError(str(error)) from error
 
     def members(self, group: str) -> list[str]:
-        """Client ids of a group's live members."""
-        return self._run(lambda admin: group_members(admin, group))
+        """Client ids of a group's live members, on all brokers or not at all."""
+
+        async def work(admin: Admin) -> list[str]:
+            found = await admin.members(group)
+            if found.errors:
+                reasons = "; ".join(map(str, found.errors))
+                raise AdminError(f"not all brokers can be asked for members: {reasons}")
+            return [member.client_id for member in found]
+
+        return self._run(work)
 
     def create_topic(self, topic: str, queues: dict[str, int]) -> None:
-        """Make a topic with so many queues on each broker."""
+        """Make a topic with this many queues on each broker."""
 
         async def work(admin: Admin) -> None:
             for broker, count in queues.items():
@@ -80,9 +87,8 @@ class AdminOperator:
         """Move a group, its live members too."""
 
         async def work(admin: Admin) -> None:
-            await reset_group_queue(
-                admin, group, queue.topic, queue.broker_name, queue.queue_id, offset
-            )
+            place = MessageQueue(queue.topic, queue.broker_name, queue.queue_id)
+            await admin.reset_offsets(group, queue.topic, {place: offset})
 
         self._run(work)
 

@@ -1,6 +1,6 @@
-"""What a job has to remember over a kill -9: one JSON file, replaced as a whole.
+"""The journal of a job, which survives kill -9: one JSON file, replaced as a whole.
 
-    with Journal(directory / "drain-orders-billing") as journal:
+    with JobJournal(directory / "drain-orders-billing") as journal:
         plan = journal.read()              # None the first time
         journal.write({...})
 
@@ -18,51 +18,7 @@ from typing import Any, Self
 
 from sparrowmq.spark.jobs.durable_files import replace_file, sync_folder
 from sparrowmq.spark.jobs.job import JobError
-from sparrowmq.spark.wire.cluster import Cluster
-
-# Which cluster a journal is about.
-#
-# Name servers have many addresses, and clusters of different places often share one name: what a
-# journal remembers is the name of the cluster, and its brokers with their addresses as the name
-# server tells them.
-
-
-KEY = "brokers"
-
-
-def cluster_names(cluster: Cluster, topic: str) -> list[str]:
-    """The clusters that serve a topic; one, unless somebody has spread it. Raises TopicMissing."""
-    return sorted({found.cluster for found in cluster.brokers(topic)})
-
-
-def brokers_of(cluster: Cluster, topic: str) -> dict[str, list[str]]:
-    """For a journal: the brokers that serve a topic, and where."""
-    return {found.name: list(found.addresses) for found in cluster.brokers(topic)}
-
-
-def check_same_cluster(
-    saved: dict[str, Any], cluster: Cluster, topic: str, journal: object
-) -> None:
-    """Raises JobError for a journal that is about another cluster of the same name.
-
-    Some broker has to be where it was; a cluster may grow, shrink and move bit by bit.
-    """
-    before: dict[str, list[str]] | None = saved.get(KEY)
-    if before is None:
-        return
-    now = brokers_of(cluster, topic)
-    if any(set(addresses) & set(before.get(name, ())) for name, addresses in now.items()):
-        return
-    raise JobError(
-        f"{journal} is about a cluster with {_shown(before)}, and this one has {_shown(now)}. If it"
-        f" is another cluster, name another folder with --state; if all its brokers moved, remove"
-        f' "{KEY}" from that file'
-    )
-
-
-def _shown(brokers: dict[str, list[str]]) -> str:
-    return ", ".join(f"{name} at {' '.join(at)}" for name, at in sorted(brokers.items()))
-
+from sparrowmq.spark.wire.cluster import RemoteCluster
 
 LOCK = "_lock"
 
@@ -114,7 +70,7 @@ class FolderLock:
             return
         lock = self._folder / LOCK
         if list(self._folder.iterdir()) == [lock] and lock.stat().st_size == 0:
-            lock.unlink()  # while it is locked: who waits for it looks again
+            lock.unlink()  # while it is locked: a run that waits for it looks again
             self._remove_made()
         self._file.close()
         self._file = None
@@ -123,7 +79,7 @@ class FolderLock:
         for path in self._made:
             try:
                 path.rmdir()
-            except OSError:  # somebody else uses it by now
+            except OSError:  # another program uses it by now
                 return
 
 
@@ -134,7 +90,7 @@ def _is_still_there(file: TextIOWrapper, path: Path) -> bool:
         return False
 
 
-class Journal(FolderLock):
+class JobJournal(FolderLock):
     """A folder with the memory of one job."""
 
     def __init__(self, folder: Path) -> None:
@@ -171,3 +127,45 @@ class Journal(FolderLock):
         aside = self.path.rename(self.path.with_name(f"journal-{number}.json"))
         sync_folder(self.path.parent)
         return aside
+
+
+# ---- which cluster a journal is about
+#
+# Name servers have many addresses, and clusters in different places often share one name. So a
+# journal remembers the brokers of the topic with their addresses, as the name server reports them.
+
+BROKERS = "brokers"
+
+
+def cluster_names(cluster: RemoteCluster, topic: str) -> list[str]:
+    """The clusters that serve a topic, usually one. Raises TopicMissing."""
+    return sorted({found.cluster for found in cluster.brokers(topic)})
+
+
+def brokers_of(cluster: RemoteCluster, topic: str) -> dict[str, list[str]]:
+    """For a journal: the brokers that serve a topic, and where."""
+    return {found.name: list(found.addresses) for found in cluster.brokers(topic)}
+
+
+def check_same_cluster(
+    saved: dict[str, Any], cluster: RemoteCluster, topic: str, journal: object
+) -> None:
+    """Raises JobError for a journal that is about another cluster of the same name.
+
+    Some broker has to be where it was; a cluster may grow, shrink and move bit by bit.
+    """
+    before: dict[str, list[str]] | None = saved.get(BROKERS)
+    if before is None:
+        return
+    now = brokers_of(cluster, topic)
+    if any(set(addresses) & set(before.get(name, ())) for name, addresses in now.items()):
+        return
+    raise JobError(
+        f"{journal} is about a cluster with {_shown(before)}, and this one has {_shown(now)}. If it"
+        f" is another cluster, name another folder with --state; if all its brokers moved, remove"
+        f' "{BROKERS}" from that file'
+    )
+
+
+def _shown(brokers: dict[str, list[str]]) -> str:
+    return ", ".join(f"{name} at {' '.join(at)}" for name, at in sorted(brokers.items()))

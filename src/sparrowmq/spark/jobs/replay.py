@@ -1,4 +1,4 @@
-"""A time range of a topic, live or archived, sent to a topic again."""
+"""The replay job: a time range of a topic, live or archived, sent to a topic again."""
 
 import hashlib
 import json
@@ -13,17 +13,18 @@ from sparrowmq.spark.frames import resent, resent_by_key
 from sparrowmq.spark.jobs.archive import read_archive
 from sparrowmq.spark.jobs.archive_query import Question
 from sparrowmq.spark.jobs.copy import Copied, Copier, Read, Sending, copied_from, new_copy
-from sparrowmq.spark.jobs.job import JobError, Step, Tell, tell_nobody
+from sparrowmq.spark.jobs.job import JobError, OnStep, Step, ignore_step
 from sparrowmq.spark.jobs.journal import (
-    KEY,
-    Journal,
+    BROKERS,
+    JobJournal,
     brokers_of,
     check_same_cluster,
     cluster_names,
 )
 from sparrowmq.spark.offsets import Offsets, QueueRange
 from sparrowmq.spark.positions import Positions
-from sparrowmq.spark.wire.cluster import Cluster, Position, Queue
+from sparrowmq.spark.wire.cluster import Queue, QueuePosition, RemoteCluster
+from sparrowmq.spark.wire.sender import write_queues
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,7 +50,7 @@ class ReplayJob:
     rows_per_second: int | None = None
 
     def digest(self, clusters: Iterable[str]) -> str:
-        """The same for the same replay, however it is written: by it a second run is known.
+        """The same for the same replay, however it is written: it identifies a second run.
 
         Times count and not their zones, folders and not their spelling, the cluster and not the
         address of its name server. Speed and steps do not count.
@@ -70,7 +71,7 @@ class ReplayJob:
     def check_range(self, now_ms: int) -> None:
         """Raises JobError where the range has no end yet.
 
-        What is sent later would belong to a range of which it is said that it was sent.
+        Messages that are stored later would belong to a range that counts as sent.
         """
         if _ms(self.until) > now_ms:
             raise JobError(
@@ -87,7 +88,7 @@ class Replay:
         self,
         spark: "SparkSession",
         job: ReplayJob,
-        journal: Journal,
+        journal: JobJournal,
         clock: Clock = system_clock,
     ) -> None:
         self._spark = spark
@@ -100,13 +101,10 @@ class Replay:
         saved = self._journal.read()
         return copied_from(saved["copy"]) if saved else None
 
-    def run(self, tell: Tell = tell_nobody) -> Copied:
+    def run(self, on_step: OnStep = ignore_step) -> Copied:
         """Send what is left of it; nothing when all was sent before."""
-        # Needs numpy, which a command that only tells its options must not.
-        from sparrowmq.spark.wire.sender import write_queues
-
         job = self._job
-        with Cluster(job.name_server, 10.0) as cluster:
+        with RemoteCluster(job.name_server, 10.0) as cluster:
             queues = len(write_queues(cluster, job.to))
             copied = self.before()
             self._check_same(copied)
@@ -118,8 +116,8 @@ class Replay:
                 name = f"replay {job.digest(cluster_names(cluster, job.to))}"
                 copied = new_copy(name, starts, ends)
                 saved = {"job": asdict_text(job), "copy": copied.to_json()}
-            self._journal.write({**saved, KEY: brokers_of(cluster, job.to)})
-        tell(Step("planned", 0, copied.looked_at, copied.wanted))
+            self._journal.write({**saved, BROKERS: brokers_of(cluster, job.to)})
+        on_step(Step("planned", 0, copied.looked_at, copied.wanted))
         if copied.is_finished:
             return copied
         sending = Sending(
@@ -132,7 +130,7 @@ class Replay:
         )
         shape = resent_by_key if job.by_key else resent
         read: Read | None = self._from_archive if job.archive else None
-        return Copier(self._spark, self._journal, sending, shape, tell, read).run(copied)
+        return Copier(self._spark, self._journal, sending, shape, on_step, read).run(copied)
 
     def _check_same(self, copied: Copied | None) -> None:
         """A batch that is repeated has its old ids only if it is cut as it was."""
@@ -145,7 +143,7 @@ class Replay:
                 f" {self._job.batch_rows}"
             )
 
-    def _live(self, cluster: Cluster) -> tuple[Offsets, Positions]:
+    def _live(self, cluster: RemoteCluster) -> tuple[Offsets, Positions]:
         since_ms, until_ms = _ms(self._job.since), _ms(self._job.until)
         queues = cluster.queues(self._job.topic)
         ends = {queue: cluster.position_at(queue, until_ms) for queue in queues}
@@ -167,7 +165,7 @@ class Replay:
         topic = self._job.topic
         queues = {Queue(topic, row["brokerName"], row["queueId"]): row for row in found}
         starts = {queue: int(row["first"]) for queue, row in queues.items()}
-        return starts, {queue: Position(int(row["last"]) + 1) for queue, row in queues.items()}
+        return starts, {queue: QueuePosition(int(row["last"]) + 1) for queue, row in queues.items()}
 
     def _asked(self) -> "DataFrame":
         job = self._job
@@ -193,7 +191,7 @@ def within(frame: "DataFrame", ranges: "DataFrame") -> "DataFrame":
     return chosen.drop("first", "end").sort("brokerName", "queueId", "queueOffset")
 
 
-def journal_folder(state: Path, job: ReplayJob, cluster: Cluster) -> Path:
+def journal_folder(state: Path, job: ReplayJob, cluster: RemoteCluster) -> Path:
     """Where a replay is remembered below a folder for all of them. Raises TopicMissing."""
     return state / f"replay-{job.topic}-{job.digest(cluster_names(cluster, job.to))}"
 

@@ -6,8 +6,14 @@ from enum import StrEnum
 from pathlib import Path
 
 from sparrowmq.spark.errors import OptionError
-from sparrowmq.spark.option_values import Known, read_options, read_size, read_topics
-from sparrowmq.spark.schema import READ_COLUMNS, Column
+from sparrowmq.spark.option_values import (
+    KnownOptions,
+    read_names,
+    read_options,
+    read_size,
+    read_topics,
+)
+from sparrowmq.spark.schema import READ_COLUMNS, Column, choose_columns
 
 
 class OnDamage(StrEnum):
@@ -42,27 +48,14 @@ class LogOptions:
 
 def parse_log_options(options: Mapping[str, str]) -> LogOptions:
     """The options of a reader. Raises OptionError that names the option and what is allowed."""
-    values = read_options(options, _OPTIONS, "the log source")
+    values = read_options(options, LOG_OPTIONS, "the log source")
     if "path" not in values:
         raise OptionError("path", "missing; give the directory of a store")
     offered = [*READ_COLUMNS, LOG_OFFSET]
     if values.get("on_damage") is OnDamage.COLUMN:
         offered.append(DAMAGE)
-    values["columns"] = _chosen(offered, values.get("columns"))
+    values["columns"] = choose_columns(offered, values.get("columns"))
     return LogOptions(**values)
-
-
-def _chosen(offered: list[Column], names: list[str] | None) -> tuple[Column, ...]:
-    """The columns of these names in their declared order, all for None."""
-    if names is None:
-        return tuple(offered)
-    known = {column.name.lower() for column in offered}
-    for name in names:
-        if name.lower() not in known:
-            listed = ", ".join(column.name for column in offered)
-            raise OptionError("columns", f"there is no column {name!r}, allowed are {listed}")
-    wanted = {name.lower() for name in names}
-    return tuple(column for column in offered if column.name.lower() in wanted)
 
 
 def _path(text: str) -> Path:
@@ -79,22 +72,11 @@ def _on_damage(text: str) -> OnDamage:
         raise ValueError(f"must be one of {', '.join(OnDamage)}") from None
 
 
-def _names(text: str) -> list[str]:
-    names = [part.strip() for part in text.split(",") if part.strip()]
-    if not names:
-        raise ValueError("must name a column, several with commas")
-    return names
-
-
-def _broker(text: str) -> str:
-    return text
-
-
-_OPTIONS: Known = {
+LOG_OPTIONS: KnownOptions = {
     "path": ("path", _path),
     "topic": ("topics", read_topics),
     "onDamage": ("on_damage", _on_damage),
-    "columns": ("columns", _names),
-    "brokerName": ("broker_name", _broker),
+    "columns": ("columns", read_names),
+    "brokerName": ("broker_name", str),
     "maxBytesPerPartition": ("max_bytes_per_partition", read_size),
 }

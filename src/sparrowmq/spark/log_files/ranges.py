@@ -4,10 +4,10 @@
     |rec|rec|rec  |rec|rec|  rec|rec|blank|  |rec|rec|rec|000000000|
     └─── range ───┘└─── range ────┘          └── range ──┘
 
-A range begins where a record begins, which is found by looking for the first whole record behind
-the place where the cut is wanted: it has to carry its own position and the right CRC. It ends
-where the next one begins, so no record is read twice and none is missed. What is appended after
-the cutting is not read: a task that Spark repeats gives the same rows.
+A range begins where a record begins: at the first whole record at or after the place where a cut is
+wanted, which has to carry its own position and the right CRC. It ends where the next one begins, so
+that no record is read twice and none is missed. Records appended after the cutting are not read: a
+task that Spark repeats gives the same rows.
 
 Standard library and numpy only: all of this may run on executors.
 """
@@ -32,7 +32,7 @@ class LogFileError(RocketMQError):
 
 
 @dataclass(frozen=True, slots=True)
-class LogFile:
+class StoredLogFile:
     """One file of the log."""
 
     path: Path
@@ -59,16 +59,16 @@ class LogFile:
 class LogRange:
     """The records that begin between two log offsets of one file."""
 
-    file: LogFile
+    file: StoredLogFile
     begin: int
     end: int
     is_last: bool
     """Whether the log ends here: what cannot be read at its end is still being written."""
     sure: int = 0
-    """Before this log offset nothing is still being written, whatever comes behind."""
+    """Everything before this log offset was completely written, whatever follows."""
 
 
-def log_files(directory: Path) -> list[LogFile]:
+def log_files(directory: Path) -> list[StoredLogFile]:
     """The log files of a store, or of its directory commitlog. Raises LogFileError."""
     log = directory / LOG_DIR if (directory / LOG_DIR).is_dir() else directory
     try:
@@ -79,7 +79,7 @@ def log_files(directory: Path) -> list[LogFile]:
     files = []
     for name, start in starts.items():
         with suppress(FileNotFoundError):  # deleted by retention since it was listed
-            files.append(LogFile(log / name, start, (log / name).stat().st_size))
+            files.append(StoredLogFile(log / name, start, (log / name).stat().st_size))
     if not files and log is directory:
         raise LogFileError(
             f"{directory} is no store: there is neither a directory {LOG_DIR} in it nor a log"
@@ -88,7 +88,7 @@ def log_files(directory: Path) -> list[LogFile]:
     return files
 
 
-def log_ranges(files: list[LogFile], max_bytes: int, sure: int = 0) -> list[LogRange]:
+def log_ranges(files: list[StoredLogFile], max_bytes: int, sure: int = 0) -> list[LogRange]:
     """The log cut into ranges of about `max_bytes`."""
     ends = [file.start + file.size for file in files]
     # Brokers make files ahead of time: the log ends in the last one that has been written to.
@@ -103,7 +103,7 @@ def log_ranges(files: list[LogFile], max_bytes: int, sure: int = 0) -> list[LogR
     ]
 
 
-def _cuts(file: LogFile, end: int, max_bytes: int) -> Iterator[int]:
+def _cuts(file: StoredLogFile, end: int, max_bytes: int) -> Iterator[int]:
     """Where ranges begin, the first at the file's beginning."""
     yield file.start
     wanted = file.start + max_bytes
@@ -115,8 +115,8 @@ def _cuts(file: LogFile, end: int, max_bytes: int) -> Iterator[int]:
         wanted = found + max_bytes
 
 
-def _end_of_data(file: LogFile) -> int:
-    """The log offset behind the last byte that is not zero: files are made longer than needed."""
+def _end_of_data(file: StoredLogFile) -> int:
+    """The log offset just past the last byte that is not zero: files are allocated ahead."""
     at = file.size
     while at > 0:
         begin = max(0, at - _WINDOW)

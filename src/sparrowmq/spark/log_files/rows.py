@@ -13,7 +13,7 @@ from sparrowmq.spark.decode.record_heads import Flags, LaidOut
 from sparrowmq.spark.errors import Damaged, RocketMQError
 from sparrowmq.spark.log_files.options import DAMAGE, LOG_OFFSET, LogOptions, OnDamage
 from sparrowmq.spark.log_files.ranges import LogRange
-from sparrowmq.spark.log_files.reader import Damage, Run, read_range
+from sparrowmq.spark.log_files.reader import DamagedBytes, RecordRun, read_range
 from sparrowmq.spark.schema import arrow_schema, read_columns
 
 _TOPIC = "topic"
@@ -39,14 +39,14 @@ class LogRows:
     def batches(self, wanted: LogRange) -> Iterator[pa.RecordBatch]:
         """The rows of a range. Raises LogDamaged, LogFileError."""
         for found in read_range(wanted):
-            parts = self._decoded(found) if isinstance(found, Run) else iter((found,))
+            parts = self._decoded(found) if isinstance(found, RecordRun) else iter((found,))
             for part in parts:
-                if not isinstance(part, Damage):
+                if not isinstance(part, DamagedBytes):
                     yield part
                 elif (row := self._damage(part, wanted)) is not None:
                     yield row
 
-    def _decoded(self, run: Run) -> Iterator[pa.RecordBatch | Damage]:
+    def _decoded(self, run: RecordRun) -> Iterator[pa.RecordBatch | DamagedBytes]:
         """The rows of a run; a record whose content cannot be decoded is damage as well."""
         records, first = run.records, 0
         while first < len(records):
@@ -60,8 +60,8 @@ class LogRows:
             end = int(records.starts[at + 1]) if at + 1 < len(records) else run.end
             if at > first:
                 # What is before it is decoded alone; it may hold another of the kind.
-                yield from self._decoded(Run(run.log_offset, records.part(first, at), begin))
-            yield Damage(run.log_offset + begin, run.log_offset + end, fault.reason)
+                yield from self._decoded(RecordRun(run.log_offset, records.part(first, at), begin))
+            yield DamagedBytes(run.log_offset + begin, run.log_offset + end, fault.reason)
             first = at + 1
 
     def _batch(self, records: LaidOut, log_offset: int) -> pa.RecordBatch:
@@ -91,7 +91,7 @@ class LogRows:
         chosen[plain] = pc.is_in(topics, self._topics).to_numpy(zero_copy_only=False)
         return chosen
 
-    def _damage(self, damage: Damage, wanted: LogRange) -> pa.RecordBatch | None:
+    def _damage(self, damage: DamagedBytes, wanted: LogRange) -> pa.RecordBatch | None:
         name = wanted.file.path.name
         text = f"{damage.end - damage.begin} bytes of log file {name}: {damage.reason}"
         match self._options.on_damage:

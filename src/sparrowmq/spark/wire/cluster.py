@@ -1,26 +1,23 @@
-"""Where topics lie, and what their queues hold, asked over blocking sockets.
+"""Routes of topics and offsets of their queues, fetched over blocking sockets.
 
-    with Cluster("127.0.0.1:9876") as cluster:
+    with RemoteCluster("127.0.0.1:9876") as cluster:
         for queue in cluster.queues("orders"):
             print(queue, cluster.min_offset(queue), cluster.max_offset(queue))
 
 Runs on drivers and executors: standard library only.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self
 
 from sparrowmq.protocol.codes import RequestCode, ResponseCode
 from sparrowmq.protocol.hosts import parse_address
 from sparrowmq.protocol.json_reader import parse_json
 from sparrowmq.protocol.names import is_system_topic
 from sparrowmq.protocol.perm import PERM_READ_WRITE, is_readable, is_writable
-from sparrowmq.spark.errors import BrokerAway, Refused, TopicMissing, Unreachable
+from sparrowmq.spark.errors import BrokerAway, ServerRefused, TopicMissing, Unreachable
 from sparrowmq.spark.wire.remoting import Answer, Remoting
-
-T = TypeVar("T")
 
 _EPOCH = "sparrowEpoch"
 VALID_END = "sparrowValidEnd"
@@ -42,7 +39,7 @@ UNKNOWN_EPOCH = 0
 """Of offsets that were learned before brokers had epochs, or from one that has none."""
 
 
-class Position(NamedTuple):
+class QueuePosition(NamedTuple):
     """An offset of a queue, and the epoch of the broker's log in which it was learned."""
 
     offset: int
@@ -52,12 +49,12 @@ class Position(NamedTuple):
 class QueueEnd(NamedTuple):
     """Where a queue ends now."""
 
-    position: Position
+    position: QueuePosition
     valid_end: int | None = None
     """How far offsets of the epoch that was asked for are good; None where nothing limits them."""
 
 
-class Broker(NamedTuple):
+class BrokerAddresses(NamedTuple):
     """The brokers of one name: a master and its slaves."""
 
     cluster: str
@@ -67,7 +64,7 @@ class Broker(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where a topic lies."""
+    """Which queues a topic has, and which brokers serve them."""
 
     queues: tuple[Queue, ...]
     """Those that can be read."""
@@ -78,7 +75,7 @@ class Route:
 
 
 def split_name_servers(text: str) -> tuple[str, ...]:
-    """`a:9876;b:9876` (or commas) taken apart. Raises ValueError for what is no address."""
+    """The addresses in `a:9876;b:9876` (or with commas). Raises ValueError for anything else."""
     servers = tuple(part.strip() for part in text.replace(",", ";").split(";") if part.strip())
     if not servers:
         raise ValueError("no name server is given, write host:port")
@@ -87,10 +84,10 @@ def split_name_servers(text: str) -> tuple[str, ...]:
     return servers
 
 
-class Cluster:
+class RemoteCluster:
     """A cluster as its name servers describe it. Connections are kept until it is closed.
 
-    Raises Unreachable when a server does not answer, Refused when it answers no.
+    Raises Unreachable when a server does not answer, ServerRefused when it answers no.
     """
 
     def __init__(self, name_servers: str, timeout_s: float = 3.0) -> None:
@@ -110,9 +107,9 @@ class Cluster:
     ) -> None:
         self.close()
 
-    def __reduce__(self) -> tuple[type["Cluster"], tuple[str, float]]:
-        # Travels to executors inside of readers; connections stay here.
-        return Cluster, (";".join(self.name_servers), self._timeout_s)
+    def __reduce__(self) -> tuple[type["RemoteCluster"], tuple[str, float]]:
+        # Readers take it along to executors; connections stay here.
+        return RemoteCluster, (";".join(self.name_servers), self._timeout_s)
 
     def close(self) -> None:
         """Close all connections; a later call opens them again."""
@@ -121,7 +118,7 @@ class Cluster:
         self._connections.clear()
 
     def route(self, topic: str, *, fresh: bool = True) -> Route:
-        """Where the topic lies. As last seen with `fresh` false, and while no name server answers.
+        """The topic's route; the last known one if not `fresh`, and while no name server answers.
 
         Raises TopicMissing.
         """
@@ -141,8 +138,8 @@ class Cluster:
         return route
 
     def known_route(self, topic: str) -> Route:
-        """The route of a topic that existed before: not to be found means that its brokers are
-        away, because a name server forgets a topic together with its last broker.
+        """The route of a topic that existed before. Where it is not found, its brokers are away: a
+        name server forgets a topic together with its last broker.
 
         Raises BrokerAway.
         """
@@ -159,8 +156,8 @@ class Cluster:
         return sorted(map(str, parse_json(answer.body).get("topicList") or ()))
 
     def user_topics(self) -> list[str]:
-        """The topics that are not the brokers' own: neither system topics nor the ones that every
-        broker has under its own and its cluster's name.
+        """The topics of users: neither system topics nor those that every broker has under its own
+        and its cluster's name.
         """
         info = self._info()
         clusters = set(info.get("clusterAddrTable") or ())
@@ -172,11 +169,13 @@ class Cluster:
         """The brokers that are registered."""
         return sorted(map(str, self._info().get("brokerAddrTable") or ()))
 
-    def brokers(self, topic: str) -> list[Broker]:
+    def brokers(self, topic: str) -> list[BrokerAddresses]:
         """Those that serve a topic, by name. Raises TopicMissing."""
         serving = self.route(topic).addresses
         found = [
-            Broker(str(data.get("cluster", "")), name, tuple(sorted(data["brokerAddrs"].values())))
+            BrokerAddresses(
+                str(data.get("cluster", "")), name, tuple(sorted(data["brokerAddrs"].values()))
+            )
             for name, data in (self._info().get("brokerAddrTable") or {}).items()
             if name in serving
         ]
@@ -199,7 +198,7 @@ class Cluster:
         return route.addresses[broker_name]
 
     def name_server(self, address: str) -> Remoting:
-        """The connection to one of the name servers, for what all of them have to hear."""
+        """The connection to one of the name servers, for requests that go to all of them."""
         return self._connection(address)
 
     def broker(self, topic: str, broker_name: str) -> Remoting:
@@ -223,13 +222,13 @@ class Cluster:
         valid_end = answer.fields.get(VALID_END) if since != UNKNOWN_EPOCH else None
         return QueueEnd(_position(answer), None if valid_end is None else int(valid_end))
 
-    def oldest(self, queue: Queue) -> Position:
+    def oldest(self, queue: Queue) -> QueuePosition:
         """The oldest offset that a queue still has, with its epoch."""
         # Asked for first: an epoch that is too old is safe, one that is too new is not.
         epoch = self.end(queue).position.epoch
-        return Position(self.min_offset(queue), epoch)
+        return QueuePosition(self.min_offset(queue), epoch)
 
-    def position_at(self, queue: Queue, timestamp_ms: int) -> Position:
+    def position_at(self, queue: Queue, timestamp_ms: int) -> QueuePosition:
         """The first message that was stored at that time or later."""
         fields = {"timestamp": str(timestamp_ms), "boundaryType": "LOWER"}
         fields[_EPOCH] = str(UNKNOWN_EPOCH)
@@ -244,7 +243,7 @@ class Cluster:
         fields = {"consumerGroup": group, "setZeroIfNotFound": "false"}
         try:
             answer = self._ask(queue, RequestCode.QUERY_CONSUMER_OFFSET, fields)
-        except Refused as refused:
+        except ServerRefused as refused:
             if refused.code == ResponseCode.QUERY_NOT_FOUND:
                 return None
             raise
@@ -258,7 +257,7 @@ class Cluster:
             found |= set(parse_json(answer.body).get("subscriptionGroupTable") or ())
         return sorted(map(str, found))
 
-    def update_consumer_offset(self, group: str, queue: Queue, at: Position) -> None:
+    def update_consumer_offset(self, group: str, queue: Queue, at: QueuePosition) -> None:
         """Store where a group goes on. The group has to exist on that broker.
 
         A broker of ours takes no position past what is left of the messages that it counts.
@@ -285,13 +284,11 @@ class Cluster:
         return dict(parse_json(answer.body))
 
     def _from_name_server(self, code: RequestCode, fields: dict[str, str]) -> Answer:
-        return self._first_that_answers(lambda server: server.call(code, fields))
-
-    def _first_that_answers(self, call: Callable[[Remoting], T]) -> T:
+        """The answer of the first name server that gives one."""
         failure: Unreachable | None = None
         for address in self.name_servers:
             try:
-                return call(self._connection(address))
+                return self._connection(address).call(code, fields)
             except Unreachable as error:
                 failure = error
         assert failure is not None
@@ -308,13 +305,15 @@ def epoch_field(epoch: int) -> dict[str, str]:
     return {} if epoch == UNKNOWN_EPOCH else {_EPOCH: str(epoch)}
 
 
-def _position(answer: Answer) -> Position:
-    return Position(int(answer.fields["offset"]), int(answer.fields.get(_EPOCH) or UNKNOWN_EPOCH))
+def _position(answer: Answer) -> QueuePosition:
+    return QueuePosition(
+        int(answer.fields["offset"]), int(answer.fields.get(_EPOCH) or UNKNOWN_EPOCH)
+    )
 
 
 def _check(answer: Answer, address: str, request: str) -> None:
     if answer.code != ResponseCode.SUCCESS:
-        raise Refused(address, request, answer.code, answer.remark)
+        raise ServerRefused(address, request, answer.code, answer.remark)
 
 
 def _route(topic: str, data: dict[str, Any]) -> Route:

@@ -16,14 +16,14 @@ import pyarrow as pa
 from sparrowmq.protocol.codes import RequestCode, ResponseCode
 from sparrowmq.protocol.sys_flag import PULL_SUBSCRIPTION
 from sparrowmq.spark.decode.decoder import Decoder
-from sparrowmq.spark.errors import BrokerAway, DataLoss, Refused, Unreachable
+from sparrowmq.spark.errors import BrokerAway, DataLoss, ServerRefused, Unreachable
 from sparrowmq.spark.offsets import QueueRange
 from sparrowmq.spark.options import Options
 from sparrowmq.spark.positions import GO_ON, went_back
-from sparrowmq.spark.pushdown import Condition, RowFilter, tag_condition, tag_expression
+from sparrowmq.spark.pushdown import RowCondition, RowFilter, tag_condition, tag_expression
 from sparrowmq.spark.read_plan import loss_text
 from sparrowmq.spark.schema import Column
-from sparrowmq.spark.wire.cluster import VALID_END, Cluster, epoch_field
+from sparrowmq.spark.wire.cluster import VALID_END, RemoteCluster, epoch_field
 from sparrowmq.spark.wire.remoting import Answer, Patience, Remoting
 
 READ_GROUP = "TOOLS_CONSUMER"
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Pulled:
+class PulledRecords:
     """Where a pull leads to, and the records it brought."""
 
     next_offset: int
@@ -47,21 +47,21 @@ def read_range(
     piece: QueueRange,
     options: Options,
     columns: tuple[Column, ...],
-    conditions: Iterable[Condition] = (),
+    conditions: Iterable[RowCondition] = (),
     *,
     address: str | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The messages of a piece as batches.
 
     `address` is where its broker was last seen, so that a name server is not needed. Raises
-    DataLoss, BrokerAway, Refused and Damaged.
+    DataLoss, BrokerAway, ServerRefused and Damaged.
     """
     conditions = list(conditions)
     pushed_tags = None if options.sql or options.tags else tag_expression(conditions)
     tags = options.tags or pushed_tags
     rows = RowFilter(columns, [*conditions, *tag_condition(options.tags)])
     decoder = Decoder(rows.columns, piece.queue.broker_name, check_crc=options.check_crc)
-    with Cluster(options.name_server, options.request_timeout_s) as cluster:
+    with RemoteCluster(options.name_server, options.request_timeout_s) as cluster:
         puller = _Puller(cluster, piece, options, tags, address)
         for data in _collected(puller, options.pull_bytes):
             batch = rows.apply(decoder.decode(data, piece.start, puller.end))
@@ -89,7 +89,7 @@ class _Puller:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: RemoteCluster,
         piece: QueueRange,
         options: Options,
         tags: str | None,
@@ -108,7 +108,7 @@ class _Puller:
         self._expression = options.sql or tags or "*"
         self._is_filtered = self._expression != "*"
 
-    def pulls(self) -> Iterator[tuple[int, Pulled]]:
+    def pulls(self) -> Iterator[tuple[int, PulledRecords]]:
         """Offset asked for and what came, until the end of the piece."""
         queue, offset = self._piece.queue, self._piece.start
         try:
@@ -124,7 +124,7 @@ class _Puller:
             if self._broker is not None:
                 self._broker.close()
 
-    def _pull(self, offset: int) -> Pulled:
+    def _pull(self, offset: int) -> PulledRecords:
         try:
             answer = self._answer(offset)
         except Unreachable:
@@ -134,16 +134,16 @@ class _Puller:
         if VALID_END in answer.fields:
             self._check_end(int(answer.fields[VALID_END]))
             if offset >= self.end:
-                return Pulled(self.end)
+                return PulledRecords(self.end)
         queue = self._piece.queue
         match answer.code:
             case ResponseCode.SUCCESS:
-                return Pulled(_next(answer), answer.body_parts)
+                return PulledRecords(_next(answer), answer.body_parts)
             case ResponseCode.PULL_RETRY_IMMEDIATELY if _next(answer) > offset:
                 earliest = int(answer.fields.get("minOffset", "0"))
                 if not self._is_filtered or earliest > offset:
                     self._lost(offset, max(earliest, _next(answer)))
-                return Pulled(_next(answer))
+                return PulledRecords(_next(answer))
             case ResponseCode.PULL_OFFSET_MOVED:
                 return self._moved(offset, answer)
             case ResponseCode.PULL_NOT_FOUND | ResponseCode.PULL_RETRY_IMMEDIATELY:
@@ -154,7 +154,9 @@ class _Puller:
                 )
             case _:
                 assert self._broker is not None
-                raise Refused(self._broker.address, "PULL_MESSAGE", answer.code, answer.remark)
+                raise ServerRefused(
+                    self._broker.address, "PULL_MESSAGE", answer.code, answer.remark
+                )
 
     def _answer(self, offset: int) -> Answer:
         if self._broker is None:
@@ -207,11 +209,11 @@ class _Puller:
         _log.warning("%s", text)
         self.end = good
 
-    def _moved(self, offset: int, answer: Answer) -> Pulled:
+    def _moved(self, offset: int, answer: Answer) -> PulledRecords:
         earliest = int(answer.fields.get("minOffset", "0"))
         if offset < earliest:
             self._lost(offset, earliest)
-            return Pulled(min(earliest, self._piece.end))
+            return PulledRecords(min(earliest, self._piece.end))
         latest = answer.fields.get("maxOffset", "?")
         text = (
             f"{self._piece.queue}: offset {offset} was wanted, but the queue ends at {latest}."
@@ -220,7 +222,7 @@ class _Puller:
         if self._options.fail_on_data_loss:
             raise DataLoss(text)
         _log.warning("%s", text)
-        return Pulled(self._piece.end)
+        return PulledRecords(self._piece.end)
 
     def _lost(self, wanted: int, earliest: int) -> None:
         text = loss_text(self._piece.queue, wanted, min(earliest, self._piece.end))

@@ -3,8 +3,8 @@
     with Remoting("127.0.0.1:10911", timeout_s=3) as broker:
         answer = broker.call(RequestCode.GET_MAX_OFFSET, {"topic": "orders", "queueId": "0"})
 
-Standard library only: an executor has nothing else. One request at a time is under way; `start`
-and `finish` let a reader decode one answer while the broker prepares the next.
+Standard library only: executors have nothing else (docs/decisions/0029). One request at a time is
+under way; `start` and `finish` let a reader decode one answer while the broker prepares the next.
 """
 
 import json
@@ -22,72 +22,17 @@ from sparrowmq.protocol.errors import BodyError, FrameError
 from sparrowmq.protocol.frame import encode_frame
 from sparrowmq.protocol.hosts import parse_address
 from sparrowmq.protocol.json_reader import parse_json
-from sparrowmq.spark.errors import BrokerAway, Refused, RocketMQError, Unreachable
-
-# Waiting for servers that are away: calls are repeated for a limited time.
-#
-# A broker that restarts is away for seconds; that must not end a query that has run for weeks.
-
-
-T = TypeVar("T")
-
-_BUSY = frozenset(
-    {ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL}
-)
-_PAUSES = Backoff(first_s=0.05, longest_s=1.0)
-
-
-class Patience:
-    """Repeats calls while a server is away or busy, for at most `retry_timeout_s`."""
-
-    def __init__(
-        self,
-        retry_timeout_s: float,
-        *,
-        now: Callable[[], float] = time.monotonic,
-        pause: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._retry_timeout_s = retry_timeout_s
-        self._now = now
-        self._pause = pause
-
-    def call(self, what: str, attempt: Callable[[], T]) -> T:
-        """The result of the first attempt that gets through.
-
-        Raises BrokerAway, which says how long it was tried, when none does; every other error at
-        once.
-        """
-        started = self._now()
-        failures = 0
-        while True:
-            try:
-                return attempt()
-            except RocketMQError as error:
-                failures += 1
-                pause_s = _PAUSES.wait_s(failures)
-                waited_s = self._now() - started
-                if not _may_pass(error):
-                    raise
-                if waited_s + pause_s > self._retry_timeout_s:
-                    raise BrokerAway(
-                        f"{what}: given up after {waited_s:.1f} s (option retryTimeout"
-                        f" {self._retry_timeout_s:g}s): {error}. Nothing was skipped: start the"
-                        " query again when the server is back"
-                    ) from error
-            self._pause(pause_s)
-
-
-def _may_pass(error: RocketMQError) -> bool:
-    if isinstance(error, Refused):
-        return error.code in _BUSY
-    return isinstance(error, Unreachable | BrokerAway)
-
+from sparrowmq.spark.errors import BrokerAway, RocketMQError, ServerRefused, Unreachable
 
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 """Far above any answer: Apache's brokers cut pulls at 256 KiB, ours at 4 MiB and one message."""
+
 _LENGTHS = struct.Struct(">II")
+
 _HEADER_LENGTH = 0xFFFFFF
+
 _RESPONSE_FLAG = 1
+
 _CHUNK_BYTES = 1 << 20
 
 
@@ -98,7 +43,7 @@ class Answer:
     code: int
     fields: dict[str, str] = field(default_factory=dict)
     body_parts: tuple[bytes, ...] = ()
-    """The body as it came, so that who collects several joins them once."""
+    """The body in the pieces it came in: a reader that collects several answers joins them once."""
     remark: str = ""
 
     @property
@@ -156,10 +101,10 @@ class Remoting:
         return self.finish()
 
     def ask(self, code: int, fields: Mapping[str, str], body: bytes = b"") -> Answer:
-        """The answer to one request that has to succeed. Raises Refused for any other code."""
+        """The answer to a request that has to succeed. Raises ServerRefused for any other code."""
         answer = self.call(code, fields, body)
         if answer.code != ResponseCode.SUCCESS:
-            raise Refused(self.address, self._request, answer.code, answer.remark)
+            raise ServerRefused(self.address, self._request, answer.code, answer.remark)
         return answer
 
     def start(self, code: int, fields: Mapping[str, str], body: bytes = b"") -> None:
@@ -248,3 +193,63 @@ def _name(code: int) -> str:
         return RequestCode(code).name
     except ValueError:
         return f"request {code}"
+
+
+# ---- patience with servers that are away
+
+T = TypeVar("T")
+
+_BUSY = frozenset(
+    {ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL}
+)
+
+_PAUSES = Backoff(first_s=0.05, longest_s=1.0)
+
+
+class Patience:
+    """Repeats calls while a server is away or busy, for at most `retry_timeout_s`.
+
+    A broker that restarts is away for seconds; that must not end a query that has run for weeks.
+    """
+
+    def __init__(
+        self,
+        retry_timeout_s: float,
+        *,
+        now: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._retry_timeout_s = retry_timeout_s
+        self._now = now
+        self._pause = pause
+
+    def call(self, what: str, attempt: Callable[[], T]) -> T:
+        """The result of the first attempt that gets through.
+
+        Raises BrokerAway, which says how long it was tried, when none does; every other error at
+        once.
+        """
+        started = self._now()
+        failures = 0
+        while True:
+            try:
+                return attempt()
+            except RocketMQError as error:
+                failures += 1
+                pause_s = _PAUSES.wait_s(failures)
+                waited_s = self._now() - started
+                if not _may_pass(error):
+                    raise
+                if waited_s + pause_s > self._retry_timeout_s:
+                    raise BrokerAway(
+                        f"{what}: given up after {waited_s:.1f} s (option retryTimeout"
+                        f" {self._retry_timeout_s:g}s): {error}. Nothing was skipped: start the"
+                        " query again when the server is back"
+                    ) from error
+            self._pause(pause_s)
+
+
+def _may_pass(error: RocketMQError) -> bool:
+    if isinstance(error, ServerRefused):
+        return error.code in _BUSY
+    return isinstance(error, Unreachable | BrokerAway)

@@ -20,12 +20,12 @@ from sparrowmq.protocol.codes import RequestCode, ResponseCode
 from sparrowmq.protocol.names import AUTO_CREATE_TOPIC
 from sparrowmq.spark.errors import (
     BrokerAway,
-    Refused,
     RocketMQError,
+    ServerRefused,
     TopicMissing,
     Unreachable,
 )
-from sparrowmq.spark.wire.cluster import Cluster, Queue
+from sparrowmq.spark.wire.cluster import Queue, RemoteCluster
 from sparrowmq.spark.wire.remoting import Answer, Patience, Remoting
 
 STORED = frozenset(
@@ -66,7 +66,7 @@ class UnknownTopic(RocketMQError):
 
 
 class NoWriteQueue(BrokerAway):
-    """The topic exists, and nobody takes messages for it now."""
+    """The topic exists, and no broker takes messages for it now."""
 
     def __init__(self, topic: str) -> None:
         super().__init__(
@@ -76,15 +76,15 @@ class NoWriteQueue(BrokerAway):
 
 
 class _UnderWay(NamedTuple):
-    """A send whose answer nobody has looked at yet."""
+    """A send whose answer has not been read yet."""
 
     send: Send
     queue: Queue
     broker: Remoting | None
-    """Who was asked; None where that failed already."""
+    """Where it was sent to; None where that failed already."""
 
 
-class Sender:
+class RowSender:
     """Sends what is planned. Raises RocketMQError that names topic, queue and the reason.
 
     One send at a time is under way, so the rows of a queue are stored in their order.
@@ -92,7 +92,7 @@ class Sender:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: RemoteCluster,
         *,
         group: str,
         retry_timeout_s: float,
@@ -113,7 +113,7 @@ class Sender:
         """How many queues a topic is spread over, the same for as long as the task runs."""
         if topic not in self._queues:
             self._queues[topic] = self._patience.call(
-                f"asking where topic {topic} lies",
+                f"asking for the route of topic {topic}",
                 lambda: write_queues(self._cluster, topic, waits=self._waits),
             )
         return len(self._queues[topic])
@@ -201,10 +201,10 @@ def _check_stored(answer: Answer, address: str, what: str) -> None:
     if answer.code == ResponseCode.GO_AWAY:
         raise Unreachable(address, what, f"the broker stops ({answer.remark})")
     if answer.code not in STORED:
-        raise Refused(address, what, answer.code, answer.remark)
+        raise ServerRefused(address, what, answer.code, answer.remark)
 
 
-def write_queues(cluster: Cluster, topic: str, *, waits: bool = False) -> tuple[Queue, ...]:
+def write_queues(cluster: RemoteCluster, topic: str, *, waits: bool = False) -> tuple[Queue, ...]:
     """The queues a topic can be sent to. Raises UnknownTopic, BrokerAway, Unreachable.
 
     `waits` is for a topic that was there before, which is not found because its broker is away.
@@ -214,7 +214,7 @@ def write_queues(cluster: Cluster, topic: str, *, waits: bool = False) -> tuple[
     except TopicMissing as missing:
         servers = ";".join(cluster.name_servers)
         if not cluster.topics():
-            # A broker that stops takes its topics out of the name server; that is no wrong name.
+            # A broker that stops takes its topics with it; the name may still be right.
             text = f"no broker is registered at name server {servers}, so topic {topic} is unknown"
             raise BrokerAway(text) from missing
         if waits:

@@ -1,0 +1,45 @@
+"""What a broker gets from the process it runs in: time, chance, files, threads and a log.
+
+`cli` makes the real ones, `testing` the simulated ones; the parts of a broker are opened with it.
+"""
+
+import logging
+import random
+from dataclasses import dataclass
+
+from sparrowmq.clock import Clock
+from sparrowmq.disk.disk import Disk
+from sparrowmq.disk.syncer import Syncer
+from sparrowmq.net.workers import Workers
+from sparrowmq.protocol.ids import UniqueIds
+from sparrowmq.store.messages import Damage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """Everything outside a broker that it uses, apart from the network."""
+
+    disk: Disk
+    clock: Clock
+    """The time of day: stamps what is stored, and may be set while the broker runs."""
+    monotonic: Clock
+    """Measures every interval, whatever `clock` is set to meanwhile."""
+    cpu: Clock
+    """Processor time that this process has used."""
+    boot: str
+    """Names the moment that `monotonic` counts from; empty if unknown."""
+    rng: random.Random
+    workers: Workers
+    syncer: Syncer
+    pid: int
+    log: logging.Logger
+
+    def unique_ids(self, store_host: bytes) -> UniqueIds:
+        """Makes ids that no other process makes, also not one with the same address and pid."""
+        ip = store_host[:-4]  # the port follows
+        return UniqueIds(self.clock, ip=ip, pid=self.pid, instance=self.rng.getrandbits(32))
+
+    def report(self, finding: object) -> None:
+        """Log what opening the files found: damage as a warning, the rest as information."""
+        level = logging.WARNING if isinstance(finding, Damage) else logging.INFO
+        self.log.log(level, "store: %s", finding)

@@ -1,0 +1,46 @@
+"""Checks and answers that changes of the tables of topics and groups have in common."""
+
+from collections.abc import Collection, Mapping
+
+from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.groups import Groups
+from sparrowmq.broker.table_saving import SavedTable
+from sparrowmq.broker.topics import Topics
+from sparrowmq.net.errors import RequestRefused
+from sparrowmq.net.routes import Reply
+from sparrowmq.protocol.attributes import Attribute, AttributeRefused, changed_attributes
+from sparrowmq.protocol.codes import ResponseCode
+
+
+def check_room(table: Topics | Groups, names: Collection[str], kind: str, most: int) -> None:
+    """Raise RequestRefused where the table would grow past `most`, the setting max_`kind`."""
+    new = {name for name in names if name not in table}
+    count = len(table) + len(new)
+    if new and count > most:
+        text = f"this broker would have {count} {kind}, at most {most} allowed (max_{kind})"
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, text)
+
+
+def apply_attributes(
+    whose: str,
+    allowed: Mapping[str, Attribute],
+    current: Mapping[str, str] | None,
+    changes: Mapping[str, str],
+) -> dict[str, str]:
+    """What attributes are after a change. They come as changes, `{"+name": "value"}`, unlike
+    everything else in a configuration. Raises RequestRefused."""
+    if not changes and not current:
+        return {}
+    try:
+        return changed_attributes(allowed, current, changes)
+    except AttributeRefused as error:
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"{whose}: {error}") from error
+
+
+async def reply_when_deleted(broker: Broker, table: SavedTable) -> Reply:
+    """Answer a deletion when it is durable.
+
+    Progress is saved first: a topic or group that is made again must not get the old one back.
+    """
+    reply = await broker.offset_saving.reply_when_saved(Reply())
+    return await broker.saving.reply_when_saved(table, reply)

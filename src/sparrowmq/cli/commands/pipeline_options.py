@@ -1,0 +1,132 @@
+"""Options that the commands of `sparrowmq pipeline` share: times, Spark, the folder of state."""
+
+import functools
+import getpass
+import os
+import socket
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import click
+
+from sparrowmq.cli.remote import HELP, found_addresses
+from sparrowmq.cli.values import parse_value
+from sparrowmq.cluster_address import DEFAULT
+
+P = ParamSpec("P")
+
+
+T = TypeVar("T")
+
+
+class Moment(click.ParamType[datetime]):
+    """A time: `2026-11-15`, `2026-11-15T13:30`, with a zone or in UTC."""
+
+    name = "time"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> datetime:
+        """The text as a time with its zone."""
+        if isinstance(value, datetime):
+            return value
+        try:
+            found = datetime.fromisoformat(value)
+        except ValueError:
+            text = f"{value!r} is not a time; write 2026-11-15 or 2026-11-15T13:30, in UTC"
+            self.fail(text, param, ctx)
+        return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+class Duration(click.ParamType[float]):
+    """Seconds: `10s`, `500ms`, `1h`."""
+
+    name = "duration"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The text as seconds."""
+        if isinstance(value, float | int):
+            return float(value)
+        try:
+            return float(parse_value(value, float, "interval_s"))
+        except ValueError as error:
+            self.fail(f"{value!r}: {error}", param, ctx)
+
+
+name_server_option = click.option(
+    "--name-server",
+    "--name-servers",
+    "-n",
+    "name_server",
+    default=None,
+    show_default=DEFAULT,
+    callback=found_addresses,
+    help=HELP,
+)
+
+
+_master = click.option(
+    "--master",
+    default="local[*]",
+    show_default=True,
+    help="Where Spark runs: local[4], spark://host:7077, yarn, k8s://…",
+)
+
+
+_settings = click.option(
+    "--conf",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A Spark setting; may be repeated.",
+)
+
+
+state_option = click.option(
+    "--state",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder for the journals of jobs. [default: ~/.local/state/sparrowmq/pipelines]",
+)
+
+
+def spark_options(command: Callable[P, T]) -> Callable[..., T]:
+    """--master and --conf; the command gets `master` and `settings`, the latter as a dict."""
+
+    @_master
+    @_settings
+    @functools.wraps(command)
+    def wrapped(*args: Any, settings: tuple[str, ...], **values: Any) -> T:
+        return command(*args, settings=_pairs(settings), **values)  # type: ignore[arg-type]
+
+    return wrapped
+
+
+def _pairs(texts: tuple[str, ...]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise click.UsageError(f"--conf {text!r} is not NAME=VALUE")
+        pairs[name] = value
+    return pairs
+
+
+def state_folder(given: Path | None) -> Path:
+    """Where journals are kept."""
+    if given is not None:
+        return given
+    base = os.environ.get("XDG_STATE_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "state") / "sparrowmq" / "pipelines"
+
+
+def operator_name() -> str:
+    """Who runs this command, for other operators: user and machine."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError, ImportError):  # a container may run under a number only
+        user = f"user {os.getuid()}"
+    return f"{user}@{socket.gethostname()}"

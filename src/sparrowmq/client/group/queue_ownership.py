@@ -1,0 +1,258 @@
+"""Which queues a consumer holds, and whether each of them is certainly its own.
+
+sure ── keep-alives unanswered, lock not renewed, another session ──▶ in doubt
+  ▲                                                                     │ ask the broker
+  └──────────── no other member can have had it ◀───────────────────────┴──▶ others had it: lost
+
+Holding a queue is not the same as owning it. A broker that hears nothing of a member gives its
+queues to others, and the member learns of that last: it may have been stopped by SIGSTOP, by a
+debugger, or by a network that failed in one direction. Progress that it commits after that point
+moves the group past messages, or back over them. So everything that has consequences outside of
+this process asks here first.
+
+In doubt nothing is committed and an ordered queue hands out no batch. A queue consumed concurrently
+hands out none either, unless its broker is out of reach: then no other member can get the messages.
+"""
+
+import asyncio
+from collections.abc import Collection, Iterable
+
+from sparrowmq.client.broker_calls import Position
+from sparrowmq.client.client import Client
+from sparrowmq.client.errors import ClientError
+from sparrowmq.client.group.held_queue import HeldQueue
+from sparrowmq.client.group.leases import Leases, Locks
+from sparrowmq.client.group.member_settings import MemberSettings
+from sparrowmq.client.group.offsets import Offsets, open_offsets
+from sparrowmq.client.group.rebalance_plan import Action, QueueDecision, Reason, RebalanceLog
+from sparrowmq.client.group.rebalance_signal import RebalanceSignal
+from sparrowmq.net.errors import NetError
+from sparrowmq.protocol.errors import ProtocolError
+from sparrowmq.protocol.message import MessageQueue
+
+LOCK_LIFE_S = 60.0
+"""A broker frees a lock that was not renewed for this long."""
+FRESH_S = 30.0
+"""A member that could not renew for this long stops consuming an ordered queue by itself."""
+DOUBT_S = 1.0
+"""A broker that could not clear a doubt is asked again after this long."""
+
+
+class QueueOwnership:
+    """The queues of one consumer, its progress in them, and its locks on them.
+
+    Times are those of the client's sessions, which other threads share.
+    """
+
+    def __init__(self, client: Client, settings: MemberSettings) -> None:
+        self._client = client
+        self._is_orderly = settings.is_orderly
+        self.held: dict[MessageQueue, HeldQueue] = {}
+        self.offsets: Offsets = open_offsets(client, settings)
+        self.signal = RebalanceSignal()
+        self.log = RebalanceLog(settings.group, client.log.getChild("rebalance"))
+        self.shortened: asyncio.Queue[tuple[HeldQueue, Position]] = asyncio.Queue()
+        """Queues that got shorter, with the end of the messages as we know them and the epoch of
+        those that follow; they have to start anew."""
+        has_leases = settings.has_leases and not settings.is_broadcasting
+        self._leases = Leases(client, settings.group, client.log) if has_leases else None
+        self._late: dict[MessageQueue, HeldQueue] = {}
+        """Ordered queues that were lost or reset while their handler ran."""
+        self._doubts = asyncio.Event()
+        self._asking: dict[str, asyncio.Lock] = {}
+        self._loops: list[asyncio.Task[None]] = []
+
+    # ---- what is known
+
+    def is_held(self, held: HeldQueue) -> bool:
+        """Whether this is what we hold of its queue: not given up, nor taken anew since."""
+        return self.held.get(held.queue) is held
+
+    def is_sure(self, held: HeldQueue) -> bool:
+        """Whether our progress in a queue counts, without asking any broker."""
+        if self._leases is None:
+            return True
+        sessions = self._client.sessions
+        address = self._address(held)
+        is_sure = held.session == sessions.name(address) and sessions.is_sure(address)
+        if is_sure and self._is_orderly:
+            is_sure = sessions.now_s() - held.locked_s <= FRESH_S
+        if not is_sure:
+            self._doubts.set()
+        return is_sure
+
+    def may_work(self, held: HeldQueue) -> bool:
+        """Whether a concurrent handler may begin something on it."""
+        return self.is_sure(held) or self._client.sessions.is_unreachable(self._address(held))
+
+    async def make_sure(self, held: HeldQueue) -> bool:
+        """Whether a queue is certainly ours, asking its broker where that is not known."""
+        if self._leases is None:
+            return True
+        if not held.is_dropped and not self.is_sure(held):
+            await self._ask(held.queue.broker_name)
+        return not held.is_dropped and self.is_sure(held)
+
+    async def has_lock(self, held: HeldQueue) -> bool:
+        """Whether the next batch of an ordered queue may be handed out."""
+        return await self.make_sure(held)
+
+    def is_worked_on(self, queue: MessageQueue) -> bool:
+        """Whether a handler still has messages of an ordered queue that we lost: taken anew, it
+        would have two workers."""
+        late = self._late.get(queue)
+        if late is None or late.is_running:
+            return late is not None
+        del self._late[queue]
+        return False
+
+    def silent(self, since_s: float) -> set[MessageQueue]:
+        """Queues that should be pulled and were not since then."""
+        return {held.queue for held in self.held.values() if held.last_pull_s < since_s}
+
+    def _address(self, held: HeldQueue) -> str | None:
+        return self._client.route_table.master(held.queue.broker_name)
+
+    # ---- progress
+
+    def note_progress(self, held: HeldQueue) -> None:
+        """Remember how far a queue is consumed; it is stored later. A late result of a queue that
+        was dropped does not count."""
+        if not held.is_dropped:
+            self.offsets.update(held.queue, held.position)
+
+    # ---- locks
+
+    @property
+    def has_leases(self) -> bool:
+        """Whether queues are locked at their brokers."""
+        return self._leases is not None
+
+    async def lock(self, queues: Collection[MessageQueue]) -> Locks | None:
+        """Ask for queues; brokers of ours report when one of those that were refused is free. None
+        where queues are not locked."""
+        return None if self._leases is None else await self._leases.take(queues, tells_freed=True)
+
+    async def unlock(self, queues: Collection[MessageQueue]) -> None:
+        """Let others have these queues."""
+        if self._leases is not None:
+            await self._leases.give_back(queues)
+
+    def do_without_leases(self) -> None:
+        """Take queues whichever member holds them, and never doubt what is held."""
+        self._leases = None
+        for loop in self._loops:
+            loop.cancel()
+
+    # ---- losing queues
+
+    def release(self, held: HeldQueue) -> bool:
+        """Hold a queue no more, without storing its progress; whether it was held until now."""
+        held.drop()
+        if not self.is_held(held):  # it was lost, and perhaps taken anew, meanwhile
+            return False
+        del self.held[held.queue]
+        self.offsets.forget(held.queue)
+        if self._is_orderly and held.is_running:
+            self._late[held.queue] = held
+            held.when_done = self.signal.ready
+        return True
+
+    def lose(self, held: HeldQueue) -> None:
+        """Another member has our lock, or may have had it: its progress counts, not ours."""
+        if self.release(held):
+            self.log.note(QueueDecision(held.queue, Action.DROP, Reason.LOST))
+            self._client.log.warning("lost the lock of %s, its results are dropped", held.queue)
+
+    def shorten(self, held: HeldQueue, end: int, epoch: int | None) -> None:
+        """A broker says that a queue got shorter: messages after `end` are new in this epoch."""
+        held.leave(asyncio.get_running_loop().time())
+        self.shortened.put_nowait((held, Position(end, epoch)))
+
+    # ---- loops
+
+    async def keep(self) -> None:
+        """Renew locks and clear doubts, until `do_without_leases`."""
+        async with asyncio.TaskGroup() as tasks:
+            loops = (self._renew_for_ever(), self._clear_doubts())
+            self._loops = [tasks.create_task(loop) for loop in loops]
+
+    async def _renew_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(self._client.config.lock_renewal_s)
+            await self._renew(list(self.held.values()))
+
+    async def _clear_doubts(self) -> None:
+        """Ask brokers about queues in doubt, as soon as there are any."""
+        listeners = self._client.sessions.listeners
+        listeners.append(self._doubts.set)
+        try:
+            while True:
+                await self._doubts.wait()
+                self._doubts.clear()
+                doubted = [held for held in self.held.values() if not self.is_sure(held)]
+                for name in sorted({held.queue.broker_name for held in doubted}):
+                    await self._ask(name)
+                self._doubts.clear()
+                if not all(map(self.is_sure, self.held.values())):
+                    await asyncio.sleep(DOUBT_S)
+        finally:
+            listeners.remove(self._doubts.set)
+
+    # ---- asking brokers
+
+    async def _ask(self, broker_name: str) -> None:
+        """Callers that ask about one broker at the same time share the answer."""
+        async with self._asking.setdefault(broker_name, asyncio.Lock()):
+            doubted = [
+                held
+                for held in self.held.values()
+                if held.queue.broker_name == broker_name and not self.is_sure(held)
+            ]
+            address = self._client.route_table.master(broker_name)
+            if doubted and address is not None and await self._client.heartbeats.confirm(address):
+                await self._renew([held for held in doubted if not self.is_sure(held)])
+
+    async def _renew(self, queues: Iterable[HeldQueue]) -> None:
+        """One broker after the other: what was given up meanwhile must not be locked again."""
+        by_broker: dict[str, list[HeldQueue]] = {}
+        for held in queues:
+            by_broker.setdefault(held.queue.broker_name, []).append(held)
+        for mine in by_broker.values():
+            await self._renew_at_one([held for held in mine if self.is_held(held)])
+
+    async def _renew_at_one(self, queues: list[HeldQueue]) -> None:
+        if self._leases is None:
+            return
+        locks = await self._leases.take([held.queue for held in queues])
+        for held in queues:
+            session = locks.sessions.get(held.queue)
+            if session is None:
+                continue  # its broker could not be asked
+            is_same = session == held.session
+            is_locked = held.queue in locks.ours
+            if await self.is_lost(held, is_same, is_locked, locks.asked_s):
+                # Another member may have gone on from here: begin again at what is stored.
+                self.lose(held)
+                self.signal.change()
+            elif is_locked:
+                held.locked_s = locks.asked_s
+                held.session = session
+
+    async def is_lost(
+        self, held: HeldQueue, is_same: bool, is_locked: bool, asked_s: float
+    ) -> bool:
+        """What an answer means; `is_same` when nothing can have happened since we last knew."""
+        if self._is_orderly:
+            return not (is_same and is_locked) or asked_s - held.locked_s > LOCK_LIFE_S
+        if is_same:
+            return False  # without its lock too: its old owner did not let go in time
+        return not is_locked or await self._has_moved_on(held)
+
+    async def _has_moved_on(self, held: HeldQueue) -> bool:
+        """Whether another member consumed further than we did while no broker knew of us."""
+        try:
+            stored = await self.offsets.load(held.queue, only_looks=True)
+        except (ClientError, NetError, ProtocolError):
+            return True
+        return stored is not None and stored.offset > held.progress

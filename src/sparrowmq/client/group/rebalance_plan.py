@@ -1,0 +1,161 @@
+"""What a rebalance decides about each queue, and why: a value that the log prints.
+
+            not held                held
+assigned    take, or wait           keep
+otherwise   (nothing to decide)     drop, or wait until its handlers have finished
+
+A queue that is assigned and held, but must start anew, is dropped and taken.
+"""
+
+import logging
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from sparrowmq.protocol.message import MessageQueue
+
+
+class Action(StrEnum):
+    """What happens to a queue."""
+
+    DROP = "drop"
+    KEEP = "keep"
+    TAKE = "take"
+    WAIT = "wait"
+
+
+class Reason(StrEnum):
+    """Why it happens."""
+
+    # keep, take
+    ASSIGNED = "assigned to this member"
+    BROADCAST = "every member of a broadcasting group reads every queue"
+    CHOSEN = "assigned manually"
+    # drop
+    ASSIGNED_ELSEWHERE = "assigned to another member"
+    NOT_IN_ROUTE = "no longer in the route of its topic"
+    NOT_SUBSCRIBED = "its topic is no longer subscribed"
+    NOT_CHOSEN = "no longer assigned manually"
+    SILENT = "not pulled for too long, starts anew"
+    INTERRUPTED = "assigned again while it was given up, starts anew"
+    RESET = "an operator reset its offset, starts anew"
+    SHORTENED = "its broker lost messages, starts anew"
+    LOST = "another member may have had its lock"
+    # wait
+    HANDLERS_RUN = "given up when its handlers have finished"
+    OWN_HANDLER_RUNS = "a handler of this member still works on it"
+    LOCKED = "locked by another member"
+    LOCK_UNKNOWN = "its broker did not answer the lock request"
+    START_UNKNOWN = "its start offset could not be read"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDecision:
+    """One queue: what happens to it, why, and what else there is to know."""
+
+    queue: MessageQueue
+    action: Action
+    reason: Reason
+    detail: str = field(default="", compare=False)
+    """Where a taken queue starts, which progress was stored, what an error said."""
+    until_ms: int | None = field(default=None, compare=False)
+    """When a wait ends at the latest; None where it has no limit."""
+
+    def __str__(self) -> str:
+        queue = self.queue
+        text = f"{self.action} {queue.topic} {queue.broker_name} {queue.queue_id}: {self.reason}"
+        return f"{text}; {self.detail}" if self.detail else text
+
+
+@dataclass(frozen=True, slots=True)
+class RebalancePlan:
+    """The decisions for the queues of one topic, in the order of queues."""
+
+    decisions: tuple[QueueDecision, ...]
+    share: str = ""
+    """How many queues and members there are, and how many queues are this member's."""
+    failure: str = ""
+    """Why the last round changed nothing, where it failed."""
+
+    def reasons(self, action: Action) -> dict[MessageQueue, Reason]:
+        """The queues to which this happens, each with the reason."""
+        return {one.queue: one.reason for one in self.decisions if one.action is action}
+
+
+def plan_rebalance(
+    held: Set[MessageQueue],
+    assigned: Set[MessageQueue],
+    in_route: Set[MessageQueue],
+    anew: Mapping[MessageQueue, Reason],
+    why: Reason = Reason.ASSIGNED,
+) -> RebalancePlan:
+    """The way from what a member has to what it should have.
+
+    `anew` names queues that start anew where they are held and assigned; `why` says what makes the
+    assigned queues this member's.
+    """
+    decisions = []
+    for queue in sorted(held | assigned):
+        if queue in assigned:
+            if queue not in held:
+                decisions.append(QueueDecision(queue, Action.TAKE, why))
+            elif queue in anew:
+                decisions.append(QueueDecision(queue, Action.DROP, anew[queue]))
+                decisions.append(QueueDecision(queue, Action.TAKE, why))
+            else:
+                decisions.append(QueueDecision(queue, Action.KEEP, why))
+        else:
+            reason = Reason.ASSIGNED_ELSEWHERE if queue in in_route else Reason.NOT_IN_ROUTE
+            decisions.append(QueueDecision(queue, Action.DROP, reason))
+    return RebalancePlan(tuple(decisions))
+
+
+class RebalanceLog:
+    """The last decision about each queue, as it turned out; each change is one line of the log.
+
+    A round that changes nothing prints nothing, however often it is repeated: neither what is kept
+    nor a wait for the same reason is news.
+    """
+
+    def __init__(self, group: str, log: logging.Logger) -> None:
+        self._group = group
+        self._log = log
+        self._last: dict[MessageQueue, QueueDecision] = {}
+        self._shares: dict[str, str] = {}
+        self._failures: dict[str, str] = {}
+
+    def note(self, decision: QueueDecision) -> None:
+        """A queue was taken, dropped, kept, or has to wait."""
+        is_repeated = self._last.get(decision.queue) == decision
+        self._last[decision.queue] = decision
+        match decision.action:
+            case Action.TAKE | Action.DROP:
+                self.print(str(decision))
+            case Action.WAIT if not is_repeated:
+                self.print(str(decision))
+
+    def note_share(self, topic: str, share: str) -> None:
+        """The shares of a topic are known: how many queues and members it has, and how many queues
+        are this member's."""
+        self._failures.pop(topic, None)
+        if self._shares.get(topic) != share:
+            self._shares[topic] = share
+            self.print(f"{topic}: {share}")
+
+    def note_failure(self, topic: str, reason: str) -> None:
+        """A round changed nothing for a topic. Printed each time: it shows the attempts."""
+        self._failures[topic] = reason
+        self.print(f"{topic}: nothing changes: {reason}")
+
+    def plan(self, topic: str) -> RebalancePlan:
+        """The last decisions about a topic as they turned out: what is held, what waits for what,
+        and what was given up why."""
+        return RebalancePlan(
+            tuple(one for queue, one in sorted(self._last.items()) if queue.topic == topic),
+            share=self._shares.get(topic, ""),
+            failure=self._failures.get(topic, ""),
+        )
+
+    def print(self, text: str) -> None:
+        """A line, with the group."""
+        self._log.debug("%s: %s", self._group, text)

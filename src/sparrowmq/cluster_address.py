@@ -1,0 +1,105 @@
+"""Where a program's name servers are. Clients and Spark read the environment here and nowhere else.
+
+    argument ▶ SPARROWMQ_NAME_SERVERS ▶ SPARROWMQ_CONTEXT ▶ NAMESRV_ADDR ▶ 127.0.0.1:9876
+
+`NAMESRV_ADDR` is what users of RocketMQ have set. A context is a named cluster of a file that the
+command line keeps. `sparrowmq context use` picks one for commands at a terminal and never for a
+program: what someone chose in a shell must not decide where a service writes.
+
+    $XDG_CONFIG_HOME/sparrowmq/contexts.toml          (~/.config without XDG_CONFIG_HOME)
+        [contexts.production]
+        name-servers = ["10.0.0.1:9876", "10.0.0.2:9876"]
+
+Spark's driver resolves the addresses once and hands them to executors: theirs is another
+environment.
+"""
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+NAME_SERVERS_VARIABLE = "SPARROWMQ_NAME_SERVERS"
+CONTEXT_VARIABLE = "SPARROWMQ_CONTEXT"
+ROCKETMQ_VARIABLE = "NAMESRV_ADDR"
+DEFAULT = "127.0.0.1:9876"
+
+
+class NameServerAddresses(NamedTuple):
+    """Addresses, and where they come from, for the errors of a cluster that does not answer."""
+
+    addresses: tuple[str, ...]
+    origin: str
+
+
+def find_name_servers(
+    given: str | Sequence[str] | None = None, *, environment: Mapping[str, str] = os.environ
+) -> NameServerAddresses:
+    """The name servers of a program. Raises ValueError for a value that holds no address, and for
+    a context that does not exist: another cluster than the one that was named is never used."""
+    if given is not None:
+        addresses = split_addresses(given) if isinstance(given, str) else tuple(given)
+        return _checked(addresses, "the argument name_servers", given)
+    if text := environment.get(NAME_SERVERS_VARIABLE):
+        return _checked(
+            split_addresses(text), f"environment variable {NAME_SERVERS_VARIABLE}", text
+        )
+    if name := environment.get(CONTEXT_VARIABLE):
+        return _of_context(name, environment)
+    if text := environment.get(ROCKETMQ_VARIABLE):
+        return _checked(split_addresses(text), f"environment variable {ROCKETMQ_VARIABLE}", text)
+    return NameServerAddresses((DEFAULT,), "the default")
+
+
+def split_addresses(text: str) -> tuple[str, ...]:
+    """The addresses of a list with commas, semicolons (as RocketMQ writes them) or spaces."""
+    return tuple(part for part in re.split(r"[;,\s]+", text) if part)
+
+
+def contexts_file(environment: Mapping[str, str] = os.environ) -> Path:
+    """Where the command line keeps named clusters."""
+    home = environment.get("XDG_CONFIG_HOME") or Path(environment.get("HOME", "~"), ".config")
+    return Path(home, "sparrowmq", "contexts.toml").expanduser()
+
+
+def read_contexts(path: Path) -> dict[str, tuple[str, ...]]:
+    """Named clusters, none where there is no file. Raises ValueError for a file that is none."""
+    try:
+        with path.open("rb") as file:
+            table: dict[str, Any] = tomllib.load(file)
+    except FileNotFoundError:
+        return {}
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise ValueError(f"{path} cannot be read: {error}") from error
+    contexts = table.get("contexts", {})
+    try:
+        return {name: tuple(each["name-servers"]) for name, each in contexts.items()}
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(
+            f'{path} must have a section [contexts.NAME] with name-servers = ["host:port"] for each'
+        ) from error
+
+
+def _of_variable(name: str, text: str) -> NameServerAddresses:
+    return _checked(split_addresses(text), f"environment variable {name}", text)
+
+
+def _of_context(name: str, environment: Mapping[str, str]) -> NameServerAddresses:
+    path = contexts_file(environment)
+    contexts = read_contexts(path)
+    if name not in contexts:
+        known = f"there are {', '.join(sorted(contexts))}" if contexts else "it has none"
+        raise ValueError(
+            f"environment variable {CONTEXT_VARIABLE} names the context {name!r}, which is not in "
+            f"{path}: {known}"
+        )
+    origin = f"context {name} (environment variable {CONTEXT_VARIABLE})"
+    return _checked(contexts[name], origin, contexts[name])
+
+
+def _checked(addresses: tuple[str, ...], origin: str, given: object) -> NameServerAddresses:
+    if not addresses:
+        raise ValueError(f"{origin} is {given!r}, which has no address; give host:port of each")
+    return NameServerAddresses(addresses, origin)

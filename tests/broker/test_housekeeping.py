@@ -1,0 +1,60 @@
+"""What a running broker does by itself: it cleans up, and saves how far it has come."""
+
+import pytest
+
+from sparrowmq.broker.delivery.half_messages import TRANSACTION_GROUP
+from sparrowmq.protocol.names import TRANS_HALF_TOPIC
+from tests.broker.world import World
+
+
+def delivered(world: World) -> int:
+    return world.broker.store.max_offset("orders", 0)
+
+
+def kill_and_start(world: World) -> None:
+    world.sim.brokers["broker-a"].restart()
+    world.sim.advance(10)
+
+
+def test_what_was_delivered_at_its_time_is_not_delivered_again_after_a_kill(world: World) -> None:
+    world.topic("orders", 1)
+    world.send("orders", b"later", TIMER_DELAY_MS="1000")
+    world.sim.advance(5)
+    assert delivered(world) == 1
+    kill_and_start(world)
+    assert delivered(world) == 1
+
+
+def test_what_was_delivered_by_a_level_is_not_delivered_again_after_a_kill(world: World) -> None:
+    world.topic("orders", 1)
+    world.send("orders", b"later", DELAY="1")
+    world.sim.advance(5)
+    assert delivered(world) == 1
+    kill_and_start(world)
+    assert delivered(world) == 1
+
+
+def test_where_pending_transactions_begin_is_kept(world: World) -> None:
+    world.topic("orders", 1)
+    world.send("orders", b"an order", TRAN_MSG="true", PGROUP="orders-svc")
+    world.sim.advance(5)
+    kill_and_start(world)
+    assert world.broker.offsets.get(TRANSACTION_GROUP, TRANS_HALF_TOPIC, 0) == 0
+
+
+def test_progress_of_a_group_is_kept_within_a_second(world: World) -> None:
+    world.topic("orders", 1)
+    world.send("orders", b"1", b"2", b"3")
+    world.commit("billing", "orders", 0, 3)
+    world.sim.advance(1)
+    kill_and_start(world)
+    assert world.broker.offsets.get("billing", "orders", 0) == 3
+
+
+def test_expired_files_are_looked_for_every_10_s(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+    monkeypatch.setattr(world.broker.store, "clean", lambda now_ms, **_: looks.append(now_ms))
+    world.sim.advance(60)
+    assert len(looks) == 6

@@ -1,0 +1,151 @@
+"""Bodies and times of messages as Python values."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any, Self
+
+import msgspec
+import pytest
+
+from sparrowmq.protocol.errors import BodyError
+from sparrowmq.protocol.message import Message, MessageSettings
+from sparrowmq.protocol.message_ext import MessageExt
+from sparrowmq.protocol.record import Record
+
+
+@dataclass
+class Order:
+    id: str
+    amount: int
+
+
+class Payment(msgspec.Struct):
+    id: str
+    amount: int
+
+
+class Model:
+    """As pydantic's models look from outside."""
+
+    def __init__(self, id: str, amount: int) -> None:
+        self.id, self.amount = id, amount
+
+    def model_dump_json(self) -> str:
+        return f'{{"id":"{self.id}","amount":{self.amount}}}'
+
+    @classmethod
+    def model_validate_json(cls, data: bytes) -> Self:
+        fields = msgspec.json.decode(data)
+        if not isinstance(fields.get("amount"), int):
+            raise ValueError("amount: input should be a valid integer")
+        return cls(**fields)
+
+
+HOST = bytes([127, 0, 0, 1, 0, 0, 0, 1])
+RECORD = Record(
+    *(100, 0, 0, 0, 0, 0, 0, 0),
+    born_timestamp=1794832200500,
+    born_host=HOST,
+    store_timestamp=1794832200501,
+    store_host=HOST,
+    reconsume_times=0,
+    prepared_transaction_offset=0,
+    body=b"",
+    topic="orders",
+    properties=b"",
+)
+
+
+def arrived(body: bytes) -> MessageExt:
+    """A message as consumers get it."""
+    return MessageExt(msgspec.structs.replace(RECORD, body=body))
+
+
+@pytest.mark.parametrize(
+    "value", [{"id": "o-1", "amount": 3}, Order("o-1", 3), Payment("o-1", 3), Model("o-1", 3)]
+)
+def test_a_body_of_json_is_any_value_that_json_can_hold(value: object) -> None:
+    message = Message.json("orders", value, tags="created", keys="o-1")
+    assert message.body == b'{"id":"o-1","amount":3}'
+    assert (message.tags, message.key_list) == ("created", ("o-1",))
+
+
+@pytest.mark.parametrize("kind", [Order, Payment, Model])
+def test_a_body_of_json_arrives_as_the_class_that_is_asked_for(kind: type[Any]) -> None:
+    order = arrived(b'{"id":"o-1","amount":3}').json(kind)
+    assert isinstance(order, kind)
+    assert (order.id, order.amount) == ("o-1", 3)
+
+
+def test_a_body_of_json_arrives_as_plain_values_and_text_as_text() -> None:
+    assert arrived(b'[1, {"a": null}]').json() == [1, {"a": None}]
+    assert arrived("zwölf".encode()).text() == "zwölf"
+    assert Message.text("orders", "zwölf").body == "zwölf".encode()
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "said"),
+    [
+        (b"{", Any, "the body is not JSON: "),
+        (b'{"id":"o-1","amount":"x"}', Order, "not JSON of Order: .*amount"),
+        (b'{"id":"o-1","amount":"x"}', Payment, "not JSON of Payment: .*amount"),
+        (b'{"id":"o-1","amount":"x"}', Model, "not JSON of Model: amount"),
+    ],
+)
+def test_a_body_that_is_not_what_is_asked_for_is_refused(body: bytes, kind: Any, said: str) -> None:
+    with pytest.raises(BodyError, match=said):
+        arrived(body).json(kind)
+
+
+def test_bytes_that_are_no_text_are_refused() -> None:
+    with pytest.raises(BodyError, match="not UTF-8"):
+        arrived(b"\xff").text()
+
+
+@pytest.mark.parametrize("value", [object(), {1, 2}.__iter__(), "\ud800"])
+def test_what_json_cannot_hold_is_refused_when_the_message_is_built(value: object) -> None:
+    with pytest.raises(ValueError, match="cannot be written as JSON"):
+        Message.json("orders", value)
+
+
+AT = datetime(2026, 11, 16, 13, 30, 0, 500_000, timezone(timedelta(hours=1)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "name", "value"),
+    [
+        ({"delay": timedelta(seconds=90)}, "TIMER_DELAY_MS", "90000"),
+        ({"delay": timedelta(0)}, "TIMER_DELAY_MS", "0"),
+        ({"deliver_at": AT}, "TIMER_DELIVER_MS", "1794832200500"),
+    ],
+)
+def test_durations_and_dates_become_milliseconds(
+    settings: MessageSettings, name: str, value: str
+) -> None:
+    assert Message("orders", b"x", **settings).wire_properties()[name] == value
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"deliver_at": datetime(2026, 11, 16)}, "must be a datetime with a time zone"),  # noqa: DTZ001
+        ({"deliver_at": 5}, "must be a datetime with a time zone"),
+        ({"delay": 5}, "must be a timedelta; delay_ms takes numbers"),
+        ({"delay": timedelta(seconds=-1)}, "delay_ms is -1000, must be 0 or more"),
+        ({"delay": timedelta(1), "deliver_at": AT}, "exclude each other"),
+        ({"delay": timedelta(1), "delay_level": 3}, "exclude each other"),
+        ({"deliver_at": AT, "deliver_time_ms": 1}, "exclude each other"),
+        ({"delay_level": 19}, "delay_level is 19, must be 0 to 18"),
+        ({"delay_level": -1}, "delay_level is -1, must be 0 to 18"),
+    ],
+)
+def test_times_that_cannot_be_meant_are_refused(settings: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Message("orders", b"x", **settings)
+
+
+def test_times_of_a_message_are_dates_in_utc() -> None:
+    message = MessageExt(RECORD)
+    assert message.born_at == AT
+    assert message.stored_at - message.born_at == timedelta(milliseconds=1)
+    assert message.born_at.tzinfo is UTC

@@ -1,0 +1,92 @@
+"""Files in deploy/: systemd accepts the units, sparrowmq accepts their settings and commands."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.repo.tree import ROOT
+
+DEPLOY = ROOT / "deploy"
+SPARROWMQ = Path(sys.executable).with_name("sparrowmq")
+# Another user may not be allowed to read this interpreter; root without any capability is as weak.
+WITHOUT_PRIVILEGES = ["setpriv", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"]
+UNITS = sorted(DEPLOY.glob("*.service"))
+
+
+def command_of(unit: Path) -> list[str]:
+    """What a unit runs, with the paths of this machine."""
+    (line,) = re.findall(r"^ExecStart=(.*)$", unit.read_text(), re.MULTILINE)
+    here = {
+        "/usr/local/lib/sparrowmq/bin/sparrowmq": str(SPARROWMQ),
+        "/etc/sparrowmq/sparrowmq.toml": str(DEPLOY / "sparrowmq.toml"),
+    }
+    return [here.get(word, word) for word in line.split()]
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+def test_systemd_accepts_the_units(unit: Path, tmp_path: Path) -> None:
+    here = tmp_path / unit.name
+    here.write_text(
+        re.sub(r"^ExecStart=\S+", f"ExecStart={SPARROWMQ}", unit.read_text(), flags=re.MULTILINE)
+    )
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(here)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    about_unit = [line for line in done.stderr.splitlines() if unit.name in line]
+    assert not about_unit, done.stderr
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+@pytest.mark.skipif(
+    os.getuid() == 0 and shutil.which("setpriv") is None,
+    reason="needs setpriv to drop root's rights",
+)
+def test_the_server_of_a_unit_needs_no_privileges(unit: Path, tmp_path: Path) -> None:
+    server = unit.stem.removeprefix("sparrowmq-")
+    state = ["--data", str(tmp_path / "broker")] if server == "broker" else []
+    if server == "nameserver":
+        state = ["--kv-config-path", str(tmp_path / "kvConfig.json")]
+    drop = WITHOUT_PRIVILEGES if os.getuid() == 0 else []
+    running = subprocess.Popen(
+        [*drop, *command_of(unit), "--json", "--port", "0", *state],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd="/",
+        env={"PATH": os.environ["PATH"], "HOME": "/nonexistent"},
+    )
+    assert running.stdout is not None
+    said = next((line for line in running.stdout if line.startswith("sparrowmq ready")), "")
+    running.send_signal(signal.SIGTERM)
+    rest, _ = running.communicate(timeout=60)
+    assert said, rest
+    assert running.returncode == 0, rest
+
+
+def test_the_container_runs_as_an_unprivileged_user_what_sparrowmq_accepts() -> None:
+    text = (DEPLOY / "Containerfile").read_text()
+    words = [line.partition(" ")[::2] for line in text.splitlines() if line[:1].isupper()]
+    last = dict(words)
+    assert last["USER"] == "sparrowmq"
+    assert f"useradd --system --uid 10001 --no-create-home {last['USER']}" in text
+    assert json.loads(last["ENTRYPOINT"])[0].endswith("/sparrowmq")
+    checked = subprocess.run(
+        [str(SPARROWMQ), *json.loads(last["CMD"]), "--help"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert checked.returncode == 0, checked.stderr
+    for flag in re.findall(r"--[a-z-]+", last["CMD"]):
+        assert flag in checked.stdout

@@ -1,0 +1,95 @@
+"""Patience with servers that are away."""
+
+import pytest
+
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.spark.errors import BrokerAway, DataLoss, RocketMQError, ServerRefused, Unreachable
+from sparrowmq.spark.wire.remoting import Patience
+
+
+class Time:
+    """A clock that only pauses move."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.pauses: list[float] = []
+
+    def pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now_s += seconds
+
+
+def patience(time: Time, limit_s: float = 60.0) -> Patience:
+    return Patience(limit_s, now=lambda: time.now_s, pause=time.pause)
+
+
+def test_a_call_is_repeated_with_growing_pauses_until_it_gets_through() -> None:
+    time = Time()
+    failures = iter([Unreachable("a:1", "PULL_MESSAGE", "gone")] * 8)
+
+    def attempt() -> str:
+        for failure in failures:
+            raise failure
+        return "here"
+
+    assert patience(time).call("reading", attempt) == "here"
+    assert time.pauses == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0]
+
+
+def test_time_runs_out_and_the_error_says_what_how_long_and_why() -> None:
+    time = Time()
+
+    def attempt() -> None:
+        raise Unreachable("10.0.0.1:10911", "PULL_MESSAGE", "connection refused")
+
+    with pytest.raises(BrokerAway, match=r"reading orders: given up after 59\.") as caught:
+        patience(time).call("reading orders", attempt)
+    assert "10.0.0.1:10911" in str(caught.value)
+    assert 58 < time.now_s <= 60
+
+
+def test_the_last_attempt_comes_when_the_time_is_just_not_over() -> None:
+    time = Time()
+    failures = iter([Unreachable("a:1", "PULL_MESSAGE", "gone")])
+
+    def attempt() -> str:
+        for failure in failures:
+            raise failure
+        return "here"
+
+    assert patience(time, limit_s=0.05).call("reading", attempt) == "here"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL],
+)
+def test_a_server_that_is_busy_is_asked_again(code: ResponseCode) -> None:
+    failures = iter([ServerRefused("a:1", "SEND_BATCH_MESSAGE", code, "later")])
+
+    def attempt() -> str:
+        for failure in failures:
+            raise failure
+        return "here"
+
+    time = Time()
+    assert patience(time).call("sending", attempt) == "here"
+    assert len(time.pauses) == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        DataLoss("gone"),
+        RocketMQError("no lz4"),
+        ServerRefused("a:1", "PULL_MESSAGE", ResponseCode.NO_PERMISSION, "no"),
+    ],
+)
+def test_what_waiting_cannot_mend_is_raised_at_once(error: RocketMQError) -> None:
+    def attempt() -> None:
+        raise error
+
+    time = Time()
+    with pytest.raises(type(error)):
+        patience(time).call("reading", attempt)
+    assert time.pauses == []
