@@ -46,16 +46,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     folder = tmp_path_factory.mktemp("spark")
     session = spark_session(
         "tests",
-        master="local[1]",
+        master="local[2]",
         settings={
             "spark.driver.memory": "1g",
             "spark.driver.extraJavaOptions": QUICK_JAVA,
             "spark.ui.enabled": "false",
-            # A few rows each: planning, compiling and starting tasks is what takes the time.
-            "spark.sql.shuffle.partitions": "1",
-            "spark.sql.adaptive.enabled": "false",
-            "spark.sql.codegen.wholeStage": "false",
-            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+            "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.local.dir": str(folder / "local"),
         },
