@@ -24,6 +24,7 @@ from sparrowmq.broker.arrivals import Arrivals
 from sparrowmq.broker.broker import Broker, State
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.delivery import delivery
+from sparrowmq.broker.delivery.dead_letter_log import DeadLetterLog
 from sparrowmq.broker.delivery.delivery import Delivery
 from sparrowmq.broker.durability import Durability
 from sparrowmq.broker.environment import Environment
@@ -182,6 +183,7 @@ def open_broker(config: BrokerConfig, env: Environment, peers: Peers, port: int)
         durability=Durability(config, store, env.syncer, arrivals, uncancellable),
         positions=Positions(store.epochs),
         delivery=Delivery.open(config, env, store, consumer_offsets),
+        dead_letters=DeadLetterLog(log),
         consumers=consumers,
         notices=notices,
         locks=QueueLocks(notices, clock=monotonic, timeout_s=config.lock_timeout_s),
@@ -206,5 +208,6 @@ def _loops(broker: Broker, registration: BrokerRegistration, cpu: Clock) -> list
         partial(housekeeping.end_silent_sessions, broker),
         partial(housekeeping.watch_lag, broker, cpu),
         partial(keep_sampling, broker),
+        broker.dead_letters.run,
         *delivery.loops(broker),
     ]

@@ -65,6 +65,10 @@ class Placement(msgspec.Struct, gc=False):
     """It is no message, but the word that another one is taken back."""
     handle_ms: int = 0
     """The time its recall handle names; 0 for what cannot be taken back."""
+    attempts: int = 0
+    """How often its group tried to consume a dead letter; 0 for what is none."""
+    consumed_from: str = ""
+    """The topic that a dead letter was sent to."""
 
 
 def place(
