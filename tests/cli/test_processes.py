@@ -90,3 +90,14 @@ def test_a_port_in_use_is_named_with_the_remedy(tmp_path: Path) -> None:
     assert "choose a port" in refused.stderr
     assert port in refused.stderr
     assert "Traceback" not in refused.stderr
+
+
+def test_a_broker_whose_name_another_one_has_ends_with_the_reason(tmp_path: Path) -> None:
+    with up(tmp_path / "first") as server:
+        at = ("--name-servers", server.name_server)
+        second = sparrowmq("broker", *at, "--data", str(tmp_path / "second"), "--port", "0")
+        assert (second.returncode, second.stdout) == (1, "")
+        last = second.stderr.splitlines()[-1]
+        assert last.startswith(f"sparrowmq: no client would find this broker: name server {at[1]}")
+        assert "give 127.0.0.1:" in last
+        assert "Traceback" not in second.stderr

@@ -115,7 +115,8 @@ class BrokerServer:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["BrokerServer"]:
-        """Serve while the block runs. Raises what made it impossible to go on, as a group."""
+        """Serve while the block runs. Raises what made it impossible to start or to go on, such as
+        BrokerNameTaken, as a group."""
         config, log = self.config, self._env.log
         async with asyncio.TaskGroup() as tasks, AsyncExitStack() as opened:
             server: Server[Broker] = Server(None, routes, tasks, log=log, limits=config.limits)
@@ -133,8 +134,10 @@ class BrokerServer:
             broker.state = State.SERVING
             if config.vip_alias and config.port:
                 await server.listen(config.listen_host, config.port - 2)
-            registration = BrokerRegistration(config, broker.topics, peers, port=self.port, log=log)
-            await registration.register_everywhere()
+            registration = BrokerRegistration(
+                config, broker.topics, peers, port=self.port, monotonic=broker.monotonic, log=log
+            )
+            await registration.register_at_start()
             async with running(_loops(broker, registration, self._env.cpu), broker.uncancellable):
                 try:
                     yield self

@@ -15,6 +15,7 @@ from ipaddress import ip_address
 from typing import Any
 
 from sparrowmq.broker.config import BrokerConfig
+from sparrowmq.broker.name_servers import BrokerNameTaken
 from sparrowmq.broker.server import BrokerServer
 from sparrowmq.cli.descriptors import Config, Descriptors, TooFewDescriptors
 from sparrowmq.cli.settings.settings import SettingError
@@ -41,6 +42,13 @@ _REMEDIES = {
 
 class CannotServe(Exception):
     """A server cannot start or had to stop; the text says why and what to do."""
+
+
+_EXPECTED = (
+    *(DiskError, StoreError, OSError, BrokerNameTaken),
+    *(CannotServe, ConfigError, SettingError),
+)
+"""What is reported in one line, and ends a server with code 1."""
 
 
 def check_exposure(hosts: list[str], *, insecure: bool) -> None:
@@ -156,7 +164,7 @@ def run(work: Coroutine[Any, Any, None], *, as_json: bool, ports: str = "--port"
     code = 0
     try:
         _run_loop(work)
-    except* (DiskError, StoreError, OSError, CannotServe, ConfigError, SettingError) as group:
+    except* _EXPECTED as group:
         for error in _leaves(group):
             _report(_explain(error).replace("{ports}", ports), as_json=as_json)
         code = 1
