@@ -56,7 +56,7 @@ def test_json_logs_are_one_object_a_line(tmp_path: Path) -> None:
 def test_with_json_the_warnings_before_a_start_and_its_failure_are_lines_of_the_log(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "broker.conf").write_text("useTLS=true\n")
+    (tmp_path / "broker.conf").write_text("noSuchKey=true\n")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -67,7 +67,7 @@ def test_with_json_the_warnings_before_a_start_and_its_failure_are_lines_of_the_
     lines = [json.loads(line) for line in refused.stderr.splitlines()]
     assert [line["level"] for line in lines] == ["warning", "warning", "warning", "error"]
     for line, says in zip(
-        lines, ("FLUSHH", "useTLS", "name-servers", "--nameserver-port"), strict=True
+        lines, ("FLUSHH", "noSuchKey", "name-servers", "--nameserver-port"), strict=True
     ):
         assert says in line["message"]
 
