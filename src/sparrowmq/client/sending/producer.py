@@ -2,9 +2,15 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TypedDict
+from typing import Literal, TypedDict
 
-from sparrowmq.client.argument_checks import MAX_LONG, check_kind, check_time, check_whole
+from sparrowmq.client.argument_checks import (
+    MAX_LONG,
+    check_kind,
+    check_time,
+    check_whole,
+    member_of,
+)
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import FROM_ENVIRONMENT, ClientConfig, config_of
 from sparrowmq.client.send_result import SendResult
@@ -19,6 +25,8 @@ from sparrowmq.protocol.message import MAX_BODY_BYTES, Message, MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import check_group, check_topic
 
+CompressionName = Literal["LZ4", "ZSTD", "ZLIB"]
+
 
 class SendSettings(TypedDict, total=False):
     """The settings of a Producer, for code that passes them on; `Producer` documents them."""
@@ -30,7 +38,7 @@ class SendSettings(TypedDict, total=False):
     default_queues: int
     max_body_bytes: int
     compress_from_bytes: int
-    compression: CompressionType
+    compression: CompressionType | CompressionName
     retry_unless_ok: bool
     avoid_faults: bool
     trace: bool
@@ -54,7 +62,6 @@ def check_settings(timeout_s: float, retries: int, packing: Packing) -> None:
     check_whole("default_queues", packing.default_queues, 1)
     check_whole("max_body_bytes", packing.max_body_bytes, 1)
     check_whole("compress_from_bytes", packing.compress_from_bytes, 0, MAX_LONG)
-    check_kind("compression", packing.compression, CompressionType)
 
 
 class Producer(GroupProducer):
@@ -78,7 +85,7 @@ class Producer(GroupProducer):
         default_queues: int = 4,
         max_body_bytes: int = MAX_BODY_BYTES,
         compress_from_bytes: int = 4096,
-        compression: CompressionType = CompressionType.ZLIB,
+        compression: CompressionType | CompressionName = CompressionType.ZLIB,
         retry_unless_ok: bool = False,
         avoid_faults: bool = False,
         trace: bool = False,
@@ -98,7 +105,7 @@ class Producer(GroupProducer):
             group=group,
             max_body_bytes=max_body_bytes,
             compress_from_bytes=compress_from_bytes,
-            compression=compression,
+            compression=member_of("compression", compression, CompressionType),
             default_queues=default_queues,
         )
         check_settings(timeout_s, retries, packing)
@@ -202,8 +209,8 @@ class Producer(GroupProducer):
     async def recall(self, recall_handle: str, *, timeout_s: float | None = None) -> str:
         """Take back a message with a delivery time before it is delivered; its unique id.
 
-        `recall_handle` comes with the result of its send. Raises ValueError when it is none,
-        NoRoute, SendFailed, and BrokerRefused when it is too late.
+        `recall_handle` comes with the result of its send. Raises ValueError when it is none or
+        was used before, NoRoute, SendFailed, and BrokerRefused when it is too late.
         """
         self._check_started()
         check_kind("recall_handle", recall_handle, str)
