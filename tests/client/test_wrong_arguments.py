@@ -204,10 +204,10 @@ def test_other_settings(make: Callable[[], object], fault: str) -> None:
     "make",
     [
         lambda client: blocking.Producer("orders-svc", client=client),  # type: ignore[call-arg]
-        lambda client: blocking.PushConsumer(GROUP, {TOPIC: "*"}, client=client),
-        lambda client: blocking.LitePullConsumer(GROUP, client=client),
-        lambda client: blocking.PullConsumer(GROUP, client=client),
-        lambda client: blocking.ScheduledPull(GROUP, {TOPIC: print}, client=client),
+        lambda client: blocking.PushConsumer(GROUP, {TOPIC: "*"}, client=client),  # type: ignore[call-arg]
+        lambda client: blocking.LitePullConsumer(GROUP, client=client),  # type: ignore[call-arg]
+        lambda client: blocking.PullConsumer(GROUP, client=client),  # type: ignore[call-arg]
+        lambda client: blocking.ScheduledPull(GROUP, {TOPIC: print}, client=client),  # type: ignore[call-arg]
     ],
 )
 def test_a_client_of_another_loop(make: Callable[[Any], object]) -> None:

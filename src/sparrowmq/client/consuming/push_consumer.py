@@ -20,6 +20,7 @@ from sparrowmq.client.group.queue_handover import PullTask, QueueReader
 from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.client.group.running_info import ConsumeRates
 from sparrowmq.client.handler_threads import HandlerThreads
+from sparrowmq.client.setting_names import checks_setting_names
 from sparrowmq.client.subscriptions import Filter, Subscriptions
 from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.connections import ConsumeDirectlyResult
@@ -39,6 +40,7 @@ WAITS_FOR_ITSELF = (
 )
 
 
+@checks_setting_names
 class PushConsumer(GroupConsumer):
     """Consumes for a group.
 

@@ -28,15 +28,13 @@ ModelName = Literal["BROADCASTING", "CLUSTERING"]
 FromWhereName = Literal["LAST_OFFSET", "FIRST_OFFSET", "TIMESTAMP"]
 
 
-class GroupSettings(TypedDict, total=False):
-    """The settings that every consumer takes."""
+class OwnClientSettings(TypedDict, total=False):
+    """The settings that every consumer takes, also one that cannot share a client."""
 
     name_servers: str | Sequence[str]
     """`host:port` of each; 127.0.0.1:9876 unless given."""
     config: ClientConfig | None
     """Name servers and more; instead of `name_servers`."""
-    client: Client | None
-    """A started client that producers and consumers share; a consumer without has its own."""
     model: MessageModel | ModelName
     """CLUSTERING shares messages among the members, BROADCASTING gives each member all of them."""
     offsets_dir: str | Path | None
@@ -47,13 +45,27 @@ class GroupSettings(TypedDict, total=False):
     """Called when the assignment changed."""
 
 
-class StartSettings(GroupSettings, total=False):
+class OwnClientStartSettings(OwnClientSettings, total=False):
     """The same for consumers that store progress: where a queue without any begins."""
 
     from_where: ConsumeFromWhere | FromWhereName
     """LAST_OFFSET unless given."""
     from_timestamp_ms: int | None
     """For TIMESTAMP; half an hour before the start unless given."""
+
+
+class GroupSettings(OwnClientSettings, total=False):
+    """The settings that every consumer takes."""
+
+    client: Client | None
+    """A started client that producers and consumers share; a consumer without has its own."""
+
+
+class StartSettings(OwnClientStartSettings, total=False):
+    """The same for consumers that store progress."""
+
+    client: Client | None
+    """As above."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

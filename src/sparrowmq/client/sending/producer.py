@@ -20,6 +20,7 @@ from sparrowmq.client.sending.packing import Packing
 from sparrowmq.client.sending.producer_member import GroupProducer
 from sparrowmq.client.sending.queue_choice import Selector, chooser
 from sparrowmq.client.sending.sender import Sender
+from sparrowmq.client.setting_names import checks_setting_names
 from sparrowmq.protocol.compression import CompressionType
 from sparrowmq.protocol.message import MAX_BODY_BYTES, Message, MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
@@ -64,6 +65,7 @@ def check_settings(timeout_s: float, retries: int, packing: Packing) -> None:
     check_whole("compress_from_bytes", packing.compress_from_bytes, 0, MAX_LONG)
 
 
+@checks_setting_names
 class Producer(GroupProducer):
     """Sends messages for a producer group.
 
