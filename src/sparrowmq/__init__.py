@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         QueueLost,
         SendFailed,
     )
+    from sparrowmq.client.hooks import Handling, Hooks, Sending
     from sparrowmq.client.send_result import SendResult, SendStatus
     from sparrowmq.client.sending.producer import Producer
     from sparrowmq.client.sending.request_reply import RequestTimedOut
@@ -58,6 +59,8 @@ __all__ = [
     "Deduplicate",
     "FlowLimits",
     "HalfMessage",
+    "Handling",
+    "Hooks",
     "LitePullConsumer",
     "MemorySeen",
     "Message",
@@ -78,6 +81,7 @@ __all__ = [
     "SendFailed",
     "SendResult",
     "SendStatus",
+    "Sending",
     "Sql",
     "SqliteSeen",
     "Strategy",
@@ -99,6 +103,8 @@ _HOMES = {
     "Deduplicate": "client.consuming.deduplicate",
     "FlowLimits": "client.consuming.pull_loop",
     "HalfMessage": "client.sending.transactional_producer",
+    "Handling": "client.hooks",
+    "Hooks": "client.hooks",
     "LitePullConsumer": "client.consuming.lite_pull_consumer",
     "MemorySeen": "client.consuming.deduplicate",
     "Message": "protocol.message",
@@ -119,6 +125,7 @@ _HOMES = {
     "SendFailed": "client.errors",
     "SendResult": "client.send_result",
     "SendStatus": "client.send_result",
+    "Sending": "client.hooks",
     "Sql": "client.subscriptions",
     "SqliteSeen": "client.consuming.deduplicate",
     "Strategy": "client.strategies",

@@ -4,8 +4,11 @@ They are those of the asynchronous classes without `client`, which belongs to an
 `threads`. A test compares both, so that they cannot drift apart.
 """
 
+from collections.abc import Sequence
+
 from sparrowmq.client.consuming.pull_loop import FlowLimits
 from sparrowmq.client.group.member_settings import OwnClientSettings, OwnClientStartSettings
+from sparrowmq.client.hooks import Hooks
 
 
 class PushSettings(OwnClientStartSettings, total=False):
@@ -20,6 +23,7 @@ class PushSettings(OwnClientStartSettings, total=False):
     consume_timeout_s: float
     suspend_s: float
     stop_within_s: float
+    hooks: Sequence[Hooks]
 
 
 class LitePullSettings(OwnClientStartSettings, total=False):

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from sparrowmq.client.argument_checks import check_number, check_whole
 from sparrowmq.client.failures import ends_caller
 from sparrowmq.client.group.running_info import ConsumeRates
+from sparrowmq.client.hooks import Handling, HookCalls, now_s
 from sparrowmq.client.subscriptions import Subscriptions
 from sparrowmq.net.tasks import is_asked_to_end
 from sparrowmq.net.workers import Workers, WorkersClosed
@@ -92,6 +93,7 @@ class HandlerCalls:
         subscriptions: Subscriptions,
         rates: ConsumeRates,
         log: logging.Logger,
+        hooks: HookCalls | None = None,
     ) -> None:
         self._group = group
         self._handler = handler
@@ -100,6 +102,8 @@ class HandlerCalls:
         self._subscriptions = subscriptions
         self._rates = rates
         self._log = log
+        self._hooks = hooks
+        self._call = self._call_handler if hooks is None else self._call_hooked
 
     async def try_out(self, message: MessageExt, *, is_orderly: bool) -> ConsumeDirectlyResult:
         """Hand over one message of an operator's choice; what became of it."""
@@ -143,7 +147,7 @@ class HandlerCalls:
                 unclear.append(message)
         return chosen, unclear
 
-    async def _call(self, messages: list[MessageExt]) -> Result:
+    async def _call_handler(self, messages: list[MessageExt]) -> Result:
         try:
             if self._is_async:
                 answer = self._handler(messages)
@@ -163,6 +167,22 @@ class HandlerCalls:
                 raise asyncio.CancelledError from error
             return Result(messages, error=error)
         return Result([])
+
+    async def _call_hooked(self, messages: list[MessageExt]) -> Result:
+        hooks = self._hooks
+        assert hooks is not None, "else the handler is called directly"
+        handling = Handling(self._group, tuple(messages))
+        began_s = now_s()
+        hooks.before_handling(handling)
+        try:
+            result = await self._call_handler(messages)
+            handling.failed, handling.error = tuple(result.failed), result.error
+        except BaseException as error:
+            handling.failed, handling.error = tuple(messages), error
+            raise
+        finally:
+            hooks.after_handling(handling, began_s)
+        return result
 
     def _report(self, what: str, messages: list[MessageExt], error: BaseException) -> None:
         first = messages[0]

@@ -1,7 +1,7 @@
 """The push consumer: pulls for its group's share of the queues and hands messages to a handler."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Unpack
 
@@ -20,6 +20,7 @@ from sparrowmq.client.group.queue_handover import PullTask, QueueReader
 from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.client.group.running_info import ConsumeRates
 from sparrowmq.client.handler_threads import HandlerThreads
+from sparrowmq.client.hooks import HookCalls, Hooks, check_hooks
 from sparrowmq.client.setting_names import checks_setting_names
 from sparrowmq.client.subscriptions import Filter, Subscriptions
 from sparrowmq.net.workers import Workers
@@ -66,6 +67,7 @@ class PushConsumer(GroupConsumer):
         suspend_s: float = SUSPEND_S,
         stop_within_s: float = 30.0,
         threads: Workers | None = None,
+        hooks: Sequence[Hooks] = (),
         **settings: Unpack[StartSettings],
     ) -> None:
         """`batch` messages at most go to one call of the handler, `workers` calls run at once.
@@ -74,6 +76,8 @@ class PushConsumer(GroupConsumer):
         `orderly` hands out one batch of a queue after the other and tries a failing one again in
         its place after `suspend_s`. `max_reconsume_times` -1 means 16, and no limit when orderly.
         A handler that takes longer than `consume_timeout_s` has its message delivered again.
+
+        `hooks` are called before and after every call of the handler.
 
         Raises ValueError for an illegal group, topic or expression.
         """
@@ -86,6 +90,7 @@ class PushConsumer(GroupConsumer):
         check_number("suspend_s", suspend_s, 0)
         check_number("stop_within_s", stop_within_s, 0)
         check_kind("limits", limits or FlowLimits(), FlowLimits)
+        check_hooks(hooks)
         super().__init__(
             group,
             Subscriptions(subscriptions),
@@ -103,6 +108,7 @@ class PushConsumer(GroupConsumer):
         self._stop_within_s = stop_within_s
         self._threads = threads
         self._own_threads: HandlerThreads | None = None
+        self._hooks = HookCalls(hooks, self.client.log) if hooks else None
         self._paused = asyncio.Event()
         self._workers: list[asyncio.Task[None]] = []
         self._are_workers_ended = False
@@ -156,7 +162,7 @@ class PushConsumer(GroupConsumer):
             name = f"consume-{self.group}"
             threads = self._own_threads = HandlerThreads(self.worker_count, name)
         self.handling = HandlerCalls(
-            self.group, handler, threads, self.subscriptions, self.rates, log
+            self.group, handler, threads, self.subscriptions, self.rates, log, self._hooks
         )
         ownership = QueueOwnership(client, self._settings)
         self._consumption = make_consumption(

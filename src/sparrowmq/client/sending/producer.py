@@ -13,9 +13,11 @@ from sparrowmq.client.argument_checks import (
 )
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import FROM_ENVIRONMENT, ClientConfig, config_of
+from sparrowmq.client.hooks import HookCalls, Hooks, check_hooks
 from sparrowmq.client.send_result import SendResult
 from sparrowmq.client.sending.attempts import FaultAvoidance, RetryRules
 from sparrowmq.client.sending.broker_requests import routes
+from sparrowmq.client.sending.hooked_sender import HookedSender
 from sparrowmq.client.sending.packing import Packing
 from sparrowmq.client.sending.producer_member import GroupProducer
 from sparrowmq.client.sending.queue_choice import Selector, chooser
@@ -43,6 +45,7 @@ class SendSettings(TypedDict, total=False):
     retry_unless_ok: bool
     avoid_faults: bool
     trace: bool
+    hooks: Sequence[Hooks]
 
 
 class ProducerSettings(SendSettings, total=False):
@@ -91,6 +94,7 @@ class Producer(GroupProducer):
         retry_unless_ok: bool = False,
         avoid_faults: bool = False,
         trace: bool = False,
+        hooks: Sequence[Hooks] = (),
     ) -> None:
         """`timeout_s` is the time of all attempts together; `retries` come after the first one.
 
@@ -98,6 +102,7 @@ class Producer(GroupProducer):
         which may store it twice. `avoid_faults` stays away from slow and failing brokers for a
         while. A topic that is created by sending to it gets `default_queues` on each broker.
         `trace` records every stored message in RMQ_SYS_TRACE_TOPIC, for RocketMQ's tools.
+        `hooks` are called before and after every send.
         `config` has name servers and more; `client` is shared with others, and has its own.
 
         Raises ValueError for an illegal group or setting.
@@ -111,16 +116,14 @@ class Producer(GroupProducer):
             default_queues=default_queues,
         )
         check_settings(timeout_s, retries, packing)
+        check_hooks(hooks)
         self._timeout_s = timeout_s
         own = config_of(name_servers, config, has_client=client is not None)
         used = client or Client(own, routes=routes)
-        sender = Sender(
-            used,
-            packing,
-            RetryRules(retries=retries, unless_ok=retry_unless_ok),
-            faults=FaultAvoidance() if avoid_faults else None,
-            has_trace=trace,
-        )
+        rules = RetryRules(retries=retries, unless_ok=retry_unless_ok)
+        make = partial(HookedSender, hooks=HookCalls(hooks, used.log)) if hooks else Sender
+        faults = FaultAvoidance() if avoid_faults else None
+        sender = make(used, packing, rules, faults=faults, has_trace=trace)
         super().__init__(group, used, sender, owns_client=client is None)
 
     async def send(

@@ -115,6 +115,16 @@ class Sender:
         and what SendAttempts raises."""
         return self._send(message.topic, choose, self._pack(message), limit_s)
 
+    def send_system(
+        self,
+        message: Message,
+        choose: Chooser | None,
+        limit_s: float,
+        system: Mapping[str, str],
+    ) -> Awaitable[SendResult]:
+        """The same with properties of RocketMQ's own."""
+        return self._send(message.topic, choose, self._pack(message, system), limit_s)
+
     async def send_named(
         self,
         message: Message,
@@ -122,8 +132,7 @@ class Sender:
         limit_s: float,
         system: Mapping[str, str],
     ) -> SendResult:
-        """The same with properties of RocketMQ's own, to brokers that know this producer by then:
-        they will have to call it."""
+        """The same to brokers that know this producer by then: they will have to call it."""
         out = self._pack(message, system)
         found = await self._attempts.find(message.topic, limit_s)
         await self._registrations.register_at(found.queues)
@@ -151,7 +160,7 @@ class Sender:
         message, system = reply_to(request, body)
         # Who asked is connected to the broker that had the request, perhaps to no other
         choose = partial(queue_on, request.broker_name)
-        return await self._send(message.topic, choose, self._pack(message, system), limit_s)
+        return await self.send_system(message, choose, limit_s, system)
 
     async def recall(self, recall_handle: str, limit_s: float) -> str:
         """Take a message back; its unique id. Raises ValueError for what is no handle, and for one
