@@ -4,13 +4,13 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import TracebackType
-from typing import Self, TypeVar, Unpack
+from typing import Self, TypeVar, Unpack, overload
 
 from sparrowmq.blocking.facade import Facade, awaited, called
 from sparrowmq.blocking.settings import LitePullSettings, PushSettings, ScheduledPullSettings
 from sparrowmq.client.argument_checks import check_function
 from sparrowmq.client.background_loop import BackgroundLoop, loop_of_process
-from sparrowmq.client.consuming.handler_calls import Handler
+from sparrowmq.client.consuming.handler_calls import EachHandler, Handler
 from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer as AsyncLitePullConsumer
 from sparrowmq.client.consuming.pull_consumer import PullConsumer as AsyncPullConsumer
 from sparrowmq.client.consuming.push_consumer import WAITS_FOR_ITSELF
@@ -54,19 +54,34 @@ class PushConsumer(_Reading[AsyncPushConsumer]):
     def __enter__(self) -> Self:
         return self  # `start` and `run` need the handler
 
-    def start(self, handler: Handler) -> None:
-        """Consume in the background."""
-        self._consume(handler)
+    @overload
+    def start(self, handler: Handler) -> None: ...
 
-    def _consume(self, handler: Handler) -> tuple[BackgroundLoop, AsyncPushConsumer]:
+    @overload
+    def start(self, *, each: EachHandler) -> None: ...
+
+    def start(self, handler: Handler | None = None, *, each: EachHandler | None = None) -> None:
+        """Consume in the background, with a handler of batches, or with `each`, which gets one
+        message."""
+        self._consume(handler, each)
+
+    def _consume(
+        self, handler: Handler | None, each: EachHandler | None
+    ) -> tuple[BackgroundLoop, AsyncPushConsumer]:
         async def begin(consumer: AsyncPushConsumer) -> None:
-            await consumer.start(handler)
+            await consumer.start(handler, each=each)  # type: ignore[call-overload]  # it checks
 
         return self._start(begin)
 
-    def run(self, handler: Handler) -> None:
-        """Consume until Ctrl-C, or until another thread calls `stop`."""
-        loop, consumer = self._consume(handler)
+    @overload
+    def run(self, handler: Handler) -> None: ...
+
+    @overload
+    def run(self, *, each: EachHandler) -> None: ...
+
+    def run(self, handler: Handler | None = None, *, each: EachHandler | None = None) -> None:
+        """Consume until Ctrl-C, or until another thread calls `stop`. Takes what `start` takes."""
+        loop, consumer = self._consume(handler, each)
         loop.run(consumer.stopped())
 
     def stop(self) -> None:

@@ -17,17 +17,47 @@ from sparrowmq.protocol.connections import ConsumeDirectlyResult
 from sparrowmq.protocol.message_ext import MessageExt
 
 Handler = Callable[[Sequence[MessageExt]], Awaitable[None] | None]
+"""Takes a batch: up to `batch` messages."""
+EachHandler = Callable[[MessageExt], Awaitable[None] | None]
+"""Takes one message."""
 
 
-def check_handler(handler: object) -> None:
+def chosen_handler(handler: Handler | None, each: EachHandler | None, batch: int) -> Handler:
+    """The handler of batches that a consumer calls. Raises ValueError unless one of both is given,
+    for what cannot handle anything, and for batches that `each` would not get."""
+    if handler is not None and each is None:
+        check_handler(handler)
+        return handler
+    if each is None:
+        raise ValueError("handler is None, must be a function that takes messages; or give each=…")
+    if handler is not None:
+        raise ValueError("handler and each exclude each other: a message has one handler")
+    check_handler(each, "each", "the message")
+    if batch != 1:
+        raise ValueError(
+            f"batch is {batch}, but `each` gets one message at a time: leave batch out, or give a"
+            " handler of batches"
+        )
+    return _one_by_one(each)
+
+
+def _one_by_one(each: EachHandler) -> Handler:
+    if inspect.iscoroutinefunction(each):
+
+        async def handle(messages: Sequence[MessageExt]) -> None:
+            await each(messages[0])
+
+        return handle
+    return lambda messages: each(messages[0])
+
+
+def check_handler(handler: object, name: str = "handler", takes: str = "the messages") -> None:
     """Raises ValueError for what would fail with every message, or do nothing and seem to succeed,
     as calling a generator does."""
     if not callable(handler):
-        raise ValueError(f"handler is {handler!r}, must be a function that takes messages")
+        raise ValueError(f"{name} is {handler!r}, must be a function that takes {takes[4:]}")
     if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
-        raise ValueError(
-            f"handler is {handler!r}, a generator, which would never run; do not yield"
-        )
+        raise ValueError(f"{name} is {handler!r}, a generator, which would never run; do not yield")
     try:
         signature = inspect.signature(handler)
     except ValueError:
@@ -35,7 +65,7 @@ def check_handler(handler: object) -> None:
     try:
         signature.bind(())
     except TypeError:
-        text = f"handler takes {signature}, must take one argument: the messages"
+        text = f"{name} takes {signature}, must take one argument: {takes}"
         raise ValueError(text) from None
 
 

@@ -1,15 +1,22 @@
 """The push consumer: pulls for its group's share of the queues and hands messages to a handler."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
-from typing import Unpack
+from types import TracebackType
+from typing import Unpack, overload
 
 from sparrowmq.client.argument_checks import check_kind, check_number, check_time, check_whole
 from sparrowmq.client.broker_calls import Position
 from sparrowmq.client.client import Client
 from sparrowmq.client.consuming.concurrent_consumption import ConcurrentConsumption, GivingBack
-from sparrowmq.client.consuming.handler_calls import Handler, HandlerCalls, check_handler
+from sparrowmq.client.consuming.handler_calls import (
+    EachHandler,
+    Handler,
+    HandlerCalls,
+    chosen_handler,
+)
+from sparrowmq.client.consuming.message_loop import IN_THE_BODY, MessageLoop
 from sparrowmq.client.consuming.orderly_consumption import SUSPEND_S, UNLIMITED, OrderlyConsumption
 from sparrowmq.client.consuming.pull_loop import FlowLimits, PullLoop, reason_to_wait, shared_out
 from sparrowmq.client.group.group_consumer import GroupConsumer
@@ -49,7 +56,13 @@ class PushConsumer(GroupConsumer):
             await consumer.run(handle)
 
     `handle(messages)` may be async or plain (plain ones run in threads). Returning means done,
-    raising means: deliver again later. At-least-once: a message may come twice.
+    raising means: deliver again later. At-least-once: a message may come twice. `run(each=handle)`
+    has a handler of single messages, and instead of a handler
+
+        async for message in consumer:
+            ...
+
+    gives them to the body of a loop, one after the other.
     """
 
     def __init__(
@@ -112,6 +125,7 @@ class PushConsumer(GroupConsumer):
         self._paused = asyncio.Event()
         self._workers: list[asyncio.Task[None]] = []
         self._are_workers_ended = False
+        self._loop: MessageLoop | None = None
         self.handling: HandlerCalls
         self._consumption: ConcurrentConsumption | OrderlyConsumption
 
@@ -126,9 +140,15 @@ class PushConsumer(GroupConsumer):
 
     # ---- lifecycle
 
-    async def run(self, handler: Handler) -> None:
-        """Consume until `stop`, or until the task is cancelled."""
-        await self.start(handler)
+    @overload
+    async def run(self, handler: Handler) -> None: ...
+
+    @overload
+    async def run(self, *, each: EachHandler) -> None: ...
+
+    async def run(self, handler: Handler | None = None, *, each: EachHandler | None = None) -> None:
+        """Consume until `stop`, or until the task is cancelled. Takes what `start` takes."""
+        await self._start(chosen_handler(handler, each, self._batch), self.worker_count)
         await self.stopped()
 
     async def stopped(self) -> None:
@@ -139,21 +159,63 @@ class PushConsumer(GroupConsumer):
             raise self.failure or asyncio.CancelledError
         await self._until_stopped()
 
-    async def start(self, handler: Handler) -> None:
-        """Begin to consume in the background. Raises BrokerRefused when a broker does not accept a
-        subscription, ValueError for a handler that cannot handle anything, and for a client id or
-        subscription that does not fit its group."""
-        check_handler(handler)
+    @overload
+    async def start(self, handler: Handler) -> None: ...
+
+    @overload
+    async def start(self, *, each: EachHandler) -> None: ...
+
+    async def start(
+        self, handler: Handler | None = None, *, each: EachHandler | None = None
+    ) -> None:
+        """Begin to consume in the background, with a handler of batches, or with `each`, which gets
+        one message. Raises BrokerRefused when a broker does not accept a subscription, ValueError
+        for a handler that cannot handle anything, and for a client id or subscription that does not
+        fit its group."""
+        await self._start(chosen_handler(handler, each, self._batch), self.worker_count)
+
+    async def _start(self, handler: Handler, workers: int) -> None:
         with self._starting:
             await self._open()
             await self._join(partial(self._make_parts, handler))
-            loops = [self._consumption.work] * self.worker_count
+            loops = [self._consumption.work] * workers
             if isinstance(self._consumption, ConcurrentConsumption):
                 loops.append(self._consumption.watch)
             name = f"a worker of group {self.group}"
             self._workers = [
                 self.client.keep(loop, name, may_end=self._may_workers_end) for loop in loops
             ]
+
+    def __aiter__(self) -> AsyncIterator[MessageExt]:
+        """Give messages to the body of a loop. A message is done when the loop asks for the next
+        one, or when the `async with` block ends without an exception; it has failed when the block
+        ends with one. Raises ValueError when a handler has them."""
+        if self._loop is None:
+            if self._is_started:
+                raise ValueError("a handler consumes the messages: use it or `async for`, not both")
+            self._loop = MessageLoop(self._start_loop, self.stopped)
+        return self._loop.__aiter__()
+
+    async def _start_loop(self, loop: MessageLoop) -> None:
+        # One worker: others would have messages wait for the body, until their time is over
+        await self._start(chosen_handler(None, loop.handle, self._batch), 1)
+        self.client.tasks.create_task(self._end_with_consumer(loop), name="end of a loop")
+
+    async def _end_with_consumer(self, loop: MessageLoop) -> None:
+        try:
+            await self.member.until_left()
+        finally:
+            loop.end()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._loop is not None and not self._loop.left(error):
+            self._end_workers()  # its message has neither succeeded nor failed
+        await self.stop()
 
     def _make_parts(self, handler: Handler) -> Membership:
         client, log = self.client, self.client.log
@@ -194,7 +256,11 @@ class PushConsumer(GroupConsumer):
         Raises RuntimeError inside of a handler, for which it would have to wait."""
         if asyncio.current_task() in self._workers:
             raise RuntimeError(WAITS_FOR_ITSELF)
+        if self._loop is not None and self._loop.is_in_body:
+            raise RuntimeError(IN_THE_BODY)
         await self._starting.until_none()
+        if self._loop is not None and self._loop.has_waiting:
+            self._end_workers()  # no body takes what waits: it stays for the next owner
         is_running = self._is_started
         try:
             await self._leave(self._stop_within_s, self._abandon)
