@@ -64,7 +64,7 @@ def test_a_change_shows(world: World, name: str, value: str) -> None:
     assert settings(world)[name] == value
 
 
-def test_a_change_is_written_down_with_who_made_it(
+def test_a_change_is_logged_with_the_address_of_the_operator(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):

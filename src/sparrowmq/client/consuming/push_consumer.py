@@ -160,23 +160,32 @@ class PushConsumer(GroupConsumer):
         await self._until_stopped()
 
     @overload
-    async def start(self, handler: Handler) -> None: ...
+    async def start(self, handler: Handler, *, wait_s: float | None = None) -> None: ...
 
     @overload
-    async def start(self, *, each: EachHandler) -> None: ...
+    async def start(self, *, each: EachHandler, wait_s: float | None = None) -> None: ...
 
     async def start(
-        self, handler: Handler | None = None, *, each: EachHandler | None = None
+        self,
+        handler: Handler | None = None,
+        *,
+        each: EachHandler | None = None,
+        wait_s: float | None = None,
     ) -> None:
         """Begin to consume in the background, with a handler of batches, or with `each`, which gets
         one message. Raises BrokerRefused when a broker does not accept a subscription, ValueError
         for a handler that cannot handle anything, and for a client id or subscription that does not
-        fit its group."""
-        await self._start(chosen_handler(handler, each, self._batch), self.worker_count)
+        fit its group.
 
-    async def _start(self, handler: Handler, workers: int) -> None:
+        With `wait_s` it waits so long for a name server and raises NoNameServer if none answers.
+        Without, it starts at once, logs a warning, and begins to consume when one answers."""
+        chosen = chosen_handler(handler, each, self._batch)
+        await self._start(chosen, self.worker_count, wait_s)
+
+    async def _start(self, handler: Handler, workers: int, wait_s: float | None = None) -> None:
         with self._starting:
             await self._open()
+            await self._reach(wait_s)
             await self._join(partial(self._make_parts, handler))
             loops = [self._consumption.work] * workers
             if isinstance(self._consumption, ConcurrentConsumption):
@@ -271,7 +280,7 @@ class PushConsumer(GroupConsumer):
                     self._own_threads.abandon()  # what overran the deadline is not waited for
 
     def _abandon(self) -> None:
-        if self._stop_within_s:  # who gives no time at all expects it
+        if self._stop_within_s:  # without any time that is expected
             self.client.log.warning(
                 "handlers of %s did not end within %g s: their messages come again; async ones are"
                 " cancelled, a plain one goes on until it returns or the process ends",

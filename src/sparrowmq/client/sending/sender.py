@@ -158,7 +158,7 @@ class Sender:
     async def reply(self, request: MessageExt, body: bytes, limit_s: float) -> SendResult:
         """Answer a message that waits for it. Raises ValueError when it does not."""
         message, system = reply_to(request, body)
-        # Who asked is connected to the broker that had the request, perhaps to no other
+        # The requester is connected to the broker that had the request, perhaps to no other
         choose = partial(queue_on, request.broker_name)
         return await self.send_system(message, choose, limit_s, system)
 
