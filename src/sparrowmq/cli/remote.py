@@ -18,8 +18,9 @@ T = TypeVar("T")
 ORIGIN = "sparrowmq.name_servers_origin"
 """Where a command's context keeps the words that say where its addresses come from."""
 
+ADDRESSES = "HOST:PORT,…"
 HELP = (
-    "host:port of the name servers, separated by commas. Without it SPARROWMQ_NAME_SERVERS,"
+    "The name servers. Without it SPARROWMQ_NAME_SERVERS,"
     " SPARROWMQ_CONTEXT and NAMESRV_ADDR of the environment count, in this order."
 )
 NOT_A_NAME_SERVER = "is that a broker? --name-servers takes name servers, port 9876 by default"
@@ -49,6 +50,7 @@ def found_addresses(ctx: click.Context, param: click.Parameter, text: str | None
 name_servers_option = click.option(
     "--name-servers",
     "-n",
+    metavar=ADDRESSES,
     default=None,
     show_default=DEFAULT,
     callback=found_addresses,
