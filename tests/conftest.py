@@ -103,7 +103,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Any:
     count = session.config.stash.get(LEFT_OUT, 0)
     terminal = session.config.pluginmanager.get_plugin("terminalreporter")
     if count and terminal is not None and not _is_worker(session.config):
-        terminal.write_line(f"{count:,} slow tests are left for ./dev test --slow")
+        terminal.write_line(f"slow tests left for ./dev test --slow: {count:,}")
     return result
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from sparrowmq.admin.admin import Admin
+from sparrowmq.blocking.admin import Admin as BlockingAdmin
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.sending.producer import Producer
 
@@ -12,6 +14,8 @@ PATIENCE_S = 120.0
 _DEFAULTS: tuple[tuple[type, tuple[str, ...]], ...] = (
     (ClientConfig, ("name_server_timeout_s", "call_timeout_s", "connect_timeout_s")),
     (Producer, ("timeout_s",)),
+    (Admin, ("timeout_s",)),
+    (BlockingAdmin, ("timeout_s",)),
 )
 
 

@@ -50,11 +50,11 @@ def up(arguments: list[str]) -> int:
 
 
 def test(arguments: list[str]) -> int:
-    """run the fast tests, in four minutes; --slow: the others; arguments go to pytest"""
+    """run all fast tests, in about four minutes; --slow: all others; arguments go to pytest"""
     # Sets of strings have the same order every time, so that a failure repeats.
     os.environ.setdefault("PYTHONHASHSEED", "0")
     _keep_bytecode()
-    # loadgroup keeps the Spark tests in one process (see tests/conftest.py).
+    # loadgroup: tests/conftest.py decides which tests share a process.
     return _module("pytest", ["-n", WORKERS, "--dist", "loadgroup", *arguments])
 
 
@@ -115,10 +115,11 @@ def _module(name: str, arguments: list[str]) -> int:
 
 
 def _keep_bytecode() -> None:
-    """Compiles every module once, and out of sight where bytecode is not wanted beside the source.
+    """Lets Python keep compiled modules, out of sight if the environment asks it not to.
 
-    A run starts more than a hundred Python processes; without bytecode each of them, and pytest
-    for its assertions, compiles everything again: minutes in all.
+    A test run starts more than a hundred Python processes. Without bytecode each of them compiles
+    the package and its dependencies again, and pytest rewrites every assertion in each worker:
+    minutes in all.
     """
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
         os.environ.setdefault("PYTHONPYCACHEPREFIX", str(ROOT / ".cache" / "bytecode"))

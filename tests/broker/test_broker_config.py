@@ -86,7 +86,7 @@ def test_thresholds_that_an_operator_chose_stay(world: World) -> None:
     assert world.broker.config.store.refuse_ratio == 0.85
 
 
-def test_a_change_is_written_down_with_who_made_it(
+def test_a_change_is_logged_with_the_address_of_the_operator(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):

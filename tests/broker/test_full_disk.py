@@ -13,7 +13,13 @@ from sparrowmq.protocol.headers.messages import RecallableSent, RecallMessage
 from sparrowmq.protocol.sys_flag import TRANSACTION_COMMIT
 from sparrowmq.store.journal import Journal
 from tests.broker import transaction_world
-from tests.broker.delivery_world import EPOCH_MS, DeliveryWorld, bodies, orders_world
+from tests.broker.delivery_world import (
+    EPOCH_MS,
+    DeliveryWorld,
+    bodies,
+    no_space,
+    orders_world,
+)
 from tests.broker.timer_world import runs, send_at, spill
 
 
@@ -86,13 +92,12 @@ def test_what_finds_no_space_is_refused_and_may_be_tried_again(world: DeliveryWo
     (message,) = world.messages("orders")
     store = world.broker.store
     for ask in (commit, recall, give_back, send_delayed):
-        store.admission.set_no_space(DiskFull("", 0, "no space"))
         end = store.max_log_offset
-        answer = ask()
+        with no_space(world):
+            answer = ask()
         assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE, ask
         assert "no space" in answer.remark
         assert store.max_log_offset == end
-        store.tick(world.now_ms)
         assert ask().code == ResponseCode.SUCCESS, ask
     world.pass_time(61)
     world.deliver()

@@ -53,7 +53,7 @@ class ScriptedBroker:
         self.name = name
         self.script: list[Answer] = []
         self.puts_in: int | None = None
-        """The queue that it takes instead of the one it was told."""
+        """The queue that it takes instead of the one in the request."""
         self.transaction_id = ""
         self.trace: tuple[str, str] | None = None
         """Its region, and whether it wants message trace."""

@@ -1,4 +1,4 @@
-"""Background loops of a client that fail in ways nobody expected: they are reported, and go on."""
+"""Background loops of a client that fail unexpectedly: failures are reported, the loops go on."""
 
 import asyncio
 import itertools
@@ -236,7 +236,7 @@ def test_a_run_raises_what_ended_its_consumer() -> None:
             sim.wait(waiting)
 
 
-def test_tasks_that_somebody_cancelled_are_reported_too_and_the_stop_is_clean(
+def test_cancelled_tasks_are_reported_too_and_the_stop_is_clean(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Some programs cancel everything on the loop to end themselves, and some go on afterwards."""

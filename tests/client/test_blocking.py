@@ -78,7 +78,7 @@ def test_a_forked_child_goes_on_with_its_parents_producer(sparrowmq_cluster: Clu
 
 
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
-def test_what_ends_a_task_does_not_end_the_loop_of_everybody(kind: type[BaseException]) -> None:
+def test_what_ends_a_task_does_not_end_the_shared_loop(kind: type[BaseException]) -> None:
     async def leave() -> None:
         raise kind
 

@@ -1,4 +1,4 @@
-"""Settings of the client behind a producer or consumer: one keyword, with asyncio and without."""
+"""Settings of the client of a producer or consumer: one keyword, with asyncio and without."""
 
 import dataclasses
 import os
@@ -46,10 +46,12 @@ BOTH_WAYS = [
 ]
 
 
-def test_the_defaults_are_those_of_rocketmq() -> None:
-    defaults = {field.name: field.default for field in dataclasses.fields(ClientConfig)}
-    assert defaults == {
+def test_the_defaults_are_those_of_rocketmq(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("SPARROWMQ_NAME_SERVERS", "SPARROWMQ_CONTEXT", "NAMESRV_ADDR"):
+        monkeypatch.delenv(variable, raising=False)
+    assert dataclasses.asdict(ClientConfig()) == {
         "name_servers": ("127.0.0.1:9876",),
+        "name_servers_from": "the default",
         "instance_name": "",
         "unit_name": "",
         "client_ip": "",

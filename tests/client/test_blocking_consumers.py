@@ -126,7 +126,7 @@ def test_scheduled_pull_calls_plain_functions_in_threads(sparrowmq_cluster: Clus
         found = turn.consumer.pull(which, at)
         turn.consumer.update_offset(which, found.next_offset)
         turn.consumer.commit([which])
-        # Only now: whoever has all of them stops us, and nothing is committed any more.
+        # Only now: having all of them stops us, and nothing is committed any more.
         for message in found.messages:
             got.put(message.body)
         turn.next_delay_s = 0.01
@@ -175,7 +175,7 @@ def test_what_user_code_raises_in_real_threads_is_a_failed_message(
         assert consumer.failure is None
 
 
-def test_a_callback_that_nobody_would_await_is_refused() -> None:
+def test_a_callback_that_would_never_be_awaited_is_refused() -> None:
     async def archive(at: MessageQueue, turn: Turn) -> None:
         pass
 

@@ -41,7 +41,7 @@ def test_a_reset_delivers_again_from_there() -> None:
         assert stored_offset(sim) == 3
 
 
-def test_a_member_stores_the_offset_it_was_told_itself() -> None:
+def test_a_member_stores_the_offset_of_a_reset_itself() -> None:
     """Brokers of Apache's leave that to the members."""
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
@@ -68,7 +68,7 @@ def test_a_reset_of_a_broadcasting_member_is_refused(tmp_path: Path) -> None:
         assert member.got == [b"0"]
 
 
-def test_members_tell_where_they_are() -> None:
+def test_members_report_their_offsets() -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
         member = Member(sim)
@@ -79,7 +79,7 @@ def test_members_tell_where_they_are() -> None:
         assert table == {member.consumer.client.client_id: {QUEUE: 2}}
 
 
-def test_a_member_tells_what_it_is_doing() -> None:
+def test_a_member_reports_what_it_is_doing() -> None:
     async def hang(message: MessageExt) -> None:
         if message.body == b"0":
             await never.wait()

@@ -55,7 +55,7 @@ def test_the_queues_of_a_killed_broker_are_given_up_at_once() -> None:
         assert sim.now_s - began_s < 2
 
 
-def test_a_broker_lost_while_another_one_is_away_is_missed_too() -> None:
+def test_the_loss_of_a_broker_is_noticed_while_another_one_is_away() -> None:
     with SimCluster(seed=1, brokers=3).run() as sim:
         member = settled_member(sim)
         sim.brokers["broker-b"].kill()

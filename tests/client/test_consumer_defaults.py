@@ -1,4 +1,4 @@
-"""What consumers promise unless told otherwise: how much, how often, how many times."""
+"""Defaults of consumers: how much, how often, how many times."""
 
 import inspect
 

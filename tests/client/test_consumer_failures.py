@@ -278,3 +278,33 @@ def test_subscriptions_that_are_no_mapping_are_refused_with_an_example() -> None
     topics: Any = ["orders"]
     with pytest.raises(ValueError, match=r"must give a filter for each topic, such as \{'orders'"):
         PushConsumer(GROUP, topics)
+
+
+@pytest.mark.parametrize(
+    ("level", "limit", "said"),
+    [
+        (-1, 16, "after 1 attempt"),
+        (0, 0, "after 1 attempt"),
+        (0, 16, None),
+    ],
+    ids=["asked for", "over the limit", "retried"],
+)
+def test_a_message_that_becomes_a_dead_letter_is_logged(
+    level: int, limit: int, said: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(message: MessageExt) -> None:
+        raise RetryLater("poison", delay_level=level)
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        Member(sim, fail, max_reconsume_times=limit)
+        send(sim, b"poison")
+        sim.advance(5)
+    lines = [
+        record.getMessage()
+        for record in caplog.records
+        if record.name == "sparrowmq.client" and "dead-letter queue" in record.getMessage()
+    ]
+    assert len(lines) == (said is not None)
+    for line in lines:
+        assert f"of topic {TOPIC} goes to the dead-letter queue of group {GROUP} {said}" in line

@@ -146,7 +146,7 @@ def both_after_a_pause(sim: RunningCluster) -> Watch:
     first = Member(sim, watch.handle, name="a", orderly=True)
     sim.until(lambda: len(watch.order) == 3)
     first.host.pause()
-    # Its connection is not closed: only silence tells, and the lock runs out after 60 s.
+    # Its connection is not closed: only its silence shows, and the lock runs out after 60 s.
     sim.advance(1)
     second = Member(sim, watch.handle, name="b", orderly=True)
     sim.advance(150)

@@ -67,7 +67,7 @@ def test_a_group_that_lost_its_connections_consumes_nothing_twice() -> None:
         assert len(first.got + second.got) == len(set(first.got + second.got)) == 20
 
 
-def test_a_broker_without_sessions_gets_no_beats() -> None:
+def test_a_broker_without_sessions_gets_no_keepalives() -> None:
     beats: dict[bool, int] = {}
     for has_sessions in (True, False):
         with SimCluster(seed=1, session_timeout_s=4.0 if has_sessions else 0.0).run() as sim:
@@ -123,7 +123,7 @@ def test_a_producer_keeps_the_connection_when_the_consumer_beside_it_has_left() 
 
 
 @pytest.mark.sparrowmq(session_timeout_s=2.0)
-def test_a_handler_that_stops_the_loop_does_not_stop_the_beats(
+def test_a_handler_that_stops_the_loop_does_not_stop_the_keepalives(
     sparrowmq_cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     beaten = threading.Semaphore(0)

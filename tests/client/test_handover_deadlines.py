@@ -64,14 +64,14 @@ def test_an_ordered_queue_stays_however_long_its_handler_takes() -> None:
 
 
 def stranger(sim: RunningCluster, header: LockBatch | UnlockBatch) -> None:
-    """Somebody who holds the queue, or not any more, and never consumes it."""
+    """A member that holds the queue, or does no longer, and never consumes it."""
     body = LockBatchRequest(
         consumer_group=GROUP, client_id="stranger", mq_set=frozenset([QUEUE])
     ).to_json()
     sim.wait(sim.client.call(header, body))
 
 
-def test_a_queue_that_nobody_releases_is_taken_after_15_s() -> None:
+def test_a_queue_that_is_not_released_is_taken_after_15_s() -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
         stranger(sim, LockBatch())
@@ -99,7 +99,7 @@ def test_the_15_s_begin_anew_each_time_a_queue_is_waited_for() -> None:
         assert owned(member) == 0
 
 
-def test_an_ordered_queue_that_somebody_has_locked_is_waited_for_until_it_is_free() -> None:
+def test_a_member_waits_for_a_locked_ordered_queue_until_it_is_free() -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
         send(sim, b"x")

@@ -1,4 +1,4 @@
-"""What changes while a consumer waits for somebody: plans, owners, operators, connections."""
+"""What changes while a consumer waits for an answer: plans, owners, operators, connections."""
 
 import asyncio
 from collections.abc import Iterable

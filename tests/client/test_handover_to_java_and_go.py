@@ -22,7 +22,7 @@ ASK_TIMEOUT_S = 3.0
 
 def begin(taker: TalkingClient, queue_id: int) -> int:
     """What a member does that believes in no owner: it asks where its queue stands and pulls from
-    there, or from where it is told to go on. Returns the first offset it was given."""
+    there, or from where the broker says. Returns the first offset it was given."""
     stored = QueryConsumerOffset(consumer_group=GROUP, topic=TOPIC, queue_id=queue_id)
     offset = taker.ask(stored, timeout_s=ASK_TIMEOUT_S).header(OffsetFound).offset
     while True:
@@ -82,6 +82,6 @@ def test_without_that_wait_what_is_in_flight_comes_twice(monkeypatch: pytest.Mon
 
 
 def test_a_handler_that_the_member_itself_does_not_wait_for_may_be_repeated() -> None:
-    """After 10 s it lets its queues go, whoever takes them; nothing is left out."""
+    """After 10 s it lets its queues go, to any member; nothing is left out."""
     began_at, ended_at = take_from_a_busy_member(seed=0, handler_s=12.0)
     assert all(began_at[queue_id] <= ended_at[queue_id] for queue_id in began_at)

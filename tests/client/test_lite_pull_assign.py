@@ -14,7 +14,7 @@ from tests.client.lite_readers import OTHER, QUEUE, bodies, numbers, run, using,
 from tests.client.members import TOPIC, create_topic, send
 
 
-def test_queues_assigned_by_hand_are_read_whoever_else_reads_them() -> None:
+def test_manually_assigned_queues_are_read_also_where_others_read_them() -> None:
     async def read(consumer: LitePullConsumer) -> list[bytes]:
         assert await consumer.queues(TOPIC) == [QUEUE, OTHER]
         await consumer.assign([OTHER])

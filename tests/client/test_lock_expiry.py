@@ -46,7 +46,7 @@ def test_a_lock_that_was_not_renewed_for_30_s_is_in_doubt() -> None:
 
 @pytest.mark.parametrize(("age_s", "is_kept"), [(55, True), (65, False)])
 def test_a_lock_that_was_not_renewed_for_60_s_is_lost(age_s: float, is_kept: bool) -> None:
-    """The broker gives it again, but somebody else may have had it meanwhile."""
+    """The broker gives it again, but another member may have had it meanwhile."""
     with SimCluster(seed=1).run() as sim:
         member, held = with_a_lock(sim)
         assert not is_sure(sim, member, held, age_s)

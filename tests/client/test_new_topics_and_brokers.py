@@ -36,7 +36,7 @@ def test_a_consumer_that_was_there_first_gets_messages_soon_after_its_topic_is_m
         assert member.got == [b"0"]
 
 
-def test_a_missing_topic_is_told_once_with_the_remedy(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_missing_topic_is_reported_once_with_the_remedy(caplog: pytest.LogCaptureFixture) -> None:
     with SimCluster(seed=1).run() as sim:
         Member(sim)
         sim.advance(60)
@@ -46,7 +46,7 @@ def test_a_missing_topic_is_told_once_with_the_remedy(caplog: pytest.LogCaptureF
     ]
 
 
-def test_a_topic_that_is_lost_again_is_told_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_topic_that_is_lost_again_is_reported_again(caplog: pytest.LogCaptureFixture) -> None:
     with SimCluster(seed=1).run() as sim:
         member = Member(sim, subscriptions={TOPIC: "*"})
         sim.advance(1)
@@ -64,17 +64,17 @@ def test_a_topic_that_never_comes_costs_the_other_topics_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """However often it was asked for: 2.0 to the power of so many rounds is no number any more."""
-    caplog.set_level("INFO", "sparrowmq.client")
+    caplog.set_level("DEBUG", "sparrowmq.client")
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
         member = Member(sim, subscriptions={TOPIC: "*", "returns": "*"})
-        for _ in range(2500):
+        for _ in range(1100):
             member.consumer.resume()  # each asks for a round
             sim.advance(1.1)
         send(sim, b"0")
         sim.advance(1)
         assert member.got == [b"0"]
-        assert caplog.text.count("topic returns does not exist") >= 2500
+        assert caplog.text.count("topic returns does not exist") >= 1100
         create_topic(sim, topic="returns")
         sim.advance(25)
         assert {queue.topic for queue in member.consumer.assignment()} >= {TOPIC, "returns"}
@@ -82,7 +82,7 @@ def test_a_topic_that_never_comes_costs_the_other_topics_nothing(
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_broker_that_joins_a_topic_takes_no_queue_from_anybody(seed: int) -> None:
+def test_a_broker_that_joins_a_topic_leaves_no_queue_without_an_owner(seed: int) -> None:
     with SimCluster(seed=seed, brokers=2).run() as sim:
         members = two_members_and_a_broker_that_joins(sim, 25)
         first, _ = sorted(sim.brokers)

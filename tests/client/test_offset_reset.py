@@ -29,7 +29,7 @@ def held(member: Member) -> HeldQueue:
     return member.consumer.member.held[QUEUE]
 
 
-def test_what_waits_behind_a_running_handler_is_not_begun_before_a_reset() -> None:
+def test_what_waits_for_a_running_handler_is_not_begun_before_a_reset() -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
         member = Member(sim, handle_slowly, workers=1)

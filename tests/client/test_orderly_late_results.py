@@ -1,4 +1,4 @@
-"""Orderly consumption: batches and results of a queue that goes while somebody is awaited."""
+"""Orderly consumption: batches and results of a queue that goes in the middle of a wait."""
 
 import asyncio
 from collections.abc import Callable

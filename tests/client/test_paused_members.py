@@ -1,4 +1,4 @@
-"""Who stood still for a while finds out before it works, polls or commits."""
+"""A member that was paused for a while notices before it works, polls or commits."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -177,7 +177,7 @@ def test_who_slept_over_an_answer_does_not_take_the_broker_for_unreachable(
 
 
 class Reader:
-    """A lite pull consumer on a host of its own that does what it is told."""
+    """A lite pull consumer on a host of its own that does what the test says."""
 
     def __init__(self, sim: RunningCluster, name: str) -> None:
         self.sim, self.host = sim, sim.host(name)

@@ -135,7 +135,7 @@ def test_a_member_that_subscribes_differently_is_refused_with_the_difference() -
         process.run(work())
 
 
-def test_another_process_that_subscribes_differently_is_told_with_its_name(
+def test_another_process_that_subscribes_differently_is_reported_by_name(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with SimCluster(seed=1).run() as sim:
@@ -151,7 +151,9 @@ def test_another_process_that_subscribes_differently_is_told_with_its_name(
         assert "topic refunds: '*' here, not subscribed there" in told
 
 
-def test_equal_members_are_told_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_nothing_is_reported_for_members_that_subscribe_alike(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
         with caplog.at_level(logging.WARNING, "sparrowmq.client"):

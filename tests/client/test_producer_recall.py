@@ -46,7 +46,7 @@ def test_a_recalled_message_is_never_delivered_and_a_delivered_one_not_recalled(
         assert delivered(sim) == (not recalls)
 
 
-def test_what_is_no_handle_is_refused_before_anybody_is_asked() -> None:
+def test_what_is_no_handle_is_refused_before_any_request() -> None:
     async def recall(producer: Producer) -> None:
         with pytest.raises(ValueError, match="is no recall handle"):
             await producer.recall("nonsense")
@@ -58,7 +58,7 @@ def test_what_is_no_handle_is_refused_before_anybody_is_asked() -> None:
 
 def test_a_broker_that_cannot_be_reached_is_named() -> None:
     async def recall(producer: Producer) -> None:
-        with pytest.raises(SendFailed, match="broker-b: connection to"):
+        with pytest.raises(SendFailed, match="broker-b: cannot connect to"):
             await producer.recall(format_handle("orders", "broker-b", 1, "id"))
 
     with world() as w:

@@ -31,7 +31,7 @@ class HalfReached:
         return {"broker-a:10911"} if len(self.told) == 1 else set(addresses)
 
 
-def test_a_broker_that_could_not_be_told_is_told_before_the_next_message() -> None:
+def test_a_failed_registration_is_repeated_before_the_next_message() -> None:
     async def work() -> list[list[str]]:
         async with asyncio.TaskGroup() as tasks:
             client: Any = HalfReached(tasks)

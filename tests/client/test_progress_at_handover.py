@@ -84,7 +84,7 @@ def test_progress_noted_for_a_queue_before_it_was_ours_does_not_count() -> None:
         assert stored_offset(sim) == 1
 
 
-def test_members_share_queues_in_the_order_of_their_ids_whoever_came_first() -> None:
+def test_members_share_queues_in_the_order_of_their_ids_not_of_their_arrival() -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim, 4)
         hosts = [sim.host(name) for name in ("one", "two")]

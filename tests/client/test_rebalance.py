@@ -34,12 +34,12 @@ def test_after_a_plan_exactly_the_assigned_queues_are_held(
 ) -> None:
     anew = dict.fromkeys(silent, Reason.SILENT)
     plan = plan_rebalance(held, assigned, in_route | assigned, anew)
-    drop, take = plan.queues(Action.DROP), plan.queues(Action.TAKE)
+    drop, take = plan.reasons(Action.DROP).keys(), plan.reasons(Action.TAKE).keys()
     assert drop <= held
     assert not take & (held - drop)
     assert (held - drop) | take == assigned
     assert silent & held <= drop | (held - assigned)
-    assert plan.queues(Action.KEEP) == held - drop
+    assert plan.reasons(Action.KEEP).keys() == held - drop
 
 
 def test_a_plan_says_why_for_each_queue() -> None:
@@ -58,6 +58,48 @@ def test_a_plan_says_why_for_each_queue() -> None:
         "drop t b 3: no longer in the route of its topic",
         "take t b 4: assigned to this member",
     ]
+
+
+def explained(member: Member) -> list[str]:
+    """What a member says about the queues of the topic, without the details."""
+    plan = member.consumer.member.ownership.log.plan(TOPIC)
+    return [f"{one.queue.queue_id} {one.action}: {one.reason}" for one in plan.decisions]
+
+
+def test_a_member_explains_what_it_holds_and_what_it_waits_for() -> None:
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim, queues=2)
+        first = Member(sim, handle_slowly, name="a")
+        sim.advance(3)
+        assert explained(first) == [f"{n} keep: assigned to this member" for n in range(2)]
+        send(sim, b"slow", queue_id=1)
+        second = Member(sim, name="b")
+        sim.advance(3)
+        assert explained(first) == [
+            "0 keep: assigned to this member",
+            "1 wait: given up when its handlers have finished",
+        ]
+        assert explained(second) == ["1 wait: locked by another member"]
+        waiting = [member.consumer.member.ownership.log.plan(TOPIC) for member in (first, second)]
+        limits = [plan.decisions[-1].until_ms for plan in waiting]
+        now_ms = sim.clock()
+        assert all(until_ms is not None and until_ms > now_ms for until_ms in limits)
+        assert {plan.share for plan in waiting} == {"2 queues, 2 members: 1 for this member"}
+        assert waiting[0].decisions[1].detail.startswith("assigned to another member, at most ")
+        sim.advance(20)
+        assert explained(first)[1] == "1 drop: assigned to another member"
+        assert explained(second) == ["1 take: assigned to this member"]
+
+
+def test_rounds_that_change_nothing_print_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", "sparrowmq.client.rebalance")
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim, queues=2)
+        Member(sim)
+        sim.advance(5)
+        caplog.clear()
+        sim.advance(100)
+        assert not [one for one in caplog.records if one.name == "sparrowmq.client.rebalance"]
 
 
 @pytest.mark.parametrize(
@@ -281,6 +323,8 @@ def test_a_strategy_that_gives_queues_which_are_not_there_changes_nothing() -> N
         member = Member(sim, strategy=Strategy("WILD", wild))
         sim.advance(5)
         assert member.consumer.assignment() == []
+        plan = member.consumer.member.ownership.log.plan(TOPIC)
+        assert "it gave a queue that the topic does not have" in plan.failure
 
 
 def test_two_consumers_of_one_group_in_one_client_are_refused() -> None:
@@ -295,7 +339,7 @@ def test_two_consumers_of_one_group_in_one_client_are_refused() -> None:
         sim.run(again(), on=member.host)
 
 
-def test_a_group_of_which_nobody_may_consume_is_told_once(
+def test_a_group_in_which_no_member_may_consume_is_reported_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with SimCluster(seed=1).run() as sim:

@@ -64,7 +64,7 @@ def answer(question: MessageExt, body: bytes) -> Callable[[Producer], Any]:
 
 
 @pytest.mark.parametrize("brokers", [1, 2])
-def test_a_request_is_answered_by_whoever_consumes_it(brokers: int) -> None:
+def test_a_request_is_answered_by_its_consumer(brokers: int) -> None:
     with SimCluster(seed=1, brokers=brokers).run() as sim:
         asking = on_host(sim, "asking", ask(b"how many?"))
         question = consumed(sim)
@@ -142,7 +142,7 @@ def test_a_reply_that_comes_too_late_is_dropped(caplog: pytest.LogCaptureFixture
     assert "no request waits for the reply" in caplog.text
 
 
-def test_who_answers_somebody_that_has_gone_is_told_so() -> None:
+def test_a_reply_to_a_requester_that_has_gone_is_refused() -> None:
     with SimCluster(seed=1).run() as sim:
         on_host(sim, "asking", ask(b"?"))
         question = consumed(sim)

@@ -163,7 +163,7 @@ def test_a_second_blocking_start_is_refused_and_the_first_goes_on() -> None:
             producer.start()
         producer.stop()
         assert running_in_background() <= before
-        producer.start()  # another one behind the same name
+        producer.start()  # another one with the same name
         producer.stop()
 
 

@@ -17,7 +17,7 @@ from tests.client.members import GROUP, TOPIC, Member, create_topic, send, store
 from tests.client.simulated_push import push_consumer
 
 
-def test_a_stop_tells_of_handlers_that_do_not_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stop_reports_handlers_that_do_not_end(caplog: pytest.LogCaptureFixture) -> None:
     async def hang(message: MessageExt) -> None:
         await asyncio.Event().wait()
 
@@ -30,7 +30,7 @@ def test_a_stop_tells_of_handlers_that_do_not_end(caplog: pytest.LogCaptureFixtu
         assert f"handlers of {GROUP} did not end within 2 s" in caplog.text
 
 
-def test_two_who_stop_it_together_both_wait_for_its_handlers(
+def test_two_concurrent_stops_both_wait_for_handlers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     handled: list[bytes] = []

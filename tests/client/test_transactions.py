@@ -1,4 +1,4 @@
-"""The transactional producer: half messages and local transactions, and what brokers are told."""
+"""The transactional producer: half messages, local transactions, and what brokers learn."""
 
 import asyncio
 from typing import Any
@@ -48,7 +48,7 @@ def ended(w: World) -> list[int]:
 
 
 @pytest.mark.parametrize("state", TransactionState)
-def test_a_half_message_is_stored_and_its_broker_told_how_the_transaction_ended(
+def test_a_half_message_is_stored_and_the_end_of_its_transaction_reported(
     state: TransactionState,
 ) -> None:
     listener = Bookings(executed=state)
@@ -184,7 +184,7 @@ def stored(sim: RunningCluster) -> "asyncio.Future[MessageExt]":
     return sim.host("sender").start(send_and_read())
 
 
-def test_a_broker_that_was_restarted_is_told_of_the_producer_again() -> None:
+def test_a_producer_registers_again_at_a_restarted_broker() -> None:
     async def send_two() -> None:
         client = w.client()
         await client.start()

@@ -81,7 +81,7 @@ def test_the_oldest_answers_make_room_for_new_ones() -> None:
 
 
 class ComingAndGoing(RuleBasedStateMachine):
-    """Whatever brokers do, every table tells the same story and nothing is left behind."""
+    """Whatever brokers do, all tables agree and nothing is left over."""
 
     names = st.sampled_from(["a", "b", "c"])
     ids = st.integers(0, 2)

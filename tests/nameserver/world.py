@@ -145,14 +145,14 @@ def topic(name: str, queues: int = 4, perm: int = 6, flag: int = 0) -> TopicConf
 
 
 class World:
-    """The name server on host `ns`, and whoever is asked for."""
+    """The name server on host `ns`, and the brokers and clients a test asks for."""
 
     def __init__(self, sim: Simulation, settings: Mapping[str, object], file: AtomicFile | None):
         self.sim = sim
         self._settings = {"listen_host": "0.0.0.0", "limits": PATIENT, **settings}
         self._file = file
         self.clock_jump_ms = 0
-        """How far somebody has set the name server's clock."""
+        """How far the name server's clock was set."""
         self.host = sim.host("ns")
         self.server = self.start()
         self.client = Caller(sim, sim.host("client"))

@@ -24,7 +24,7 @@ def test_callers_that_come_together_share_one_connection_attempt() -> None:
         assert len(w.closed) == 1
 
 
-def test_a_refused_connection_fails_at_once_for_everybody_who_waits() -> None:
+def test_a_refused_connection_fails_at_once_for_all_callers() -> None:
     with world() as w:
 
         async def work(peers: Peers) -> list[NetError]:
@@ -88,7 +88,7 @@ def test_a_lost_connection_is_opened_again_by_the_next_call() -> None:
         assert calling(w, work) == ([SERVER], [], "again")
 
 
-def test_the_owner_is_told_which_connection_was_lost() -> None:
+def test_the_owner_learns_which_connection_was_lost() -> None:
     with world() as w:
         lost: list[str] = []
 
@@ -116,7 +116,7 @@ def test_closing_ends_attempts_and_calls_that_are_under_way_with_an_error() -> N
         assert w.sim.now_s < 1
 
 
-def test_what_is_closed_opens_no_connection_that_nobody_would_close() -> None:
+def test_closed_peers_open_no_connection_that_would_stay_open() -> None:
     """Whoever lost its connection by the closing tries again at once."""
     with world() as w:
 

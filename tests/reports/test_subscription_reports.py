@@ -41,7 +41,7 @@ def test_report_2836_2954_5473_members_that_subscribe_differently_are_named_with
         assert "members subscribe differently" in caplog.text
 
 
-def test_report_1589_a_client_id_that_two_members_use_is_told() -> None:
+def test_report_1589_a_client_id_that_two_members_use_is_reported() -> None:
     with world_with() as world:
         world.client("first").beat(subscribes("billing"), client_id="10.0.0.9@DEFAULT")
         assert told(world).doubled_client_ids == []

@@ -1,12 +1,16 @@
 """Pulls that found nothing and wait for their queue to grow.
 
-A parked pull is a small record, not a coroutine: who keeps up parks on nearly every pull.
+A parked pull is a small record, not a coroutine: a consumer that keeps up parks on nearly every
+pull, and 100,000 of them may wait. Waking them is bounded in two ways. A queue that grew many times
+in one turn of the loop is looked at once, after the sends of that turn; and of a crowd that waits
+for one queue only some are retried in each turn, so that other connections get theirs.
 
     park ──── announce (the queue grew) ── retry once per touched queue and loop turn; of a crowd
          │                                 some in each turn
          ├─── its deadline passed ──────── give up: answer what an empty pull is answered
          ├─── its connection ended ─────── forgotten
          ├─── its group was reset ──────── taken: answered with the new offset
+         ├─── the broker is draining ───── taken: rejected
          └─── every 5 s ────────────────── the safety net: look at the queue again
 """
 
@@ -24,12 +28,12 @@ QueueKey = tuple[str, int]
 
 _CHECK_S = 5.0
 _RETRIES_PER_TURN = 16
-"""A message may wake 100,000 pulls, and each of their replies may be 4 MiB: others go between."""
+"""A message may wake 100,000 pulls, and each reply may be 4 MiB: others get a turn in between."""
 _EXPIRY_S = 0.1
-"""Deadlines are looked at together, at most so often: pulls may wait longer by this.
+"""How often deadlines are checked, at most: pulls may wait longer by this.
 
-All that wait are gone through, which costs less than a table of deadlines: nearly every pull is
-answered long before, and would have to be taken out of it again.
+A check goes through all parked pulls. That costs less than a heap of deadlines: nearly every pull
+is answered long before its deadline, and would have to be taken out of the heap again.
 """
 
 
@@ -68,16 +72,15 @@ class Arrivals:
         self._loop = loop
         self._store = store
         self._max_waiting = max_waiting
-        # dicts serve as ordered sets: who waits longest is answered first
+        # dicts serve as ordered sets: the pull that waits longest is answered first
         self._by_queue: dict[QueueKey, dict[WaitingPull, None]] = {}
         self._by_connection: dict[Connection, dict[WaitingPull, None]] = {}
         self._touched: dict[QueueKey, None] = {}
         self._crowds: dict[QueueKey, bool] = {}
-        """Queues whose pulls are being retried over several turns; whether they grew meanwhile."""
+        """Queues whose pulls are retried over several turns, and whether they grew meanwhile."""
         self._expiry: asyncio.TimerHandle | None = None
         self._expiry_s = inf
-        """When deadlines are looked at next: never later than the first of them, but for the
-        interval."""
+        """When deadlines are checked next."""
         self._check: asyncio.TimerHandle | None = None
         self.waiting = 0
 
@@ -111,12 +114,12 @@ class Arrivals:
         return connection in self._by_connection
 
     def forget(self, connection: Connection) -> None:
-        """A connection ended, and with it everything it waited for."""
+        """A connection ended: drop the pulls that it waited for."""
         for pull in tuple(self._by_connection.get(connection, ())):
             self._remove(pull)
 
     def end_topic(self, topic: str) -> None:
-        """A topic was deleted: nothing comes any more, and one of its name starts anew."""
+        """A topic was deleted: answer its pulls, for nothing arrives any more."""
         for (name, _), pulls in tuple(self._by_queue.items()):
             if name == topic:
                 for pull in tuple(pulls):
@@ -124,14 +127,14 @@ class Arrivals:
                     pull.give_up()
 
     def take(self, key: QueueKey, wanted: Callable[[WaitingPull], bool]) -> list[WaitingPull]:
-        """Pulls of a queue that wait no longer; the caller answers them."""
+        """Remove the wanted pulls of a queue; the caller answers them."""
         taken = [pull for pull in self._by_queue.get(key, ()) if wanted(pull)]
         for pull in taken:
             self._remove(pull)
         return taken
 
     def take_all(self) -> list[WaitingPull]:
-        """All parked pulls, which wait no longer: the broker stops, and the caller answers them."""
+        """Remove all parked pulls, because the broker stops; the caller answers them."""
         taken = list(self._pulls())
         for pull in taken:
             self._remove(pull)

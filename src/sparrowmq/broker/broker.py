@@ -1,4 +1,4 @@
-"""The parts that handlers share. `server.py` makes them; nothing here does I/O by itself."""
+"""The parts that handlers share. `server.py` opens them; nothing here does I/O by itself."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Broker:
 
     config: BrokerConfig
     clock: Clock
-    """What time it is, for everything that is stamped, and for nothing that is measured."""
+    """The time of day, for everything that is stamped and nothing that is measured."""
     monotonic: Clock
     """Measures how long something takes or lasts, whatever the clock is set to meanwhile."""
     rng: random.Random
@@ -82,7 +82,7 @@ class Broker:
     statistics: Statistics
     cluster_queues: ClusterQueues
     disk: Disk
-    """Only to tell how full it is; files are the store's business."""
+    """Only to report how full it is; files belong to the store."""
     unique_ids: UniqueIds
     consumers: Consumers
     notices: RebalanceNotices

@@ -234,7 +234,7 @@ class BrokerConfig:
         return self.advertise_host or self.listen_host
 
     def address(self, port: int) -> str:
-        """host:port as clients are told."""
+        """host:port that clients connect to."""
         return f"{self.advertised_host}:{port}"
 
     def store_config(self, port: int) -> StoreConfig:

@@ -2,11 +2,16 @@
 
 ASYNC   reply at once; everything is synced every `flush_interval_s`. Consumers see a message at
         once, unless `unsynced_window` others of its queue are not synced yet
-SYNC    group commit: whoever arrived while a sync ran shares the next one. Consumers see a message
-        when it is durable
+SYNC    group commit: all sends that arrive while a sync runs share the next one. Consumers see a
+        message when it is durable
 
-A sync costs the processor as much as a dozen sends, so where many senders are at work the next
-one waits for a group of them, a millisecond at most. Few senders never wait.
+A sync costs the processor as much as a dozen sends. Where many senders are at work, the next sync
+therefore waits until a group of sends has gathered, a millisecond at most; with few senders it
+never waits, because a send would then wait for the slowest of them. The number of senders is
+estimated by the sends that waited when the last sync ended.
+
+A send that waits is a record in a queue, not a coroutine: a sync that answers a thousand of them
+resolves no futures and wakes no tasks.
 """
 
 import asyncio
@@ -27,12 +32,12 @@ from sparrowmq.store.errors import StoreError
 from sparrowmq.store.store import Store
 
 GROUP = 16
-"""So many sends are worth a sync of their own …"""
+"""So many sends are worth a sync of their own."""
 CROWD = 20
-"""… and are waited for where so many senders were seen. More than a group: who waits for the last
-of few waits for a laggard."""
+"""They are waited for where at least so many senders are active. More than a group, because waiting
+for the last of a few senders means waiting for the slowest."""
 GATHER_S = 0.001
-"""The shortest timer there is."""
+"""The shortest timer that the event loop offers."""
 _NEVER = sys.maxsize
 
 
@@ -63,7 +68,7 @@ class Durability:
         """Whether replies may have to wait at all."""
         # Bound here: this runs for every message.
         self.announce = self._announce_after_flush if self.is_sync else arrivals.announce
-        """A queue grew: wake the pulls that wait for it when they may see what came."""
+        """A queue grew: wake the pulls that wait for it, as soon as they may see what came."""
         self._interval_s = config.flush_interval_s
         self._timeout_s = config.flush_timeout_s
         self._uncancellable = uncancellable
@@ -71,25 +76,25 @@ class Durability:
         self._waiters: deque[Waiter] = deque()
         self._flush_requested = False
         self._active_senders = 0
-        """How many senders there seem to be: waiting or just answered when the last sync ended."""
+        """Sends that waited when the last sync ended: an estimate of how many senders there are."""
         self._enough = _NEVER
-        """So many waiters end the rest of `run` …"""
+        """So many waiters end the wait of `run`."""
         self._gathered: asyncio.Future[None] = self._loop.create_future()
-        """… which waits for this."""
+        """Resolved when that wait ends."""
         self.on_next_flush: Callable[[], None] | None = None
         """Called once, after the next flush that succeeds."""
         self._expiry: asyncio.TimerHandle | None = None
 
     @property
     def oldest_wait_s(self) -> float:
-        """How long the first send in line has been waiting; 0 when nobody waits."""
+        """How long the first send in line has been waiting; 0 when none waits."""
         if not self._waiters:
             return 0.0
         return self._timeout_s - (self._waiters[0].deadline_s - self._loop.time())
 
     @property
     def is_stalled(self) -> bool:
-        """Whether a send that came now would hardly be answered in time."""
+        """Whether a send that came now would hardly be acknowledged in time."""
         return self.oldest_wait_s > self._timeout_s / 2
 
     def reply_when_safe(self, request: Request[Any], reply: Reply, end_offset: int) -> Reply | None:
@@ -107,7 +112,7 @@ class Durability:
         return None
 
     def request_flush(self) -> None:
-        """Flush soon, though no sender waits: a consumer does, or may come."""
+        """Flush soon although no sender waits: a consumer does, or may come."""
         self._flush_requested = True
         self._end_wait()
 
@@ -115,7 +120,7 @@ class Durability:
         self.request_flush()
 
     async def run(self) -> None:
-        """Flush for ever: when somebody waits, else by the interval. Ends with an error only."""
+        """Flush for ever: when a send or consumer waits, else by the interval. An error ends it."""
         while True:
             await self._wait_for_work()
             self._flush_requested = False
@@ -129,7 +134,7 @@ class Durability:
             await self._gather(GROUP, GATHER_S)
 
     async def _gather(self, count: int, longest_s: float) -> None:
-        """Return when so many sends wait, or the time is over."""
+        """Return when so many sends wait, or after `longest_s`."""
         self._gathered = self._loop.create_future()
         self._enough = count
         timer = self._loop.call_later(longest_s, self._end_wait)
@@ -145,9 +150,9 @@ class Durability:
             self._gathered.set_result(None)
 
     async def flush(self) -> None:
-        """Sync what is appended now and answer who waited for it.
+        """Sync what has been appended by now, and answer the sends that waited for it.
 
-        The first failed sync ends acknowledgements for good: nobody knows what is on the disk.
+        The first failed sync ends acknowledgements for good: what is on the disk is unknown then.
         """
         plan = self._store.begin_flush(urgent=bool(self._waiters))
         if plan is not None:
@@ -162,8 +167,8 @@ class Durability:
                 self._arrivals.announce(topic, queue_id)
         self._release()
         if self.on_next_flush is not None:
-            tell, self.on_next_flush = self.on_next_flush, None
-            tell()
+            notify, self.on_next_flush = self.on_next_flush, None
+            notify()
 
     def _release(self) -> None:
         durable = self._store.durable_log_offset
@@ -173,7 +178,7 @@ class Durability:
             waiter.request.answer(waiter.reply)
 
     def _expire(self) -> None:
-        """Sends that waited too long are told so; their messages stay."""
+        """Answer sends that waited too long with FLUSH_DISK_TIMEOUT; their messages stay stored."""
         self._expiry = None
         now = self._loop.time()
         while self._waiters and self._waiters[0].deadline_s <= now:
@@ -186,5 +191,5 @@ class Durability:
     def _refuse_all(self, reason: str) -> None:
         while self._waiters:
             waiter = self._waiters.popleft()
-            text = f"the broker's disk failed, whether the message is kept is unknown: {reason}"
+            text = f"the broker's disk failed; whether the message was stored is unknown: {reason}"
             waiter.request.answer(Reply(code=ResponseCode.SERVICE_NOT_AVAILABLE, remark=text))

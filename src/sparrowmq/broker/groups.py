@@ -70,7 +70,7 @@ class Groups:
         return iter(tuple(self._groups.values()))
 
     def get(self, group: str) -> SubscriptionGroupConfig | None:
-        """The group as it is configured; None if nobody created it."""
+        """The group's configuration; None if it does not exist."""
         return self._groups.get(group)
 
     def find(self, group: str) -> SubscriptionGroupConfig | None:
@@ -143,7 +143,7 @@ PULL = "PULL"
 
 
 class RequestModes:
-    """The table of messageRequestMode.json."""
+    """How groups consume topics, where an operator chose it. Only pulling can be chosen."""
 
     def __init__(
         self,

@@ -49,9 +49,9 @@ class GroupMember:
         self.fingerprint = 0
         """Of its last version 2 heartbeat; 0 for version 1."""
         self.subscribed: frozenset[str] | None = None
-        """What it subscribes to itself, as text; None until it said so on this connection."""
+        """What it subscribes to, as text; None until it sent that on this connection."""
         self.takes_locks = False
-        """Whether it locks a queue before it begins, and so waits for its owner by itself."""
+        """Whether it locks a queue before it consumes it, and so waits for the owner by itself."""
 
 
 class ConsumerGroup:
@@ -98,7 +98,7 @@ class ConsumerGroup:
         return None
 
     def join(self, member: GroupMember, data: ConsumerData) -> bool:
-        """Take a heartbeat in; whether membership changed."""
+        """Take a heartbeat in; returns whether membership changed."""
         self.consume_type = data.consume_type
         self.message_model = data.message_model
         self.from_where = data.consume_from_where
@@ -149,7 +149,7 @@ class Consumers:
         return self._groups.get(name)
 
     def remember_subscriptions(self, groups: dict[str, ConsumerGroup], until_ms: int) -> None:
-        """Groups that lived when the broker stopped; their members may come back until then
+        """Keep groups that lived when the broker stopped; members may come back until `until_ms`
         (monotonic)."""
         self._last = groups
         self._last_until_ms = until_ms
@@ -167,7 +167,7 @@ class Consumers:
     def join(
         self, member: GroupMember, data: ConsumerData, *, with_subscriptions: bool = True
     ) -> bool:
-        """Register a member by its heartbeat; whether the others should rebalance."""
+        """Register a member by its heartbeat; returns whether the group should rebalance."""
         group = self._groups.get(data.group_name)
         if group is None:
             group = self._groups[data.group_name] = ConsumerGroup(data.group_name, data)
@@ -241,7 +241,11 @@ def _subscribed_texts(data: ConsumerData) -> frozenset[str]:
 
 
 class GroupFaults(msgspec.Struct, frozen=True):
-    """Empty when all is well."""
+    """What is wrong inside a group: members that subscribe differently, a client id used twice.
+
+    Both are reported and never refused: a rolling change of a subscription looks the same for a
+    while. Empty when all is well.
+    """
 
     unequal: dict[str, list[str]]
     """Client id to what it subscribes to, of every member, when they do not agree."""
@@ -279,7 +283,7 @@ def group_faults(group: ConsumerGroup) -> GroupFaults:
 
 
 class Producers:
-    """Producer groups and their connections."""
+    """Live producers by group: those that can be asked about the group's transactions."""
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[Connection, GroupMember]] = {}
@@ -293,7 +297,7 @@ class Producers:
         self._by_client_id[member.client_id] = member
 
     def leave(self, connection: Connection, group: str) -> None:
-        """A producer said goodbye."""
+        """A producer unregistered."""
         members = self._groups.get(group)
         gone = None
         if members is not None:
@@ -341,8 +345,11 @@ class Producers:
 
 
 SCANS = 8
-"""Looks, not time, make a member silent: a broker that was itself held up has looked only once, and
-does not blame members whose beats wait unread."""
+"""Scans without a frame after which a member is silent.
+
+Scans are counted, not time: a broker that was itself held up has scanned only once, and does not
+blame members whose beats wait unread in the socket.
+"""
 
 
 class _Session:
@@ -354,11 +361,11 @@ class _Session:
         self.frames_read = connection.frames_read
         self.scans = 0
         self.is_watched = False
-        """Not before its first beat: a member that cannot send beats is not to be lost for it."""
+        """Only from its first beat on: a member that cannot send beats must not be lost for it."""
 
 
 class MemberSessions:
-    """At most one for each connection."""
+    """The open sessions, at most one for each connection."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, _Session] = {}
@@ -376,7 +383,7 @@ class MemberSessions:
         return session.name
 
     def beat(self, name: str) -> bool:
-        """A sign of life; False when there is no such session any more."""
+        """Take a sign of life in; False when there is no such session any more."""
         session = self._by_name.get(name)
         if session is None:
             return False
@@ -391,7 +398,7 @@ class MemberSessions:
             del self._by_name[session.name]
 
     def scan(self) -> list[Connection]:
-        """Look once; connections of members that have been silent for too many scans."""
+        """Scan once; returns connections of members that have been silent for too many scans."""
         silent = []
         for session in self._by_name.values():
             frames_read = session.connection.frames_read

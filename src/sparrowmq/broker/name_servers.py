@@ -37,7 +37,7 @@ from sparrowmq.protocol.topic_config import RegisteredTopics
 
 _CALL_S = 3.0
 _AGAIN_S = 2.0
-"""How often a name server that was lost is tried: clients ask it for routes once it is back."""
+"""How often a name server that was lost is tried."""
 _NAME_TAKEN_AGAIN_MS = 60_000
 """How often a broker that has lost its name says so."""
 _FRESH_MS = 30_000
@@ -72,7 +72,7 @@ class _Outcome(Enum):
 
 
 class BrokerRegistration:
-    """Keeps this broker known, also to name servers that come back."""
+    """Registers this broker with all name servers, also with those that come back."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class BrokerRegistration:
         self._taken: dict[str, str] = {}
         """Name servers that refuse it because of its name, and what they say."""
         self._taken_logged_ms: int | None = None
-        self._has_left = False
+        self._has_unregistered = False
 
     async def run(self) -> None:
         """Register for ever, and soon after every change of a topic: changes that come together
@@ -109,7 +109,7 @@ class BrokerRegistration:
                     await self._watch()
 
     async def _watch(self) -> None:
-        """Until something changes, look after name servers that were lost."""
+        """Until a topic changes, register with name servers that were lost."""
         while not self.topics.changed.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(_AGAIN_S):
@@ -155,13 +155,13 @@ class BrokerRegistration:
         return await asyncio.gather(*(self._register(server, header, body) for server in servers))
 
     async def _register(self, server: str, header: RegisterBroker, body: bytes) -> _Outcome:
-        if self._has_left:
+        if self._has_unregistered:
             return _Outcome.UNREACHED  # clients would come back to a broker that is about to end
         try:
             response = await self._peers.call(server, header, body, timeout_s=_CALL_S)
         except NetError as error:
             self._taken.pop(server, None)
-            self._complain(server, str(error))
+            self._report_failure(server, str(error))
             return _Outcome.UNREACHED
         if response.code == NAME_TAKEN:
             self._taken[server] = response.remark
@@ -169,7 +169,7 @@ class BrokerRegistration:
             return _Outcome.NAME_TAKEN
         self._taken.pop(server, None)
         if response.code != ResponseCode.SUCCESS:
-            self._complain(server, response.remark)
+            self._report_failure(server, response.remark)
             return _Outcome.REFUSED
         if server in self._unreached:
             self._unreached.discard(server)
@@ -186,15 +186,15 @@ class BrokerRegistration:
             self._taken_logged_ms = now_ms
             self._log.error("clients do not find this broker: %s", _refusals_text(self._taken))
 
-    def _complain(self, server: str, reason: str) -> None:
+    def _report_failure(self, server: str, reason: str) -> None:
         """Once per outage: a name server may be down for days."""
         if server not in self._unreached:
             self._unreached.add(server)
             self._log.warning("cannot register with name server %s: %s", server, reason)
 
     async def unregister(self) -> None:
-        """Say goodbye, for good, so that clients stop coming at once."""
-        self._has_left = True
+        """Leave all name servers, for good, so that clients stop coming at once."""
+        self._has_unregistered = True
         header = UnregisterBroker(
             cluster_name=self._config.cluster_name,
             broker_name=self._config.broker_name,
@@ -221,8 +221,8 @@ class ClusterQueues:
     async def queues_of(self, topic: str) -> Queues | None:
         """The sorted queues that can be read; None when the topic has no route.
 
-        While no name server answers, the last known ones: a member that is told of fewer queues
-        would drop the others.
+        While no name server answers, the last known ones: a member that gets fewer queues would
+        drop the others.
         """
         if not self._name_servers:
             return self._topics.read_queues(topic, self._broker_name)

@@ -1,8 +1,8 @@
-"""Saves the progress of groups beside the loop: a journal by the clock, the whole table at times.
+"""Saves the progress of groups: a journal every half second, the whole table every few seconds.
 
 ```
-progress ──────▶ journaled within a second; lost by a crash, it is only delivered again
-an operator's ─▶ journaled at once, and answered then: a topic or group that is made again must not
+progress ──────▶ journaled within a second; what a crash loses is only delivered again
+an operator's ─▶ journaled at once, before the answer: a topic or group that is made again must not
 change           get the old progress back, nor a group that was reset
 ```
 """

@@ -1,17 +1,17 @@
 """Whether a position that a consumer claims still means what it meant when it was learned.
 
-A queue that got shorter gives its offsets to other messages (`store/epochs.py`). Whoever comes back
-with a position past the point where the old messages end would skip new ones, so it is sent back:
+A queue that got shorter gives its offsets to other messages (`store/epochs.py`). A consumer that
+comes back with a position past the end of the old messages would skip new ones, so it is sent back:
 
 ```
-client of ours   says the epoch of its position ▶ good up to the queue's end when that epoch ended;
-                 is sent that end, and goes on there or where its own progress is
-Java, Go         in doubt ▶ believed if this connection was sent the position since;
+client of ours   states the epoch of its position ▶ valid up to the queue's end when that epoch
+                 ended; learns that end, and goes on there or where its own progress is
+Java, Go         in doubt ▶ believed if this connection was sent to the position since;
                  else goes on at what its group has stored or carries, never past the end
 ```
 
-Commits are judged by the same rule before they are stored. RocketMQ's tools read wherever they
-like.
+Commits are judged by the same rule before they are stored. RocketMQ's own tools are exempt: they
+read wherever they are asked to.
 """
 
 from collections import deque
@@ -28,15 +28,15 @@ _ANSWERS_KEPT = 16
 
 
 class _Sent:
-    """What one connection was sent, with the epoch in which that was so."""
+    """Offsets that one connection got from this broker, each with its epoch."""
 
     __slots__ = ("answers", "positions")
 
     def __init__(self) -> None:
         self.positions: dict[tuple[str, str, int], tuple[int, int]] = {}
-        """Group, topic and queue to epoch and position: everything up to it was sent."""
+        """Group, topic and queue to epoch and position: everything up to it was delivered."""
         self.answers: dict[tuple[str, int], deque[tuple[int, int]]] = {}
-        """Topic and queue to epochs and offsets that were asked for: exactly these were sent."""
+        """Topic and queue to epochs and offsets that it asked for: it knows exactly these."""
 
 
 class Positions:
@@ -55,7 +55,7 @@ class Positions:
         position: int,
         epoch: int | None,
     ) -> int | None:
-        """Where the messages end that the position counts, if it lies past that; else None."""
+        """The end of the messages that the position counts, if it lies past that; else None."""
         epochs = self._epochs
         if epoch is not None:
             if epoch == epochs.current:
@@ -93,13 +93,13 @@ class Positions:
     def note_sent(
         self, connection: Connection, group: str, topic: str, queue_id: int, offset: int, epoch: int
     ) -> None:
-        """A member that knows no epochs is sent to go on at an offset of this epoch."""
+        """Remember that a member without epochs was sent to an offset of this epoch."""
         if self._is_in_doubt(topic, queue_id, offset):
             sent = self._sent.setdefault(connection, _Sent())
             sent.positions[group, topic, queue_id] = (epoch, offset)
 
     def note_answer(self, connection: Connection, topic: str, queue_id: int, offset: int) -> None:
-        """A client that knows no epochs asked for an offset of a queue, such as its end."""
+        """Remember that a client without epochs asked for an offset of a queue, such as its end."""
         if self._is_in_doubt(topic, queue_id, offset):
             sent = self._sent.setdefault(connection, _Sent())
             answers = sent.answers.setdefault((topic, queue_id), deque(maxlen=_ANSWERS_KEPT))
@@ -112,12 +112,12 @@ class Positions:
         )
 
     def forget(self, connection: Connection) -> None:
-        """A connection ended: whoever comes back may have slept through a restart."""
+        """A connection ended: a client that comes back may have slept through a restart."""
         self._sent.pop(connection, None)
 
 
 def resume_offset(end: int, stored: int, carried: int) -> int:
-    """Where a member goes on that knows no epochs, when its messages end at `end`.
+    """Where a member without epochs goes on, when the messages it knows end at `end`.
 
     What the group stored past the end was stored since. Otherwise everything before the end that
     is not certainly handled comes again: the member drops what it has pulled.

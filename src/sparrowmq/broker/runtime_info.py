@@ -1,4 +1,4 @@
-"""How the broker is doing, in the words that Apache's tools look for."""
+"""The state of a broker, under the names that Apache's tools look for."""
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.statistics import DELIVERED_TIMERS, GROUP_GET, TOPIC_PUT
@@ -13,7 +13,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def runtime_info(broker: Broker) -> dict[str, str]:
-    """Names and values. There are no thread pools here, so what waits is told in their place."""
+    """Names and values. There are no thread pools here; what waits is reported in their place."""
     now_ms = broker.monotonic()
     running_ms = now_ms - broker.statistics.started_ms
     values: dict[str, object] = {

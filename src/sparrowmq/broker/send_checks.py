@@ -1,11 +1,11 @@
-"""Whether a client may send: its topic, created where that is allowed, its flag, and the sizes.
+"""Whether a client may send: the topic, created where that is allowed, the system flag, the sizes.
 
-The system flag comes from the client. What would make a message unreadable is refused or put right:
+The system flag comes from the client. What would make a message unreadable is refused or corrected:
 
     2-3  prepared or rolled back  would get no place in a queue: refused unless it is a half message
     4-5  hosts are IPv6           the broker knows better: set by the addresses that it writes
     7    inner batch              clients would take the body apart: refused, as by Apache's broker
-    8-10 compression type         refused where the body is compressed and nobody knows the type
+    8-10 compression type         refused where the body is compressed and the type is unknown
     else                          kept, as by Apache's broker: readers ignore what they do not know
 """
 
@@ -34,7 +34,7 @@ from sparrowmq.store.errors import MessageTooLarge, StoreStopped
 _UNKNOWN_COMPRESSION = 0x400
 """Set in the types 4 to 7, which have no meaning."""
 UNUSUAL_BITS = TRANSACTION_PREPARED | INNER_BATCH | _UNKNOWN_COMPRESSION
-"""A flag without any of these needs no look."""
+"""A flag without any of these needs no check."""
 
 
 def topic_for_send(broker: Broker, request: Request[AnySend]) -> TopicConfig:
@@ -57,8 +57,8 @@ def topic_for_send(broker: Broker, request: Request[AnySend]) -> TopicConfig:
 
 
 def saved_topic_for_send(broker: Broker, request: Request[AnySend]) -> TopicConfig | None:
-    """The same; None while a message that is acknowledged could be lost with its new topic in a
-    crash: send it with `send_when_saved`."""
+    """The same; None while the topic is new and not saved yet, so that a crash could lose it with
+    an acknowledged message in it: then send with `send_when_saved`."""
     topic = topic_for_send(broker, request)
     is_safe = request.is_oneway or broker.topics.is_saved(request.header.topic)
     return topic if is_safe else None
@@ -123,7 +123,7 @@ def checked_sys_flag(sys_flag: int, topic: str) -> int:
         raise RequestRefused(
             ResponseCode.MESSAGE_ILLEGAL,
             f"sysFlag {sys_flag:#x} says half message (0x4) and its property TRAN_MSG does not:"
-            " nobody could end the transaction; set TRAN_MSG to true, or leave the bit out",
+            " the transaction could never end; set TRAN_MSG to true, or leave the bit out",
         )
     return sys_flag
 
@@ -139,7 +139,7 @@ def answer_when_safe(
 
 def _wants_to_wait(request: Request[AnySend]) -> bool:
     """Whether the sender wants its answer only when the message is as safe as it can be."""
-    # Looked for before it is looked up: nobody says false, and taking all apart is expensive.
+    # Searched before it is parsed: hardly any sender says false, and parsing is expensive.
     text = request.header.properties
     return "WAIT\x01false" not in text or parse_properties(text).get(WAIT_STORE_OK) != "false"
 
@@ -164,7 +164,7 @@ def size_fault(broker: Broker, body_bytes: int, properties_bytes: int) -> str | 
 
 
 def store_refusal(error: DiskFull | StoreStopped | MessageTooLarge) -> RequestRefused:
-    """What the client is told when the store could not take a message."""
+    """The answer to a send whose message the store could not take."""
     if isinstance(error, MessageTooLarge):
         return RequestRefused(ResponseCode.MESSAGE_ILLEGAL, str(error))
     return RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, f"not stored: {error}")

@@ -1,8 +1,8 @@
 """How much came in and went out, per topic and group, over a minute, an hour and a day.
 
-Nothing is counted while messages pass. Offsets say it all: a queue's end tells what was put, a
-group's stored offset what it has consumed. Every ten seconds, and when somebody asks, the offsets
-are looked at and the differences added up.
+Nothing is counted while messages pass: the end of a queue says what was put, and the stored offset
+of a group what it has consumed. Every ten seconds, and for a request that asks for statistics, all
+offsets are sampled and the differences added up.
 
     every 10 s  ── minute: the last 7 looks     every 10 min ── hour: 7     every hour ── day: 25
 """
@@ -26,13 +26,13 @@ BROKER_PUT = "BROKER_PUT_NUMS"
 BROKER_GET = "BROKER_GET_NUMS"
 """Names as Apache's Stats has them; of a topic, of `topic@group`, of the cluster."""
 DELIVERED_TIMERS = f"{TIMER_TOPIC}@delivered"
-"""The timer queue is consumed by the broker itself, and out of turn: how much of it is."""
+"""Name of what the broker itself has consumed of the timer queue, which it does out of order."""
 SAMPLE_MS = 10_000
 _SPANS = ((SAMPLE_MS, 7), (600_000, 7), (3_600_000, 25))
 _DAY_MS = 86_400_000
 _FRESH_MS = 1_000
 _MOST_STARTS = 100_000
-"""Groups that were told to start somewhere and never came back must not pile up."""
+"""Starting points of groups that never committed anything must not pile up."""
 Sample = tuple[int, int]
 """When, and the total then."""
 Offsets = Iterable[tuple[str, Mapping[int, int]]]
@@ -46,14 +46,14 @@ async def keep_sampling(broker: Broker) -> None:
 
 
 def refresh(broker: Broker) -> None:
-    """Bring the statistics up to date for somebody who asks, at most once a second: with thousands
-    of queues a look takes milliseconds, and a tool may ask for every topic in turn."""
+    """Bring the statistics up to date for a request, at most once a second: with thousands of
+    queues a sample takes milliseconds, and a tool may ask for every topic in turn."""
     if broker.monotonic() - broker.statistics.sampled_ms >= _FRESH_MS:
         sample(broker)
 
 
 def sample(broker: Broker) -> None:
-    """Look at all offsets now."""
+    """Sample all offsets now."""
     ends: dict[str, dict[int, int]] = {}
     for topic, queue_id in broker.store.queues():
         ends.setdefault(topic, {})[queue_id] = broker.store.max_offset(topic, queue_id)
@@ -83,10 +83,10 @@ class Statistics:
         self._gets = _Moves()
         self._is_first = True
         self.sampled_ms = now_ms
-        """When offsets were looked at last."""
+        """When offsets were sampled last."""
         self._first_log_offset = 0
         self.log_growth_bytes = 0
-        """By how much the log had grown since the start when it was looked at last."""
+        """By how much the log had grown since the start, in the last sample."""
         self._put = Series(now_ms)
         self._got = Series(now_ms)
         self._series: dict[tuple[str, str], Series] = {
@@ -95,7 +95,7 @@ class Statistics:
         }
         self._day = self._day_of(today_ms)
         self.mornings: tuple[Sample, Sample] = ((0, 0), (0, 0))
-        """Put and got in all, by yesterday's first and today's first look."""
+        """Totals put and got, in yesterday's first sample and in today's."""
 
     @classmethod
     def open(cls, config: BrokerConfig, env: Environment) -> Self:
@@ -116,10 +116,10 @@ class Statistics:
         log_offset: int = 0,
         today_ms: int = 0,
     ) -> None:
-        """Look at the ends of all queues by topic, all offsets by `topic@group`, the log's end.
+        """Take the ends of all queues by topic, all offsets by `topic@group`, and the log's end.
 
-        The first look only notes where things stand. What a group consumed before the first look at
-        it is counted if `group_starts` told where it began.
+        The first sample only notes where things stand. What a group consumed before its first
+        sample is counted if `group_starts` noted where it began.
         """
         put = self._puts.take(queues, new_starts_at_0=not self._is_first)
         got = self._gets.take(groups, new_starts_at_0=False)
@@ -148,7 +148,7 @@ class Statistics:
                 total.total += count
 
     def group_starts(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """A group without progress was told to start here."""
+        """A group without progress was sent to this offset."""
         self._gets.start(f"{topic}@{group}", queue_id, offset)
 
     @property
@@ -220,7 +220,7 @@ def _rate(count: int, elapsed_ms: int) -> float:
 
 
 class _Moves:
-    """How far offsets moved on since the last look."""
+    """How far offsets have moved since the last sample."""
 
     def __init__(self) -> None:
         self._seen: dict[str, Mapping[int, int]] = {}

@@ -1,4 +1,4 @@
-"""Saves tables beside the loop: changes that come together share one save.
+"""Saves tables in worker threads: changes that come together share one save.
 
 ```
 changed ──▶ dirty ──▶ snapshot taken ──▶ encoded, written and synced in a worker ──▶ answered
@@ -27,7 +27,7 @@ from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.store.table_file import TableFile
 
 _GATHER_S = 0.05
-"""How long changes that nobody waits for are gathered."""
+"""How long changes are gathered that no handler waits for."""
 _AGAIN_S = 1.0
 
 
@@ -56,7 +56,7 @@ class TableSaving:
         self._uncancellable = uncancellable
         self._log = log
         self._dirty: dict[SavedTable, list[asyncio.Future[None]]] = {}
-        """Who waits for them to be saved."""
+        """Tables to save, and the handlers that wait for it."""
         self._under_way: dict[SavedTable, list[asyncio.Future[None]]] = {}
         self._has_changes = asyncio.Event()
         self._has_waiters = asyncio.Event()
@@ -144,10 +144,10 @@ def _write(tables: Sequence[tuple[TableFile[Any], Body]]) -> list[DiskFull | Non
 
 
 def resolve_waiters(waiters: Sequence[asyncio.Future[None]], error: Exception | None) -> None:
-    """A save ended, with an error or None."""
+    """A save ended, with an error or None: let the handlers go on."""
     for waiter in waiters:
         if waiter.done():
-            continue  # its client has gone
+            continue  # its client is gone
         if error is None:
             waiter.set_result(None)
         else:

@@ -46,7 +46,7 @@ def _decoder(kind: type[T]) -> Callable[[bytes], T]:
 
 
 class BrokerTables:
-    """All of them."""
+    """The files of all tables."""
 
     def __init__(self, disk: Disk, report: Report) -> None:
         self._report = report
@@ -113,7 +113,7 @@ class OffsetsTable:
             offsets = ConsumerOffsets(table.offset_table, table.pending_resets)
         if table is None or table.written_by != _OWN_MARK:
             self._journal.discard()
-            # From here on the journal counts: the table it builds on has to say that it is ours.
+            # From here on the journal counts, so the table it builds on has to be marked as ours.
             self._file.save(_table(offsets).to_json())
         replay_journal(self._journal, offsets, self._report)
         return offsets
@@ -156,7 +156,7 @@ class OffsetsTable:
             self._journal.sync()
 
     async def save(self, offsets: ConsumerOffsets, workers: Workers) -> None:
-        """Rewrite the table; the journal starts anew behind it. Raises DiskFull."""
+        """Rewrite the table; the journal starts anew after it. Raises DiskFull."""
         changes = offsets.take_dirty()
         table = _table(offsets)
         try:
@@ -166,13 +166,13 @@ class OffsetsTable:
             raise
 
     def _save(self, changes: Changes, table: ConsumerOffsetTable) -> None:
-        # The journal first: it must never say less than a saved table.
+        # The journal first: it must never hold less than a saved table.
         self._append(changes)
         if self._file.save(table.to_json()):
             self._journal.rotate()
 
     def close(self) -> None:
-        """Give the journal's file back."""
+        """Close the journal's file."""
         self._journal.close()
 
 
@@ -192,7 +192,11 @@ def replay_journal(journal: Journal, offsets: ConsumerOffsets, report: Report) -
 
 
 class LastSubscriptions(Body, frozen=True, kw_only=True):
-    """Contents of config/lastSubscriptions.json, written by a broker that stops in order."""
+    """What groups subscribed to at the last graceful shutdown: config/lastSubscriptions.json.
+
+    Pulls of the Go client do not carry their filter, and its heartbeats come every 30 s: without
+    this its consumers would stand still for that long after every restart.
+    """
 
     until_ms: int = 0
     """Members that have not come back by then are gone."""

@@ -41,7 +41,7 @@ class Topics:
         self.changed = asyncio.Event()
         """Set by every change; cleared by the loop that registers topics with name servers."""
         self.checked_for_send: dict[str, TopicConfig] = {}
-        """Saved topics that passed all checks of a send once: the hot path's only look-up."""
+        """Saved topics that have passed all checks of a send: the only look-up on the hot path."""
 
     @classmethod
     def open(
@@ -94,7 +94,7 @@ class Topics:
         self._unsaved = {name: made for name, made in self._unsaved.items() if made > saved}
 
     def remove(self, topic: str) -> bool:
-        """Forget a topic; its messages are the store's business."""
+        """Remove a topic from the table; its messages stay in the store."""
         self.checked_for_send.pop(topic, None)
         self._unsaved.pop(topic, None)
         if self._topics.pop(topic, None) is None:
@@ -109,7 +109,7 @@ class Topics:
             self.put(*missing)
 
     def get_or_create(self, topic: str, queues: int) -> TopicConfig:
-        """The topic, made with so many queues and perm 6 if it does not exist."""
+        """The topic, created with so many queues and perm 6 if it does not exist."""
         config = self._topics.get(topic)
         if config is None:
             config = plain_topic(topic, queues)
@@ -152,14 +152,15 @@ def plain_topic(topic: str, queues: int, perm: int = PERM_READ_WRITE) -> TopicCo
 
 
 def broker_made_topics(queues: Iterable[tuple[str, int]], groups: Groups) -> list[TopicConfig]:
-    """Topics that only the broker makes, on its own, as the queues in its store tell.
+    """Topics that the broker itself made, as the queues in its store show.
 
-    What it stores there is not held up until the table is saved: a start makes up for it.
+    A retry or dead letter does not wait until its new topic is saved: the next start makes up for
+    what a crash lost of the table.
     """
     counts: dict[str, int] = {}
     for topic, queue_id in queues:
         if topic.startswith(_OWN_TOPICS):
-            # Of a group's retry queues some may be empty yet.
+            # Some of a group's retry queues may still be empty.
             group = groups.get(topic.removeprefix(names.RETRY_PREFIX))
             least = 1 if group is None else group.retry_queue_nums
             counts[topic] = max(counts.get(topic, least), queue_id + 1)
@@ -179,7 +180,7 @@ def system_topics(config: BrokerConfig) -> list[TopicConfig]:
         plain_topic(names.TRANS_HALF_TOPIC, 1),
         plain_topic(names.TRANS_OP_HALF_TOPIC, 1),
         plain_topic(names.TIMER_TOPIC, 1),
-        # Apache's only with traceTopicEnable; without auto-creation nobody else makes it.
+        # Apache's only with traceTopicEnable; without auto-creation no client could make it.
         plain_topic(names.TRACE_TOPIC, 1),
     ]
     if config.auto_create_topic:

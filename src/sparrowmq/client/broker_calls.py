@@ -92,8 +92,8 @@ async def group_members(client: Client, topic: str, group: str) -> list[str]:
 async def queue_owners(
     client: Client, topic: str, group: str, broker_names: Iterable[str]
 ) -> dict[MessageQueue, str] | None:
-    """Who of a group holds which queues; None where brokers do not know. A broker that cannot be
-    asked counts as one whose queues no member holds. Raises NoRoute."""
+    """Which member of a group holds which queue; None where brokers do not know. A broker that
+    cannot be asked counts as one whose queues no member holds. Raises NoRoute."""
     owners: dict[MessageQueue, str] = {}
     is_known = False
     for name in sorted(broker_names):
@@ -107,7 +107,7 @@ async def queue_owners(
             continue
         if known is not None:
             is_known = True
-            owners |= {MessageQueue(topic, name, number): who for number, who in known.items()}
+            owners |= {MessageQueue(topic, name, number): owner for number, owner in known.items()}
     return owners if is_known else None
 
 

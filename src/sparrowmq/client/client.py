@@ -17,6 +17,7 @@ from sparrowmq.client.failures import Loop, keep_running
 from sparrowmq.client.heartbeats import Heartbeats
 from sparrowmq.client.members import CONSUMERS_OF_PROCESS, Members, ProcessConsumers
 from sparrowmq.client.name_servers import NameServers
+from sparrowmq.client.outages import Outages
 from sparrowmq.client.route_table import RoutePolls, RouteTable
 from sparrowmq.client.session_keepalive import KeepalivePlace, KeepaliveThread, SessionKeepalive
 from sparrowmq.client.sessions import Sessions
@@ -131,9 +132,11 @@ class Client:
             connect_timeout_s=self.config.connect_timeout_s,
             closed=self._peer_closed,
         )
+        self.outages = Outages(self.log, asyncio.get_running_loop().time)
         self.name_servers = NameServers(
             self.peers,
             servers,
+            outages=self.outages,
             origin=self.config.name_servers_from,
             first=self.rng.randrange(len(servers)),
             timeout_s=self.config.name_server_timeout_s,
@@ -155,10 +158,10 @@ class Client:
             self._members,
             config=self.config,
             peers=self.peers,
-            routes=self.route_table,
+            route_table=self.route_table,
             sessions=self.sessions,
             tasks=self.tasks,
-            log=self.log,
+            outages=self.outages,
         )
         polls = RoutePolls(
             self._members,

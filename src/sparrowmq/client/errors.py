@@ -57,8 +57,9 @@ class BrokerRefused(ClientError):
     """`address` answered `code` with `text`."""
 
     def __init__(self, address: str, code: int, text: str) -> None:
-        known = code in ResponseCode.__members__.values()
-        name = ResponseCode(code).name if known else "unknown code"
+        self.is_known = code in ResponseCode.__members__.values()
+        """Whether RocketMQ gives `code` a name."""
+        name = ResponseCode(code).name if self.is_known else "unknown code"
         super().__init__(f"{address} answered {code} ({name}): {text or 'no reason given'}")
         self.address = address
         self.code = code
@@ -78,8 +79,9 @@ class StrategyFailed(ClientError):
         self.reason = reason
 
 
-def _counted(attempts: int) -> str:
-    return "1 attempt" if attempts == 1 else f"{attempts} attempts"
+def counted(number: int, noun: str) -> str:
+    """`1 attempt`, `2 attempts`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 class SendFailed(ClientError):
@@ -90,9 +92,9 @@ class SendFailed(ClientError):
             f"{broker}: {reason}" + (f" ({count} times)" if count > 1 else "")
             for (broker, reason), count in Counter(attempts).items()
         )
+        tries = counted(len(attempts), "attempt")
         super().__init__(
-            f"sending to topic {topic} failed after {_counted(len(attempts))} in {elapsed_s:.3f} s"
-            f" ({tried})"
+            f"sending to topic {topic} failed after {tries} in {elapsed_s:.3f} s ({tried})"
         )
         self.topic = topic
         self.attempts = attempts

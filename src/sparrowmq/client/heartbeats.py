@@ -1,13 +1,13 @@
 """Heartbeats: they tell brokers which members a client has, until a member unregisters."""
 
 import asyncio
-import logging
 import math
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.members import Members
+from sparrowmq.client.outages import Outages
 from sparrowmq.client.route_table import RouteTable
 from sparrowmq.client.session_keepalive import send_keepalive
 from sparrowmq.client.sessions import Sessions
@@ -35,19 +35,19 @@ class Heartbeats:
         *,
         config: ClientConfig,
         peers: Peers,
-        routes: RouteTable,
+        route_table: RouteTable,
         sessions: Sessions,
         tasks: asyncio.TaskGroup,
-        log: logging.Logger,
+        outages: Outages,
     ) -> None:
         self._client_id = client_id
         self._members = members
         self._config = config
         self._peers = peers
-        self._routes = routes
+        self._route_table = route_table
         self._sessions = sessions
         self._tasks = tasks
-        self._log = log
+        self._outages = outages
         self._first_heartbeat_s: dict[str, float] = {}
         """When each broker was sent its first heartbeat, by address."""
 
@@ -61,7 +61,7 @@ class Heartbeats:
         """Send one to every known broker; a broker that cannot be reached is skipped."""
         addresses = [
             address
-            for _, broker_id, address in self._routes.all_addresses()
+            for _, broker_id, address in self._route_table.all_addresses()
             if self._members.consumers or broker_id == MASTER_ID
         ]
         await self.send_to(sorted(set(addresses)))
@@ -119,8 +119,9 @@ class Heartbeats:
             response = await self._peers.call(address, header, body, timeout_s=timeout_s)
             answer = response.header(HeartbeatAnswer)
         except (NetError, ProtocolError) as error:
-            self._log.info("no heartbeat to %s: %s", address, error)
+            self._outages.failed(self._route_table.label(address), error)
             return False
+        self._outages.reached(self._route_table.label(address))
         if response.code == ResponseCode.SUCCESS and self._members.consumers:
             life_s = (answer.session_ms or 0) / 1000
             self._sessions.answered(address, answer.session if life_s else None, life_s, sent_s)
@@ -135,7 +136,7 @@ class Heartbeats:
             producer_group=producer_group or None,
             consumer_group=consumer_group or None,
         )
-        for address in {address for _, _, address in self._routes.all_addresses()}:
+        for address in {address for _, _, address in self._route_table.all_addresses()}:
             with suppress(NetError):
                 await self._peers.call(address, header, timeout_s=self._config.call_timeout_s)
 

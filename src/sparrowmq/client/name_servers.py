@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from sparrowmq.client.errors import NameServerRefused, NoNameServer, NoRoute
+from sparrowmq.client.outages import Outages
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import NetError
 from sparrowmq.net.peers import Peers
@@ -23,6 +24,7 @@ class NameServers:
         addresses: Sequence[str],
         *,
         origin: str = "the argument name_servers",
+        outages: Outages | None = None,
         first: int = 0,
         timeout_s: float = 3.0,
     ) -> None:
@@ -30,6 +32,9 @@ class NameServers:
         self._peers = peers
         self._addresses = list(addresses)
         self.origin = origin
+        self._outages = outages
+        many = len(self._addresses) > 1
+        self._label = f"{'every' if many else 'the'} name server ({', '.join(addresses)})"
         self._current = first
         self._timeout_s = timeout_s
         """For all of them together."""
@@ -55,7 +60,10 @@ class NameServers:
             limit_s = left_s if step == count - 1 else left_s / 2
             try:
                 address = self._addresses[index]
-                return await self._peers.call(address, header, body, timeout_s=limit_s)
+                response = await self._peers.call(address, header, body, timeout_s=limit_s)
+                if self._outages is not None:
+                    self._outages.reached(self._label)
+                return response
             except NetError as error:
                 failure = error
                 self._leave(index)
@@ -63,12 +71,20 @@ class NameServers:
                 self._leave(index)  # nearly always: the caller had no more time to wait
                 raise
         assert failure is not None
+        if self._outages is not None:
+            self._outages.failed(self._label, failure)
         raise failure
 
     def _leave(self, index: int) -> None:
         """Go to the next, once: calls that fail together must not go around in a circle."""
         if self._current == index:
             self._current = (index + 1) % len(self._addresses)
+
+    def away(self, failure: Exception) -> NoNameServer:
+        """The error for a topic-less call that none of them answered."""
+        if isinstance(failure, NoNameServer):
+            return failure
+        return NoNameServer("", self._addresses, self.origin, "no answer in time")
 
     async def route(self, topic: str) -> TopicRoute | None:
         """The route of a topic, None when the name server says that there is none.

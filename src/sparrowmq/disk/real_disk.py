@@ -1,7 +1,7 @@
 """The real `Disk`: system calls, and for the commit log a map of space that is already allocated.
 
-A mapped write costs 0.1 µs where a pwrite costs 2.5 µs, but touching a mapped page without a block
-behind it ends the process with SIGBUS when the disk is full. Hence `write` uses the map only inside
+A mapped write costs 0.1 µs where a pwrite costs 2.5 µs, but touching a mapped page that has no
+block ends the process with SIGBUS when the disk is full. Hence `write` uses the map only inside
 what `reserve` has allocated; the rest goes through pwrite, whose ENOSPC is an ordinary error.
 """
 
@@ -21,7 +21,7 @@ _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 _WOULD_BLOCK = frozenset({errno.EAGAIN, errno.EWOULDBLOCK})
 _RECENT_BYTES = 32 * 1024 * 1024
-"""How far behind the last write the map is read: those pages are in memory, no fault blocks."""
+"""How far before the last write the map is read: those pages are in memory, no fault blocks."""
 
 
 class RealUsage(NamedTuple):
@@ -69,7 +69,17 @@ class RealFile:
         return data + self.read(offset + len(data), length - len(data))
 
     def read_cached(self, offset: int, length: int) -> bytes | None:
-        """The same without waiting for the device: None if it would have to."""
+        """The same without waiting for the device: None if it would have to.
+
+        That is as true as the kernel makes it. RWF_NOWAIT never waits for the data, but a read that
+        misses the page cache starts read-ahead before it gives up (the next attempt finds the
+        bytes), and submitting that may have to wait: for the file's extents, if they are not in
+        memory, or for a place in the device's queue when it is saturated. Tens of milliseconds
+        were seen on a busy machine, once for each cold place. Nothing that a program can pass
+        prevents it, and asking first (mincore needs a map, cachestat Linux 6.5) would cost every
+        warm read a system call to spare a cold one. The mapped part cannot miss unless memory is
+        so short that the kernel drops pages written seconds ago.
+        """
         end = offset + length
         recent_from = max(self._mapped_from, self._written_to - _RECENT_BYTES)
         if self._map is not None and recent_from <= offset and end <= self._written_to:
@@ -83,6 +93,8 @@ class RealFile:
             if error.errno in _WOULD_BLOCK:
                 return None
             if error.errno in (errno.EOPNOTSUPP, errno.ENOSYS):
+                # Overlay and FUSE file systems. Handing every read to a worker would cost each
+                # pull a thread switch; most of what is read is in memory there as well.
                 self._nowait = 0
                 return self.read(offset, length)
             raise

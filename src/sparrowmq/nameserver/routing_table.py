@@ -21,7 +21,7 @@ class RoutingTable:
         self.groups: dict[str, BrokerGroup] = {}
         self.live: dict[str, LiveBroker] = {}
 
-    # ---- who registers
+    # ---- registering
 
     def holder(self, broker_name: str, broker_id: int) -> LiveBroker | None:
         """The live broker of this name and id."""
@@ -29,7 +29,7 @@ class RoutingTable:
         return group.members.get(broker_id) if group is not None else None
 
     def newer_holder(self, registration: Registration) -> LiveBroker | None:
-        """Who has the registration's name and id at another address, with a newer state."""
+        """The broker with the registration's name and id at another address and a newer state."""
         holder = self.holder(registration.broker_name, registration.broker_id)
         if holder is None or holder.address == registration.address:
             return None
@@ -131,7 +131,7 @@ class RoutingTable:
         for topic in self.topics.of_broker(name) - named:
             self.topics.drop(name, topic)
 
-    # ---- who leaves
+    # ---- leaving
 
     def unregister(self, broker_name: str, address: str) -> LiveBroker | None:
         """Drop the broker at this address if it has that name; topics go with the last one."""
@@ -167,7 +167,7 @@ class RoutingTable:
         return [broker for broker in self.live.values() if broker.is_silent(now_ms)]
 
     def excuse_silence(self, lost_ms: int, now_ms: int) -> None:
-        """Take time in which nobody could be heard out of every broker's silence."""
+        """Subtract time in which this process heard no broker from every broker's silence."""
         for broker in self.live.values():
             broker.last_seen_ms = min(now_ms, broker.last_seen_ms + lost_ms)
 

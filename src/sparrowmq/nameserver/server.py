@@ -30,7 +30,7 @@ class NameServer:
         async with NameServer(NameServerConfig(listen_port=0)).running() as server:
             print(server.address)
 
-    `clock` measures how long brokers are silent; the name server never tells anybody the time.
+    `clock` measures how long brokers are silent; the time of day is never needed.
     `kv_file` replaces the file at `config.kv_config_path`, for tests.
     """
 
@@ -131,7 +131,7 @@ class NameServer:
             self.table.drop(broker)
 
     async def _watch(self) -> None:
-        """Drop brokers that are silent, not those that we could not hear."""
+        """Drop silent brokers, but not those that were silent while this process stood still."""
         before_ms = self.clock()
         while True:
             interval_s = self.config.scan_interval_s

@@ -64,7 +64,7 @@ class Calls:
             future.set_result(response)
 
     def fail_all(self, error: NetError) -> None:
-        """The connection ended: nobody will be answered."""
+        """The connection ended: no call will be answered."""
         waiting, self.waiting = self.waiting, {}
         for future, timer in waiting.values():
             timer.cancel()

@@ -1,4 +1,4 @@
-"""Calling others: one shared connection per address, opened when first needed."""
+"""Calling other servers: one shared connection per address, opened when first needed."""
 
 import asyncio
 import logging
@@ -100,7 +100,7 @@ class Peers:
 
     def _begin(self, address: str) -> asyncio.Task[Connection]:
         """Start an attempt, which callers then share."""
-        if self._is_closed:  # whoever lost its connection by that tries again at once
+        if self._is_closed:  # callers that lost their connection by `close` try again at once
             raise NotConnected(address, "this side is closing")
         try:
             host, port = split_address(address)

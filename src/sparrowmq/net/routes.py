@@ -55,7 +55,7 @@ class Request(msgspec.Struct, Generic[H], eq=False):
 
     @property
     def is_oneway(self) -> bool:
-        """Whether nobody waits for an answer."""
+        """Whether the peer waits for no answer."""
         return bool(self.flag & ONEWAY_FLAG)
 
     def answer(self, reply: Reply) -> None:

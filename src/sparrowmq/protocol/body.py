@@ -24,9 +24,6 @@ class Body(msgspec.Struct, frozen=True, rename="camel"):
         return read_json(data, cls, cls.SLOW_LIMIT_BYTES)
 
 
-# Small bodies that are nothing but a table or a list.
-
-
 class KVTable(Body, frozen=True, kw_only=True):
     """Names and values: a namespace of the name server, a broker's runtime information."""
 
@@ -53,11 +50,8 @@ class BrokerMemberGroupAnswer(Body, frozen=True, kw_only=True):
     broker_member_group: BrokerMemberGroup
 
 
-# Versions of the tables that brokers keep and name servers copy.
-
-
 class DataVersion(Body, frozen=True, kw_only=True):
-    """Two tables are the same if their versions are."""
+    """Version of a table that brokers keep and name servers copy: the same if the tables are."""
 
     state_version: int = 0
     timestamp: int = 0

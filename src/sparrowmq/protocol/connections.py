@@ -1,4 +1,4 @@
-"""Bodies about live clients: who is connected, what a member is doing."""
+"""Bodies about live clients: connections, and what a member is doing."""
 
 from typing import ClassVar
 
@@ -89,7 +89,7 @@ class ConsumeStatus(Body, frozen=True, kw_only=True):
 
 
 class ConsumerRunningInfo(Body, frozen=True, kw_only=True):
-    """What a member tells an operator about itself."""
+    """What a member reports to an operator about itself."""
 
     SLOW_LIMIT_BYTES: ClassVar[int] = MAX_TABLE_BYTES
 

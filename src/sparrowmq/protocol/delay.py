@@ -1,4 +1,4 @@
-"""Delay levels: `1s 5s 10s …`, the table behind DELAY and behind retries."""
+"""Delay levels: `1s 5s 10s …`, the table that DELAY and retries use."""
 
 import re
 from collections.abc import Sequence

@@ -168,7 +168,7 @@ def encode_blank(space_left: int) -> bytes:
 def decode_record(
     data: bytes | bytearray | memoryview, at: int = 0, *, check_crc: bool = True
 ) -> Record:
-    """The record that starts at `at`; bytes behind it are ignored.
+    """The record that starts at `at`; bytes after it are ignored.
 
     `check_crc` checks the body's CRC and, where the record carries one, the whole-record CRC.
     Raises RecordError for anything that is not a whole, consistent record.

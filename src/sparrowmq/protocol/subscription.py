@@ -1,4 +1,4 @@
-"""What a group wants of a topic, as heartbeats tell it."""
+"""What a group wants of a topic, as heartbeats announce it."""
 
 from typing import Self
 

@@ -97,7 +97,7 @@ def _marked(cluster: RemoteCluster, queue: Queue, place: QueuePosition) -> Queue
 
 
 def batch_ranges(cluster: RemoteCluster, queues: list[Queue], options: Options) -> list[QueueRange]:
-    """From where to where a batch reads each queue.
+    """The range of each queue that a batch reads.
 
     Raises OptionError for contradictory offsets, DataLoss where the start is deleted already or the
     queue went back.
@@ -159,7 +159,7 @@ def loss_text(queue: Queue, wanted: int, earliest: int) -> str:
 
 
 class Reach(NamedTuple):
-    """From where to where queues can be read. Both have the same queues."""
+    """The ranges in which queues can be read. Both dictionaries have the same queues."""
 
     starts: Positions
     ends: Positions

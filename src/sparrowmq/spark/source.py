@@ -100,7 +100,7 @@ class Piece(InputPartition):
 
 
 class BatchReader(DataSourceReader):
-    """Reads queues from where to where the options say, as known when the query is planned."""
+    """Reads the ranges that the options ask for, fixed when the query is planned."""
 
     def __init__(self, options: Options, columns: tuple[Column, ...]) -> None:
         self.options = options
@@ -119,7 +119,7 @@ class BatchReader(DataSourceReader):
             narrow_range(found, self.conditions, cluster.offset_at)
             for found in batch_ranges(cluster, queues, self.options)
         ]
-        # Spark reads one piece of nothing where there is none.
+        # Spark needs at least one partition; this one is empty.
         return list(pieces(cluster, ranges, self.options)) or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":

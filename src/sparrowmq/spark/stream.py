@@ -1,4 +1,4 @@
-"""The stream reader: what Spark calls for each micro-batch, and the consumer group's progress.
+"""The stream reader: what Spark calls for each micro-batch.
 
     latestOffset(start) ── the batch before is committed ──▶ progress of the group := start
          │ end

@@ -149,7 +149,7 @@ class SendPlan:
         ends: npt.NDArray[np.int64],
         is_alone: npt.NDArray[np.bool_],
     ) -> Iterator[tuple[int, int]]:
-        """First and last + 1 of the rows that go together."""
+        """The rows that go together, as first and last + 1."""
         # A run ends where the queue changes, and around each row that goes alone.
         changes = (np.diff(queues) != 0) | is_alone[1:] | is_alone[:-1]
         stops = [*(np.flatnonzero(changes) + 1).tolist(), len(queues)]
@@ -163,7 +163,7 @@ class SendPlan:
 
 
 class Pace:
-    """Holds back what would be faster than the rate."""
+    """Holds sends back that would exceed the rate."""
 
     def __init__(
         self,
@@ -177,7 +177,7 @@ class Pace:
         self._due_s = elapsed_s()
 
     def before(self, rows: int) -> None:
-        """Wait until so many rows may be sent."""
+        """Wait until this many rows may be sent."""
         if self._rate is None:
             return
         now_s = self._elapsed_s()

@@ -6,7 +6,7 @@
 ^ min                             ^ end ^ ready   ^ reserved
 ```
 
-A record goes in only if eight bytes are left behind it, for the blank record that ends a file.
+A record goes in only if eight bytes are left after it, for the blank record that ends a file.
 Space is reserved ahead of the writer by `prepare`, outside of appends; `make_room` does it inside
 one only where the writer was faster. Its pages are brought into memory in small steps.
 """

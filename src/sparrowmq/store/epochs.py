@@ -18,6 +18,11 @@ that cannot say it, a Java or Go client, is in doubt where readers may have seen
 gone: from the queue's end at the start of an epoch, as far past it as unsynced messages were
 served (`doubts`).
 
+Deciding by epochs and not by times or checksums has a reason: a position is a bare number, sent by
+clients that never heard of epochs, and the only thing that can be known of it is when it was
+learned. Epochs are few, one for each start and deletion, so they are kept until the log has no
+record of them any more.
+
 The file is JSON, replaced as a whole. Where it is missing the last life of the store is unknown:
 another release or Apache's broker wrote it, and any position past the end is in doubt.
 """
@@ -35,7 +40,7 @@ from sparrowmq.store.layout import OWN_DIR
 EPOCHS = f"{OWN_DIR}/epochs"
 
 UNBOUNDED = sys.maxsize // 2
-"""Nobody knows how far past the end readers have seen."""
+"""It is unknown how far past the end readers have seen."""
 _MOST_DELETED = 10_000
 """Deleted topics that are remembered; each costs about 100 bytes."""
 
@@ -106,7 +111,7 @@ class LogEpochs:
         self._begin(start, seen_past_end, now_ms)
 
     def delete_topic(self, topic: str, log_end: int, longest: int, now_ms: int) -> None:
-        """A topic's queues are gone, and may begin again. Call `save` before that is told."""
+        """A topic's queues are gone, and may begin again. Call `save` before that is reported."""
         # A position may be older than the last loss, and than the last deletion of this topic.
         longest += max((one.seen_past_end for one in self._epochs), default=0)
         before = self._deleted.pop(topic, None)
@@ -159,7 +164,7 @@ class LogEpochs:
         return None if following is None else self._end_at(topic, queue_id, following)
 
     def doubts(self, topic: str, queue_id: int) -> tuple[Doubt, ...]:
-        """Positions of a queue that count only for who was told them since."""
+        """Positions of a queue that count only for clients that learned them since."""
         found = self._doubts.get((topic, queue_id))
         if found is None:
             found = self._doubts[topic, queue_id] = self._find_doubts(topic, queue_id)
@@ -182,6 +187,6 @@ class LogEpochs:
         end = self._ends.get(key)
         if end is None:
             queue = self._queues.get((topic, queue_id))
-            end = 0 if queue is None else queue.first_at_or_behind(epoch.start)
+            end = 0 if queue is None else queue.first_from(epoch.start)
             self._ends[key] = end
         return end

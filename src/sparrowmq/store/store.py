@@ -233,7 +233,10 @@ class Store:
         ends = [queue.max_offset for queue in self._dispatch.of_topic(topic)]
         if not ends:
             return False
-        # First, so that a full disk leaves the topic as it was.
+        # Both files are synced here, on the caller's thread, although that may take tens of
+        # milliseconds: the epoch has to be durable before another message is appended, or positions
+        # learned from now on would pass for good after a power cut that undoes the deletion. The
+        # epoch comes first, so that a full disk leaves the topic as it was.
         self.epochs.delete_topic(topic, self._log.end, max(ends), now_ms)
         self.epochs.save()
         self._dispatch.drop_topic(topic, self._log.end)

@@ -35,7 +35,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class WirePull:
-    """What a pull brought; `code` tells why it brought nothing."""
+    """What a pull brought; `code` says why it brought nothing."""
 
     code: int
     next_offset: int

@@ -16,23 +16,23 @@ from sparrowmq.disk.errors import DiskFull
 from sparrowmq.store.errors import StoreStopped
 
 _LONGEST_S = 1.0
-"""The clock may be set forward while nobody looks: look again after this long."""
+"""Sleep no longer than this: the clock may be set forward meanwhile."""
 _SHORTEST_S = 0.001
 TRY_AGAIN_MS = 1_000
-"""How soon after it found no space."""
+"""How soon a round that found no space is tried again."""
 
 
 class Alarm:
     """Where one loop sleeps. Times are milliseconds, of one clock.
 
-    The loop says `start_round` before it looks what is due, and `wait` when it has: what comes in
-    between may have come behind its back.
+    The loop calls `start_round` before it looks for what is due and `wait` afterwards. What
+    `due_at` announces in between counts: the loop may have looked there already.
     """
 
     def __init__(self) -> None:
         self._earlier = asyncio.Event()
         self.planned_ms = sys.maxsize
-        """`due_at` changes nothing for what is due later."""
+        """When the loop wakes up; announcing something later changes nothing."""
 
     def due_at(self, due_ms: int) -> None:
         """Something new is due then: wake up if that is before the planned time."""
@@ -41,7 +41,7 @@ class Alarm:
             self._earlier.set()
 
     def start_round(self) -> None:
-        """From now on everything counts that `due_at` tells."""
+        """From now on everything counts that `due_at` announces."""
         self.planned_ms = sys.maxsize
 
     async def wait(self, due_ms: int | None, now_ms: int) -> None:
@@ -65,9 +65,10 @@ async def repeat_rounds(
     trouble: str,
     clock: Clock,
 ) -> None:
-    """Call `deliver_due`, which tells when the next is due, until the store is stopped.
+    """Call `deliver_due`, which returns when the next is due, until the store is stopped.
 
-    `trouble` is what the log says of a round without space, `clock` what the times are of.
+    A round that finds the disk full is logged as `trouble` and tried again soon. Times are those of
+    `clock`.
     """
     while True:
         alarm.start_round()

@@ -43,7 +43,7 @@ _BATCH_BYTES = 1024 * 1024
 
 
 class DelayLevels:
-    """Within a level messages become due in the order they came, so one offset says it all."""
+    """Progress of all levels. Messages of a level become due in order: one offset is enough."""
 
     def __init__(
         self, offsets: Mapping[int, int], progress: DelayProgress, clock: ClockSteps
@@ -276,5 +276,5 @@ class DelayProgress:
         self._saved = offsets
 
     def close(self) -> None:
-        """Give the journal's file back."""
+        """Close the journal's file."""
         self._journal.close()

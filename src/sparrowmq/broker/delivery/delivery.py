@@ -28,12 +28,12 @@ class Delivery:
     """What waits, and how far delivery has come."""
 
     clock: ClockSteps
-    """What time it is, for whoever stores or delivers what waits."""
+    """The time of day, for everything that stores or delivers what waits."""
     levels: DelayLevels
     timers: TimerIndex
     halves: PendingHalves
     lookups_left: dict[int, int] = field(default_factory=dict)
-    """Level (0: timers) → of how many due messages more it is asked whether they were delivered."""
+    """Level (0: timers) → how many more due messages are looked up, see `earlier_deliveries`."""
     half_messages_progress: tuple[int, int, int] | None = None
     """Offsets of half and operation topic, to be committed when the log is durable up to there."""
 
@@ -58,12 +58,12 @@ class Delivery:
         )
 
     def close(self) -> None:
-        """Give files back."""
+        """Close files."""
         self.levels.progress.close()
 
 
 def loops(broker: Broker) -> list[Loop]:
-    """All of them; each runs for ever."""
+    """What a broker runs to deliver it; each runs for ever."""
     return [
         partial(delay_levels.deliver_delayed, broker),
         partial(delay_levels.save_progress, broker),
@@ -76,7 +76,7 @@ def loops(broker: Broker) -> list[Loop]:
 
 async def save(broker: Broker) -> None:
     """Save how far delivery has come."""
-    for _ in range(2):  # what was noted before, then what is true now
+    for _ in range(2):  # first what waited to become durable, then what is true now
         await delay_levels.journal_progress(broker)
         await timer_persistence.save_mark(broker)
         transactions.commit_progress(broker)
@@ -84,6 +84,6 @@ async def save(broker: Broker) -> None:
 
 
 async def close(broker: Broker) -> None:
-    """The last words of delivery. Everything in the log must be durable already."""
+    """Save everything for the next start, also for Apache's broker. The log must be durable."""
     await save(broker)
     await timer_persistence.leave_to_apache(broker)

@@ -6,9 +6,9 @@ queue that waits   ──────────┬─────────�
                              └ looked up by unique id, 8 of these end the search
 ```
 
-It is in the log, and the key index finds it. Deliveries have an order, but for dead letters, which
-are not looked for, and for timers around a step of the clock: so a few that were not delivered, one
-after the other, end the search, and from then on nothing is looked up.
+Deliveries are in the log, and the key index finds them. They have an order, apart from dead
+letters, which are not looked up, and from timers around a step of the clock. So eight messages in a
+row that were not delivered end the search, and nothing is looked up from then on.
 """
 
 import sys
@@ -38,7 +38,7 @@ _DELIVERY_TIMES = frozenset({TIMER_DEQUEUE_MS, TIMER_ENQUEUE_MS})
 def was_delivered_before(
     broker: Broker, level: int, record: Record, fields: Mapping[str, str]
 ) -> bool:
-    """Whether a message that is due was delivered before the start. `level` is 0 for timers."""
+    """Whether a due message was delivered before the broker started. `level` is 0 for timers."""
     doubts = broker.delivery.lookups_left
     doubt = doubts.get(level, _ENOUGH)
     if not doubt:

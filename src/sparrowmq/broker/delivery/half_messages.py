@@ -89,7 +89,7 @@ class PendingHalves:
         self.alarm.due_at(due_ms)
 
     def postpone(self, half: PendingHalf, due_ms: int) -> None:
-        """Look at it again then."""
+        """Make it due at another time."""
         half.due_ms = due_ms
         heapq.heappush(self._due, (due_ms, half.queue_offset))
         self.alarm.due_at(due_ms)
@@ -138,7 +138,7 @@ class PendingHalves:
 
 
 TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
-"""Under this name the offsets of both topics are kept."""
+"""The group under whose name the offsets of both topics are stored."""
 _BATCH = 1_000
 _BATCH_BYTES = 4 * 1024 * 1024
 
@@ -191,7 +191,7 @@ def ended_offsets(record: Record) -> list[int]:
 
 
 def immunity_ms(fields: Mapping[str, str], timeout_ms: int) -> int:
-    """How long after it was stored a half message is asked about first."""
+    """How long after a half message was stored its producers are asked first."""
     text = fields.get(CHECK_IMMUNITY_TIME_S, "")
     return max(timeout_ms, parse_count(text) * 1000)
 

@@ -52,19 +52,19 @@ SPECIAL = DELAYS | {TRANSACTION_PREPARED}
 """A message without any of these goes straight to its queue."""
 _BROKERS_OWN = frozenset({TRANSACTION_CHECK_TIMES, TRANSACTION_PREPARED_QUEUE_OFFSET})
 _SET_BY_DIVERT = frozenset({REAL_TOPIC, REAL_QUEUE_ID, TIMER_OUT_MS, TRANSACTION_ID})
-"""What the broker sets when it puts a message aside."""
+"""What the broker sets when it diverts a message."""
 
 
 class Placement(msgspec.Struct, gc=False):
-    """A message and the queue it lies in first."""
+    """A message, changed for the queue that it is stored in first."""
 
     put: PutMessage
     due_ms: int = 0
-    """When it is to be looked at again; 0 when it is delivered at once."""
+    """When it is due; 0 when it is delivered at once."""
     is_recall: bool = False
-    """It is no message, but the word that another one is taken back."""
+    """Recall marker, not a message."""
     handle_ms: int = 0
-    """The time its recall handle names; 0 for what cannot be taken back."""
+    """The time in its recall handle; 0 for what cannot be recalled."""
     attempts: int = 0
     """How often its group tried to consume a dead letter; 0 for what is none."""
     consumed_from: str = ""
@@ -79,7 +79,7 @@ def place(
     *,
     producer_group: str = "",
 ) -> Placement:
-    """Decide where a message goes, and change it to lie there. `fields` are its properties.
+    """Decide where a message goes, and change it accordingly. `fields` are its properties.
 
     Raises RequestRefused, and then the message is as it was.
     """
@@ -121,11 +121,11 @@ def place_timed(
     is_recall = TIMER_DELETE_UNIQUE_KEY in fields
     if asked_ms <= now_ms:
         if is_recall:
-            text = "a message whose time is over cannot be taken back"
+            text = "a message whose delivery time has passed cannot be recalled"
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, text)
         return Placement(put)
     out_ms = slot_ms(asked_ms)
-    # One behind the slot's beginning, as Apache has it: the slot is found again from there.
+    # One past the beginning of the slot, as in Apache: the slot is found again from there.
     handle_ms = 0 if is_recall or is_retry_topic(put.topic) else out_ms + 1
     divert(put, fields, TIMER_TOPIC, 0, f"TIMER_OUT_MS\x01{out_ms}\x02")
     return Placement(put, out_ms if is_recall else asked_ms, is_recall, handle_ms)
@@ -160,7 +160,7 @@ def divert(
     *,
     without: frozenset[str] = frozenset(),
 ) -> None:
-    """Let a message wait in a queue of the broker's, with these properties set (as text)."""
+    """Send a message to a queue of the broker's to wait there, with these properties set."""
     text = values + real_queue_properties(put.topic, put.queue_id)
     if _SET_BY_DIVERT.isdisjoint(fields) and without.isdisjoint(fields):
         # Nearly always; and much cheaper than taking all of them apart.
@@ -173,7 +173,7 @@ def divert(
 
 
 def append(broker: Broker, placement: Placement, now_ms: int) -> Stored:
-    """Store a placed message and tell who has to know.
+    """Store a placed message, and notify the part of the broker that waits for it.
 
     Raises DiskFull, StoreStopped, MessageTooLarge.
     """
@@ -216,7 +216,7 @@ def place_quickly(broker: Broker, put: PutMessage, text: str, now_ms: int) -> Pl
 
     `text` are its properties, ended by their separator.
     """
-    if "REAL_" in text:  # it has lain aside before
+    if "REAL_" in text:  # it has waited before
         return None
     text = f"\x02{text}"
     if "TIMER_" in text:
@@ -280,7 +280,7 @@ def _divert_quickly(put: PutMessage, topic: str, queue_id: int, values: str) -> 
 
 
 def real_queue_properties(topic: str, queue_id: int) -> str:
-    """The properties that tell where a message belongs; the last ones where `divert` put it."""
+    """The properties that name the queue of a waiting message; `divert` puts them last."""
     return f"REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}\x02"
 
 
@@ -291,7 +291,7 @@ def with_properties(
     *,
     without: Collection[str] = (),
 ) -> bytes:
-    """Encoded properties with some set and some left out; `fields` tells what is in there."""
+    """Encoded properties with some set and some left out; `fields` is what they hold."""
     names = fields.keys()
     if names.isdisjoint(values) and (not without or names.isdisjoint(without)):
         # Nearly always; and much cheaper than taking all of them apart.

@@ -51,8 +51,8 @@ def deliver(
 ) -> None:
     """Store a message that is due in its real queue, with these properties added.
 
-    `fields` are its properties. One that cannot be delivered is reported and kept as a dead letter;
-    nothing of it is raised. Raises DiskFull and StoreStopped, having done nothing.
+    `fields` are its properties. A message that cannot be delivered is reported and kept as a dead
+    letter. Raises DiskFull and StoreStopped, having done nothing.
     """
     topic, queue_id = fields.get(REAL_TOPIC, ""), real_queue_id(fields)
     fault = delivery_fault(broker, topic, queue_id)
@@ -67,11 +67,11 @@ def deliver(
 def delivery_fault(broker: Broker, topic: str, queue_id: int) -> str | None:
     """Why a message cannot go to this queue, None if it can."""
     if topic in UNSENDABLE_TOPICS or topic == TIMER_TOPIC:
-        return f"{topic!r} is no topic to deliver to"
+        return f"{topic!r} is not a topic that messages can be delivered to"
     config = broker.topics.get(topic) or _retry_topic(broker, topic)
     if config is None:
         if topic_fault(topic) is not None:
-            return f"{topic[:200]!r} is no topic to deliver to"
+            return f"{topic[:200]!r} is not a topic that messages can be delivered to"
         return f"topic {topic} does not exist any more"
     queues = max(config.write_queue_nums, config.read_queue_nums)
     if not 0 <= queue_id < queues:
@@ -80,7 +80,7 @@ def delivery_fault(broker: Broker, topic: str, queue_id: int) -> str | None:
 
 
 def _retry_topic(broker: Broker, topic: str) -> TopicConfig | None:
-    """Made again when its group is still there."""
+    """The topic, created again if its group still exists."""
     if not is_retry_topic(topic) or topic_fault(topic) is not None:
         return None
     group = broker.groups.get(topic.removeprefix(RETRY_PREFIX))
@@ -90,7 +90,7 @@ def _retry_topic(broker: Broker, topic: str) -> TopicConfig | None:
 
 
 def try_append(broker: Broker, put: PutMessage) -> str | None:
-    """Store a message; what is wrong with it if it cannot be. Raises DiskFull, StoreStopped."""
+    """Store a message; returns why it cannot be stored. Raises DiskFull, StoreStopped."""
     fault = size_fault(broker, len(put.body), len(put.properties))
     if fault is not None:
         return fault
@@ -105,12 +105,12 @@ def try_append(broker: Broker, put: PutMessage) -> str | None:
 
 
 FALLBACK_GROUP = "SCHEDULE_CONSUMER"
-"""Whose dead letters a message joins that belongs to no group."""
+"""Dead-letter group for messages without a consumer group."""
 _DEAD_LETTER_QUEUES = 1
 
 
 def dead_letter(broker: Broker, put: PutMessage, record: Record, fault: str) -> None:
-    """Keep a message that cannot be delivered among the dead letters, and say so.
+    """Keep a message that cannot be delivered as a dead letter, and log it.
 
     Raises DiskFull, StoreStopped.
     """
@@ -126,7 +126,7 @@ def dead_letter(broker: Broker, put: PutMessage, record: Record, fault: str) -> 
     if len(properties) > broker.config.max_properties_bytes:
         properties = properties_without_crc(
             record
-        )  # as it was stored before, if it cannot say more
+        )  # as it was stored before: there is no room for more
     letter = msgspec.structs.replace(
         put, topic=dead_letter_topic(broker, group), queue_id=0, properties=properties
     )
@@ -140,7 +140,11 @@ def dead_letter(broker: Broker, put: PutMessage, record: Record, fault: str) -> 
     try:
         append(broker, Placement(letter), broker.clock())
     except MessageTooLarge as error:
-        broker.log.error("not even as a dead letter: %s; it stays at %d", error, record.log_offset)
+        broker.log.error(
+            "it cannot be stored as a dead letter either: %s; it stays at log offset %d",
+            error,
+            record.log_offset,
+        )
 
 
 def _group_of(topic: str, fields: Mapping[str, str]) -> str:
@@ -152,7 +156,7 @@ def _group_of(topic: str, fields: Mapping[str, str]) -> str:
 
 
 def dead_letter_topic(broker: Broker, group: str) -> str:
-    """The topic of a group's dead letters, which exists when this returns."""
+    """The dead-letter queue of a group; it exists when this returns."""
     topic = dlq_topic(group)
     broker.topics.get_or_create(topic, _DEAD_LETTER_QUEUES)
     return topic
@@ -168,7 +172,7 @@ def copy_to(
     fields: Mapping[str, str],
     properties: bytes | None = None,
 ) -> PutMessage:
-    """A stored message on its way to another queue: the same but for its properties.
+    """A stored message for another queue: the same but for its properties.
 
     `properties` are the fields encoded, where the caller has them already.
     """
@@ -198,7 +202,7 @@ def properties_without_crc(record: Record) -> bytes:
 
 
 def real_queue_id(fields: Mapping[str, str]) -> int:
-    """The queue a message that lies aside belongs to, -1 if it does not say."""
+    """The queue that a waiting message belongs to, -1 if it does not say."""
     text = fields.get(REAL_QUEUE_ID, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
 

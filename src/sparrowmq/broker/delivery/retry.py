@@ -1,4 +1,4 @@
-"""Messages that a group could not consume: once more, later; and at last to its dead letters.
+"""Messages that a group could not consume: retried later, and at last dead letters.
 
 ```
 %RETRY%group   1 queue, made on demand; reached through a delay level or a delivery time
@@ -51,7 +51,7 @@ _FIRST_LEVEL = 3
 
 
 def group_of(broker: Broker, name: str) -> SubscriptionGroupConfig:
-    """The group a message comes back for. Raises RequestRefused if there is none."""
+    """The group that retries a message. Raises RequestRefused if it does not exist."""
     group = broker.groups.find(name)
     if group is None:
         raise RequestRefused(
@@ -71,14 +71,14 @@ def place_retry(
     most_times: int | None,
     now_ms: int,
 ) -> Placement:
-    """Where a message goes that a consumer gave back.
+    """Where a message goes that a consumer sent back.
 
-    `level` 0 lets the group's policy decide, below 0 means the dead letters at once. `most_times`
-    is the consumer's own limit, which replaces the group's. Raises RequestRefused.
+    `level` 0 lets the group's policy decide, below 0 means the dead-letter queue at once.
+    `most_times` is the consumer's own limit, which replaces the group's. Raises RequestRefused.
     """
     is_brokers = record.topic in UNSENDABLE_TOPICS or record.topic == TIMER_TOPIC
     if is_brokers or not record.is_delivered:
-        text = f"the message at {record.log_offset} lies in {record.topic}, nobody consumed it"
+        text = f"the message at {record.log_offset} lies in {record.topic}, which no group consumes"
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, text)
     fields = fields_of(record)
     fields.setdefault(RETRY_TOPIC, record.topic)
@@ -107,7 +107,7 @@ def place_retry(
 
 
 def place_dead_letter(broker: Broker, record: Record, group: SubscriptionGroupConfig) -> Placement:
-    """A message that is too large to be stored with anything added: a dead letter as it is."""
+    """A dead letter without added properties, for a message that is too large for more."""
     topic, properties = dead_letter_topic(broker, group.group_name), properties_without_crc(record)
     fields = fields_of(record)
     put = _counted(copy_to(record, topic, 0, fields, properties))
@@ -141,10 +141,10 @@ def _delayed_by(
 def dead_letter_when_exhausted(
     broker: Broker, put: PutMessage, fields: Mapping[str, str], most_times: int | None
 ) -> Placement | None:
-    """What becomes of a message that a client itself sends to a retry topic.
+    """The dead letter that a message becomes which a client itself sends to a retry topic.
 
-    Ordered consumers do so when they give a message up, and concurrent ones when giving back
-    failed. Returns the dead letter, None if it may be tried again. Raises RequestRefused.
+    Ordered consumers do so when they give a message up, and concurrent ones when sending back
+    failed. None if it may be retried. Raises RequestRefused.
     """
     name = put.topic.removeprefix(RETRY_PREFIX)
     group = group_of(broker, name)
@@ -165,7 +165,7 @@ def dead_letter_when_exhausted(
 
 
 def _consumes_in_order(broker: Broker, group: str) -> bool:
-    """Whether a member holds a queue of the group: then it has retried in place already."""
+    """Whether a member holds a lock on a queue: ordered consumers have retried in place already."""
     live = broker.consumers.group(group)
     for topic in live.subscriptions if live is not None else ():
         config = broker.topics.get(topic)

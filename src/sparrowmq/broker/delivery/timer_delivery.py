@@ -1,4 +1,20 @@
-"""Delivering messages at the time they ask for."""
+"""Delivering messages at the time they ask for.
+
+A timer that is due takes one of these ways, checked in this order (`_fire`):
+
+```
+entry of the index ─┬ its message says a later time  ─▶ rescheduled: an index is only derived
+                    ├ it is a recall                 ─▶ remembered until its message comes
+                    ├ its message was recalled       ─▶ dropped
+                    ├ a copy that Apache rolled on   ─▶ dropped, the first one is enough
+                    ├ delivered before a crash       ─▶ dropped
+                    ├ clock was set forward since    ─▶ stored again with the rest of its delay
+                    └ otherwise                      ─▶ delivered
+```
+
+Everything is taken in batches of 64 with a turn of the loop in between, so that a million timers
+that are due in the same second delay a send by a batch and not by the million.
+"""
 
 import asyncio
 from collections import deque
@@ -33,7 +49,7 @@ _BATCH = 64
 _SPILL_AGAIN_MS = 200
 _RECALL_KEPT_MS = 2_000
 _TIMES_BYTES = 80
-"""More than the properties need that tell when a timer was stored and delivered."""
+"""More than the two properties need that say when a timer was stored and delivered."""
 
 
 async def deliver_timers(broker: Broker) -> None:
@@ -121,7 +137,7 @@ def _fire(broker: Broker, entry: int, record: Record) -> None:
         broker.log.error("the message at %d names no delivery time", record.log_offset)
         return
     if time_of(true_entry) > now_ms:
-        timers.reschedule(true_entry)  # an entry that is wrong must not make a message early
+        timers.reschedule(true_entry)  # a wrong entry must not deliver a message early
         return
     if is_recall(entry):
         timers.recalled[fields[TIMER_DELETE_UNIQUE_KEY]] = time_of(entry)
@@ -193,7 +209,7 @@ def recall_key(topic: str, msg_id: str) -> str:
 
 
 def _forget_old_recalls(timers: TimerIndex, time_ms: int) -> None:
-    """Recalls whose message never came."""
+    """Drop recalls whose message never came."""
     old = [key for key, at in timers.recalled.items() if at + _RECALL_KEPT_MS < time_ms]
     for key in old:
         del timers.recalled[key]

@@ -163,7 +163,7 @@ class RunRange(msgspec.Struct, array_like=True, frozen=True):
     first: int
     end: int
     copy: int = 0
-    """Tells it from others that begin at the same offset; each has a file of its own."""
+    """Distinguishes runs that begin at the same offset; each has a file of its own."""
 
 
 class RunList(msgspec.Struct):
@@ -249,7 +249,7 @@ class TimerRun:
         self._block: list[int] = []
 
     def seek(self, entry: int) -> None:
-        """Go on with the first entry at or behind this one."""
+        """Continue with the first entry at or after this one."""
         low, high = 0, self._count
         file = self._disk.open(_path(self.range), write=False)
         while low < high:
@@ -274,7 +274,7 @@ class TimerRun:
         return self._block.pop() if self._block else None
 
     def skip(self, count: int) -> None:
-        """Leave the first entries of a run out that nobody has read yet."""
+        """Skip the first entries of a run that has not been read yet."""
         self._at = count
 
     def rest(self) -> list[int]:

@@ -7,7 +7,11 @@ queue  ────────────────────────�
 ```
 
 Ten million pending timers are some 300 runs of which a block each is in memory. After a crash the
-runs are taken up where the mark says, and only what is behind `covered` is read from the queue.
+runs are resumed where the mark says, and only what lies past `covered` is read from the queue.
+
+A heap alone would be simpler, but it needs memory for every pending timer and has to be filled from
+the whole queue at each start. Sorted runs need neither: each is written once and read once, in
+order, and a start reads their first blocks only.
 """
 
 from __future__ import annotations
@@ -42,7 +46,8 @@ RECALL_WINDOW_MS = 1_001
 class TimerIndex:
     """All pending entries, and what is to be saved of them.
 
-    `timer_recovery` fills it at start; `timer_saving` writes what it says.
+    It decides and never does I/O itself, apart from reading blocks of runs: `timer_persistence`
+    fills it at the start and writes what it asks for.
     """
 
     def __init__(
@@ -50,7 +55,7 @@ class TimerIndex:
     ) -> None:
         self.alarm = Alarm()
         self.recalled: dict[str, int] = {}
-        """Messages that were taken back, and when the word for it was due."""
+        """Messages that were recalled, and when the recall was due."""
         self.run_entries = RUN_ENTRIES
         self.files = files
         self.check = check
@@ -86,12 +91,12 @@ class TimerIndex:
         heapq.heappush(self._retries, entry)
 
     def reschedule(self, entry: int) -> None:
-        """An entry that was taken is due later than it said: it belongs to no run any more."""
+        """A taken entry is due later than it said: from now on it belongs to no run."""
         heapq.heappush(self._fresh, entry)
         self.lost_from = min(self.lost_from, offset_of(entry))
 
     def add_run(self, run: TimerRun) -> None:
-        """Take a run up where the mark says."""
+        """Add a run, resumed where the mark says."""
         marks = [mark for mark in self._marks if mark.queue_offset >= run.range.end]
         if marks:
             from_ms = max(mark.time_ms for mark in marks) - RECALL_WINDOW_MS
@@ -99,7 +104,7 @@ class TimerIndex:
         self.resume_run(run)
 
     def resume_run(self, run: TimerRun) -> None:
-        """Take a run up where it is."""
+        """Make the next entry of a run pending; a run without one is finished."""
         entry = run.next()
         while entry is not None and self.is_done(entry):
             entry = run.next()
@@ -123,6 +128,11 @@ class TimerIndex:
         if self._runs:
             heads.append(self._runs[0][0])
         return time_of(min(heads)) if heads else None
+
+    @property
+    def in_memory(self) -> int:
+        """Entries that are in no run yet."""
+        return len(self._fresh)
 
     def take_due(self, now_ms: int, limit: int) -> list[int]:
         """Up to `limit` entries that are due, in order. They are in flight until `batch_done`."""
@@ -195,7 +205,7 @@ class TimerIndex:
         return noted if noted is not None and noted.log_end <= durable_log_offset else None
 
     def progress_saved(self) -> None:
-        """The progress that was to be saved is."""
+        """The progress that was to be saved has been."""
         self._waiting = None
 
     def unfinished_runs(self, finished: list[RunRange]) -> RunList:
@@ -205,7 +215,7 @@ class TimerIndex:
         )
 
     def drop_runs(self, finished: list[RunRange], left: RunList) -> None:
-        """The list that is left without these runs is saved."""
+        """A list without these runs has been saved: `left`."""
         self.run_list = left
         self._finished = [span for span in self._finished if span not in finished]
 
@@ -215,7 +225,7 @@ class TimerIndex:
         """Whether there is enough in memory to write a run, or enough to be read at a start."""
         return (
             self._plan is not None
-            or len(self._fresh) >= self.run_entries
+            or self.in_memory >= self.run_entries
             or queue_end - self.run_list.covered >= 2 * self.run_entries
         )
 
@@ -245,13 +255,13 @@ class TimerIndex:
         return RunRange(first, end, max(copies, default=-1) + 1)
 
     def cancel_spill(self, spill: Spill) -> None:
-        """It could not be written: its entries are in memory again."""
+        """The run could not be written: its entries are in memory again."""
         self._fresh += spill.entries
         heapq.heapify(self._fresh)
         self._spilling = None
 
     def finish_spill(self, runs: RunList) -> None:
-        """It is written, and this is the list that counts now."""
+        """The run is written, and this is the list that counts now."""
         self.run_list = runs
         self.lost_from = sys.maxsize
         self._spilling = None
@@ -343,5 +353,5 @@ def offset_of(entry: int) -> int:
 
 
 def is_recall(entry: int) -> bool:
-    """Whether it takes a message back rather than delivering one."""
+    """Whether it recalls a message rather than delivering one."""
     return bool(entry & RECALL)

@@ -99,12 +99,12 @@ def _ends(broker: Broker) -> tuple[int, int, int]:
 
 
 async def leave_to_apache(broker: Broker) -> None:
-    """Let Apache's broker go on without delivering anything again. Everything must be saved."""
+    """Let Apache's broker continue without repeating a delivery. All progress must be saved."""
     timers, store = broker.delivery.timers, broker.store
     count, end = len(timers), store.max_offset(TIMER_TOPIC, 0)
     spread = end - timers.first_pending(end)
     if spread == count:
-        return  # nothing behind the first one was delivered: the queue itself says it all
+        return  # nothing past the first pending one was delivered: the queue says it all
     if not apache_timer_log.is_quick(store, count, spread):
         broker.log.info("%d timers are pending: Apache's broker would deliver some again", count)
         return
@@ -151,7 +151,7 @@ def recover_timers(disk: Disk, store: Store) -> TimerIndex:
 
 def _write_runs(disk: Disk, store: Store, files: RunFiles, index: TimerIndex, high: int) -> None:
     """Read a long queue without runs, such as Apache's, in no more memory than a short one."""
-    # As for every run: what it stands for must be durable before it is.
+    # As for every run: its messages must be durable before it is written.
     plan = store.begin_flush(urgent=True)
     if plan is not None:
         sync_plan(disk, plan)

@@ -1,4 +1,4 @@
-"""Asking producers about transactions they have forgotten.
+"""Asking producers how transactions ended that they did not end themselves.
 
 ```
 half ── 6 s ──► asked ── 30 s ──► asked … 15 times ──► TRANS_CHECK_MAX_TIME_TOPIC, an operation
@@ -32,8 +32,8 @@ from sparrowmq.store.errors import MessageTooLarge
 from sparrowmq.store.messages import PutMessage, Stored
 
 _BATCH = 64
-_NOBODY_THERE_MS = 3_000
-"""How soon a group without a live producer is looked at again; that counts as no question."""
+_NO_PRODUCER_MS = 3_000
+"""How soon a group without a live producer is tried again; that counts as no question."""
 
 
 async def check_transactions(broker: Broker) -> None:
@@ -70,19 +70,19 @@ def _check(broker: Broker, half: PendingHalf) -> None:
     fields = fields_of(record)
     group = fields.get(PRODUCER_GROUP, "")
     if not group:
-        _set_aside(broker, half, record, fields, "it names no producer group")
+        _give_up(broker, half, record, fields, "it names no producer group")
     elif half.checks >= broker.config.transaction_check_max:
-        _set_aside(broker, half, record, fields, f"after {half.checks} questions nobody knows")
+        _give_up(broker, half, record, fields, f"it is unknown after {half.checks} questions")
     elif broker.producers.members(group):
         _ask(broker, half, record, fields)
     elif _is_forgotten(broker, record):
-        _set_aside(broker, half, record, fields, f"no producer of group {group} came to be asked")
+        _give_up(broker, half, record, fields, f"no producer of group {group} came to be asked")
     else:
-        broker.delivery.halves.postpone(half, broker.monotonic() + _NOBODY_THERE_MS)
+        broker.delivery.halves.postpone(half, broker.monotonic() + _NO_PRODUCER_MS)
 
 
 def _is_forgotten(broker: Broker, record: Record) -> bool:
-    """Whether it has waited for a producer as long as messages are kept: then its file is deleted.
+    """Whether it has waited for a producer as long as messages are kept: its file goes soon.
 
     A broker that was down for that long knows no producer until they have sent heartbeats.
     """
@@ -102,7 +102,7 @@ def _ask(broker: Broker, half: PendingHalf, record: Record, fields: dict[str, st
         stored = broker.store.append(put, broker.delivery.clock.now_ms())
     except MessageTooLarge:
         fields.pop(TRANSACTION_CHECK_TIMES)
-        _set_aside(broker, half, record, fields, "it is too large to count questions")
+        _give_up(broker, half, record, fields, "it is too large to count questions")
         return
     halves = broker.delivery.halves
     due_ms = broker.monotonic() + int(broker.config.transaction_check_interval_s * 1000)
@@ -147,7 +147,7 @@ def _question(
 def _send_to_one(
     broker: Broker, group: str, turn: int, header: CheckTransactionState, body: bytes
 ) -> None:
-    """To any live producer, another one each time: the first may have vanished silently."""
+    """Send to a live producer, another one each time: the first may be dead without notice."""
     members = broker.producers.members(group)
     for number in range(len(members)):
         member = members[(turn - 1 + number) % len(members)]
@@ -158,7 +158,7 @@ def _send_to_one(
         return
 
 
-def _set_aside(
+def _give_up(
     broker: Broker, half: PendingHalf, record: Record, fields: dict[str, str], reason: str
 ) -> None:
     topic = broker.topics.get_or_create(TRANS_CHECK_MAX_TIME_TOPIC, 1).topic_name
@@ -172,5 +172,5 @@ def _set_aside(
     try:
         append(broker, Placement(copy_to(record, topic, 0, fields)), broker.clock())
     except MessageTooLarge as error:
-        broker.log.error("not even there: %s", error)
+        broker.log.error("it cannot be stored there either: %s", error)
     end(broker, half)

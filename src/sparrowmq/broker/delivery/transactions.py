@@ -98,14 +98,14 @@ def _committed(
     record: Record, topic: str, queue_id: int, fields: dict[str, str], properties: bytes | None
 ) -> PutMessage:
     if properties is None:
-        properties = _without_aside(record, topic, queue_id, fields)
+        properties = _without_real_queue(record, topic, queue_id, fields)
     put = copy_to(record, topic, queue_id, fields, properties)
     put.sys_flag = with_transaction_type(put.sys_flag, TRANSACTION_COMMIT)
     put.prepared_transaction_offset = record.log_offset
     return put
 
 
-def _without_aside(record: Record, topic: str, queue_id: int, fields: dict[str, str]) -> bytes:
+def _without_real_queue(record: Record, topic: str, queue_id: int, fields: dict[str, str]) -> bytes:
     """The properties of a half message without its real queue, which nearly always come last."""
     properties = properties_without_crc(record)
     last = real_queue_properties(topic, queue_id).encode()
@@ -119,10 +119,10 @@ def _without(fields: dict[str, str], names: set[str]) -> dict[str, str]:
 
 
 def end(broker: Broker, half: PendingHalf) -> None:
-    """The transaction is over: say so in the store, now or as soon as there is space.
+    """The transaction is over: record that in the store, now or as soon as there is space.
 
-    Before it is answered: who was told that it has ended is not asked again after a crash.
-    Raises StoreStopped.
+    That comes before the answer: a producer that knows the transaction has ended must not be asked
+    about it after a crash. Raises StoreStopped.
     """
     broker.delivery.halves.end(half)
     try:
@@ -151,7 +151,7 @@ def write_operations(broker: Broker) -> None:
 
 
 def resume(broker: Broker, record: Record) -> None:
-    """A transaction that was set aside is pending again, with no question counted.
+    """A transaction that was given up is pending again, with no question counted.
 
     Raises DiskFull, StoreStopped, MessageTooLarge.
     """

@@ -19,12 +19,12 @@ from sparrowmq.protocol.connections import (
     QueryAssignmentResponse,
 )
 from sparrowmq.protocol.errors import BodyError
-from sparrowmq.protocol.headers.assignment import (
+from sparrowmq.protocol.headers.clients import LockBatch, UnlockBatch
+from sparrowmq.protocol.headers.groups import (
     GetAllMessageRequestModes,
     QueryAssignment,
     SetMessageRequestMode,
 )
-from sparrowmq.protocol.headers.clients import LockBatch, UnlockBatch
 from sparrowmq.protocol.heartbeat import MessageModel
 from sparrowmq.protocol.locks import LockBatchRequest, LockBatchResponse, UnlockBatchRequest
 from sparrowmq.protocol.message import MessageQueue

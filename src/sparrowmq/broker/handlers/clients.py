@@ -31,7 +31,7 @@ _GROUPS_AT_ONCE = 256
 
 @routes.on(Heartbeat)
 def heartbeat(broker: Broker, request: Request[Heartbeat]) -> Handled:
-    """Take in who lives in a client; members of a changed group are notified to rebalance."""
+    """Register the groups of a client; members of a changed group are notified to rebalance."""
     session = request.header.session
     if session is not None and not request.body:
         return _beat(broker, session)
@@ -157,7 +157,7 @@ def _answer(
 
 @routes.on(UnregisterClient)
 def unregister_client(broker: Broker, request: Request[UnregisterClient]) -> Reply:
-    """A client leaves; its queues are free at once."""
+    """A client leaves a group; its queues are free at once."""
     header = request.header
     if header.producer_group:
         broker.producers.leave(request.connection, header.producer_group)
@@ -166,7 +166,7 @@ def unregister_client(broker: Broker, request: Request[UnregisterClient]) -> Rep
         if gone is not None:
             broker.member_left(gone[0], gone[1].client_id)
         if not broker.consumers.has_member_on(request.connection):
-            # Producers may live on in it; nobody beats for them.
+            # Producers may live on in the connection; they have no session.
             broker.sessions.forget(request.connection)
     return Reply()
 
@@ -176,7 +176,7 @@ class ConsumerIds(Body, frozen=True, kw_only=True):
 
     consumer_id_list: list[str]
     owners: dict[int, str] | msgspec.UnsetType = msgspec.UNSET
-    """Queue id to the client that holds it, when somebody asks for it."""
+    """Queue id to the client that holds it, where the request asks for it."""
 
 
 @routes.on(GetConsumerList)

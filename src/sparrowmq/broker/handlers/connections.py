@@ -1,4 +1,4 @@
-"""Who is connected, and who subscribes to what."""
+"""Connected clients, and the subscriptions of groups."""
 
 from msgspec import field
 

@@ -41,7 +41,7 @@ async def get_consumer_running_info(
 async def consume_message_directly(
     broker: Broker, request: Request[ConsumeMessageDirectly]
 ) -> Reply:
-    """Let a member consume a stored message now, and tell how it fared."""
+    """Have a member consume a stored message now, and answer with the outcome."""
     header = request.header
     member = _member(broker, header.consumer_group, header.client_id or "")
     record = _record(broker, header.msg_id or "")
@@ -111,7 +111,7 @@ async def get_consumer_status(broker: Broker, request: Request[InvokeConsumerSta
 
 
 async def _ask(member: GroupMember, question: GetConsumerStatus) -> dict[MessageQueue, int] | None:
-    """A member that does not answer, or not in words we know, is left out as in Apache."""
+    """None for a member that does not answer, or not as expected: it is left out, as in Apache."""
     try:
         answer = await member.connection.call(question, timeout_s=_STATUS_S)
         if answer.code != ResponseCode.SUCCESS:

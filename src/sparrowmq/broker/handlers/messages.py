@@ -85,7 +85,7 @@ _TAG = "_RECALL_TAG_"
 
 @routes.on(RecallMessage)
 def recall_message(broker: Broker, request: Request[RecallMessage]) -> Reply | None:
-    """Store the marker that a message is taken back; it is safe when this is answered."""
+    """Store a recall marker for a message; it is safe when this is answered."""
     try:
         return _recall(broker, request)
     except RequestRefused as refused:

@@ -90,7 +90,7 @@ def update_consumer_offset(broker: Broker, request: Request[UpdateConsumerOffset
 
 
 def _check_commit(broker: Broker, header: UpdateConsumerOffset) -> None:
-    """Offsets are kept for ever, so that made-up names and numbers must not fill the table."""
+    """Offsets are kept for ever: made-up names and numbers must not fill the table."""
     if header.topic not in broker.topics:
         text = f"topic {header.topic} does not exist on broker {broker.config.broker_name}"
         raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, text)
@@ -105,8 +105,8 @@ def _check_commit(broker: Broker, header: UpdateConsumerOffset) -> None:
 
 
 def _owner_is_further(broker: Broker, request: Request[UpdateConsumerOffset]) -> bool:
-    """Whether a member that waits for a queue tells where it meant to begin, while the owner has
-    come further: Java's clients store the offsets of all their queues every 5 s."""
+    """Whether a member that waits for a queue commits where it meant to begin, while the owner has
+    come further: Java's clients commit the offsets of all their queues every 5 s."""
     header = request.header
     group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
     if header.commit_offset >= broker.offsets.get(group, topic, queue_id):
@@ -115,7 +115,7 @@ def _owner_is_further(broker: Broker, request: Request[UpdateConsumerOffset]) ->
 
 
 def _is_of_lost_messages(broker: Broker, request: Request[UpdateConsumerOffset]) -> bool:
-    """Whether progress was made in messages whose offsets others have got since."""
+    """Whether a commit counts messages that are gone and whose offsets others have by now."""
     header = request.header
     end = broker.positions.valid_end(
         request.connection,
@@ -189,7 +189,7 @@ def _answer_offset(
 def _in_epoch(
     broker: Broker, epoch: int | None, offset: int, valid_end: int | None = None
 ) -> OffsetFound:
-    """The answer as the client understands it: `epoch` is what it said."""
+    """The answer as the client understands it: `epoch` is what it sent, if anything."""
     if epoch is None:
         return OffsetFound(offset=offset)
     now = broker.store.epochs.current
@@ -218,7 +218,7 @@ def get_earliest_store_time(broker: Broker, request: Request[GetEarliestStoreTim
 
 @routes.on(InvokeResetOffset)
 def reset_offset(broker: Broker, request: Request[InvokeResetOffset]) -> Awaitable[Reply]:
-    """Move a group; the answer tells for each queue what is stored now."""
+    """Move a group; the answer has the stored offset of each queue."""
     header = request.header
     topic = _checked_topic(broker, header)
     targets = _targets(broker, header, topic)

@@ -30,7 +30,7 @@ from sparrowmq.store.store import ColdRead
 routes: Routes[Broker] = Routes()
 _DRAINING = State.DRAINING
 _SHORT_POLL_S = 1.0
-"""How long a pull waits that asks for waiting but names no time."""
+"""How long a pull waits that asks to wait but names no time."""
 _CODES = {
     ReadStatus.FOUND: ResponseCode.SUCCESS,
     ReadStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
@@ -117,11 +117,11 @@ def _readable_group(broker: Broker, request: Request[PullMessage]) -> Subscripti
 
 
 async def _answer_after_handover(
-    broker: Broker, request: Request[PullMessage], hand_over: Awaitable[int]
+    broker: Broker, request: Request[PullMessage], next_offset: Awaitable[int]
 ) -> Reply:
     header = request.header
-    offset = await hand_over
-    # A position that was only repeated is no better known than before.
+    offset = await next_offset
+    # An offset that is only repeated is no better known than before.
     is_known = offset != header.queue_offset
     epoch = broker.store.epochs.current if is_known else header.epoch or 0
     code, text = ResponseCode.PULL_RETRY_IMMEDIATELY, "the queue is being handed over"
@@ -170,7 +170,7 @@ def _answer(
         return None
     if code is ResponseCode.PULL_OFFSET_MOVED:
         broker.log.warning(
-            "group %s asked for offset %d of %s queue %d, which has %d to %d; told to go to %d",
+            "group %s asked for offset %d of %s queue %d, which has %d to %d; sent to %d",
             header.consumer_group,
             header.queue_offset,
             header.topic,
@@ -183,14 +183,14 @@ def _answer(
 
 
 async def _answer_cold(broker: Broker, request: Request[PullMessage], cold: ColdRead) -> Reply:
-    """Read from the device beside the loop. The queue has messages, so nothing waits."""
+    """Read from the device in a worker. The queue has messages, so the pull need not wait."""
     epoch = broker.store.epochs.current
     found = await broker.workers.run(cold.load)
     return _reply(broker, request, found, epoch)
 
 
 def _poll_s(broker: Broker, header: PullMessage) -> float:
-    """How long a pull may wait that asks for waiting."""
+    """How long a pull may wait that asks to."""
     wait_s = header.suspend_timeout_millis / 1000 or _SHORT_POLL_S
     return min(max(0.0, wait_s), broker.config.long_poll_s)
 
@@ -306,9 +306,9 @@ def _reply(broker: Broker, request: Request[PullMessage], found: QueueRead, epoc
 
 
 def _end_of_range(broker: Broker, header: PullMessage, found: QueueRead) -> int | None:
-    """How far a range of offsets is good that a client of ours planned in an earlier epoch.
+    """The end of the valid part of a range that a client of ours planned in an earlier epoch.
 
-    Its position itself is. With PULL_OFFSET_MOVED it would say that the position is not.
+    Its position itself is valid: with PULL_OFFSET_MOVED the field would say that it is not.
     """
     if _code(found.status, header.queue_offset) is ResponseCode.PULL_OFFSET_MOVED:
         return None
@@ -317,7 +317,7 @@ def _end_of_range(broker: Broker, header: PullMessage, found: QueueRead) -> int 
 
 
 def _sent_back(broker: Broker, request: Request[PullMessage], end: int) -> Reply:
-    """The position counts messages that are gone: they ended at `end`, and others came since."""
+    """Send a client back whose position counts messages that are gone: they ended at `end`."""
     header = request.header
     group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
     target = end
@@ -378,7 +378,7 @@ def _pulled(
     epoch: int,
     valid_end: int | None = None,
 ) -> Pulled:
-    """Clients of ours are told the epoch; for the others it is noted what they were told."""
+    """Clients of ours learn the epoch; for others it is noted which offset they were sent to."""
     header = request.header
     if header.epoch is not None:
         return PulledInEpoch(

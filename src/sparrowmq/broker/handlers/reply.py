@@ -33,7 +33,7 @@ _PUSH_S = 10.0
 
 @routes.on(SendReply, SendReplyV2)
 async def send_reply(broker: Broker, request: Request[SendReply | SendReplyV2]) -> Reply:
-    """Hand a reply to who asked. Stored in any case, so that a lost one can be looked up."""
+    """Push a reply to the client that asked. It is stored in any case, so that it can be found."""
     put = _put(broker, request)
     fault = await _push(broker, request)
     try:
@@ -85,7 +85,9 @@ async def _push(broker: Broker, request: Request[SendReply | SendReplyV2]) -> st
     fields = parse_properties(header.properties)
     client_id = fields.get(REPLY_TO_CLIENT)
     if client_id is None:
-        return f"the reply does not say who asked: property {REPLY_TO_CLIENT} is missing"
+        return (
+            f"the reply does not name the client that asked: property {REPLY_TO_CLIENT} is missing"
+        )
     asking = broker.producers.find(client_id)
     if asking is None:
         return f"the reply cannot be pushed: client {client_id} is not connected to this broker"

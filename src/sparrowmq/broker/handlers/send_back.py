@@ -1,4 +1,4 @@
-"""Giving back messages that could not be consumed."""
+"""Sending back messages that could not be consumed."""
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.delivery.placement import append
@@ -36,7 +36,7 @@ def send_back(broker: Broker, request: Request[SendBack]) -> Reply | None:
     )
     fault = size_fault(broker, len(placement.put.body), len(placement.put.properties))
     if fault is not None:
-        # Refused, its consumer would give it back for ever.
+        # If it were refused, its consumer would send it back for ever.
         broker.log.error("message at %d cannot be retried: %s", header.offset, fault)
         placement = place_dead_letter(broker, record, group)
     try:
@@ -46,5 +46,5 @@ def send_back(broker: Broker, request: Request[SendBack]) -> Reply | None:
     if placement.attempts:
         broker.dead_letters.note(placement)
     end = stored.log_offset + stored.size
-    # Its group moves on as soon as it hears of success, so success means that it is safe.
+    # The group moves on as soon as it is answered, so success means that the copy is safe.
     return broker.durability.reply_when_safe(request, Reply(), end)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from sparrowmq.client.broker_calls import address_of, call
 from sparrowmq.client.client import Client
 from sparrowmq.client.consuming.handler_calls import THREADS_CLOSED, HandlerCalls
-from sparrowmq.client.errors import ClientError
+from sparrowmq.client.errors import ClientError, counted
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.process_queue import work_items
 from sparrowmq.client.group.queue_ownership import QueueOwnership
@@ -57,6 +57,15 @@ class GivingBack:
         except (ClientError, NetError) as error:
             self._log.warning("message %s not given back: %s", message.msg_id, error)
             return False
+        if delay_level == DEAD_LETTER or message.reconsume_times >= self._max_reconsume_times:
+            # The group's own limit at the broker may be lower; the broker logs that case.
+            self._log.warning(
+                "message %s of topic %s goes to the dead-letter queue of group %s after %s",
+                message.msg_id,
+                message.original_topic,
+                self._group,
+                counted(message.reconsume_times + 1, "attempt"),
+            )
         return True
 
 

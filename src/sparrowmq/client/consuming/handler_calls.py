@@ -159,7 +159,9 @@ class HandlerCalls:
             if ends_caller(error):
                 raise
             self._report("handler", messages, error)
-            if is_asked_to_end():  # who answers that with another error has to end all the same
+            if (
+                is_asked_to_end()
+            ):  # a handler that answers that with another error has to end all the same
                 raise asyncio.CancelledError from error
             return Result(messages, error=error)
         return Result([])

@@ -17,7 +17,7 @@ from sparrowmq.net.workers import WorkersClosed
 from sparrowmq.protocol.message_ext import MessageExt
 
 UNLOCKED_S = 1.0
-"""How long a queue waits whose lock is in doubt."""
+"""How long a queue with a doubtful lock waits."""
 SUSPEND_S = 1.0
 SHORTEST_S = 0.01
 LONGEST_S = 30.0

@@ -91,10 +91,14 @@ class PullConsumer(GroupConsumer):
     async def _open(self) -> None:
         await self.start()
 
-    async def start(self) -> None:
-        """Join the group. Raises ValueError for a client id that another member has here."""
+    async def start(self, *, wait_s: float | None = None) -> None:
+        """Join the group. Raises ValueError for a client id that another member has here.
+
+        With `wait_s` it waits so long for a name server and raises NoNameServer if none answers.
+        Without, it starts at once, logs a warning, and begins to consume when one answers."""
         with self._starting:
             await super()._open()
+            await self._reach(wait_s)
             await self._join(self._make_member)
 
     def _make_member(self) -> Membership:

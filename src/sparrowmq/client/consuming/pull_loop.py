@@ -22,7 +22,7 @@ from typing import Protocol
 from sparrowmq.client.argument_checks import MAX_LONG, check_whole
 from sparrowmq.client.broker_calls import UNKNOWN_EPOCH, find_broker
 from sparrowmq.client.client import Client
-from sparrowmq.client.errors import ClientError
+from sparrowmq.client.errors import BrokerRefused, ClientError, NoNameServer
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.process_queue import ProcessQueue
 from sparrowmq.client.group.queue_ownership import QueueOwnership
@@ -177,13 +177,15 @@ class PullLoop:
         asked = held.next_offset
         try:
             response = await self._pull(held, subscription)
+            if response.code == ResponseCode.SUCCESS or response.code in _EMPTY:
+                self._client.outages.reached(f"broker {held.queue.broker_name}")
             if not held.may_begin or held.next_offset != asked:
                 return 0.0  # left, or sought elsewhere meanwhile
             return self._take(held, subscription, response, started_s)
         except (NetError, ClientError, ProtocolError) as error:
             held.broker_id = MASTER_ID
             held.waits_for = f"the last pull failed: {error}"
-            self._log.info("pull of %s failed: %s", held.queue, error)
+            self._failed(held, error)
             return ERROR_S
 
     async def _pull(self, held: HeldQueue, subscription: SubscriptionData) -> Response:
@@ -245,8 +247,14 @@ class PullLoop:
                 self._target.moved(held, offset)
             return 0.0
         held.waits_for = f"the broker answered {response.code}: {response.remark}"
-        self._log.warning("pull of %s: %s", held.queue, held.waits_for)
+        self._failed(held, BrokerRefused(held.queue.broker_name, response.code, response.remark))
         return ERROR_S
+
+    def _failed(self, held: HeldQueue, error: Exception) -> None:
+        """The broker's outage is logged once, however many queues meet it."""
+        self._log.debug("pull of %s failed: %s", held.queue, error)
+        if not isinstance(error, NoNameServer):
+            self._client.outages.failed(f"broker {held.queue.broker_name}", error)
 
 
 def _go_on(held: HeldQueue, pulled: PulledInEpoch) -> None:

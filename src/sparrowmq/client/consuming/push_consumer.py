@@ -131,13 +131,17 @@ class PushConsumer(GroupConsumer):
             raise self.failure or asyncio.CancelledError
         await self._until_stopped()
 
-    async def start(self, handler: Handler) -> None:
+    async def start(self, handler: Handler, *, wait_s: float | None = None) -> None:
         """Begin to consume in the background. Raises BrokerRefused when a broker does not accept a
         subscription, ValueError for a handler that cannot handle anything, and for a client id or
-        subscription that does not fit its group."""
+        subscription that does not fit its group.
+
+        With `wait_s` it waits so long for a name server and raises NoNameServer if none answers.
+        Without, it starts at once, logs a warning, and begins to consume when one answers."""
         check_handler(handler)
         with self._starting:
             await self._open()
+            await self._reach(wait_s)
             await self._join(partial(self._make_parts, handler))
             loops = [self._consumption.work] * self.worker_count
             if isinstance(self._consumption, ConcurrentConsumption):
@@ -197,7 +201,7 @@ class PushConsumer(GroupConsumer):
                     self._own_threads.abandon()  # what overran the deadline is not waited for
 
     def _abandon(self) -> None:
-        if self._stop_within_s:  # who gives no time at all expects it
+        if self._stop_within_s:  # without any time that is expected
             self.client.log.warning(
                 "handlers of %s did not end within %g s: their messages come again; async ones are"
                 " cancelled, a plain one goes on until it returns or the process ends",

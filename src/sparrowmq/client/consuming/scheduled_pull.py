@@ -85,9 +85,9 @@ class ScheduledPull(Lifecycle):
     async def _open(self) -> None:
         await self.start()
 
-    async def start(self) -> None:
-        """Join the group and begin; `async with` does it."""
-        await self.consumer.start()
+    async def start(self, *, wait_s: float | None = None) -> None:
+        """Join the group and begin; `async with` does it. `wait_s` as in `PullConsumer.start`."""
+        await self.consumer.start(wait_s=wait_s)
 
     async def stop(self) -> None:
         """Let turns that run finish (within a deadline), persist, leave the group."""

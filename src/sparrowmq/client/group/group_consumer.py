@@ -1,13 +1,17 @@
 """What all consumers have in common: a client, subscriptions, a lifecycle, a membership."""
 
+import asyncio
+import itertools
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from sparrowmq.backoff import Backoff
+from sparrowmq.client.argument_checks import check_time
 from sparrowmq.client.broker_calls import max_offset, min_offset, offset_at
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import FROM_ENVIRONMENT, config_of
-from sparrowmq.client.errors import NoRoute, NotStarted
+from sparrowmq.client.errors import NoNameServer, NoRoute, NotStarted
 from sparrowmq.client.group.broker_requests import routes
 from sparrowmq.client.group.member_settings import GroupSettings, MemberSettings
 from sparrowmq.client.group.membership import Membership
@@ -57,6 +61,25 @@ class GroupConsumer(Lifecycle):
         """Leave the group, and stop a client of its own."""
         await self._starting.until_none()
         await self._leave(0.0)
+
+    async def _reach(self, wait_s: float | None) -> None:
+        """Wait for a name server, not at all with None. Raises NoNameServer when time is up."""
+        if wait_s is None:
+            return
+        check_time("wait_s", wait_s)
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + wait_s
+        backoff = Backoff(0.1, 1.0, self.client.rng)
+        for failures in itertools.count(1):
+            try:
+                async with asyncio.timeout_at(end_s):
+                    await self.client.route_table.refresh(min(self.subscriptions.topics))
+                return
+            except (NoNameServer, TimeoutError) as error:
+                left_s = end_s - loop.time()
+                if left_s <= 0:
+                    raise self.client.name_servers.away(error) from error
+                await asyncio.sleep(min(left_s, backoff.wait_s(failures)))
 
     async def _join(self, make: Callable[[], Membership]) -> None:
         """Raises ValueError for a member that is here already or subscribes differently, and

@@ -33,7 +33,7 @@ class GroupSettings(TypedDict, total=False):
     offsets_dir: str | Path | None
     """Where broadcasting members keep their progress; ~/.sparrowmq/offsets unless given."""
     strategy: Strategy
-    """Who gets which queues; `AVG` unless given."""
+    """Which member gets which queues; `AVG` unless given."""
     listener: QueueListener | None
     """Called when the assignment changed."""
 

@@ -51,7 +51,7 @@ class Requests:
         asks = {
             names.CORRELATION_ID: correlation_id,
             names.REPLY_TO_CLIENT: self._client.client_id,
-            names.TTL: str(int(min(limit_s * 1000, MAX_INT))),  # who waits for ever says inf
+            names.TTL: str(int(min(limit_s * 1000, MAX_INT))),  # inf waits for ever
         }
         reply: asyncio.Future[MessageExt] = asyncio.get_running_loop().create_future()
         self._waiting[correlation_id] = reply
@@ -82,7 +82,7 @@ class Requests:
 
 
 def reply_to(request: MessageExt, body: bytes) -> tuple[Message, dict[str, str]]:
-    """The message that answers a request, and the properties that bring it to who asked.
+    """The message that answers a request, and the properties that bring it to the requester.
 
     Raises ValueError when the message is no request.
     """

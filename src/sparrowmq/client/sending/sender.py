@@ -121,7 +121,7 @@ class Sender:
     async def reply(self, request: MessageExt, body: bytes, limit_s: float) -> SendResult:
         """Answer a message that waits for it. Raises ValueError when it does not."""
         message, system = reply_to(request, body)
-        # Who asked is connected to the broker that had the request, perhaps to no other
+        # The requester is connected to the broker that had the request, perhaps to no other
         choose = partial(queue_on, request.broker_name)
         return await self._send(message.topic, choose, self._pack(message, system), limit_s)
 

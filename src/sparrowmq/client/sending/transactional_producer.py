@@ -131,7 +131,7 @@ class TransactionalProducer(Producer):
             self._threads = self._own_threads = HandlerThreads(_THREADS, name)
 
     async def stop(self) -> None:
-        """Say goodbye. What is not ended yet, the broker asks other producers of the group; a
+        """Unregister. For what is not ended yet, the broker asks other producers of the group; a
         function of the listener that has not returned after 30 s is not waited for."""
         try:
             await super().stop()

@@ -11,7 +11,7 @@ Allocate = Callable[[str, str, Sequence[MessageQueue], Sequence[str]], list[Mess
 
 
 Plan = Callable[[Sequence[MessageQueue], Sequence[str], Mapping[MessageQueue, str]], Owners]
-"""(sorted queues, sorted client ids, who holds what now) to the owner of every queue."""
+"""(sorted queues, sorted client ids, which member holds what now) to the owner of every queue."""
 
 
 def _never_idle(_group: str, _client_ids: Sequence[str]) -> str | None:

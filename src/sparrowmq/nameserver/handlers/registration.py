@@ -128,7 +128,7 @@ def unregister_broker(server: NameServer, request: Request[UnregisterBroker]) ->
 
 @routes.on(BrokerHeartbeat)
 def broker_heartbeat(server: NameServer, request: Request[BrokerHeartbeat]) -> Reply:
-    """A sign of life; who is not registered stays so."""
+    """A sign of life; it does not register a broker."""
     server.note_alive(request.header.broker_addr)
     return Reply()
 
@@ -210,7 +210,7 @@ def _check_room(server: NameServer, registration: Registration) -> None:
 
 
 def _check_is_whole(server: NameServer, registration: Registration) -> None:
-    """A broker that is not known yet must tell everything.
+    """A broker that is not known yet must register with all topics.
 
     One topic alone is an update. Taken for the whole, it would leave the others unknown until
     the broker's next change, for brokers that ask for the version before they register.

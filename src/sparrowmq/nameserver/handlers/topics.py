@@ -68,13 +68,13 @@ def _zone(header: GetTopicRoute) -> str:
 
 def _encode(server: NameServer, topic: str, quoted: bool, zone: str) -> bytes:
     table, config = server.table, server.config
-    # Brokers that look for each other through this topic need to see who is who.
+    # Brokers that find each other through this topic need to see the real roles.
     may_stand_in = config.support_acting_master and not topic.startswith(_MEMBER_SYNC_PREFIX)
     shown: list[tuple[QueueData, BrokerGroup, bool]] = []
     for queues in sorted(table.topics.queues_of(topic).values(), key=lambda data: data.broker_name):
         group = table.groups[queues.broker_name]
         stands_in = may_stand_in and group.acting_master and not is_writable(queues.perm)
-        # Where the master is away its slaves are shown to everybody, as by Apache.
+        # Where the master is away, its slaves are shown to all clients, as by Apache.
         has_master = group.master is not None or stands_in
         if not zone or not has_master or (group.zone_name or "").lower() == zone:
             shown.append((queues, group, stands_in))

@@ -34,7 +34,7 @@ class RegisterBroker(RequestHeader, frozen=True, kw_only=True):
 
 
 class BrokerRegistered(ResponseHeader, frozen=True, kw_only=True):
-    """Tells a slave where its master is; both are None for a master."""
+    """Where a slave finds its master; both are None for a master."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None

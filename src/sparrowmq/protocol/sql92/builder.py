@@ -6,7 +6,7 @@ from collections.abc import Callable
 from lark import Token, Transformer, v_args
 
 from sparrowmq.protocol.sql92.comparison import Test, equality, numbers_in_order, ordering
-from sparrowmq.protocol.sql92.logic import all_of, any_of, negation_of
+from sparrowmq.protocol.sql92.conditions import all_of, any_of, membership, negation_of, text_test
 from sparrowmq.protocol.sql92.operands import (
     Condition,
     Constant,
@@ -15,7 +15,6 @@ from sparrowmq.protocol.sql92.operands import (
     Operand,
     Property,
 )
-from sparrowmq.protocol.sql92.text_tests import membership, text_test
 from sparrowmq.protocol.sql92.values import INTEGER_MAX, LONG_MAX
 
 MAX_DEPTH = 64

@@ -1,4 +1,4 @@
-"""The log of an archive: which files are in it, and up to where topics are archived.
+"""The log of an archive: which files it has, and up to where topics are archived.
 
     _log/archive.json                          which archive this is, and its newest commit
     _log/00000000000000000007.json             what commit 7 added and removed, and its offsets
@@ -76,7 +76,7 @@ class ArchiveLog:
             return None
 
     def identify(self, archive_id: str, archive: Archive) -> None:
-        """Say which archive this is, and that its commits go so far."""
+        """Record which archive this is, and how far its commits go."""
         self._files.replace(
             f"{LOG}/{IDENTITY}", encode_record({"id": archive_id, "version": archive.version})
         )

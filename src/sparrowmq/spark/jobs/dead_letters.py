@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetters:
-    """Which of them."""
+    """The dead letters of a group, or those that fulfil a condition."""
 
     name_server: str
     group: str
@@ -40,7 +40,7 @@ class DeadLetters:
         return frame.where(self.where) if self.where is not None else frame
 
     def journal_folder(self, state: Path) -> Path:
-        """Where it is remembered what was sent back, below a folder for all jobs."""
+        """The folder that remembers what was sent back, below the folder of all jobs."""
         digest = hashlib.blake2b((self.where or "").encode(), digest_size=8).hexdigest()
         return state / f"dead-letters-{self.group}-{digest}"
 

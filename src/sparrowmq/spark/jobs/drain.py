@@ -1,5 +1,5 @@
-"""A blocked topic to a temporary one with ten times the queues, so that ten times the consumers
-can work on its backlog.
+"""The drain job: the backlog of a blocked topic is copied to a temporary topic with ten times the
+queues, so that ten times the consumers can work on it.
 
     claimed ── the cluster knows who drains, see `claims`
     planned ── the group's offsets are the starts, the queues' ends are fixed for good
@@ -71,7 +71,7 @@ class DrainJob:
     live: bool = False
     """Do it although members of the group are alive: they and the copy may handle the same."""
     by: str = "unknown"
-    """Who drains, for others who want to."""
+    """The operator who drains, shown to others who want to."""
     take_over: bool = False
     """Do it although another operator has begun it and has not ended it."""
 
@@ -83,7 +83,7 @@ class Operator(Protocol):
         """Client ids of a group's live members."""
 
     def create_topic(self, topic: str, queues: dict[str, int]) -> None:
-        """Make a topic with so many queues on each broker."""
+        """Make a topic with this many queues on each broker."""
 
     def reset(self, group: str, queue: Queue, offset: int) -> None:
         """Move a group with live members."""
@@ -302,7 +302,7 @@ class Drain:
         )
 
     def _check_claim(self, claim: Claim) -> None:
-        """A name server that restarts is no reason to stop."""
+        """Check with patience: a name server that restarts does not stop the drain."""
         self._patience.call("looking at the claim", lambda: self._claims.check(claim))
 
     def _move(self, copied: Copied) -> None:

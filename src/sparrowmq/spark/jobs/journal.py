@@ -1,4 +1,4 @@
-"""What a job has to remember over a kill -9: one JSON file, replaced as a whole.
+"""The journal of a job, which survives kill -9: one JSON file, replaced as a whole.
 
     with JobJournal(directory / "drain-orders-billing") as journal:
         plan = journal.read()              # None the first time

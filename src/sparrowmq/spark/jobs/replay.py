@@ -1,4 +1,4 @@
-"""A time range of a topic, live or archived, sent to a topic again."""
+"""The replay job: a time range of a topic, live or archived, sent to a topic again."""
 
 import hashlib
 import json
@@ -50,7 +50,7 @@ class ReplayJob:
     rows_per_second: int | None = None
 
     def digest(self, clusters: Iterable[str]) -> str:
-        """The same for the same replay, however it is written: by it a second run is known.
+        """The same for the same replay, however it is written: it identifies a second run.
 
         Times count and not their zones, folders and not their spelling, the cluster and not the
         address of its name server. Speed and steps do not count.

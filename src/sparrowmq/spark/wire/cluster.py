@@ -1,4 +1,4 @@
-"""Where topics lie, and what their queues hold, asked over blocking sockets.
+"""Routes of topics and offsets of their queues, fetched over blocking sockets.
 
     with RemoteCluster("127.0.0.1:9876") as cluster:
         for queue in cluster.queues("orders"):
@@ -64,7 +64,7 @@ class BrokerAddresses(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where a topic lies."""
+    """Which queues a topic has, and which brokers serve them."""
 
     queues: tuple[Queue, ...]
     """Those that can be read."""
@@ -75,7 +75,7 @@ class Route:
 
 
 def split_name_servers(text: str) -> tuple[str, ...]:
-    """`a:9876;b:9876` (or commas) taken apart. Raises ValueError for what is no address."""
+    """The addresses in `a:9876;b:9876` (or with commas). Raises ValueError for anything else."""
     servers = tuple(part.strip() for part in text.replace(",", ";").split(";") if part.strip())
     if not servers:
         raise ValueError("no name server is given, write host:port")
@@ -108,7 +108,7 @@ class RemoteCluster:
         self.close()
 
     def __reduce__(self) -> tuple[type["RemoteCluster"], tuple[str, float]]:
-        # Travels to executors inside of readers; connections stay here.
+        # Readers take it along to executors; connections stay here.
         return RemoteCluster, (";".join(self.name_servers), self._timeout_s)
 
     def close(self) -> None:
@@ -118,7 +118,7 @@ class RemoteCluster:
         self._connections.clear()
 
     def route(self, topic: str, *, fresh: bool = True) -> Route:
-        """Where the topic lies. As last seen with `fresh` false, and while no name server answers.
+        """The topic's route; the last known one if not `fresh`, and while no name server answers.
 
         Raises TopicMissing.
         """
@@ -138,8 +138,8 @@ class RemoteCluster:
         return route
 
     def known_route(self, topic: str) -> Route:
-        """The route of a topic that existed before: not to be found means that its brokers are
-        away, because a name server forgets a topic together with its last broker.
+        """The route of a topic that existed before. Where it is not found, its brokers are away: a
+        name server forgets a topic together with its last broker.
 
         Raises BrokerAway.
         """
@@ -156,8 +156,8 @@ class RemoteCluster:
         return sorted(map(str, parse_json(answer.body).get("topicList") or ()))
 
     def user_topics(self) -> list[str]:
-        """The topics that are not the brokers' own: neither system topics nor the ones that every
-        broker has under its own and its cluster's name.
+        """The topics of users: neither system topics nor those that every broker has under its own
+        and its cluster's name.
         """
         info = self._info()
         clusters = set(info.get("clusterAddrTable") or ())
@@ -198,7 +198,7 @@ class RemoteCluster:
         return route.addresses[broker_name]
 
     def name_server(self, address: str) -> Remoting:
-        """The connection to one of the name servers, for what all of them have to hear."""
+        """The connection to one of the name servers, for requests that go to all of them."""
         return self._connection(address)
 
     def broker(self, topic: str, broker_name: str) -> Remoting:

@@ -113,7 +113,7 @@ class RowSender:
         """How many queues a topic is spread over, the same for as long as the task runs."""
         if topic not in self._queues:
             self._queues[topic] = self._patience.call(
-                f"asking where topic {topic} lies",
+                f"asking for the route of topic {topic}",
                 lambda: write_queues(self._cluster, topic, waits=self._waits),
             )
         return len(self._queues[topic])
@@ -214,7 +214,7 @@ def write_queues(cluster: RemoteCluster, topic: str, *, waits: bool = False) -> 
     except TopicMissing as missing:
         servers = ";".join(cluster.name_servers)
         if not cluster.topics():
-            # A broker that stops takes its topics out of the name server; that is no wrong name.
+            # A broker that stops takes its topics with it; the name may still be right.
             text = f"no broker is registered at name server {servers}, so topic {topic} is unknown"
             raise BrokerAway(text) from missing
         if waits:

@@ -1,7 +1,7 @@
 """The key index: which log offsets hold the messages of a topic with a certain key or unique id.
 
 Every message of a Java client carries a unique id, so every message passes here. The appending side
-therefore only remembers a request; entries are built in batches behind it, and before a query.
+therefore only remembers a request; entries are built in batches by ticks, and before a query.
 Index files are derived: the same messages in the same order give the same bytes.
 """
 
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from sparrowmq.disk.disk import Disk
+from sparrowmq.disk.syncer import SyncPlan
 from sparrowmq.protocol.java import positive_index_hash, unsigned_java_hash
 from sparrowmq.store.index.entries import (
     NO_ENTRIES,
@@ -137,11 +138,11 @@ class KeyIndex:
                 found.append(log_offset)
         return Found(found, False)
 
-    def begin_sync(self) -> list[str]:
-        """Paths that have to be synced for the entries built so far to become durable.
+    def begin_sync(self) -> SyncPlan | None:
+        """What has to be synced for the entries built so far to become durable.
 
-        Entries are safe after two rounds, header and mark follow; without new ones the list is
-        soon empty.
+        Entries are safe after two rounds, header and mark follow; without new ones there is soon
+        nothing left.
         """
         return self._files.begin_sync()
 

@@ -56,7 +56,7 @@ class LogScan:
         self._sure = sure
         """Records reach at least to here; if not, they are damaged."""
         self._look_ahead = look_ahead
-        """How far behind `sure` the next record is searched for behind a bad one."""
+        """How far past `sure` the next record is searched for after a bad one."""
         self._window = b""
         self._window_at = 0
 
@@ -152,7 +152,7 @@ def is_zero(data: bytes) -> bool:
 
 
 def last_byte(log: LogBytes, start: int, end: int) -> int:
-    """The offset behind the last byte between `start` and `end` that is not zero, else `start`."""
+    """The offset just past the last byte from `start` to `end` that is not zero, else `start`."""
     last = start
     for at in range(start, end, _WINDOW):
         data = log.read_blocking(at, min(_WINDOW, end - at))
@@ -164,7 +164,7 @@ def last_byte(log: LogBytes, start: int, end: int) -> int:
 def _lost_its_end(record: Record, *, is_sure: bool) -> bool:
     """Whether topic or properties were taken by a power cut or a cut file, and read as zeros.
 
-    The whole-record CRC stood there too, and the body's CRC says nothing about them. Behind the
+    The whole-record CRC stood there too, and the body's CRC says nothing about them. After the
     last sync single sectors may be missing, elsewhere only all that follows.
     """
     if is_sure:

@@ -1,4 +1,4 @@
-"""A broker registers with every name server, complains once of one that fails, and tries again."""
+"""A broker registers with every name server, reports a failing one once, and tries again."""
 
 import logging
 from itertools import pairwise
@@ -26,7 +26,7 @@ def test_every_name_server_hears_of_a_broker_and_of_its_end() -> None:
         assert live(sim) == [[]] * 3
 
 
-def test_a_name_server_that_is_down_is_told_of_once_and_found_when_it_is_back(
+def test_a_name_server_that_is_down_is_reported_once_and_found_when_it_is_back(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with SimCluster(seed=1, name_servers=2).run() as sim, caplog.at_level(logging.INFO):
@@ -43,7 +43,7 @@ def test_a_name_server_that_is_down_is_told_of_once_and_found_when_it_is_back(
         assert caplog.text.count(COMPLAINT) == 2, "another outage"
 
 
-def test_a_registration_that_is_refused_is_told_of_once_and_tried_again(
+def test_a_registration_that_is_refused_is_reported_once_and_tried_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     settings = {"max_topics_per_broker": 2}

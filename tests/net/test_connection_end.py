@@ -72,7 +72,7 @@ def test_a_handler_knows_the_address_of_its_peer_in_every_form() -> None:
         wire.close()
 
 
-def test_who_connects_to_an_old_server_has_its_time_for_the_first_frame() -> None:
+def test_a_client_of_a_long_running_server_has_its_time_for_the_first_frame() -> None:
     with world(first_frame_s=10) as w:
         w.sim.advance(1_003)
         wire, _ = one_wire(w)

@@ -6,8 +6,8 @@ from sparrowmq.protocol.broker_stats import BrokerStatsData
 from sparrowmq.protocol.connections import ProducerTable
 from sparrowmq.protocol.headers.connections import GetAllProducers
 from sparrowmq.protocol.headers.statistics import ViewBrokerStats
-from tests.broker.test_clients_that_go import client_ids
-from tests.broker.test_hand_over import JAVA_SUSPENDS_S, answer, owner_and_java, waiting_pull
+from tests.broker.test_client_disconnects import client_ids
+from tests.broker.test_queue_handover import JAVA_SUSPENDS_S, answer, owner_and_java, waiting_pull
 from tests.broker.test_queue_locks import FIRST, lock
 from tests.broker.world import World, subscribes
 

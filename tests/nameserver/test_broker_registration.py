@@ -59,7 +59,7 @@ def test_a_broker_reconnecting_before_its_old_connection_ends_stays() -> None:
         assert w.client.has_route("orders")
 
 
-def test_unregistering_removes_a_broker_and_topics_nobody_else_has() -> None:
+def test_unregistering_removes_a_broker_and_topics_that_no_other_has() -> None:
     with world() as w:
         one, two = w.broker("broker-a"), w.broker("broker-b")
         one.register(["orders", "only-a"])
@@ -69,7 +69,7 @@ def test_unregistering_removes_a_broker_and_topics_nobody_else_has() -> None:
         assert not w.client.has_route("only-a")
 
 
-def test_unregistering_twice_or_somebody_unknown_is_fine() -> None:
+def test_unregistering_twice_or_an_unknown_broker_is_fine() -> None:
     with world() as w:
         broker = w.broker()
         broker.register(["orders"])
@@ -77,7 +77,7 @@ def test_unregistering_twice_or_somebody_unknown_is_fine() -> None:
         broker.unregister()
 
 
-def test_unregistering_under_another_name_removes_nobody() -> None:
+def test_unregistering_under_another_name_removes_no_broker() -> None:
     with world() as w:
         broker = w.broker("broker-a")
         broker.register(["orders"])
@@ -174,7 +174,7 @@ def test_a_slave_that_became_master_leaves_its_old_id() -> None:
         assert w.client.route("orders").broker_datas[0].broker_addrs == {0: broker.address}
 
 
-def test_a_renamed_broker_leaves_nothing_behind() -> None:
+def test_a_renamed_broker_leaves_no_trace_of_its_old_name() -> None:
     with world() as w:
         broker = w.broker("old-name")
         broker.register(["orders"])

@@ -37,7 +37,7 @@ def test_a_member_without_a_heartbeat_for_two_minutes_is_forgotten_whatever_else
     assert client_ids(world) == []
 
 
-def test_the_others_are_told_of_a_silent_member(world: World) -> None:
+def test_other_members_are_notified_of_a_silent_one(world: World) -> None:
     world.topic("orders", 1)
     silent, lively = world.client("silent"), world.client("lively")
     silent.beat(subscribes("billing"))

@@ -28,7 +28,7 @@ def client_ids(world: World) -> list[str]:
     return [] if group is None else sorted(group.client_ids)
 
 
-def test_a_member_that_stops_beating_is_let_go_of_after_4_s_and_the_others_are_told(
+def test_a_member_without_beats_is_removed_after_4_s_and_the_others_are_notified(
     world: World,
 ) -> None:
     silent, lively = world.client("silent"), world.client("lively")
@@ -68,7 +68,7 @@ def test_a_session_lives_on_with_the_other_groups_of_its_client(world: World) ->
     assert beat(member, session).code == ResponseCode.CONSUMER_NOT_ONLINE
 
 
-def test_nobody_gets_a_session_where_they_are_switched_off() -> None:
+def test_no_session_is_opened_where_they_are_switched_off() -> None:
     with world_with(session_timeout_s=0.0) as world:
         member = world.client("a")
         answer = join(member, "billing")

@@ -69,7 +69,7 @@ def test_what_a_power_cut_took_comes_again(
 
 
 @delays
-def test_messages_that_are_alike_are_told_apart_by_their_ids(
+def test_messages_that_are_alike_are_distinguished_by_their_ids(
     world: DeliveryWorld, delay: dict[str, str]
 ) -> None:
     for _ in range(3):

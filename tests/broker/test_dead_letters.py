@@ -1,4 +1,4 @@
-"""What is due and has no place to go becomes a dead letter, and nobody behind it waits."""
+"""What is due and has no place to go becomes a dead letter, and no later message waits for it."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ def world() -> Iterator[DeliveryWorld]:
         yield world
 
 
-def test_a_message_whose_topic_is_gone_becomes_a_dead_letter_and_blocks_nobody(
+def test_a_message_whose_topic_is_gone_becomes_a_dead_letter_and_blocks_no_other(
     world: DeliveryWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.send("doomed", b"lost its topic", DELAY="1", TAGS="t", UNIQ_KEY="U1")

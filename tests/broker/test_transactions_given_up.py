@@ -1,4 +1,4 @@
-"""Transactions nobody can answer for are set aside, and resumed when an operator says so."""
+"""Transactions without an answer are given up, and resumed when an operator asks for it."""
 
 from collections.abc import Iterator
 

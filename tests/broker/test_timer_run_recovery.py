@@ -47,7 +47,7 @@ def test_runs_are_read_from_the_queue_again_when_they_are_lost(
     assert bodies(world) == [b"%d" % number for number in range(1, 101)]
 
 
-def test_a_lost_run_is_written_again_and_apache_is_told_where_its_messages_begin(
+def test_a_lost_run_is_written_again_and_apache_learns_where_its_messages_begin(
     world: DeliveryWorld,
 ) -> None:
     for number in range(1, 101):
@@ -90,7 +90,7 @@ def test_a_long_queue_without_runs_is_read_in_little_memory(
     world.kill()
     index = world.broker.delivery.timers
     assert len(index) == 281
-    assert len(index._fresh) == (281 if is_full else 31)
+    assert index.in_memory == (281 if is_full else 31)
     assert len(runs(world)) == (0 if is_full else 5)
     assert world.broker.store.durable_log_offset == world.broker.store.max_log_offset
     if not is_full:

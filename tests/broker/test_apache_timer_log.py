@@ -83,7 +83,7 @@ def test_timers_of_one_second_are_chained(world: DeliveryWorld) -> None:
     assert [unit[1] for unit in units(world)] == [-1, -1, 52, -1, 104, -1]
 
 
-def test_apache_reads_the_queue_on_behind_its_last_message(world: DeliveryWorld) -> None:
+def test_apache_continues_to_read_the_queue_after_its_last_message(world: DeliveryWorld) -> None:
     send_in(world, 60, b"pending")
     send_in(world, 1, b"delivered")
     world.pass_time(2)

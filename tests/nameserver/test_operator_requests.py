@@ -144,7 +144,7 @@ def test_a_deleted_topic_comes_back_while_its_broker_has_it() -> None:
 
 
 @pytest.mark.parametrize("forget", [True, False])
-def test_topics_that_a_registration_leaves_out_are_forgotten_only_when_told_to(
+def test_topics_that_a_registration_leaves_out_are_forgotten_only_when_configured_so(
     forget: bool,
 ) -> None:
     with world(delete_topic_with_broker_registration=forget) as w:

@@ -143,7 +143,7 @@ def test_an_owner_that_keeps_its_queue_is_waited_for_as_long_as_python_members_w
     assert "billing" not in world.broker.notices.rebalancing
 
 
-def test_nobody_waits_longer_than_the_pull_asks_for() -> None:
+def test_no_pull_waits_longer_than_it_asks_for() -> None:
     with world_with(long_poll_s=2.0) as world:
         _, java = owner_and_java(world)
         code, _, took_s = answer(world, pull(java))
@@ -157,7 +157,9 @@ def test_a_pull_that_does_not_ask_for_waiting_is_served(world: World) -> None:
     assert is_served(world, pull(java, flags=0))
 
 
-def test_who_had_to_guess_where_to_begin_goes_back_to_what_the_owner_stored(world: World) -> None:
+def test_a_member_that_had_to_guess_where_to_begin_goes_back_to_what_the_owner_stored(
+    world: World,
+) -> None:
     """The owner gives up what it has not begun: it must not be left out."""
     owner, java = owner_and_java(world, stored=-1)
     asked = waiting_pull(world, java, SENT)
@@ -166,7 +168,7 @@ def test_who_had_to_guess_where_to_begin_goes_back_to_what_the_owner_stored(worl
     assert answer(world, asked)[1] == 6
 
 
-def test_who_began_at_a_stored_offset_is_never_sent_back(world: World) -> None:
+def test_a_member_that_began_at_a_stored_offset_is_never_sent_back(world: World) -> None:
     """It may have been the owner before, and have consumed what lies between."""
     owner, java = owner_and_java(world)
     asked = waiting_pull(world, java, 8)
@@ -189,7 +191,7 @@ def commit(client: TalkingClient, offset: int) -> None:
     assert client.ask(header).code == ResponseCode.SUCCESS
 
 
-def test_who_waits_does_not_take_the_owner_s_progress_back(world: World) -> None:
+def test_a_waiting_member_does_not_lower_the_owner_s_progress(world: World) -> None:
     """Java's clients store all their offsets every 5 s, that of a queue they wait for too."""
     owner, java = owner_and_java(world)
     asked = waiting_pull(world, java)
@@ -214,7 +216,7 @@ def test_an_owner_may_go_back(world: World) -> None:
     assert world.broker.offsets.get("billing", "orders", 0) == 0
 
 
-def test_an_operator_may_go_back_whoever_has_the_queue(world: World) -> None:
+def test_an_operator_may_go_back_whichever_member_has_the_queue(world: World) -> None:
     owner_and_java(world)
     commit(world.client("operator"), 0)
     assert world.broker.offsets.get("billing", "orders", 0) == 0
@@ -250,7 +252,7 @@ def test_a_member_that_locks_queues_is_never_kept_waiting(world: World) -> None:
     assert is_served(world, pull(other))
 
 
-def test_who_is_no_member_is_not_kept_waiting(world: World) -> None:
+def test_a_client_that_is_no_member_does_not_wait(world: World) -> None:
     owner_and_java(world)
     operator, other = world.client("operator"), world.client("other")
     other.beat(subscribes("audit"))
@@ -258,19 +260,19 @@ def test_who_is_no_member_is_not_kept_waiting(world: World) -> None:
     assert is_served(world, pull(other))
 
 
-def test_nobody_waits_when_nothing_has_changed_for_some_seconds(world: World) -> None:
+def test_no_pull_waits_when_nothing_has_changed_for_some_seconds(world: World) -> None:
     _, java = owner_and_java(world)
     world.sim.advance(LONGEST_S)
     assert is_served(world, pull(java))
 
 
-def test_nobody_waits_for_an_owner_that_was_not_told() -> None:
+def test_no_pull_waits_for_an_owner_that_was_not_notified() -> None:
     with world_with(notify_consumer_ids_changed=False) as world:
         _, java = owner_and_java(world)
         assert is_served(world, pull(java))
 
 
-def test_nobody_waits_for_a_lock_whose_owner_is_no_member(world: World) -> None:
+def test_no_pull_waits_for_a_lock_whose_owner_is_no_member(world: World) -> None:
     world.topic("orders")
     world.send("orders", *[b"x"] * SENT)
     stranger, java = world.client("stranger"), world.client("java")
@@ -279,7 +281,7 @@ def test_nobody_waits_for_a_lock_whose_owner_is_no_member(world: World) -> None:
     assert is_served(world, pull(java))
 
 
-def test_members_of_a_broadcasting_group_wait_for_nobody(world: World) -> None:
+def test_members_of_a_broadcasting_group_never_wait(world: World) -> None:
     world.topic("orders")
     world.send("orders", *[b"x"] * SENT)
     one, two = world.client("one"), world.client("two")
@@ -289,7 +291,7 @@ def test_members_of_a_broadcasting_group_wait_for_nobody(world: World) -> None:
     assert is_served(world, pull(two))
 
 
-def test_who_waits_and_goes_leaves_nothing_behind(world: World) -> None:
+def test_a_waiting_member_that_disconnects_leaves_no_state(world: World) -> None:
     owner, java = owner_and_java(world)
     asked = waiting_pull(world, java)
     java.disconnect()
@@ -299,7 +301,7 @@ def test_who_waits_and_goes_leaves_nothing_behind(world: World) -> None:
     assert lock(java, FIRST) == {FIRST}
 
 
-def test_a_broker_that_stops_keeps_nobody_waiting(world: World) -> None:
+def test_a_broker_that_stops_ends_all_waits(world: World) -> None:
     _, java = owner_and_java(world)
     asked = waiting_pull(world, java)
     began_s = world.sim.now_s

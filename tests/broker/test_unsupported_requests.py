@@ -42,7 +42,7 @@ def test_a_request_that_is_not_served_is_named_in_the_answer(
     assert client.ask(GetTopicStats(topic="orders")).code == ResponseCode.SUCCESS
 
 
-def test_a_request_that_lacks_a_field_is_told_which(world: World) -> None:
+def test_a_request_that_lacks_a_field_is_answered_with_its_name(world: World) -> None:
     answer = world.ask(NoTopicNamed())
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert "topic" in answer.remark

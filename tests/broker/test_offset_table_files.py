@@ -1,4 +1,4 @@
-"""Consumer offsets when Apache's broker or an older one had the store before, or nobody had."""
+"""Consumer offsets when Apache's broker or an older one had the store before, or none had."""
 
 import asyncio
 from pathlib import Path
