@@ -1,5 +1,6 @@
 """Patience for tests on real servers: a machine that stands still for a moment is no failure."""
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +23,7 @@ _DEFAULTS: tuple[tuple[type, tuple[str, ...]], ...] = (
 def be_patient(set_item: Callable[[dict[str, Any], str, float], None] = dict.__setitem__) -> None:
     """From now on clients of this process give servers more than the 3 s of RocketMQ's default."""
     for kind, names in _DEFAULTS:
-        defaults = kind.__init__.__kwdefaults__  # type: ignore[misc]  # of this class, as it is
+        defaults = inspect.unwrap(kind.__init__).__kwdefaults__  # type: ignore[misc]  # of this class
         for name in names:
             assert name in defaults, f"{kind.__name__} has no setting {name}"
             set_item(defaults, name, PATIENCE_S)

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         QueueLost,
         SendFailed,
     )
+    from sparrowmq.client.hooks import Handling, Hooks, Sending
     from sparrowmq.client.send_result import SendResult, SendStatus
     from sparrowmq.client.sending.producer import Producer
     from sparrowmq.client.sending.request_reply import RequestTimedOut
@@ -89,6 +90,8 @@ __all__ = [
     "GroupMember",
     "GroupSettings",
     "HalfMessage",
+    "Handling",
+    "Hooks",
     "InUse",
     "Listing",
     "LitePullConsumer",
@@ -121,6 +124,7 @@ __all__ = [
     "SendFailed",
     "SendResult",
     "SendStatus",
+    "Sending",
     "SettingChange",
     "Sql",
     "SqliteSeen",
@@ -158,6 +162,8 @@ _HOMES = {
     "GroupMember": "admin.members",
     "GroupSettings": "admin.groups",
     "HalfMessage": "client.sending.transactional_producer",
+    "Handling": "client.hooks",
+    "Hooks": "client.hooks",
     "InUse": "admin.errors",
     "Listing": "admin.values",
     "LitePullConsumer": "client.consuming.lite_pull_consumer",
@@ -190,6 +196,7 @@ _HOMES = {
     "SendFailed": "client.errors",
     "SendResult": "client.send_result",
     "SendStatus": "client.send_result",
+    "Sending": "client.hooks",
     "SettingChange": "admin.values",
     "Sql": "client.subscriptions",
     "SqliteSeen": "client.consuming.deduplicate",

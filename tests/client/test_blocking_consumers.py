@@ -19,6 +19,7 @@ from sparrowmq import Producer as AsyncProducer
 from sparrowmq import PullConsumer as AsyncPullConsumer
 from sparrowmq import blocking as facade
 from sparrowmq.blocking import Message, Producer, PullConsumer, ScheduledPull, Turn
+from sparrowmq.blocking.settings import LitePullSettings
 from sparrowmq.client.consuming.pull_consumer import PullStatus
 from sparrowmq.client.errors import NotStarted
 from sparrowmq.testing import Cluster
@@ -80,7 +81,7 @@ def test_lite_pull_polls_seeks_and_commits(sparrowmq_cluster: Cluster) -> None:
 def test_lite_pull_shares_a_subscribed_topic(sparrowmq_cluster: Cluster) -> None:
     servers = sparrowmq_cluster.name_server
     sent(sparrowmq_cluster, 3)
-    settings = {"name_servers": servers, "from_where": FIRST}
+    settings = LitePullSettings(name_servers=servers, from_where=FIRST)
     with facade.LitePullConsumer("g", {"orders": "*"}, **settings) as consumer:
         assert sorted(polled(consumer, 4)) == [b"0", b"1", b"2", b"first"]
         consumer.unsubscribe("orders")
@@ -88,7 +89,7 @@ def test_lite_pull_shares_a_subscribed_topic(sparrowmq_cluster: Cluster) -> None
 
 
 def test_what_was_polled_before_an_exception_comes_again(sparrowmq_cluster: Cluster) -> None:
-    settings = {"name_servers": sparrowmq_cluster.name_server, "from_where": FIRST}
+    settings = LitePullSettings(name_servers=sparrowmq_cluster.name_server, from_where=FIRST)
     sent(sparrowmq_cluster, 1)
     with (
         pytest.raises(ZeroDivisionError),

@@ -64,3 +64,29 @@ def test_a_broker_that_cannot_be_reached_is_named() -> None:
     with world() as w:
         w.brokers["b"].host.kill()
         w.produce(recall)
+
+
+def test_a_second_recall_of_the_same_message_is_refused_at_the_call() -> None:
+    async def run() -> None:
+        client = sim.client_on("producer")
+        await client.start()
+        async with Producer("orders-svc", client=client) as producer:
+            sent = await producer.send(Message("orders", b"later", delay_ms=60_000))
+            await producer.recall(sent.recall_handle)
+            with pytest.raises(ValueError, match=f"message {sent.msg_id} .* was recalled before"):
+                await producer.recall(sent.recall_handle)
+        await client.stop()
+
+    with SimCluster(seed=1).run() as sim:
+        sim.wait(sim.host("producer").start(run()))
+
+
+def test_a_recall_that_failed_may_be_repeated() -> None:
+    async def recall(producer: Producer) -> None:
+        for _ in range(2):
+            with pytest.raises(SendFailed):
+                await producer.recall(format_handle("orders", "broker-b", 1, "id"))
+
+    with world() as w:
+        w.brokers["b"].host.kill()
+        w.produce(recall)

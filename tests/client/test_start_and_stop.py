@@ -173,7 +173,7 @@ def test_a_blocking_start_that_fails_leaves_nothing_running() -> None:
         servers = f"127.0.0.1:{port.port}"
         consumer = blocking.PushConsumer(GROUP, {TOPIC: "*"}, name_servers=servers)
         with pytest.raises(ValueError, match="must be a function"):
-            consumer.start(None)  # type: ignore[arg-type]
+            consumer.start(None)  # type: ignore[call-overload]
         other = blocking.LitePullConsumer(GROUP, {TOPIC: "another"}, name_servers=servers)
         with other:
             running = running_in_background()

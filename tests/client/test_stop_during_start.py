@@ -28,7 +28,7 @@ async def ignore(*ignored: Any) -> None:
 class Pushed(PushConsumer):
     """One whose handler is known."""
 
-    async def start(self, *ignored: Any, wait_s: float | None = None) -> None:
+    async def start(self, *ignored: Any, **named: Any) -> None:
         await super().start(ignore)
 
 

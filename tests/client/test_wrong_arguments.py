@@ -60,7 +60,7 @@ def test_a_message_with_a_field_of_another_type(arguments: dict[str, Any], fault
         ({"retries": 1.5}, "retries is 1.5, must be a whole number"),
         ({"default_queues": 2**40}, "must be 1 to 2147483647"),
         ({"compress_from_bytes": -1}, "compress_from_bytes is -1, must be 0 or more"),
-        ({"compression": "lz4"}, "compression is 'lz4', must be a CompressionType"),
+        ({"compression": "lz4"}, "compression is 'lz4', must be one of LZ4, ZSTD, ZLIB"),
     ],
 )
 def test_a_producer(settings: dict[str, Any], fault: str) -> None:
@@ -128,8 +128,8 @@ def test_a_transactional_producer_whose_listener_is_none(listener: Any) -> None:
     ("settings", "fault"),
     [
         ({"subscriptions": {TOPIC: None}}, f"filter of topic {TOPIC} is None, must be tags"),
-        ({"model": "BROADCASTING"}, "model is 'BROADCASTING', must be a MessageModel"),
-        ({"from_where": "FIRST_OFFSET"}, "must be a ConsumeFromWhere"),
+        ({"model": "BROADCAST"}, "is 'BROADCAST', must be one of BROADCASTING, CLUSTERING"),
+        ({"from_where": "FIRST"}, "must be one of LAST_OFFSET, FIRST_OFFSET, TIMESTAMP"),
         ({"from_timestamp_ms": -1}, "from_timestamp_ms is -1, must be 0 or more"),
         ({"strategy": "AVG"}, "strategy is 'AVG', must be a Strategy"),
         ({"listener": 5}, "listener is 5, must be a function"),
@@ -204,10 +204,10 @@ def test_other_settings(make: Callable[[], object], fault: str) -> None:
     "make",
     [
         lambda client: blocking.Producer("orders-svc", client=client),  # type: ignore[call-arg]
-        lambda client: blocking.PushConsumer(GROUP, {TOPIC: "*"}, client=client),
-        lambda client: blocking.LitePullConsumer(GROUP, client=client),
-        lambda client: blocking.PullConsumer(GROUP, client=client),
-        lambda client: blocking.ScheduledPull(GROUP, {TOPIC: print}, client=client),
+        lambda client: blocking.PushConsumer(GROUP, {TOPIC: "*"}, client=client),  # type: ignore[call-arg]
+        lambda client: blocking.LitePullConsumer(GROUP, client=client),  # type: ignore[call-arg]
+        lambda client: blocking.PullConsumer(GROUP, client=client),  # type: ignore[call-arg]
+        lambda client: blocking.ScheduledPull(GROUP, {TOPIC: print}, client=client),  # type: ignore[call-arg]
     ],
 )
 def test_a_client_of_another_loop(make: Callable[[Any], object]) -> None:

@@ -4,22 +4,24 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import Self, TypeVar, Unpack, overload
 
 from sparrowmq.blocking.facade import Facade, awaited, called
+from sparrowmq.blocking.settings import LitePullSettings, PushSettings, ScheduledPullSettings
 from sparrowmq.client.argument_checks import check_function
 from sparrowmq.client.background_loop import BackgroundLoop, loop_of_process
-from sparrowmq.client.consuming.handler_calls import Handler
+from sparrowmq.client.consuming.handler_calls import EachHandler, Handler
 from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer as AsyncLitePullConsumer
 from sparrowmq.client.consuming.pull_consumer import PullConsumer as AsyncPullConsumer
 from sparrowmq.client.consuming.push_consumer import WAITS_FOR_ITSELF
 from sparrowmq.client.consuming.push_consumer import PushConsumer as AsyncPushConsumer
-from sparrowmq.client.consuming.scheduled_pull import PullCallback
+from sparrowmq.client.consuming.scheduled_pull import DEFAULT_WORKERS, PullCallback
 from sparrowmq.client.consuming.scheduled_pull import ScheduledPull as AsyncScheduledPull
 from sparrowmq.client.consuming.scheduled_pull import Turn as AsyncTurn
 from sparrowmq.client.group.group_consumer import GroupConsumer
-from sparrowmq.client.group.member_settings import GroupSettings
+from sparrowmq.client.group.member_settings import OwnClientSettings
 from sparrowmq.client.handler_threads import HandlerThreads
+from sparrowmq.client.setting_names import takes_settings_of
 from sparrowmq.client.subscriptions import Filter
 from sparrowmq.protocol.message import MessageQueue
 
@@ -40,28 +42,46 @@ class _Reading(Facade[G]):
         return None if self._inner is None else self._inner.failure
 
 
+@takes_settings_of(AsyncPushConsumer, without=["client", "threads"])
 class PushConsumer(_Reading[AsyncPushConsumer]):
     """A blocking `sparrowmq.PushConsumer`; takes the same settings. Handlers run in threads."""
 
-    def __init__(self, group: str, subscriptions: Mapping[str, Filter], **settings: Any) -> None:
+    def __init__(
+        self, group: str, subscriptions: Mapping[str, Filter], **settings: Unpack[PushSettings]
+    ) -> None:
         super().__init__(partial(AsyncPushConsumer, group, subscriptions, **settings))
 
     def __enter__(self) -> Self:
         return self  # `start` and `run` need the handler
 
-    def start(self, handler: Handler) -> None:
-        """Consume in the background."""
-        self._consume(handler)
+    @overload
+    def start(self, handler: Handler) -> None: ...
 
-    def _consume(self, handler: Handler) -> tuple[BackgroundLoop, AsyncPushConsumer]:
+    @overload
+    def start(self, *, each: EachHandler) -> None: ...
+
+    def start(self, handler: Handler | None = None, *, each: EachHandler | None = None) -> None:
+        """Consume in the background, with a handler of batches, or with `each`, which gets one
+        message."""
+        self._consume(handler, each)
+
+    def _consume(
+        self, handler: Handler | None, each: EachHandler | None
+    ) -> tuple[BackgroundLoop, AsyncPushConsumer]:
         async def begin(consumer: AsyncPushConsumer) -> None:
-            await consumer.start(handler)
+            await consumer.start(handler, each=each)  # type: ignore[call-overload]  # it checks
 
         return self._start(begin)
 
-    def run(self, handler: Handler) -> None:
-        """Consume until Ctrl-C, or until another thread calls `stop`."""
-        loop, consumer = self._consume(handler)
+    @overload
+    def run(self, handler: Handler) -> None: ...
+
+    @overload
+    def run(self, *, each: EachHandler) -> None: ...
+
+    def run(self, handler: Handler | None = None, *, each: EachHandler | None = None) -> None:
+        """Consume until Ctrl-C, or until another thread calls `stop`. Takes what `start` takes."""
+        loop, consumer = self._consume(handler, each)
         loop.run(consumer.stopped())
 
     def stop(self) -> None:
@@ -78,11 +98,15 @@ class PushConsumer(_Reading[AsyncPushConsumer]):
     waits = called(AsyncPushConsumer.waits)
 
 
+@takes_settings_of(AsyncLitePullConsumer, without=["client"])
 class LitePullConsumer(_Reading[AsyncLitePullConsumer]):
     """A blocking `sparrowmq.LitePullConsumer`; takes the same settings. One thread polls."""
 
     def __init__(
-        self, group: str, subscriptions: Mapping[str, Filter] | None = None, **settings: Any
+        self,
+        group: str,
+        subscriptions: Mapping[str, Filter] | None = None,
+        **settings: Unpack[LitePullSettings],
     ) -> None:
         super().__init__(partial(AsyncLitePullConsumer, group, subscriptions, **settings))
 
@@ -117,11 +141,12 @@ class LitePullConsumer(_Reading[AsyncLitePullConsumer]):
     committed = awaited(AsyncLitePullConsumer.committed)
 
 
+@takes_settings_of(AsyncPullConsumer, without=["client"])
 class PullConsumer(_Reading[AsyncPullConsumer]):
     """A blocking `sparrowmq.PullConsumer`; takes the same settings."""
 
     def __init__(
-        self, group: str, topics: Iterable[str] = (), **settings: Unpack[GroupSettings]
+        self, group: str, topics: Iterable[str] = (), **settings: Unpack[OwnClientSettings]
     ) -> None:
         super().__init__(partial(AsyncPullConsumer, group, tuple(topics), **settings))
 
@@ -159,6 +184,7 @@ class Turn:
 PlainCallback = Callable[[MessageQueue, Turn], None]
 
 
+@takes_settings_of(AsyncScheduledPull, without=["client"])
 class ScheduledPull(Facade[AsyncScheduledPull]):
     """A blocking `sparrowmq.ScheduledPull`: callbacks are plain functions and run in threads.
 
@@ -175,11 +201,9 @@ class ScheduledPull(Facade[AsyncScheduledPull]):
         self,
         group: str,
         callbacks: Mapping[str, PlainCallback],
-        *,
-        workers: int = 20,
-        **settings: Any,
+        **settings: Unpack[ScheduledPullSettings],
     ) -> None:
-        self._worker_count = workers
+        self._worker_count = settings.get("workers", DEFAULT_WORKERS)
         self._threads: HandlerThreads
         self._consumer: PullConsumer | None = None
         for topic, plain in callbacks.items():
@@ -190,9 +214,7 @@ class ScheduledPull(Facade[AsyncScheduledPull]):
                     " sparrowmq.ScheduledPull takes async ones"
                 )
         in_threads = {topic: self._in_thread(plain) for topic, plain in callbacks.items()}
-        super().__init__(
-            partial(AsyncScheduledPull, group, in_threads, workers=workers, **settings)
-        )
+        super().__init__(partial(AsyncScheduledPull, group, in_threads, **settings))
 
     async def _begin(self, inner: AsyncScheduledPull) -> None:
         await inner.start()

@@ -10,6 +10,7 @@ from sparrowmq.client.sending.transactional_producer import (
     TransactionalProducer as AsyncTransactionalProducer,
 )
 from sparrowmq.client.sending.transactional_producer import TransactionListener
+from sparrowmq.client.setting_names import takes_settings_of
 
 P = TypeVar("P", bound=AsyncProducer)
 
@@ -35,6 +36,7 @@ class _Sending(Facade[P]):
     queues = awaited(AsyncProducer.queues)
 
 
+@takes_settings_of(AsyncProducer, without=["client"])
 class Producer(_Sending[AsyncProducer]):
     """A blocking `sparrowmq.Producer`; takes the same settings."""
 
@@ -42,6 +44,7 @@ class Producer(_Sending[AsyncProducer]):
         super().__init__(partial(AsyncProducer, group, **settings))
 
 
+@takes_settings_of(AsyncTransactionalProducer, without=["client", "threads"])
 class TransactionalProducer(_Sending[AsyncTransactionalProducer]):
     """A blocking `sparrowmq.TransactionalProducer`. The listener's functions run in threads."""
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from sparrowmq.client.argument_checks import check_kind
+from sparrowmq.client.setting_names import checks_setting_names
 from sparrowmq.cluster_address import find_name_servers, split_addresses
 from sparrowmq.config_fields import ConfigError, between, check_fields, more_than, required, setting
 from sparrowmq.net.peers import split_address
@@ -22,6 +23,7 @@ FROM_ENVIRONMENT: tuple[str, ...] = _NotGiven()
 """Name servers that `sparrowmq.cluster_address` finds."""
 
 
+@checks_setting_names
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
     """How a client finds and talks to servers. The defaults are RocketMQ's."""

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from sparrowmq.client.argument_checks import check_number, check_whole
 from sparrowmq.client.failures import ends_caller
 from sparrowmq.client.group.running_info import ConsumeRates
+from sparrowmq.client.hooks import Handling, HookCalls, now_s
 from sparrowmq.client.subscriptions import Subscriptions
 from sparrowmq.net.tasks import is_asked_to_end
 from sparrowmq.net.workers import Workers, WorkersClosed
@@ -16,17 +17,47 @@ from sparrowmq.protocol.connections import ConsumeDirectlyResult
 from sparrowmq.protocol.message_ext import MessageExt
 
 Handler = Callable[[Sequence[MessageExt]], Awaitable[None] | None]
+"""Takes a batch: up to `batch` messages."""
+EachHandler = Callable[[MessageExt], Awaitable[None] | None]
+"""Takes one message."""
 
 
-def check_handler(handler: object) -> None:
+def chosen_handler(handler: Handler | None, each: EachHandler | None, batch: int) -> Handler:
+    """The handler of batches that a consumer calls. Raises ValueError unless one of both is given,
+    for what cannot handle anything, and for batches that `each` would not get."""
+    if handler is not None and each is None:
+        check_handler(handler)
+        return handler
+    if each is None:
+        raise ValueError("handler is None, must be a function that takes messages; or give each=…")
+    if handler is not None:
+        raise ValueError("handler and each exclude each other: a message has one handler")
+    check_handler(each, "each", "the message")
+    if batch != 1:
+        raise ValueError(
+            f"batch is {batch}, but `each` gets one message at a time: leave batch out, or give a"
+            " handler of batches"
+        )
+    return _one_by_one(each)
+
+
+def _one_by_one(each: EachHandler) -> Handler:
+    if inspect.iscoroutinefunction(each):
+
+        async def handle(messages: Sequence[MessageExt]) -> None:
+            await each(messages[0])
+
+        return handle
+    return lambda messages: each(messages[0])
+
+
+def check_handler(handler: object, name: str = "handler", takes: str = "the messages") -> None:
     """Raises ValueError for what would fail with every message, or do nothing and seem to succeed,
     as calling a generator does."""
     if not callable(handler):
-        raise ValueError(f"handler is {handler!r}, must be a function that takes messages")
+        raise ValueError(f"{name} is {handler!r}, must be a function that takes {takes[4:]}")
     if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
-        raise ValueError(
-            f"handler is {handler!r}, a generator, which would never run; do not yield"
-        )
+        raise ValueError(f"{name} is {handler!r}, a generator, which would never run; do not yield")
     try:
         signature = inspect.signature(handler)
     except ValueError:
@@ -34,7 +65,7 @@ def check_handler(handler: object) -> None:
     try:
         signature.bind(())
     except TypeError:
-        text = f"handler takes {signature}, must take one argument: the messages"
+        text = f"{name} takes {signature}, must take one argument: {takes}"
         raise ValueError(text) from None
 
 
@@ -92,6 +123,7 @@ class HandlerCalls:
         subscriptions: Subscriptions,
         rates: ConsumeRates,
         log: logging.Logger,
+        hooks: HookCalls | None = None,
     ) -> None:
         self._group = group
         self._handler = handler
@@ -100,6 +132,8 @@ class HandlerCalls:
         self._subscriptions = subscriptions
         self._rates = rates
         self._log = log
+        self._hooks = hooks
+        self._call = self._call_handler if hooks is None else self._call_hooked
 
     async def try_out(self, message: MessageExt, *, is_orderly: bool) -> ConsumeDirectlyResult:
         """Hand over one message of an operator's choice; what became of it."""
@@ -143,7 +177,7 @@ class HandlerCalls:
                 unclear.append(message)
         return chosen, unclear
 
-    async def _call(self, messages: list[MessageExt]) -> Result:
+    async def _call_handler(self, messages: list[MessageExt]) -> Result:
         try:
             if self._is_async:
                 answer = self._handler(messages)
@@ -165,6 +199,22 @@ class HandlerCalls:
                 raise asyncio.CancelledError from error
             return Result(messages, error=error)
         return Result([])
+
+    async def _call_hooked(self, messages: list[MessageExt]) -> Result:
+        hooks = self._hooks
+        assert hooks is not None, "else the handler is called directly"
+        handling = Handling(self._group, tuple(messages))
+        began_s = now_s()
+        hooks.before_handling(handling)
+        try:
+            result = await self._call_handler(messages)
+            handling.failed, handling.error = tuple(result.failed), result.error
+        except BaseException as error:
+            handling.failed, handling.error = tuple(messages), error
+            raise
+        finally:
+            hooks.after_handling(handling, began_s)
+        return result
 
     def _report(self, what: str, messages: list[MessageExt], error: BaseException) -> None:
         first = messages[0]

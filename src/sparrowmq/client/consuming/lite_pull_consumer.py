@@ -27,6 +27,7 @@ from sparrowmq.client.group.membership import Membership
 from sparrowmq.client.group.queue_handover import PullTask, QueueReader
 from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.client.group.running_info import ConsumeRates
+from sparrowmq.client.setting_names import checks_setting_names
 from sparrowmq.client.subscriptions import Filter, Subscriptions, without_functions
 from sparrowmq.protocol.heartbeat import ConsumeType
 from sparrowmq.protocol.message import MessageQueue
@@ -38,6 +39,7 @@ _SUSPEND_S = 20.0
 _POLL_S = 5.0
 
 
+@checks_setting_names
 class LitePullConsumer(GroupConsumer):
     """What `poll` returned counts as consumed with the next `poll`, or when it is committed."""
 

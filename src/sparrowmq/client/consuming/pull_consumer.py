@@ -21,7 +21,8 @@ from sparrowmq.client.group.member_settings import GroupSettings
 from sparrowmq.client.group.membership import Membership
 from sparrowmq.client.group.queue_handover import QueueReader
 from sparrowmq.client.group.queue_ownership import QueueOwnership
-from sparrowmq.client.subscriptions import Sql, Subscriptions, wanted
+from sparrowmq.client.setting_names import checks_setting_names
+from sparrowmq.client.subscriptions import Sql, Subscriptions, check_tags, wanted
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.pull import Pulled, PullMessage
 from sparrowmq.protocol.heartbeat import ConsumeType
@@ -64,6 +65,7 @@ class PullResult:
     messages: list[MessageExt]
 
 
+@checks_setting_names
 class PullConsumer(GroupConsumer):
     """Keeps no progress by itself: `update_offset` and `commit` do."""
 
@@ -122,12 +124,13 @@ class PullConsumer(GroupConsumer):
     ) -> PullResult:
         """Messages from an offset on. With `waits` the broker holds an empty pull for up to 20 s.
 
-        Raises ValueError for a negative offset or count, NoRoute, BrokerRefused, NetError.
+        Raises ValueError for a negative offset or count and for a malformed choice, NoRoute,
+        BrokerRefused, NetError.
         """
         if offset < 0 or count < 1:
             raise ValueError(f"offset {offset} and count {count}: must be 0 and 1 or more")
-        await self.queues(queue.topic)
         subscription = _subscription(queue.topic, choice)
+        await self.queues(queue.topic)
         address = await address_of(self.client, queue.topic, queue.broker_name)
         header = PullMessage(
             consumer_group=self.group,
@@ -195,5 +198,6 @@ def _subscription(topic: str, choice: str | Sql) -> SubscriptionData:
     if isinstance(choice, Sql):
         expression, kind = choice.expression, SQL92
     else:
+        check_tags("choice", choice)
         expression, kind = choice, TAG
     return SubscriptionData.build(topic, expression, version=0, expression_type=kind)

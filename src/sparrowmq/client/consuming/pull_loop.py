@@ -27,6 +27,7 @@ from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.process_queue import ProcessQueue
 from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.client.group.running_info import ConsumeRates
+from sparrowmq.client.setting_names import checks_setting_names
 from sparrowmq.client.subscriptions import wanted
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import NetError
@@ -51,6 +52,7 @@ _EMPTY = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY)
 OFF = -1
 
 
+@checks_setting_names
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowLimits:
     """How much of a queue may wait for its handler."""

@@ -1,15 +1,22 @@
 """The push consumer: pulls for its group's share of the queues and hands messages to a handler."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
-from typing import Unpack
+from types import TracebackType
+from typing import Unpack, overload
 
 from sparrowmq.client.argument_checks import check_kind, check_number, check_time, check_whole
 from sparrowmq.client.broker_calls import Position
 from sparrowmq.client.client import Client
 from sparrowmq.client.consuming.concurrent_consumption import ConcurrentConsumption, GivingBack
-from sparrowmq.client.consuming.handler_calls import Handler, HandlerCalls, check_handler
+from sparrowmq.client.consuming.handler_calls import (
+    EachHandler,
+    Handler,
+    HandlerCalls,
+    chosen_handler,
+)
+from sparrowmq.client.consuming.message_loop import IN_THE_BODY, MessageLoop
 from sparrowmq.client.consuming.orderly_consumption import SUSPEND_S, UNLIMITED, OrderlyConsumption
 from sparrowmq.client.consuming.pull_loop import FlowLimits, PullLoop, reason_to_wait, shared_out
 from sparrowmq.client.group.group_consumer import GroupConsumer
@@ -20,6 +27,8 @@ from sparrowmq.client.group.queue_handover import PullTask, QueueReader
 from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.client.group.running_info import ConsumeRates
 from sparrowmq.client.handler_threads import HandlerThreads
+from sparrowmq.client.hooks import HookCalls, Hooks, check_hooks
+from sparrowmq.client.setting_names import checks_setting_names
 from sparrowmq.client.subscriptions import Filter, Subscriptions
 from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.connections import ConsumeDirectlyResult
@@ -39,6 +48,7 @@ WAITS_FOR_ITSELF = (
 )
 
 
+@checks_setting_names
 class PushConsumer(GroupConsumer):
     """Consumes for a group.
 
@@ -46,7 +56,13 @@ class PushConsumer(GroupConsumer):
             await consumer.run(handle)
 
     `handle(messages)` may be async or plain (plain ones run in threads). Returning means done,
-    raising means: deliver again later. At-least-once: a message may come twice.
+    raising means: deliver again later. At-least-once: a message may come twice. `run(each=handle)`
+    has a handler of single messages, and instead of a handler
+
+        async for message in consumer:
+            ...
+
+    gives them to the body of a loop, one after the other.
     """
 
     def __init__(
@@ -64,6 +80,7 @@ class PushConsumer(GroupConsumer):
         suspend_s: float = SUSPEND_S,
         stop_within_s: float = 30.0,
         threads: Workers | None = None,
+        hooks: Sequence[Hooks] = (),
         **settings: Unpack[StartSettings],
     ) -> None:
         """`batch` messages at most go to one call of the handler, `workers` calls run at once.
@@ -72,6 +89,8 @@ class PushConsumer(GroupConsumer):
         `orderly` hands out one batch of a queue after the other and tries a failing one again in
         its place after `suspend_s`. `max_reconsume_times` -1 means 16, and no limit when orderly.
         A handler that takes longer than `consume_timeout_s` has its message delivered again.
+
+        `hooks` are called before and after every call of the handler.
 
         Raises ValueError for an illegal group, topic or expression.
         """
@@ -84,6 +103,7 @@ class PushConsumer(GroupConsumer):
         check_number("suspend_s", suspend_s, 0)
         check_number("stop_within_s", stop_within_s, 0)
         check_kind("limits", limits or FlowLimits(), FlowLimits)
+        check_hooks(hooks)
         super().__init__(
             group,
             Subscriptions(subscriptions),
@@ -101,9 +121,11 @@ class PushConsumer(GroupConsumer):
         self._stop_within_s = stop_within_s
         self._threads = threads
         self._own_threads: HandlerThreads | None = None
+        self._hooks = HookCalls(hooks, self.client.log) if hooks else None
         self._paused = asyncio.Event()
         self._workers: list[asyncio.Task[None]] = []
         self._are_workers_ended = False
+        self._loop: MessageLoop | None = None
         self.handling: HandlerCalls
         self._consumption: ConcurrentConsumption | OrderlyConsumption
 
@@ -118,9 +140,15 @@ class PushConsumer(GroupConsumer):
 
     # ---- lifecycle
 
-    async def run(self, handler: Handler) -> None:
-        """Consume until `stop`, or until the task is cancelled."""
-        await self.start(handler)
+    @overload
+    async def run(self, handler: Handler) -> None: ...
+
+    @overload
+    async def run(self, *, each: EachHandler) -> None: ...
+
+    async def run(self, handler: Handler | None = None, *, each: EachHandler | None = None) -> None:
+        """Consume until `stop`, or until the task is cancelled. Takes what `start` takes."""
+        await self._start(chosen_handler(handler, each, self._batch), self.worker_count)
         await self.stopped()
 
     async def stopped(self) -> None:
@@ -131,25 +159,72 @@ class PushConsumer(GroupConsumer):
             raise self.failure or asyncio.CancelledError
         await self._until_stopped()
 
-    async def start(self, handler: Handler, *, wait_s: float | None = None) -> None:
-        """Begin to consume in the background. Raises BrokerRefused when a broker does not accept a
-        subscription, ValueError for a handler that cannot handle anything, and for a client id or
-        subscription that does not fit its group.
+    @overload
+    async def start(self, handler: Handler, *, wait_s: float | None = None) -> None: ...
+
+    @overload
+    async def start(self, *, each: EachHandler, wait_s: float | None = None) -> None: ...
+
+    async def start(
+        self,
+        handler: Handler | None = None,
+        *,
+        each: EachHandler | None = None,
+        wait_s: float | None = None,
+    ) -> None:
+        """Begin to consume in the background, with a handler of batches, or with `each`, which gets
+        one message. Raises BrokerRefused when a broker does not accept a subscription, ValueError
+        for a handler that cannot handle anything, and for a client id or subscription that does not
+        fit its group.
 
         With `wait_s` it waits so long for a name server and raises NoNameServer if none answers.
         Without, it starts at once, logs a warning, and begins to consume when one answers."""
-        check_handler(handler)
+        chosen = chosen_handler(handler, each, self._batch)
+        await self._start(chosen, self.worker_count, wait_s)
+
+    async def _start(self, handler: Handler, workers: int, wait_s: float | None = None) -> None:
         with self._starting:
             await self._open()
             await self._reach(wait_s)
             await self._join(partial(self._make_parts, handler))
-            loops = [self._consumption.work] * self.worker_count
+            loops = [self._consumption.work] * workers
             if isinstance(self._consumption, ConcurrentConsumption):
                 loops.append(self._consumption.watch)
             name = f"a worker of group {self.group}"
             self._workers = [
                 self.client.keep(loop, name, may_end=self._may_workers_end) for loop in loops
             ]
+
+    def __aiter__(self) -> AsyncIterator[MessageExt]:
+        """Give messages to the body of a loop. A message is done when the loop asks for the next
+        one, or when the `async with` block ends without an exception; it has failed when the block
+        ends with one. Raises ValueError when a handler has them."""
+        if self._loop is None:
+            if self._is_started:
+                raise ValueError("a handler consumes the messages: use it or `async for`, not both")
+            self._loop = MessageLoop(self._start_loop, self.stopped)
+        return self._loop.__aiter__()
+
+    async def _start_loop(self, loop: MessageLoop) -> None:
+        # One worker: others would have messages wait for the body, until their time is over
+        await self._start(chosen_handler(None, loop.handle, self._batch), 1)
+        self.client.tasks.create_task(self._end_with_consumer(loop), name="end of a loop")
+
+    async def _end_with_consumer(self, loop: MessageLoop) -> None:
+        try:
+            await self.member.until_left()
+        finally:
+            loop.end()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._loop is not None and not self._loop.left(error):
+            self._end_workers()  # its message has neither succeeded nor failed
+        await self.stop()
 
     def _make_parts(self, handler: Handler) -> Membership:
         client, log = self.client, self.client.log
@@ -158,7 +233,7 @@ class PushConsumer(GroupConsumer):
             name = f"consume-{self.group}"
             threads = self._own_threads = HandlerThreads(self.worker_count, name)
         self.handling = HandlerCalls(
-            self.group, handler, threads, self.subscriptions, self.rates, log
+            self.group, handler, threads, self.subscriptions, self.rates, log, self._hooks
         )
         ownership = QueueOwnership(client, self._settings)
         self._consumption = make_consumption(
@@ -190,7 +265,11 @@ class PushConsumer(GroupConsumer):
         Raises RuntimeError inside of a handler, for which it would have to wait."""
         if asyncio.current_task() in self._workers:
             raise RuntimeError(WAITS_FOR_ITSELF)
+        if self._loop is not None and self._loop.is_in_body:
+            raise RuntimeError(IN_THE_BODY)
         await self._starting.until_none()
+        if self._loop is not None and self._loop.has_waiting:
+            self._end_workers()  # no body takes what waits: it stays for the next owner
         is_running = self._is_started
         try:
             await self._leave(self._stop_within_s, self._abandon)

@@ -23,11 +23,13 @@ from sparrowmq.client.failures import ends_caller
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.member_settings import GroupSettings
 from sparrowmq.client.lifecycle import Lifecycle
+from sparrowmq.client.setting_names import checks_setting_names
 from sparrowmq.protocol.message import MessageQueue
 
 DELAY_S = 0.2
 """How long a queue waits between two turns unless its callback says otherwise."""
 FAILED_S = 1.0
+DEFAULT_WORKERS = 20
 DOUBT_S = 0.5
 """How long a queue waits that another member may have by now."""
 
@@ -45,6 +47,7 @@ class Turn:
 PullCallback = Callable[[MessageQueue, Turn], Awaitable[None]]
 
 
+@checks_setting_names
 class ScheduledPull(Lifecycle):
     """One task per queue, started and ended as the assignment changes.
 
@@ -57,7 +60,7 @@ class ScheduledPull(Lifecycle):
         group: str,
         callbacks: Mapping[str, PullCallback],
         *,
-        workers: int = 20,
+        workers: int = DEFAULT_WORKERS,
         stop_within_s: float = 30.0,
         **settings: Unpack[GroupSettings],
     ) -> None:

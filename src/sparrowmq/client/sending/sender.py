@@ -53,6 +53,33 @@ class BrokerRegistrations:
         self._registered.difference_update(new - answered)
 
 
+class RecalledMessages:
+    """What this producer has taken back: brokers answer a second recall as they do the first, so
+    that a program which repeats one by mistake would not notice."""
+
+    _MOST = 10_000
+    """Handles that are remembered; a program that recalls more than these is not checked for the
+    oldest."""
+
+    def __init__(self) -> None:
+        self._handles: dict[RecallHandle, None] = {}
+
+    def add(self, handle: RecallHandle) -> None:
+        """Raises ValueError for one that was recalled before."""
+        if handle in self._handles:
+            raise ValueError(
+                f"message {handle.msg_id} of topic {handle.topic} was recalled before by this"
+                " producer; a handle is used once"
+            )
+        self._handles[handle] = None
+        if len(self._handles) > self._MOST:
+            del self._handles[next(iter(self._handles))]
+
+    def discard(self, handle: RecallHandle) -> None:
+        """It was not recalled, and may be tried again."""
+        self._handles.pop(handle, None)
+
+
 class Sender:
     """Sends for one producer group. `limit_s` is the time of all attempts of a call."""
 
@@ -71,6 +98,7 @@ class Sender:
         self.trace = TraceLog(client, packing.group, self._queues) if has_trace else None
         self._attempts = SendAttempts(client, self._queues, rules, faults, self.trace)
         self._registrations = BrokerRegistrations(client)
+        self._recalled = RecalledMessages()
 
     def topics(self) -> set[str]:
         """Topics that were sent to."""
@@ -87,6 +115,16 @@ class Sender:
         and what SendAttempts raises."""
         return self._send(message.topic, choose, self._pack(message), limit_s)
 
+    def send_system(
+        self,
+        message: Message,
+        choose: Chooser | None,
+        limit_s: float,
+        system: Mapping[str, str],
+    ) -> Awaitable[SendResult]:
+        """The same with properties of RocketMQ's own."""
+        return self._send(message.topic, choose, self._pack(message, system), limit_s)
+
     async def send_named(
         self,
         message: Message,
@@ -94,8 +132,7 @@ class Sender:
         limit_s: float,
         system: Mapping[str, str],
     ) -> SendResult:
-        """The same with properties of RocketMQ's own, to brokers that know this producer by then:
-        they will have to call it."""
+        """The same to brokers that know this producer by then: they will have to call it."""
         out = self._pack(message, system)
         found = await self._attempts.find(message.topic, limit_s)
         await self._registrations.register_at(found.queues)
@@ -123,16 +160,22 @@ class Sender:
         message, system = reply_to(request, body)
         # The requester is connected to the broker that had the request, perhaps to no other
         choose = partial(queue_on, request.broker_name)
-        return await self._send(message.topic, choose, self._pack(message, system), limit_s)
+        return await self.send_system(message, choose, limit_s, system)
 
     async def recall(self, recall_handle: str, limit_s: float) -> str:
-        """Take a message back; its unique id. Raises ValueError for what is no handle."""
+        """Take a message back; its unique id. Raises ValueError for what is no handle, and for one
+        that was used before."""
         handle = RecallHandle.parse(recall_handle)
         header = RecallMessage(
             topic=handle.topic, recall_handle=recall_handle, producer_group=self._packing.group
         )
         queue = MessageQueue(handle.topic, handle.broker_name, 0)
-        response = await self._attempts.ask(queue, header, limit_s)
+        self._recalled.add(handle)
+        try:
+            response = await self._attempts.ask(queue, header, limit_s)
+        except BaseException:
+            self._recalled.discard(handle)
+            raise
         return response.header(MessageRecalled).msg_id
 
     def _pack(self, message: Message, system: Mapping[str, str] = _NOTHING) -> Outgoing:

@@ -12,16 +12,17 @@ import asyncio
 import inspect
 from collections.abc import Awaitable
 from enum import Enum
-from typing import Any, Protocol, Unpack
+from typing import Any, Literal, Protocol, Unpack
 
 import msgspec
 
-from sparrowmq.client.argument_checks import check_function, check_kind
+from sparrowmq.client.argument_checks import check_function, check_kind, member_of
 from sparrowmq.client.errors import NotStarted
 from sparrowmq.client.failures import ends_caller
 from sparrowmq.client.handler_threads import HandlerThreads
 from sparrowmq.client.send_result import SendResult
 from sparrowmq.client.sending.producer import Producer, ProducerSettings
+from sparrowmq.client.setting_names import checks_setting_names
 from sparrowmq.net.errors import NetError
 from sparrowmq.net.workers import Workers
 from sparrowmq.protocol import properties as names
@@ -48,6 +49,11 @@ class TransactionState(Enum):
     """Not known yet: the broker asks later."""
 
 
+StateName = Literal["COMMIT", "ROLLBACK", "UNKNOWN"]
+Outcome = TransactionState | StateName
+"""What a listener answers: the state, or its name."""
+
+
 class HalfMessage(msgspec.Struct, frozen=True, kw_only=True):
     """What a local transaction is about."""
 
@@ -64,11 +70,11 @@ class TransactionListener(Protocol):
     Raising counts as UNKNOWN and is logged.
     """
 
-    def execute(self, half: HalfMessage) -> TransactionState | Awaitable[TransactionState]:
+    def execute(self, half: HalfMessage) -> Outcome | Awaitable[Outcome]:
         """Do the local transaction; the half message is stored, and no consumer sees it yet."""
         ...
 
-    def check(self, message: MessageExt) -> TransactionState | Awaitable[TransactionState]:
+    def check(self, message: MessageExt) -> Outcome | Awaitable[Outcome]:
         """Look up how the transaction ended. Asked when the broker did not hear of its end,
         perhaps of another process of the group than the one that sent the message."""
         ...
@@ -81,13 +87,10 @@ class TransactionResult(SendResult, frozen=True, kw_only=True):
 
 
 async def settled(outcome: object) -> TransactionState:
-    """What a listener returned, awaited if need be. Raises TypeError for anything else."""
+    """What a listener returned, awaited if need be. Raises ValueError for anything else."""
     if inspect.isawaitable(outcome):
         outcome = await outcome
-    if not isinstance(outcome, TransactionState):
-        text = f"the transaction listener returned {outcome!r}, must be a TransactionState"
-        raise TypeError(text)
-    return outcome
+    return member_of("the answer of the transaction listener", outcome, TransactionState)
 
 
 _THREADS = 8
@@ -99,6 +102,7 @@ _JAVA_STATES = {
 }
 
 
+@checks_setting_names
 class TransactionalProducer(Producer):
     """Sends messages in transactions.
 
