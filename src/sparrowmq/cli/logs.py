@@ -4,7 +4,8 @@ import json
 import logging
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
@@ -105,6 +106,22 @@ with_log_level = click.option(
 
 
 # ---- warnings and errors of commands
+
+
+@contextmanager
+def without_client_warnings() -> Iterator[None]:
+    """For a block whose failure the command reports itself: a client's warning says the same.
+
+    A level below warning was asked for and is obeyed.
+    """
+    logger = logging.getLogger("sparrowmq.client")
+    before = logger.level
+    if logging.getLogger().level >= logging.WARNING:
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def print_warning(text: str) -> None:

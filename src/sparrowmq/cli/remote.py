@@ -3,12 +3,14 @@
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import TypeVar
 
 import click
 
 from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.errors import AdminError, NameServerRefusal, NameServersAway
+from sparrowmq.cli.logs import without_client_warnings
 from sparrowmq.client.errors import ClientError, NameServerRefused, NoNameServer
 from sparrowmq.cluster_address import DEFAULT, NAME_SERVERS_VARIABLE, find_name_servers
 from sparrowmq.net.errors import NetError
@@ -58,14 +60,18 @@ name_servers_option = click.option(
 )
 
 
-def run_remote(work: Awaitable[T]) -> T:
-    """Run a command's work; an ordinary failure is one line on standard error and exit code 1."""
+def run_remote(work: Awaitable[T], *, is_long: bool = False) -> T:
+    """Run a command's work; an ordinary failure is one line on standard error and exit code 1.
+
+    A client in work that goes on for long (`is_long`) logs its warnings.
+    """
 
     async def run() -> T:
         return await work
 
     try:
-        return asyncio.run(run())
+        with nullcontext() if is_long else without_client_warnings():
+            return asyncio.run(run())
     except (AdminError, ClientError, NetError) as error:
         click.echo(f"sparrowmq: {explained(error)}", err=True)
         sys.exit(1)

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from sparrowmq.cli.logs import with_log_level
+from sparrowmq.cli.logs import with_log_level, without_client_warnings
 from sparrowmq.cli.remote import name_servers_option, run_remote
 from sparrowmq.cli.stop_signal import stop_signal
 from sparrowmq.client.consuming.push_consumer import PushConsumer
@@ -187,12 +187,13 @@ def consume(
         )
         async with consumer:
             # A consumer survives outages; a wrong address must end the command at once.
-            await consumer.client.name_servers.route(topic)
+            with without_client_warnings():
+                await consumer.client.name_servers.route(topic)
             await show(consumer, showing, stopping)
         return stopping.number
 
     try:
-        number = run_remote(work())
+        number = run_remote(work(), is_long=True)
     except KeyboardInterrupt:  # Windows
         number = signal.SIGINT
     showing.raise_failure()
