@@ -21,7 +21,9 @@ class Ran(NamedTuple):
     stderr: str
 
 
-def run(*arguments: str, cwd: Path | None = None, answer: str = "", **variables: str) -> Ran:
+def run(
+    *arguments: str, cwd: Path | None = None, answer: str | bytes = "", **variables: str
+) -> Ran:
     """Run a command to its end, with these environment variables; `answer` is standard input."""
     with ExitStack() as stack:
         stack.enter_context(_own_logs())

@@ -71,6 +71,16 @@ def test_after_a_signal_the_next_run_goes_on_where_this_one_was(
         assert shown(process) == "second"
 
 
+@pytest.mark.parametrize(("level", "is_more"), [("warning", False), ("debug", True)])
+def test_it_logs_as_much_as_is_wanted(
+    level: str, is_more: bool, topic: str, name_server: str
+) -> None:
+    send(topic, name_server, "first")
+    at = ("--group", f"of-{topic}", "--name-servers", name_server, "--log-level", level)
+    ended = run("consume", topic, "--count", "1", *at)
+    assert (ended.returncode, " DEBUG " in ended.stderr) == (0, is_more)
+
+
 def test_a_closed_pipe_ends_it_and_unshown_messages_stay(topic: str, name_server: str) -> None:
     send(topic, name_server, "first")
     with consuming(topic, name_server) as process:

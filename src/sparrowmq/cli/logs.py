@@ -4,9 +4,10 @@ import json
 import logging
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import click
 
@@ -59,19 +60,6 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, ensure_ascii=False)
 
 
-def log_level_option(default: str = "info") -> click.Option:
-    """How much a command logs."""
-    return click.Option(
-        ["--log-level"],
-        type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
-        metavar="LEVEL",
-        default=default,
-        show_default=True,
-        envvar=LOG_LEVEL_VARIABLE,
-        help="The least that is logged: debug, info, warning or error.",
-    )
-
-
 def set_up_logs(*, as_json: bool = False, level: str = "info") -> None:
     """Send every log of this process to standard error."""
     handler = logging.StreamHandler(sys.stderr)
@@ -79,6 +67,61 @@ def set_up_logs(*, as_json: bool = False, level: str = "info") -> None:
     people = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     handler.setFormatter(JsonLines() if as_json else people)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+# ---- the option --log-level
+
+_LOG_LEVEL: dict[str, Any] = {
+    "type": click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
+    "metavar": "LEVEL",
+    "show_default": True,
+    "envvar": LOG_LEVEL_VARIABLE,
+    "help": "The least that is logged: debug, info, warning or error.",
+}
+
+
+def log_level_option() -> click.Option:
+    """Of servers, which set up their logs themselves."""
+    return click.Option(["--log-level"], default="info", **_LOG_LEVEL)
+
+
+def _set_up(ctx: click.Context, param: click.Parameter, level: str) -> None:
+    """Until the command ends: it may be called by a program that has logs of its own."""
+    root = logging.getLogger()
+    handlers, before = root.handlers[:], root.level
+    root.handlers[:] = []  # `force` would close them
+    set_up_logs(level=level)
+
+    def restore() -> None:
+        root.handlers[:] = handlers
+        root.setLevel(before)
+
+    ctx.call_on_close(restore)
+
+
+with_log_level = click.option(
+    "--log-level", default="warning", expose_value=False, callback=_set_up, **_LOG_LEVEL
+)
+"""For commands that run for long; their logs are set up before they start."""
+
+
+# ---- warnings and errors of commands
+
+
+@contextmanager
+def without_client_warnings() -> Iterator[None]:
+    """For a block whose failure the command reports itself: a client's warning says the same.
+
+    A level below warning was asked for and is obeyed.
+    """
+    logger = logging.getLogger("sparrowmq.client")
+    before = logger.level
+    if logging.getLogger().level >= logging.WARNING:
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def print_warning(text: str) -> None:

@@ -4,12 +4,14 @@ import asyncio
 import logging
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import TypeVar
 
 import click
 
 from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.errors import AdminError, NameServerRefusal, NameServersAway
+from sparrowmq.cli.logs import without_client_warnings
 from sparrowmq.client.errors import ClientError, NameServerRefused, NoNameServer
 from sparrowmq.cluster_address import DEFAULT, NAME_SERVERS_VARIABLE, find_name_servers
 from sparrowmq.net.errors import NetError
@@ -19,8 +21,9 @@ T = TypeVar("T")
 ORIGIN = "sparrowmq.name_servers_origin"
 """Where a command's context keeps the words that say where its addresses come from."""
 
+ADDRESSES = "HOST:PORT,…"
 HELP = (
-    "host:port of the name servers, separated by commas. Without it SPARROWMQ_NAME_SERVERS,"
+    "The name servers. Without it SPARROWMQ_NAME_SERVERS,"
     " SPARROWMQ_CONTEXT and NAMESRV_ADDR of the environment count, in this order."
 )
 NOT_A_NAME_SERVER = "is that a broker? --name-servers takes name servers, port 9876 by default"
@@ -50,6 +53,7 @@ def found_addresses(ctx: click.Context, param: click.Parameter, text: str | None
 name_servers_option = click.option(
     "--name-servers",
     "-n",
+    metavar=ADDRESSES,
     default=None,
     show_default=DEFAULT,
     callback=found_addresses,
@@ -57,8 +61,11 @@ name_servers_option = click.option(
 )
 
 
-def run_remote(work: Awaitable[T]) -> T:
-    """Run a command's work; an ordinary failure is one line on standard error and exit code 1."""
+def run_remote(work: Awaitable[T], *, is_long: bool = False) -> T:
+    """Run a command's work; an ordinary failure is one line on standard error and exit code 1.
+
+    A client in work that goes on for long (`is_long`) logs its warnings.
+    """
 
     async def run() -> T:
         return await work
@@ -66,7 +73,8 @@ def run_remote(work: Awaitable[T]) -> T:
     # The line below says what failed; without a handler Python would print warnings of its own.
     logging.getLogger("sparrowmq").addHandler(logging.NullHandler())
     try:
-        return asyncio.run(run())
+        with nullcontext() if is_long else without_client_warnings():
+            return asyncio.run(run())
     except (AdminError, ClientError, NetError) as error:
         click.echo(f"sparrowmq: {explained(error)}", err=True)
         sys.exit(1)

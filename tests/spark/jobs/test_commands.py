@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +13,10 @@ import pytest
 from click.testing import CliRunner
 
 from sparrowmq.cli.commands.pipeline import spark_reason
-from sparrowmq.cli.commands.pipeline_session import shown_progress
+from sparrowmq.cli.commands.pipeline_session import quiet_stop, shown_progress
 from sparrowmq.cli.main import app
 from sparrowmq.spark.jobs.job import Step
+from tests.patience import PATIENCE_S
 from tests.spark.jobs.backlog import fill_topic, put_group, topics
 
 if TYPE_CHECKING:
@@ -46,6 +49,37 @@ def test_wrong_input_is_reported_before_spark_starts(arguments: list[str], said:
     done = CliRunner().invoke(app, ["pipeline", *arguments])
     assert done.exit_code != 0
     assert said in done.output
+
+
+def test_a_signal_leaves_no_stack_trace_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    with quiet_stop():
+        logging.exception("KeyboardInterrupt while sending command.")  # as py4j does
+        logging.error("something else")
+    assert [record.getMessage() for record in caplog.records] == ["something else"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_archive_that_runs_for_ever_ends_quietly_by_a_signal(
+    number: signal.Signals, sparrowmq_session_cluster: Cluster, tmp_path: Path
+) -> None:
+    topic = f"stopped-by-{number.name.lower()}"
+    fill_topic(sparrowmq_session_cluster, topic, 1)
+    words = ["pipeline", "archive", "--topics", topic, "--to", str(tmp_path), "--interval", "1h"]
+    at = ["--name-servers", sparrowmq_session_cluster.name_server, "--master", "local[1]"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "sparrowmq", *words, *at],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        said = next(line for line in process.stderr if "1 of 1" in line or "1 done" in line)
+        process.send_signal(number)
+        _, rest = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 128 + number, said + rest
+    assert "Traceback" not in rest
+    assert rest.endswith("sparrowmq: stopped; run it again to go on\n")
 
 
 def test_help_needs_neither_spark_nor_numpy() -> None:

@@ -25,15 +25,17 @@ class JobGroup(LazyGroup):
             return super().invoke(ctx)
         except (RocketMQError, ImportError) as error:
             click.echo(f"sparrowmq: {error}", err=True)
-        except KeyboardInterrupt:
-            click.echo("sparrowmq: stopped; run it again to go on", err=True)
-            sys.exit(130)
         except Exception as error:
             reason = spark_reason(error)
             if reason is None:
                 raise
             click.echo(f"sparrowmq: {reason}", err=True)
         sys.exit(1)
+
+    def report_stop(self, number: int) -> None:
+        """Every job goes on where it was."""
+        super().report_stop(number)
+        click.echo("sparrowmq: stopped; run it again to go on", err=True)
 
 
 def spark_reason(error: Exception) -> str | None:

@@ -11,7 +11,8 @@ from typing import Any, ParamSpec, TypeVar
 
 import click
 
-from sparrowmq.cli.remote import HELP, found_addresses
+from sparrowmq.cli.logs import with_log_level
+from sparrowmq.cli.remote import ADDRESSES, HELP, found_addresses
 from sparrowmq.cli.values import parse_value
 from sparrowmq.cluster_address import DEFAULT
 
@@ -62,6 +63,7 @@ name_server_option = click.option(
     "--name-servers",
     "-n",
     "name_server",
+    metavar=ADDRESSES,
     default=None,
     show_default=DEFAULT,
     callback=found_addresses,
@@ -94,10 +96,11 @@ state_option = click.option(
 
 
 def spark_options(command: Callable[P, T]) -> Callable[..., T]:
-    """--master and --conf; the command gets `master` and `settings`, the latter as a dict."""
+    """--master, --conf and --log-level; the command gets `master`, and `settings` as a dict."""
 
     @_master
     @_settings
+    @with_log_level
     @functools.wraps(command)
     def wrapped(*args: Any, settings: tuple[str, ...], **values: Any) -> T:
         return command(*args, settings=_pairs(settings), **values)  # type: ignore[arg-type]

@@ -1,5 +1,6 @@
 """The Spark session of a command: started quietly, ended with the command, its progress shown."""
 
+import logging
 import os
 import sys
 import tempfile
@@ -32,11 +33,27 @@ def pipeline_session(
     """A session for the block; one that was there before is used, and stays."""
     before = _running_session()
     session = before or _quiet_session(name, master, settings, environ)
+    with quiet_stop():
+        try:
+            yield session
+        finally:
+            if before is None:
+                session.stop()
+
+
+@contextmanager
+def quiet_stop() -> Iterator[None]:
+    """Keep py4j's stack trace of a signal out of the log: the command says that it was stopped."""
+
+    def is_news(record: logging.LogRecord) -> bool:
+        return not str(record.msg).startswith("KeyboardInterrupt while sending command")
+
+    root = logging.getLogger()  # where py4j logs it
+    root.addFilter(is_news)
     try:
-        yield session
+        yield
     finally:
-        if before is None:
-            session.stop()
+        root.removeFilter(is_news)
 
 
 def _running_session() -> "SparkSession | None":
