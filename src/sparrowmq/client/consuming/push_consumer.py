@@ -112,7 +112,7 @@ class PushConsumer(GroupConsumer):
             is_orderly=orderly,
         )
         self._batch = batch
-        self.worker_count = workers
+        self._worker_count = workers
         self._pull_batch = pull_batch
         self._limits = limits or FlowLimits()
         self._max_reconsume_times = max_reconsume_times
@@ -126,17 +126,11 @@ class PushConsumer(GroupConsumer):
         self._workers: list[asyncio.Task[None]] = []
         self._are_workers_ended = False
         self._loop: MessageLoop | None = None
-        self.handling: HandlerCalls
+        self._handling: HandlerCalls
         self._consumption: ConcurrentConsumption | OrderlyConsumption
 
-    @property
-    def is_orderly(self) -> bool:
-        """Whether messages of a queue are handed out one batch after the other."""
-        return self._settings.is_orderly
-
-    async def consume_directly(self, message: MessageExt) -> ConsumeDirectlyResult:
-        """Hand one message to the handler now; progress does not change."""
-        return await self.handling.try_out(message, is_orderly=self.is_orderly)
+    async def _consume_directly(self, message: MessageExt) -> ConsumeDirectlyResult:
+        return await self._handling.try_out(message, is_orderly=self._settings.is_orderly)
 
     # ---- lifecycle
 
@@ -148,7 +142,7 @@ class PushConsumer(GroupConsumer):
 
     async def run(self, handler: Handler | None = None, *, each: EachHandler | None = None) -> None:
         """Consume until `stop`, or until the task is cancelled. Takes what `start` takes."""
-        await self._start(chosen_handler(handler, each, self._batch), self.worker_count)
+        await self._start(chosen_handler(handler, each, self._batch), self._worker_count)
         await self.stopped()
 
     async def stopped(self) -> None:
@@ -180,7 +174,7 @@ class PushConsumer(GroupConsumer):
         With `wait_s` it waits so long for a name server and raises NoNameServer if none answers.
         Without, it starts at once, logs a warning, and begins to consume when one answers."""
         chosen = chosen_handler(handler, each, self._batch)
-        await self._start(chosen, self.worker_count, wait_s)
+        await self._start(chosen, self._worker_count, wait_s)
 
     async def _start(self, handler: Handler, workers: int, wait_s: float | None = None) -> None:
         with self._starting:
@@ -231,15 +225,15 @@ class PushConsumer(GroupConsumer):
         threads = self._threads
         if threads is None:
             name = f"consume-{self.group}"
-            threads = self._own_threads = HandlerThreads(self.worker_count, name)
-        self.handling = HandlerCalls(
-            self.group, handler, threads, self.subscriptions, self.rates, log, self._hooks
+            threads = self._own_threads = HandlerThreads(self._worker_count, name)
+        self._handling = HandlerCalls(
+            self.group, handler, threads, self._subscriptions, self._rates, log, self._hooks
         )
         ownership = QueueOwnership(client, self._settings)
         self._consumption = make_consumption(
             client,
             self._settings,
-            self.handling,
+            self._handling,
             ownership,
             batch=self._batch,
             max_reconsume_times=self._max_reconsume_times,
@@ -249,15 +243,17 @@ class PushConsumer(GroupConsumer):
         reader = PushReader(
             client,
             self._settings,
-            self.subscriptions,
+            self._subscriptions,
             ownership,
             self._consumption,
-            self.rates,
+            self._rates,
             limits=self._limits,
             pull_batch=self._pull_batch,
             paused=self._paused,
         )
-        return Membership(client, self._settings, self.subscriptions, ownership, reader)
+        member = Membership(client, self._settings, self._subscriptions, ownership, reader)
+        member.workers = self._worker_count
+        return member
 
     async def stop(self) -> None:
         """Finish what is in work (within a deadline), commit, unregister: nothing comes twice.
@@ -298,11 +294,6 @@ class PushConsumer(GroupConsumer):
         for task in self._workers:
             task.cancel()
 
-    @property
-    def is_in_handler(self) -> bool:
-        """Whether the caller is a plain handler of this consumer, in its thread."""
-        return self._own_threads is not None and self._own_threads.is_here
-
     # ---- while it runs
 
     def pause(self) -> None:
@@ -317,18 +308,24 @@ class PushConsumer(GroupConsumer):
 
     async def subscribe(self, topic: str, choice: Filter = "*") -> None:
         """Consume another topic too, or the same one by another filter. Raises ValueError."""
-        self.subscriptions.add(topic, choice, self.client.clock())
+        self._subscriptions.add(topic, choice, self.client.clock())
         await self._subscriptions_changed()
 
     async def unsubscribe(self, topic: str) -> None:
         """Consume a topic no more; its queues are handed over."""
-        self.subscriptions.remove(topic)
+        self._subscriptions.remove(topic)
         await self._subscriptions_changed()
 
     def waits(self) -> dict[MessageQueue, str]:
         """Queues that are not pulled now, with the reason. Raises NotStarted."""
         held = self._running().held.values()
         return {one.queue: one.waits_for for one in held if one.waits_for}
+
+
+def is_in_handler(consumer: PushConsumer) -> bool:
+    """Whether the caller is a plain handler of this consumer, in its thread. For the blocking one,
+    whose stop would have to wait for it."""
+    return consumer._own_threads is not None and consumer._own_threads.is_here
 
 
 class PushReader(QueueReader):
