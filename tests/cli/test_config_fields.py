@@ -48,8 +48,13 @@ class Sample:
         ({"folder": "d"}, "folder is 'd', must be a Path"),
         ({"delays_ms": (1, "2")}, "delays_ms is (1, '2'), must be a tuple of whole numbers"),
         ({"note": 1}, "note is 1, must be a text or None"),
-        # Types come first: a rule would compare what cannot be compared
-        ({"hour": 24, "note": 1}, "note is 1, must be a text or None"),
+        # All faults; types come first
+        (
+            {"hour": 24, "note": 1},
+            "note is 1, must be a text or None; hour is 24, must be 0 to 23",
+        ),
+        # A rule would compare what cannot be compared
+        ({"hour": "24"}, "hour is '24', must be a whole number"),
     ],
 )
 def test_a_bad_value_is_refused_with_what_is_allowed(given: dict[str, Any], text: str) -> None:
@@ -64,6 +69,12 @@ def test_an_error_carries_field_value_and_bounds() -> None:
     error = refused.value
     assert (error.fields, error.values, error.allowed.bounds) == (("hour",), (24,), (0, 23))
     assert error.allowed.text(lambda hour: f"{hour}:00") == "must be 0:00 to 23:00"
+
+
+def test_an_error_carries_all_others_of_its_configuration() -> None:
+    with pytest.raises(ConfigError) as refused:
+        Sample(folder=Path("d"), hour=24, name="")
+    assert [each.fields for each in (refused.value, *refused.value.also)] == [("hour",), ("name",)]
 
 
 def test_an_error_about_several_fields_names_them_in_their_order() -> None:

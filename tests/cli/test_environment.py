@@ -7,7 +7,7 @@ import pytest
 
 from sparrowmq.cli.settings.environment import unknown_variables
 from sparrowmq.cli.settings.servers import all_settings, broker_settings
-from sparrowmq.cli.settings.settings import SettingError, resolve
+from sparrowmq.cli.settings.settings import resolve
 from tests.cli.in_process import run
 from tests.cli.servers import ROOT
 
@@ -80,8 +80,22 @@ def test_what_kubernetes_sets_for_services_of_our_name_needs_no_word(name: str, 
 
 def test_a_port_that_kubernetes_set_is_refused_with_the_remedy() -> None:
     environment = {"SPARROWMQ_PORT": "tcp://10.0.0.1:10911"}
-    with pytest.raises(SettingError, match=r"SPARROWMQ_PORT is 'tcp:.* Service named sparrowmq,"):
-        resolve(broker_settings(), flags={}, environment=environment, file={})
+    (problem,) = resolve(broker_settings(), flags={}, environment=environment, file={}).problems
+    assert re.search(r"SPARROWMQ_PORT is 'tcp:.* Service named sparrowmq,", problem)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["ACL_ENABLE", "AUTHENTICATION_ENABLED", "AUTHORIZATION_ENABLED", "TLS_ENABLE", "USE_TLS"],
+)
+@pytest.mark.parametrize("command", ["broker", "nameserver", "up"])
+def test_servers_refuse_a_variable_that_asks_for_protection(
+    name: str, command: str, tmp_path: Path
+) -> None:
+    ran = run(command, cwd=tmp_path, **{f"SPARROWMQ_{name}": "true"})
+    assert ran.returncode == 2
+    assert f"environment variable SPARROWMQ_{name} is 'true', but there is no" in ran.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_commands_warn_and_go_on(tmp_path: Path) -> None:

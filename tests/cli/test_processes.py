@@ -56,7 +56,7 @@ def test_json_logs_are_one_object_a_line(tmp_path: Path) -> None:
 def test_with_json_the_warnings_before_a_start_and_its_failure_are_lines_of_the_log(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "broker.conf").write_text("useTLS=true\n")
+    (tmp_path / "broker.conf").write_text("noSuchKey=true\n")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -67,7 +67,7 @@ def test_with_json_the_warnings_before_a_start_and_its_failure_are_lines_of_the_
     lines = [json.loads(line) for line in refused.stderr.splitlines()]
     assert [line["level"] for line in lines] == ["warning", "warning", "warning", "error"]
     for line, says in zip(
-        lines, ("FLUSHH", "useTLS", "name-servers", "--nameserver-port"), strict=True
+        lines, ("FLUSHH", "noSuchKey", "name-servers", "--nameserver-port"), strict=True
     ):
         assert says in line["message"]
 
@@ -90,3 +90,14 @@ def test_a_port_in_use_is_named_with_the_remedy(tmp_path: Path) -> None:
     assert "choose a port" in refused.stderr
     assert port in refused.stderr
     assert "Traceback" not in refused.stderr
+
+
+def test_a_broker_whose_name_another_one_has_ends_with_the_reason(tmp_path: Path) -> None:
+    with up(tmp_path / "first") as server:
+        at = ("--name-servers", server.name_server)
+        second = sparrowmq("broker", *at, "--data", str(tmp_path / "second"), "--port", "0")
+        assert (second.returncode, second.stdout) == (1, "")
+        last = second.stderr.splitlines()[-1]
+        assert last.startswith(f"sparrowmq: no client would find this broker: name server {at[1]}")
+        assert "give 127.0.0.1:" in last
+        assert "Traceback" not in second.stderr

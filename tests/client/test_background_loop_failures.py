@@ -14,7 +14,7 @@ from sparrowmq.client.consuming import pull_loop
 from sparrowmq.client.consuming.concurrent_consumption import GivingBack
 from sparrowmq.client.failures import keep_running
 from sparrowmq.client.group import rebalance
-from sparrowmq.client.group.leases import Leases
+from sparrowmq.client.group.lock_requests import LockRequests
 from sparrowmq.client.group.offsets import RemoteOffsets
 from sparrowmq.client.group.process_queue import ProcessQueue
 from sparrowmq.client.group.running_info import ConsumeRates
@@ -55,7 +55,7 @@ LOOPS = [
     (Heartbeats, "send_everywhere"),
     (RouteTable, "refresh"),
     (RemoteOffsets, "persist"),
-    (Leases, "take"),
+    (LockRequests, "take"),
     (pull_loop, "decode_messages"),
     (rebalance, "group_members"),
     (ConsumeRates, "consumed"),

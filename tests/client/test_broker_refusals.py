@@ -7,7 +7,7 @@ import pytest
 
 from sparrowmq.client.consuming import concurrent_consumption
 from sparrowmq.client.errors import NoRoute
-from sparrowmq.client.group import leases, offsets
+from sparrowmq.client.group import lock_requests, offsets
 from sparrowmq.net.errors import ConnectionLost
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.message_ext import MessageExt
@@ -38,7 +38,7 @@ def test_a_lock_that_cannot_be_renewed_now_is_renewed_later(
         create_topic(sim)
         member = Member(sim, orderly=True)
         sim.advance(15)
-        break_down(monkeypatch, leases, "call", error)
+        break_down(monkeypatch, lock_requests, "call", error)
         sim.advance(10)
         monkeypatch.undo()
         sim.advance(20)
@@ -55,7 +55,7 @@ def test_a_member_leaves_although_its_queues_cannot_be_unlocked(
         create_topic(sim)
         first = Member(sim, name="a")
         sim.advance(3)
-        break_down(monkeypatch, leases, "call", error)
+        break_down(monkeypatch, lock_requests, "call", error)
         first.leave()
         monkeypatch.undo()
         second = Member(sim, name="b")

@@ -8,7 +8,7 @@ import pytest
 from sparrowmq.client import broker_calls
 from sparrowmq.client.client import Client
 from sparrowmq.client.consuming.concurrent_consumption import GivingBack
-from sparrowmq.client.group import leases
+from sparrowmq.client.group import lock_requests
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.queue_handover import NEVER
 from sparrowmq.client.group.rebalance_plan import Reason
@@ -106,7 +106,7 @@ def slow_locks_at(monkeypatch: pytest.MonkeyPatch, address: str) -> list[str]:
             await asyncio.sleep(3 if at == address else 0)
         return await call(client, at, header, body)
 
-    monkeypatch.setattr(leases, "call", slowly)
+    monkeypatch.setattr(lock_requests, "call", slowly)
     return asked
 
 

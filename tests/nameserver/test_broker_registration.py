@@ -7,6 +7,7 @@ import pytest
 from sparrowmq.protocol.body import DataVersion
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.nameserver import (
+    NAME_TAKEN,
     DataVersionCompared,
     QueryDataVersion,
     UnregisterBroker,
@@ -109,7 +110,7 @@ def test_a_restarted_name_server_knows_again_what_brokers_say_again(is_killed: b
 def refused(broker: Broker) -> str:
     """The reason why a broker is not registered."""
     response = broker.call(broker.header(), registration(["orders"], broker.version))
-    assert response.code == ResponseCode.SYSTEM_ERROR
+    assert response.code == NAME_TAKEN
     return str(response.remark)
 
 

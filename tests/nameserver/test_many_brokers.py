@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from sparrowmq.nameserver.brokers import Registration
-from sparrowmq.nameserver.route_answers import RouteAnswers
+from sparrowmq.nameserver.route_encoding import RouteAnswers
 from sparrowmq.nameserver.routing_table import RoutingTable
 from sparrowmq.protocol.body import DataVersion
 from tests.nameserver.world import Broker, World, topic, world

@@ -74,6 +74,14 @@ def test_the_server_of_a_unit_needs_no_privileges(unit: Path, tmp_path: Path) ->
     assert running.returncode == 0, rest
 
 
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_wrong_settings_are_not_tried_again_and_again(unit: Path) -> None:
+    refused = subprocess.run(
+        [*command_of(unit), "--port", "none"], capture_output=True, text=True, check=False
+    )
+    assert f"RestartPreventExitStatus={refused.returncode}\n" in unit.read_text(), refused.stderr
+
+
 def test_the_container_runs_as_an_unprivileged_user_what_sparrowmq_accepts() -> None:
     text = (DEPLOY / "Containerfile").read_text()
     words = [line.partition(" ")[::2] for line in text.splitlines() if line[:1].isupper()]
@@ -82,7 +90,7 @@ def test_the_container_runs_as_an_unprivileged_user_what_sparrowmq_accepts() -> 
     assert f"useradd --system --uid 10001 --no-create-home {last['USER']}" in text
     assert json.loads(last["ENTRYPOINT"])[0].endswith("/sparrowmq")
     checked = subprocess.run(
-        [str(SPARROWMQ), *json.loads(last["CMD"]), "--help"],
+        [str(SPARROWMQ), *json.loads(last["CMD"]), "--help-all"],
         capture_output=True,
         text=True,
         check=False,

@@ -5,7 +5,7 @@ import pytest
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.seeds import seeds
 
-FEW, ALL = 2, 5
+FEW, ALL = 2, 8
 """Seeds of a run, and of a run with --slow together with it."""
 
 

@@ -31,7 +31,7 @@ from sparrowmq.protocol.headers.offsets import (
 )
 from sparrowmq.protocol.headers.statistics import CloneGroupOffset
 from sparrowmq.protocol.message import MessageQueue
-from sparrowmq.protocol.names import check_group, check_topic
+from sparrowmq.protocol.names import check_group, check_topic, retry_topic
 from sparrowmq.protocol.route import TopicRoute
 
 ResetTo: TypeAlias = Literal["earliest", "latest"] | datetime | int | Mapping[MessageQueue, int]
@@ -287,7 +287,10 @@ async def clone_offsets(
 async def _copies(
     cluster: Cluster, broker: str, address: str, source: str, target: str, topic: str | None
 ) -> list[OffsetMove]:
-    topics = {topic} if topic else await topics_of_group(cluster, address, source)
+    if topic is not None:
+        topics = frozenset({topic})
+    else:  # but its retry topic, in which no other group has messages
+        topics = await topics_of_group(cluster, address, source) - {retry_topic(source)}
     moves = []
     for name in sorted(topics):
         route = await cluster.find_route(name)

@@ -34,6 +34,7 @@ from sparrowmq.protocol.trace import TRACE_FIELDS
 from sparrowmq.store.store import Store
 
 if TYPE_CHECKING:
+    from sparrowmq.broker.delivery.dead_letter_log import DeadLetterLog
     from sparrowmq.broker.delivery.delivery import Delivery
     from sparrowmq.broker.statistics import Statistics
 
@@ -70,6 +71,7 @@ class Broker:
     durability: Durability
     positions: Positions
     delivery: Delivery
+    dead_letters: DeadLetterLog
     locks: QueueLocks
     request_modes: RequestModes
     saving: TableSaving

@@ -3,12 +3,18 @@
 Every name server learns what this broker has: at the start, after every change of a topic, and
 every 30 s. A name server that was lost is tried every two seconds, so that routes are complete soon
 after it is back.
+
+A name server refuses a broker whose name belongs to another master that still answers. A broker
+that is refused so by every name server that answers does not start: no client would find it. One
+that is refused later runs on and logs that as an error once a minute, because it may hold messages
+that its consumers still have to get.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from enum import Enum, auto
 
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.topics import Topics
@@ -17,7 +23,12 @@ from sparrowmq.net.errors import NetError
 from sparrowmq.net.peers import Peers
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import BodyError
-from sparrowmq.protocol.headers.nameserver import GetTopicRoute, RegisterBroker, UnregisterBroker
+from sparrowmq.protocol.headers.nameserver import (
+    NAME_TAKEN,
+    GetTopicRoute,
+    RegisterBroker,
+    UnregisterBroker,
+)
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.perm import is_readable
 from sparrowmq.protocol.registration import RegisterBrokerBody, body_checksum
@@ -27,10 +38,37 @@ from sparrowmq.protocol.topic_config import RegisteredTopics
 _CALL_S = 3.0
 _AGAIN_S = 2.0
 """How often a name server that was lost is tried."""
+_NAME_TAKEN_AGAIN_MS = 60_000
+"""How often a broker that has lost its name says so."""
 _FRESH_MS = 30_000
 """As old as a client's own route may be (pollNameServerInterval)."""
 _MOST_ROUTES = 10_000
 Queues = tuple[MessageQueue, ...]
+
+
+class BrokerNameTaken(Exception):
+    """No name server that answers accepts this broker: another master has its name.
+
+    `refusals` are the texts of the name servers, by address; each names that master.
+    """
+
+    def __init__(self, broker_name: str, refusals: Mapping[str, str]) -> None:
+        super().__init__(f"no client would find this broker: {_refusals_text(refusals)}")
+        self.broker_name = broker_name
+        self.refusals = refusals
+
+
+def _refusals_text(refusals: Mapping[str, str]) -> str:
+    return "; ".join(f"name server {server} says {text}" for server, text in refusals.items())
+
+
+class _Outcome(Enum):
+    """Of one attempt to register with one name server."""
+
+    REGISTERED = auto()
+    REFUSED = auto()
+    NAME_TAKEN = auto()
+    UNREACHED = auto()
 
 
 class BrokerRegistration:
@@ -43,6 +81,7 @@ class BrokerRegistration:
         peers: Peers,
         *,
         port: int,
+        monotonic: Clock,
         log: logging.Logger,
     ) -> None:
         self._config = config
@@ -50,8 +89,13 @@ class BrokerRegistration:
         self._peers = peers
         self._address = config.address(port)
         self._ha_address = config.address(config.ha_port)
+        self._monotonic = monotonic
         self._log = log
         self._unreached: set[str] = set()
+        """Name servers that do not know this broker, also those that refuse it."""
+        self._taken: dict[str, str] = {}
+        """Name servers that refuse it because of its name, and what they say."""
+        self._taken_logged_ms: int | None = None
         self._has_unregistered = False
 
     async def run(self) -> None:
@@ -71,14 +115,28 @@ class BrokerRegistration:
                 async with asyncio.timeout(_AGAIN_S):
                     await self.topics.changed.wait()
             lost = set(self._config.name_servers) - set(self._peers.known()) | self._unreached
+            # A name server asks the master each time, and logs the refusal: every round will do.
+            lost -= self._taken.keys()
             if lost:
                 await self._register_with(sorted(lost))
+
+    async def register_at_start(self) -> None:
+        """The first round. Raises BrokerNameTaken."""
+        outcomes = await self._try_to_register_with(self._config.name_servers)
+        answered = [each for each in outcomes if each is not _Outcome.UNREACHED]
+        if answered and all(each is _Outcome.NAME_TAKEN for each in answered):
+            raise BrokerNameTaken(self._config.broker_name, dict(self._taken))
+        self._report_taken()
 
     async def register_everywhere(self) -> None:
         """One round. Name servers that cannot be reached are reported and tried again by `run`."""
         await self._register_with(self._config.name_servers)
 
     async def _register_with(self, servers: Iterable[str]) -> None:
+        await self._try_to_register_with(servers)
+        self._report_taken()
+
+    async def _try_to_register_with(self, servers: Iterable[str]) -> list[_Outcome]:
         table = self.topics.table()
         topics = RegisteredTopics(
             topic_config_table=table.topic_config_table, data_version=table.data_version
@@ -94,21 +152,39 @@ class BrokerRegistration:
             compressed=False,
             body_crc32=body_checksum(body),
         )
-        await asyncio.gather(*(self._register(server, header, body) for server in servers))
+        return await asyncio.gather(*(self._register(server, header, body) for server in servers))
 
-    async def _register(self, server: str, header: RegisterBroker, body: bytes) -> None:
+    async def _register(self, server: str, header: RegisterBroker, body: bytes) -> _Outcome:
         if self._has_unregistered:
-            return  # clients would come back to a broker that is about to end
+            return _Outcome.UNREACHED  # clients would come back to a broker that is about to end
         try:
             response = await self._peers.call(server, header, body, timeout_s=_CALL_S)
         except NetError as error:
+            self._taken.pop(server, None)
             self._report_failure(server, str(error))
-            return
+            return _Outcome.UNREACHED
+        if response.code == NAME_TAKEN:
+            self._taken[server] = response.remark
+            self._unreached.add(server)
+            return _Outcome.NAME_TAKEN
+        self._taken.pop(server, None)
         if response.code != ResponseCode.SUCCESS:
             self._report_failure(server, response.remark)
-        elif server in self._unreached:
+            return _Outcome.REFUSED
+        if server in self._unreached:
             self._unreached.discard(server)
             self._log.info("registered with name server %s again", server)
+        return _Outcome.REGISTERED
+
+    def _report_taken(self) -> None:
+        """Log that another master has the name: at once, and then every minute."""
+        if not self._taken:
+            self._taken_logged_ms = None
+            return
+        now_ms, logged_ms = self._monotonic(), self._taken_logged_ms
+        if logged_ms is None or now_ms - logged_ms >= _NAME_TAKEN_AGAIN_MS:
+            self._taken_logged_ms = now_ms
+            self._log.error("clients do not find this broker: %s", _refusals_text(self._taken))
 
     def _report_failure(self, server: str, reason: str) -> None:
         """Once per outage: a name server may be down for days."""

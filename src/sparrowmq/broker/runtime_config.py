@@ -134,8 +134,12 @@ def _changed(config: BrokerConfig, values: Mapping[str, Any]) -> BrokerConfig:
     of_store = {
         field.removeprefix("store."): value for field, value in values.items() if field not in own
     }
+    clean_ratio = of_store.pop("clean_ratio", None)
     try:
-        return replace(config, **own, store=replace(config.store, **of_store))
+        store = replace(config.store, **of_store)
+        if clean_ratio is not None:
+            store = store.with_clean_ratio(clean_ratio)
+        return replace(config, **own, store=store)
     except ConfigError as error:  # settings that do not fit each other
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, str(error)) from error
 

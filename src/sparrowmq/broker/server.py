@@ -24,6 +24,7 @@ from sparrowmq.broker.arrivals import Arrivals
 from sparrowmq.broker.broker import Broker, State
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.delivery import delivery
+from sparrowmq.broker.delivery.dead_letter_log import DeadLetterLog
 from sparrowmq.broker.delivery.delivery import Delivery
 from sparrowmq.broker.durability import Durability
 from sparrowmq.broker.environment import Environment
@@ -114,7 +115,8 @@ class BrokerServer:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["BrokerServer"]:
-        """Serve while the block runs. Raises what made it impossible to go on, as a group."""
+        """Serve while the block runs. Raises what made it impossible to start or to go on, such as
+        BrokerNameTaken, as a group."""
         config, log = self.config, self._env.log
         async with asyncio.TaskGroup() as tasks, AsyncExitStack() as opened:
             server: Server[Broker] = Server(None, routes, tasks, log=log, limits=config.limits)
@@ -132,8 +134,10 @@ class BrokerServer:
             broker.state = State.SERVING
             if config.vip_alias and config.port:
                 await server.listen(config.listen_host, config.port - 2)
-            registration = BrokerRegistration(config, broker.topics, peers, port=self.port, log=log)
-            await registration.register_everywhere()
+            registration = BrokerRegistration(
+                config, broker.topics, peers, port=self.port, monotonic=broker.monotonic, log=log
+            )
+            await registration.register_at_start()
             async with running(_loops(broker, registration, self._env.cpu), broker.uncancellable):
                 try:
                     yield self
@@ -182,6 +186,7 @@ def open_broker(config: BrokerConfig, env: Environment, peers: Peers, port: int)
         durability=Durability(config, store, env.syncer, arrivals, uncancellable),
         positions=Positions(store.epochs),
         delivery=Delivery.open(config, env, store, consumer_offsets),
+        dead_letters=DeadLetterLog(log),
         consumers=consumers,
         notices=notices,
         locks=QueueLocks(notices, clock=monotonic, timeout_s=config.lock_timeout_s),
@@ -206,5 +211,6 @@ def _loops(broker: Broker, registration: BrokerRegistration, cpu: Clock) -> list
         partial(housekeeping.end_silent_sessions, broker),
         partial(housekeeping.watch_lag, broker, cpu),
         partial(keep_sampling, broker),
+        broker.dead_letters.run,
         *delivery.loops(broker),
     ]

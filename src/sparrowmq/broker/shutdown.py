@@ -75,6 +75,7 @@ async def close(broker: Broker) -> None:
         await delivery.close(broker)
         await broker.saving.save()
         await broker.tables.offsets.save(broker.offsets, broker.workers)
+    broker.dead_letters.report_rest()
     broker.delivery.close()
     broker.tables.offsets.close()
     broker.store.close()

@@ -13,6 +13,7 @@ import click
 Warn: TypeAlias = Callable[[str], None]
 """Reports what does not keep a command from running."""
 
+LOG_LEVEL_VARIABLE = "SPARROWMQ_LOG_LEVEL"
 _PER_TEMPLATE = 20
 _WINDOW_MS = 10_000
 
@@ -58,13 +59,26 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, ensure_ascii=False)
 
 
-def set_up_logs(*, as_json: bool, level: int = logging.INFO) -> None:
+def log_level_option(default: str = "info") -> click.Option:
+    """How much a command logs."""
+    return click.Option(
+        ["--log-level"],
+        type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
+        metavar="LEVEL",
+        default=default,
+        show_default=True,
+        envvar=LOG_LEVEL_VARIABLE,
+        help="The least that is logged: debug, info, warning or error.",
+    )
+
+
+def set_up_logs(*, as_json: bool = False, level: str = "info") -> None:
     """Send every log of this process to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(FloodGate())
     people = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     handler.setFormatter(JsonLines() if as_json else people)
-    logging.basicConfig(level=level, handlers=[handler], force=True)
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 
 def print_warning(text: str) -> None:
@@ -74,4 +88,10 @@ def print_warning(text: str) -> None:
 
 def log_warning(text: str) -> None:
     """A line of the log, for programs that read it."""
-    logging.getLogger("sparrowmq").warning("%s", text)
+    # The text itself is the template: warnings with one template would count as a flood.
+    logging.getLogger("sparrowmq").warning(text)
+
+
+def log_error(text: str) -> None:
+    """A line of the log that says why a command ends."""
+    logging.getLogger("sparrowmq").error(text)

@@ -6,7 +6,7 @@ Nothing of it is on disk: brokers say it again every 30 seconds.
 """
 
 from sparrowmq.nameserver.brokers import BrokerGroup, LiveBroker, Registration
-from sparrowmq.nameserver.route_answers import RouteAnswers
+from sparrowmq.nameserver.route_encoding import RouteAnswers
 from sparrowmq.nameserver.topic_table import TopicTable
 from sparrowmq.protocol.perm import PERM_READ_WRITE, PERM_WRITE
 from sparrowmq.protocol.route import MASTER_ID, ClusterInfo

@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from sparrowmq.nameserver.route_answers import RouteAnswers
+from sparrowmq.nameserver.route_encoding import RouteAnswers
 from sparrowmq.protocol.route import QueueData, TopicQueueMappingInfo
 from sparrowmq.protocol.topic_config import TopicConfig
 

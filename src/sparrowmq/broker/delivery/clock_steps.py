@@ -162,6 +162,11 @@ class ClockSteps:
                 break
         return now_ms
 
+    @property
+    def was_set(self) -> bool:
+        """Whether the clock was set while something that the log still holds was waiting."""
+        return bool(self._steps)
+
     def since(self, log_offset: int) -> int:
         """By how much the clock was set forward, in sum, since this record was stored."""
         if not self._offsets:

@@ -32,6 +32,8 @@ class Delivery:
     levels: DelayLevels
     timers: TimerIndex
     halves: PendingHalves
+    log_at_start: int
+    """Where the log ended when the broker started: nothing past it was delivered before."""
     lookups_left: dict[int, int] = field(default_factory=dict)
     """Level (0: timers) → how many more due messages are looked up, see `earlier_deliveries`."""
     half_messages_progress: tuple[int, int, int] | None = None
@@ -45,6 +47,7 @@ class Delivery:
         steps = ClockSteps.open(env.disk, store, env.clock, env.monotonic, env.boot, env.report)
         return Delivery(
             clock=steps,
+            log_at_start=store.max_log_offset,
             levels=DelayLevels.open(env.disk, store, steps, env.clock, env.report),
             timers=recover_timers(env.disk, store),
             halves=recover_half_messages(

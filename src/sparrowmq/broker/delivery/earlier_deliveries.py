@@ -7,8 +7,9 @@ queue that waits   ──────────┬─────────�
 ```
 
 Deliveries are in the log, and the key index finds them. They have an order, apart from dead
-letters, which are not looked up, and from timers around a step of the clock. So eight messages in a
-row that were not delivered end the search, and nothing is looked up from then on.
+letters, which are not looked up. So eight messages in a row that were not delivered end the search,
+and nothing is looked up from then on. Timers lose their order when the clock is set: as long as the
+log holds anything from before a step, every timer from before the start is looked up.
 """
 
 import sys
@@ -39,12 +40,15 @@ def was_delivered_before(
     broker: Broker, level: int, record: Record, fields: Mapping[str, str]
 ) -> bool:
     """Whether a due message was delivered before the broker started. `level` is 0 for timers."""
-    doubts = broker.delivery.lookups_left
-    doubt = doubts.get(level, _ENOUGH)
-    if not doubt:
+    delivery = broker.delivery
+    if record.log_offset >= delivery.log_at_start:
+        return False
+    left = delivery.lookups_left.get(level, _ENOUGH)
+    is_out_of_order = level == 0 and delivery.clock.was_set
+    if not left and not is_out_of_order:
         return False
     found = _was_delivered(broker, record, fields)
-    doubts[level] = _ENOUGH if found else doubt - 1
+    delivery.lookups_left[level] = _ENOUGH if found else max(0, left - 1)
     return found
 
 

@@ -65,6 +65,10 @@ class Placement(msgspec.Struct, gc=False):
     """Recall marker, not a message."""
     handle_ms: int = 0
     """The time in its recall handle; 0 for what cannot be recalled."""
+    attempts: int = 0
+    """How often its group tried to consume a dead letter; 0 for what is none."""
+    consumed_from: str = ""
+    """The topic that a dead letter was sent to."""
 
 
 def place(

@@ -89,7 +89,8 @@ def place_retry(
     if record.reconsume_times >= limit or level < 0:
         topic, queue_id = dead_letter_topic(broker, group.group_name), 0
         fields[DELAY_LEVEL] = "0"
-        return Placement(_counted(copy_to(record, topic, queue_id, fields)))
+        put = _counted(copy_to(record, topic, queue_id, fields))
+        return _dead(put, fields[RETRY_TOPIC], put.reconsume_times)
     topic = retry_topic(group.group_name)
     queues = group.retry_queue_nums
     config = broker.topics.get_or_create(topic, queues)
@@ -108,7 +109,13 @@ def place_retry(
 def place_dead_letter(broker: Broker, record: Record, group: SubscriptionGroupConfig) -> Placement:
     """A dead letter without added properties, for a message that is too large for more."""
     topic, properties = dead_letter_topic(broker, group.group_name), properties_without_crc(record)
-    return Placement(_counted(copy_to(record, topic, 0, fields_of(record), properties)))
+    fields = fields_of(record)
+    put = _counted(copy_to(record, topic, 0, fields, properties))
+    return _dead(put, fields.get(RETRY_TOPIC, record.topic), put.reconsume_times)
+
+
+def _dead(put: PutMessage, consumed_from: str, attempts: int) -> Placement:
+    return Placement(put, attempts=max(1, attempts), consumed_from=consumed_from)
 
 
 def _counted(put: PutMessage) -> PutMessage:
@@ -133,7 +140,7 @@ def _delayed_by(
 
 def dead_letter_when_exhausted(
     broker: Broker, put: PutMessage, fields: Mapping[str, str], most_times: int | None
-) -> PutMessage | None:
+) -> Placement | None:
     """The dead letter that a message becomes which a client itself sends to a retry topic.
 
     Ordered consumers do so when they give a message up, and concurrent ones when sending back
@@ -142,15 +149,19 @@ def dead_letter_when_exhausted(
     name = put.topic.removeprefix(RETRY_PREFIX)
     group = group_of(broker, name)
     limit = group.retry_max_times if most_times is None else most_times
-    if put.reconsume_times <= limit and not _consumes_in_order(broker, name):
+    is_exhausted = put.reconsume_times > limit
+    if not is_exhausted and not _consumes_in_order(broker, name):
         return None
     values = {DELAY_LEVEL: "-1"}
-    return msgspec.structs.replace(
+    dead = msgspec.structs.replace(
         put,
         topic=dead_letter_topic(broker, name),
         queue_id=0,
         properties=with_properties(put.properties, fields, values),
     )
+    # Concurrent consumers of Java have counted the last attempt when they send, ordered ones not.
+    attempts = put.reconsume_times if is_exhausted else put.reconsume_times + 1
+    return _dead(dead, fields.get(RETRY_TOPIC, put.topic), attempts)
 
 
 def _consumes_in_order(broker: Broker, group: str) -> bool:

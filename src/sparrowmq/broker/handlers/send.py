@@ -147,6 +147,8 @@ def send_special(
         stored = append(broker, placement, now_ms)
     except (DiskFull, StoreStopped, MessageTooLarge) as error:
         raise store_refusal(error) from error
+    if placement.attempts:
+        broker.dead_letters.note(placement)
     reply = Reply(_sent(broker, topic, queue_id, placement, stored))
     return answer_when_safe(broker, request, reply, stored.log_offset + stored.size)
 
@@ -159,7 +161,7 @@ def _placement(
     if is_retry_topic(put.topic) and (header.reconsume_times or not SPECIAL.isdisjoint(fields)):
         dead = dead_letter_when_exhausted(broker, put, fields, header.max_reconsume_times)
         if dead is not None:
-            return Placement(dead)
+            return dead
     return place(broker, put, fields, now_ms, producer_group=header.producer_group)
 
 

@@ -9,7 +9,6 @@ from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.send import SendBack
-from sparrowmq.protocol.names import is_dlq_topic
 from sparrowmq.store.errors import MessageTooLarge, StoreStopped
 
 routes: Routes[Broker] = Routes()
@@ -44,13 +43,8 @@ def send_back(broker: Broker, request: Request[SendBack]) -> Reply | None:
         stored = append(broker, placement, now_ms)
     except (DiskFull, StoreStopped, MessageTooLarge) as error:
         raise store_refusal(error) from error
-    if is_dlq_topic(placement.put.topic):
-        broker.log.info(
-            "group %s gave up message %s after %d attempts",
-            header.group,
-            placement.put.uniq_key,
-            placement.put.reconsume_times,
-        )
+    if placement.attempts:
+        broker.dead_letters.note(placement)
     end = stored.log_offset + stored.size
     # The group moves on as soon as it is answered, so success means that the copy is safe.
     return broker.durability.reply_when_safe(request, Reply(), end)

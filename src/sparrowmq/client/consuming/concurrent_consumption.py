@@ -17,7 +17,6 @@ from sparrowmq.client.client import Client
 from sparrowmq.client.consuming.handler_calls import THREADS_CLOSED, HandlerCalls
 from sparrowmq.client.errors import ClientError, counted
 from sparrowmq.client.group.held_queue import HeldQueue
-from sparrowmq.client.group.process_queue import work_items
 from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.net.errors import NetError
 from sparrowmq.net.workers import WorkersClosed
@@ -218,3 +217,8 @@ class ConcurrentConsumption:
 
 def _is_in_work(held: HeldQueue, message: MessageExt) -> bool:
     return not held.is_dropped and held.process_queue.contains(message)
+
+
+def work_items(messages: Sequence[MessageExt], batch: int) -> list[list[MessageExt]]:
+    """Ten pulled messages with batch size 4 are three work items: 4, 4 and 2."""
+    return [list(messages[at : at + batch]) for at in range(0, len(messages), batch)]

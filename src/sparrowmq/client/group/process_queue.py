@@ -101,8 +101,3 @@ class ProcessQueue:
         self._started_s.clear()
         self.size_bytes = 0
         self._next_offset = -1
-
-
-def work_items(messages: Sequence[MessageExt], batch: int) -> list[list[MessageExt]]:
-    """Ten pulled messages with batch size 4 are three work items: 4, 4 and 2."""
-    return [list(messages[at : at + batch]) for at in range(0, len(messages), batch)]

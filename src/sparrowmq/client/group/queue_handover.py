@@ -23,7 +23,7 @@ from sparrowmq.client.broker_calls import Position
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import ClientError
 from sparrowmq.client.group.held_queue import HeldQueue
-from sparrowmq.client.group.leases import NO_LOCKS
+from sparrowmq.client.group.lock_requests import NO_LOCKS
 from sparrowmq.client.group.member_settings import MemberSettings
 from sparrowmq.client.group.offsets import StartOffsets
 from sparrowmq.client.group.queue_ownership import QueueOwnership

@@ -17,6 +17,7 @@ from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.headers.admin import GetRuntimeInfo
 from sparrowmq.protocol.headers.nameserver import (
+    NAME_TAKEN,
     BrokerHeartbeat,
     BrokerRegistered,
     DataVersionCompared,
@@ -85,7 +86,7 @@ async def _register_in_place_of(
             rival.address,
         )
         raise RequestRefused(
-            ResponseCode.SYSTEM_ERROR,
+            NAME_TAKEN,
             f"broker {name} has a master at {rival.address}, which answers; stop that one first, "
             f"or give {registration.address} a name of its own, or an id above 0 as its slave",
         )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sparrowmq.nameserver.checks import check_topic
 from sparrowmq.nameserver.kv_config import ORDER_TOPIC_CONFIG
-from sparrowmq.nameserver.route_answers import encode_route
+from sparrowmq.nameserver.route_encoding import encode_route
 from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes

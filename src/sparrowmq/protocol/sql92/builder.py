@@ -6,7 +6,7 @@ from collections.abc import Callable
 from lark import Token, Transformer, v_args
 
 from sparrowmq.protocol.sql92.comparison import Test, equality, numbers_in_order, ordering
-from sparrowmq.protocol.sql92.conditions import all_of, any_of, membership, negation_of, text_test
+from sparrowmq.protocol.sql92.logic import all_of, any_of, membership, negation_of, text_test
 from sparrowmq.protocol.sql92.operands import (
     Condition,
     Constant,

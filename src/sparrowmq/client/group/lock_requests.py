@@ -1,4 +1,4 @@
-"""Leases on queues: a queue changes hands only when its owner has finished and committed.
+"""LockRequests on queues: a queue changes hands only when its owner has finished and committed.
 
 The broker's queue locks serve as leases. The owner drains, commits and unlocks; the taker begins
 when it has the lock. A dead owner's locks are freed with its connection.
@@ -38,7 +38,7 @@ class Locks(NamedTuple):
 NO_LOCKS = Locks(set(), set(), {}, 0.0)
 
 
-class Leases:
+class LockRequests:
     """Locks and unlocks queues for one consumer; what it holds is in `QueueOwnership`."""
 
     def __init__(self, client: Client, group: str, log: logging.Logger) -> None:
