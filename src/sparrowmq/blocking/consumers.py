@@ -86,7 +86,7 @@ class PushConsumer(_Reading[AsyncPushConsumer]):
     def run(self, *, each: EachHandler) -> None: ...
 
     def run(self, handler: Handler | None = None, *, each: EachHandler | None = None) -> None:
-        """Consume until Ctrl-C, or until another thread calls `stop`. Takes what `start` takes."""
+        """Consume until Ctrl-C, or until another thread calls `stop`. Handlers as in `start`."""
         loop, consumer = self._consume(handler, each)
         loop.run(consumer.stopped())
 

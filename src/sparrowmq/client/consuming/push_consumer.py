@@ -133,7 +133,7 @@ class PushConsumer(GroupConsumer):
     async def run(self, *, each: EachHandler) -> None: ...
 
     async def run(self, handler: Handler | None = None, *, each: EachHandler | None = None) -> None:
-        """Consume until `stop`, or until the task is cancelled. Takes what `start` takes."""
+        """Consume until `stop`, or until the task is cancelled. Handlers as in `start`."""
         await self._start(chosen_handler(handler, each, self._batch), self._worker_count)
         await self.stopped()
 
