@@ -18,7 +18,7 @@ from sparrowmq.blocking import (
     PushConsumer,
     TransactionalProducer,
 )
-from sparrowmq.blocking.facade import Facade
+from sparrowmq.blocking.facade import Facade, running_inside
 from sparrowmq.client.background_loop import loop_of_process
 from sparrowmq.client.errors import NotStarted
 from sparrowmq.client.sending.transactional_producer import HalfMessage, TransactionState
@@ -180,7 +180,7 @@ def test_a_producer_that_is_not_started_says_how_to_start_it() -> None:
 
 def test_a_producer_is_stopped_at_the_end_of_its_block() -> None:
     with HeldPort() as port, Producer("p", name_servers=f"127.0.0.1:{port.port}") as producer:
-        inner = producer.running()[1]
+        inner = running_inside(producer)[1]
     assert not inner.client.is_running
     with pytest.raises(NotStarted, match="the Producer is not running"):
         producer.send(Message("t", b"x"))
@@ -262,7 +262,7 @@ def test_threads_of_a_forked_child_that_send_together_start_one_producer(
 
 def client_id(producer: Producer) -> str:
     producer.send(Message("orders", b"child"))
-    return producer.running()[1].client.client_id
+    return running_inside(producer)[1].client.client_id
 
 
 def test_a_call_goes_to_what_ran_when_it_looked_although_another_thread_stops_it() -> None:
@@ -281,6 +281,6 @@ def test_a_call_goes_to_what_ran_when_it_looked_although_another_thread_stops_it
             return value
 
     producer = StoppedMeanwhile()
-    assert producer.running() == (loop, inner)
+    assert running_inside(producer) == (loop, inner)
     with pytest.raises(NotStarted):
-        producer.running()
+        running_inside(producer)

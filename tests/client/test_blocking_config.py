@@ -10,6 +10,7 @@ import pytest
 import sparrowmq
 from sparrowmq import Client, ClientConfig, MessageExt, TransactionState, blocking
 from sparrowmq.blocking import Message
+from sparrowmq.blocking.facade import running_inside
 from sparrowmq.testing import Cluster
 from sparrowmq.testing.held_port import HeldPort
 from tests.client.members import GROUP, TOPIC
@@ -87,7 +88,7 @@ def test_the_client_of_a_program_without_asyncio_is_set_up_by_its_config(kind: s
         start = [later] if kind == "PushConsumer" else []
         member.start(*start)
         try:
-            inner = member.running()[1]
+            inner = running_inside(member)[1]
             client = getattr(inner, "consumer", inner).client
             assert (client.client_id, client.config) == ("10.0.0.7@till-3", config)
         finally:
@@ -130,11 +131,11 @@ def test_a_forked_child_does_not_keep_the_client_id_that_its_parent_chose(
             # Nothing of pytest may run in here, whatever happens
             try:
                 producer.send(Message("orders", b"child"))
-                client = producer.running()[1].client
+                client = running_inside(producer)[1].client
                 is_right = client.client_id != "127.0.0.1@till-3"
                 os._exit(0 if is_right and client.config.client_ip == "127.0.0.1" else 1)
             except BaseException:
                 os._exit(2)
         _, status = os.waitpid(child, 0)
         assert os.waitstatus_to_exitcode(status) == 0
-        assert producer.running()[1].client.client_id == "127.0.0.1@till-3"
+        assert running_inside(producer)[1].client.client_id == "127.0.0.1@till-3"

@@ -48,7 +48,7 @@ def test_a_member_stores_the_offset_of_a_reset_itself() -> None:
         member = Member(sim)
         send(sim, b"0", b"1", b"2")
         sim.advance(7)
-        sim.run(member.consumer.reset_offsets({QUEUE: 2}), on=member.host)
+        sim.run(member.consumer.member.move({QUEUE: 2}), on=member.host)
         assert stored_offset(sim) == 2
         sim.advance(3)
         assert member.got == [b"0", b"1", b"2", b"2"]

@@ -177,7 +177,7 @@ def test_a_broadcasting_member_drops_what_fails(tmp_path: Path) -> None:
         send(sim, b"x")
         sim.advance(20)
         assert member.got == [b"x"]
-        assert retry_topic(GROUP) not in member.consumer.subscriptions
+        assert retry_topic(GROUP) not in member.consumer.member.subscriptions
         assert {queue.topic for queue in member.consumer.assignment()} == {TOPIC}
 
 

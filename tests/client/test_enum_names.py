@@ -1,6 +1,7 @@
 """Enums may be given as the names of their members, as in a configuration file."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,13 +40,19 @@ def test_a_producer_takes_the_name_of_its_compression(kind: CompressionType) -> 
     Producer("orders-svc", compression=name)
 
 
-def test_a_name_counts_as_its_member_does() -> None:
+def test_a_name_counts_as_its_member_does(tmp_path: Path) -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
         send(sim, b"before the group began")
         sim.advance(1)
         members = [
-            Member(sim, name=f"member-{number}", model="BROADCASTING", from_where="FIRST_OFFSET")
+            Member(
+                sim,
+                name=f"member-{number}",
+                model="BROADCASTING",
+                from_where="FIRST_OFFSET",
+                offsets_dir=tmp_path,
+            )
             for number in range(2)
         ]
         sim.advance(5)

@@ -94,7 +94,7 @@ def test_the_15_s_begin_anew_each_time_a_queue_is_waited_for() -> None:
         handover = member.consumer.member.handover
         sim.run(handover.give_up({QUEUE: Reason.ASSIGNED_ELSEWHERE}), on=member.host)
         stranger(sim, LockBatch())
-        member.consumer.members_changed()
+        member.consumer.member.wake()
         sim.advance(14)
         assert owned(member) == 0
 

@@ -95,7 +95,7 @@ def test_assigned_queues_are_read_anew_where_an_operator_resets_them() -> None:
         await consumer.assign([QUEUE])
         await consumer.poll()
         await consumer.poll()
-        await consumer.reset_offsets({QUEUE: 3})
+        await consumer.member.move({QUEUE: 3})
         return bodies(await consumer.poll())
 
     with SimCluster(seed=1).run() as sim:

@@ -70,7 +70,7 @@ def test_a_queue_that_is_lost_and_taken_anew_during_a_reset_is_left_as_it_is() -
         reset_to_0(sim)
         sim.advance(1)
         member.consumer.member.ownership.lose(held(member))
-        member.consumer.members_changed()
+        member.consumer.member.wake()
         sim.advance(2)
         anew = held(member)
         offset = member.consumer.member.offsets.get(QUEUE)

@@ -207,7 +207,7 @@ def test_the_answer_to_a_broker_that_asks_is_traced_as_one() -> None:
         settings: Any = {"client": client, "threads": InlineWorkers(), "trace": True}
         listener = Bookings(checked=TransactionState.ROLLBACK)
         async with TransactionalProducer("orders-svc", listener, **settings) as producer:
-            await producer.check_transaction(half, question)
+            await producer.member.check_transaction(half, question)
         await client.stop()
 
     with SimCluster(seed=1).run() as sim:

@@ -44,7 +44,7 @@ def test_whatever_keeps_an_offset_from_being_read_its_queue_alone_waits_and_is_t
             consumer.member.handover.give_up(dict.fromkeys(queues, Reason.ASSIGNED_ELSEWHERE)),
             on=sim.host("member"),
         )
-        consumer.members_changed()
+        consumer.member.wake()
         sim.advance(5)
         assert told == [[0, 1], [1]]
         monkeypatch.undo()
@@ -115,7 +115,7 @@ def test_a_change_of_queues_gives_subscriptions_a_new_version() -> None:
     def version(member: Member) -> int:
         (subscription,) = (
             one
-            for one in member.consumer.consumer_data().subscription_data_set
+            for one in member.consumer.member.consumer_data().subscription_data_set
             if one.topic == TOPIC
         )
         return subscription.sub_version

@@ -64,6 +64,23 @@ def test_help_lists_the_same_settings_for_both_apis(name: str) -> None:
     assert {name: str(ours[name]) for name in same} == {name: str(theirs[name]) for name in same}
 
 
+def calls_of(kind: type) -> dict[str, str]:
+    """Public methods with their parameters."""
+    found = {name: getattr(kind, name) for name in dir(kind) if not name.startswith("_")}
+    functions = {name: one for name, one in found.items() if callable(one)}
+    return {
+        name: str(inspect.signature(one).replace(return_annotation=inspect.Signature.empty))
+        for name, one in functions.items()
+    }
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_the_calls_of_both_apis_are_the_same(name: str) -> None:
+    ours, theirs = calls_of(getattr(blocking, name)), calls_of(getattr(sparrowmq, name))
+    assert set(theirs) - set(ours) == {"stopped"} & set(theirs)  # `run` waits for it
+    assert ours == {name: theirs[name] for name in ours}
+
+
 MISTYPED: list[tuple[Callable[[], object], str, str, str]] = [
     (lambda: sparrowmq.Producer("g", retrys=5), "Producer", "retrys", "retries"),  # type: ignore[call-arg]
     (lambda: blocking.Producer("g", retrys=5), "Producer", "retrys", "retries"),  # type: ignore[call-arg]

@@ -33,7 +33,7 @@ R = TypeVar("R")
 class Admin(Facade[AsyncAdmin]):
     """A blocking `sparrowmq.Admin`: the same methods, results and errors."""
 
-    survives_fork = True
+    _survives_fork = True
 
     def __init__(
         self, name_servers: str | Sequence[str] | None = None, *, timeout_s: float = 5.0
@@ -50,7 +50,7 @@ class Admin(Facade[AsyncAdmin]):
         self._start(self._begin)
 
     def _wait(self, work: Callable[[AsyncAdmin], Coroutine[Any, Any, R]]) -> R:
-        loop, admin = self.running()
+        loop, admin = self._running()
         return loop.run(work(admin))
 
     # ---- clusters, brokers and producers

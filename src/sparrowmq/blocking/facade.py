@@ -34,7 +34,7 @@ T = TypeVar("T", bound=Stoppable)
 class Facade(Generic[T]):
     """Something asynchronous, used from any thread. Each call waits for the background loop."""
 
-    survives_fork = False
+    _survives_fork = False
     """Whether a forked child goes on with a copy of its own, made anew."""
 
     def __init__(self, make: Callable[[], T]) -> None:
@@ -90,7 +90,7 @@ class Facade(Generic[T]):
                 if self._inner is inner:
                     self._inner = None
 
-    def running(self) -> tuple[BackgroundLoop, T]:
+    def _running(self) -> tuple[BackgroundLoop, T]:
         """The background loop and what runs on it; a forked child of a producer starts one of its
         own. Raises NotStarted."""
         inner, loop = self._inner, self._loop  # once: another thread may stop it any time
@@ -98,21 +98,39 @@ class Facade(Generic[T]):
             raise NotStarted(f"the {self._name} is not running: use `with`, or start() it")
         if loop.pid == os.getpid():
             return loop, inner
-        if not self.survives_fork:
+        if not self._survives_fork:
             raise NotStarted(f"the {self._name} runs in another process: start one here")
         with loop_of_process.lock:
             if self._loop is loop:
                 self._make = _in_child(self._make)
                 return self._start(self._begin)  # forked: its parent's connections are not ours
-        return self.running()
+        return self._running()
 
     @property
     def _name(self) -> str:
         return type(self).__name__
 
     def _do(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        loop, inner = self.running()
+        loop, inner = self._running()
         return loop.run(_called(getattr(inner, name), args, kwargs))
+
+
+class GroupFacade(Facade[T]):
+    """The same for a member of a group."""
+
+    def __init__(self, group: str, make: Callable[[], T]) -> None:
+        super().__init__(make)
+        self._group = group
+
+    @property
+    def group(self) -> str:
+        """The group of producers or consumers."""
+        return self._group
+
+
+def running_inside(facade: Facade[T]) -> tuple[BackgroundLoop, T]:
+    """The background loop and the asynchronous object that a facade runs on it: for tests."""
+    return facade._running()
 
 
 async def _begun(make: Callable[[], T], begin: Callable[[T], Coroutine[Any, Any, None]]) -> T:

@@ -95,20 +95,14 @@ class Members:
         )
 
 
-class StartedConsumer(Protocol):
-    """What a consumer is compared by."""
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+class StartedConsumer:
+    """What consumers of one process are compared by. Each consumer keeps its own."""
 
+    group: str
     subscriptions: Subscriptions
-
-    @property
-    def group(self) -> str:
-        """Its group."""
-        ...
-
-    @property
-    def is_broadcasting(self) -> bool:
-        """Whether each member gets everything."""
-        ...
+    is_broadcasting: bool
+    """Whether each member gets everything."""
 
 
 @dataclass(frozen=True, slots=True)

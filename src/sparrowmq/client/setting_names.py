@@ -14,6 +14,16 @@ from typing import Any, TypeVar, get_args, get_type_hints
 C = TypeVar("C")
 
 
+class _Default:
+    """Of a setting in a typed dictionary, which has none: `help()` shows dots."""
+
+    def __repr__(self) -> str:
+        return "..."
+
+
+_DEFAULT = _Default()
+
+
 def settings_of(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     """The parameters of a constructor or function, with the names of its typed dictionary."""
     found: dict[str, inspect.Parameter] = {}
@@ -26,7 +36,7 @@ def settings_of(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
         (dictionary,) = get_args(hints[parameter.name])
         for name, kind in get_type_hints(dictionary).items():
             found[name] = inspect.Parameter(
-                name, inspect.Parameter.KEYWORD_ONLY, default=..., annotation=kind
+                name, inspect.Parameter.KEYWORD_ONLY, default=_DEFAULT, annotation=kind
             )
     return found
 
@@ -45,7 +55,7 @@ def takes_settings_of(other: type, without: Iterable[str]) -> Callable[[type[C]]
 
     def decorate(kind: type[C]) -> type[C]:
         own = settings_of(_init_of(kind)).items()  # with a default of its own, or none: as it says
-        said = {name: parameter for name, parameter in own if parameter.default is not ...}
+        said = {name: parameter for name, parameter in own if parameter.default is not _DEFAULT}
         known = {**settings_of(_init_of(other)), **said}
         shown = [parameter for name, parameter in known.items() if name not in without]
         _replace_init(kind, known, shown)

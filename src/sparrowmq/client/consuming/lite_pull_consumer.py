@@ -107,17 +107,17 @@ class LitePullConsumer(GroupConsumer):
         self._reader = LiteReader(
             self.client,
             self._settings,
-            self.subscriptions,
+            self._subscriptions,
             ownership,
             self._buffer,
-            self.rates,
+            self._rates,
             pull_batch=self._batch,
             limits=self._limits,
             limit_all=self._limit_all,
             auto_commit=self._auto_commit,
         )
         reader = self._reader
-        return Membership(self.client, self._settings, self.subscriptions, ownership, reader)
+        return Membership(self.client, self._settings, self._subscriptions, ownership, reader)
 
     async def stop(self, *, is_consumed: bool = True) -> None:
         """Commit what was polled (with auto commit), unlock, leave the group.
@@ -140,12 +140,12 @@ class LitePullConsumer(GroupConsumer):
                 "queues were assigned manually: subscribe and assign exclude each other"
             )
         without_functions({topic: choice})
-        self.subscriptions.add(topic, choice, self.client.clock())
+        self._subscriptions.add(topic, choice, self.client.clock())
         await self._subscriptions_changed()
 
     async def unsubscribe(self, topic: str) -> None:
         """Read a topic no more; its queues are handed over."""
-        self.subscriptions.remove(topic)
+        self._subscriptions.remove(topic)
         await self._subscriptions_changed()
 
     async def assign(self, queues: Iterable[MessageQueue]) -> None:
@@ -157,7 +157,7 @@ class LitePullConsumer(GroupConsumer):
         what the last one says is read. Raises NoRoute, and nothing changes.
         """
         self._running()
-        if len(self.subscriptions):
+        if len(self._subscriptions):
             raise ValueError("topics are subscribed: subscribe and assign exclude each other")
         wanted = frozenset(queues)
         for queue in wanted:

@@ -106,7 +106,7 @@ class PullConsumer(GroupConsumer):
     def _make_member(self) -> Membership:
         ownership = QueueOwnership(self.client, self._settings)
         reader = QueueReader()
-        return Membership(self.client, self._settings, self.subscriptions, ownership, reader)
+        return Membership(self.client, self._settings, self._subscriptions, ownership, reader)
 
     async def stop(self, within_s: float = 0.0) -> None:
         """Persist progress, leave the group."""
@@ -146,7 +146,7 @@ class PullConsumer(GroupConsumer):
             expression_type=subscription.expression_type,
         )
         timeout_s = _WAITING_PULL_S if waits else _PULL_S
-        started_s = self.rates.now_s()
+        started_s = self._rates.now_s()
         response = await self.client.peers.call(address, header, timeout_s=timeout_s)
         if response.code not in _STATUS:
             raise BrokerRefused(address, response.code, response.remark)
@@ -154,7 +154,7 @@ class PullConsumer(GroupConsumer):
         messages: list[MessageExt] = []
         if response.code == ResponseCode.SUCCESS:
             messages = wanted(decode_messages(response.body, queue.broker_name), subscription)
-            self.rates.pulled(queue.topic, len(messages), started_s)
+            self._rates.pulled(queue.topic, len(messages), started_s)
         return PullResult(
             _STATUS[ResponseCode(response.code)],
             pulled.next_begin_offset,

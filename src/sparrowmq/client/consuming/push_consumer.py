@@ -7,9 +7,7 @@ from types import TracebackType
 from typing import Unpack, overload
 
 from sparrowmq.client.argument_checks import check_kind, check_number, check_time, check_whole
-from sparrowmq.client.broker_calls import Position
-from sparrowmq.client.client import Client
-from sparrowmq.client.consuming.concurrent_consumption import ConcurrentConsumption, GivingBack
+from sparrowmq.client.consuming.concurrent_consumption import ConcurrentConsumption
 from sparrowmq.client.consuming.handler_calls import (
     EachHandler,
     Handler,
@@ -18,14 +16,12 @@ from sparrowmq.client.consuming.handler_calls import (
 )
 from sparrowmq.client.consuming.message_loop import IN_THE_BODY, MessageLoop
 from sparrowmq.client.consuming.orderly_consumption import SUSPEND_S, UNLIMITED, OrderlyConsumption
-from sparrowmq.client.consuming.pull_loop import FlowLimits, PullLoop, reason_to_wait, shared_out
+from sparrowmq.client.consuming.pull_loop import FlowLimits
+from sparrowmq.client.consuming.push_reader import PushReader, make_consumption
 from sparrowmq.client.group.group_consumer import GroupConsumer
-from sparrowmq.client.group.held_queue import HeldQueue
-from sparrowmq.client.group.member_settings import MemberSettings, StartSettings
+from sparrowmq.client.group.member_settings import StartSettings
 from sparrowmq.client.group.membership import Membership
-from sparrowmq.client.group.queue_handover import PullTask, QueueReader
 from sparrowmq.client.group.queue_ownership import QueueOwnership
-from sparrowmq.client.group.running_info import ConsumeRates
 from sparrowmq.client.handler_threads import HandlerThreads
 from sparrowmq.client.hooks import HookCalls, Hooks, check_hooks
 from sparrowmq.client.setting_names import checks_setting_names
@@ -35,11 +31,7 @@ from sparrowmq.protocol.connections import ConsumeDirectlyResult
 from sparrowmq.protocol.heartbeat import ConsumeType
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
-from sparrowmq.protocol.subscription import SubscriptionData
 
-_MAX_RECONSUME_TIMES = 16
-_PULL_TIMEOUT_S = 30.0
-_SUSPEND_S = 15.0
 _CONSUME_TIMEOUT_S = 15 * 60.0
 
 WAITS_FOR_ITSELF = (
@@ -112,7 +104,7 @@ class PushConsumer(GroupConsumer):
             is_orderly=orderly,
         )
         self._batch = batch
-        self.worker_count = workers
+        self._worker_count = workers
         self._pull_batch = pull_batch
         self._limits = limits or FlowLimits()
         self._max_reconsume_times = max_reconsume_times
@@ -126,17 +118,11 @@ class PushConsumer(GroupConsumer):
         self._workers: list[asyncio.Task[None]] = []
         self._are_workers_ended = False
         self._loop: MessageLoop | None = None
-        self.handling: HandlerCalls
+        self._handling: HandlerCalls
         self._consumption: ConcurrentConsumption | OrderlyConsumption
 
-    @property
-    def is_orderly(self) -> bool:
-        """Whether messages of a queue are handed out one batch after the other."""
-        return self._settings.is_orderly
-
-    async def consume_directly(self, message: MessageExt) -> ConsumeDirectlyResult:
-        """Hand one message to the handler now; progress does not change."""
-        return await self.handling.try_out(message, is_orderly=self.is_orderly)
+    async def _consume_directly(self, message: MessageExt) -> ConsumeDirectlyResult:
+        return await self._handling.try_out(message, is_orderly=self._settings.is_orderly)
 
     # ---- lifecycle
 
@@ -147,8 +133,8 @@ class PushConsumer(GroupConsumer):
     async def run(self, *, each: EachHandler) -> None: ...
 
     async def run(self, handler: Handler | None = None, *, each: EachHandler | None = None) -> None:
-        """Consume until `stop`, or until the task is cancelled. Takes what `start` takes."""
-        await self._start(chosen_handler(handler, each, self._batch), self.worker_count)
+        """Consume until `stop`, or until the task is cancelled. Handlers as in `start`."""
+        await self._start(chosen_handler(handler, each, self._batch), self._worker_count)
         await self.stopped()
 
     async def stopped(self) -> None:
@@ -180,7 +166,7 @@ class PushConsumer(GroupConsumer):
         With `wait_s` it waits so long for a name server and raises NoNameServer if none answers.
         Without, it starts at once, logs a warning, and begins to consume when one answers."""
         chosen = chosen_handler(handler, each, self._batch)
-        await self._start(chosen, self.worker_count, wait_s)
+        await self._start(chosen, self._worker_count, wait_s)
 
     async def _start(self, handler: Handler, workers: int, wait_s: float | None = None) -> None:
         with self._starting:
@@ -231,15 +217,15 @@ class PushConsumer(GroupConsumer):
         threads = self._threads
         if threads is None:
             name = f"consume-{self.group}"
-            threads = self._own_threads = HandlerThreads(self.worker_count, name)
-        self.handling = HandlerCalls(
-            self.group, handler, threads, self.subscriptions, self.rates, log, self._hooks
+            threads = self._own_threads = HandlerThreads(self._worker_count, name)
+        self._handling = HandlerCalls(
+            self.group, handler, threads, self._subscriptions, self._rates, log, self._hooks
         )
         ownership = QueueOwnership(client, self._settings)
         self._consumption = make_consumption(
             client,
             self._settings,
-            self.handling,
+            self._handling,
             ownership,
             batch=self._batch,
             max_reconsume_times=self._max_reconsume_times,
@@ -249,15 +235,17 @@ class PushConsumer(GroupConsumer):
         reader = PushReader(
             client,
             self._settings,
-            self.subscriptions,
+            self._subscriptions,
             ownership,
             self._consumption,
-            self.rates,
+            self._rates,
             limits=self._limits,
             pull_batch=self._pull_batch,
             paused=self._paused,
         )
-        return Membership(client, self._settings, self.subscriptions, ownership, reader)
+        member = Membership(client, self._settings, self._subscriptions, ownership, reader)
+        member.workers = self._worker_count
+        return member
 
     async def stop(self) -> None:
         """Finish what is in work (within a deadline), commit, unregister: nothing comes twice.
@@ -298,11 +286,6 @@ class PushConsumer(GroupConsumer):
         for task in self._workers:
             task.cancel()
 
-    @property
-    def is_in_handler(self) -> bool:
-        """Whether the caller is a plain handler of this consumer, in its thread."""
-        return self._own_threads is not None and self._own_threads.is_here
-
     # ---- while it runs
 
     def pause(self) -> None:
@@ -317,12 +300,12 @@ class PushConsumer(GroupConsumer):
 
     async def subscribe(self, topic: str, choice: Filter = "*") -> None:
         """Consume another topic too, or the same one by another filter. Raises ValueError."""
-        self.subscriptions.add(topic, choice, self.client.clock())
+        self._subscriptions.add(topic, choice, self.client.clock())
         await self._subscriptions_changed()
 
     async def unsubscribe(self, topic: str) -> None:
         """Consume a topic no more; its queues are handed over."""
-        self.subscriptions.remove(topic)
+        self._subscriptions.remove(topic)
         await self._subscriptions_changed()
 
     def waits(self) -> dict[MessageQueue, str]:
@@ -331,118 +314,7 @@ class PushConsumer(GroupConsumer):
         return {one.queue: one.waits_for for one in held if one.waits_for}
 
 
-class PushReader(QueueReader):
-    """Pulls the queues of a push consumer and hands what was pulled to its workers."""
-
-    def __init__(
-        self,
-        client: Client,
-        settings: MemberSettings,
-        subscriptions: Subscriptions,
-        ownership: QueueOwnership,
-        workers: ConcurrentConsumption | OrderlyConsumption,
-        rates: ConsumeRates,
-        *,
-        limits: FlowLimits,
-        pull_batch: int,
-        paused: asyncio.Event,
-    ) -> None:
-        """Nothing is pulled while `paused` is set."""
-        self._settings = settings
-        self._subscriptions = subscriptions
-        self._ownership = ownership
-        self._workers = workers
-        self._limits = limits
-        self.shared_limits = limits
-        """What one queue may have waiting, as many as are held now."""
-        self._paused = paused
-        self._pulls = PullLoop(
-            client,
-            settings.group,
-            ownership,
-            self,
-            rates,
-            pull_batch=pull_batch,
-            suspend_s=_SUSPEND_S,
-            call_timeout_s=_PULL_TIMEOUT_S,
-        )
-
-    # ---- as the reader of queues
-
-    def pull_task(self, held: HeldQueue) -> PullTask:
-        """Pull while the queue is held."""
-        return partial(self._pulls.run, held)
-
-    def assignment_changed(self) -> None:
-        """Share the topic's limits out over the queues that are held now."""
-        self.shared_limits = shared_out(self._limits, len(self._ownership.held))
-
-    # ---- as the target of pulls
-
-    def subscription(self, topic: str) -> SubscriptionData | None:
-        """What is wanted of a topic."""
-        return self._subscriptions.get(topic)
-
-    def committed(self, held: HeldQueue) -> int:
-        """Our progress, where it is certain that it counts."""
-        if self._settings.is_broadcasting or not self._ownership.is_sure(held):
-            return -1
-        return self._ownership.offsets.get(held.queue)
-
-    def paused(self, held: HeldQueue) -> str:
-        """The application paused the whole consumer, or did not."""
-        return "the consumer is paused" if self._paused.is_set() else ""
-
-    def reason_to_wait(self, held: HeldQueue) -> str:
-        """Flow control: how much waits for handlers."""
-        is_orderly = self._settings.is_orderly
-        return reason_to_wait(held.process_queue, self.shared_limits, is_orderly=is_orderly)
-
-    def arrived(self, held: HeldQueue, messages: list[MessageExt]) -> None:
-        """Hand messages to workers. Progress moves also where all of them were filtered out."""
-        held.process_queue.put(messages)
-        self._workers.submit(held, messages)
-        self._ownership.note_progress(held)
-
-    def moved(self, held: HeldQueue, offset: int) -> None:
-        """Forget what was pulled: the queue goes on elsewhere."""
-        held.process_queue.clear()
-        held.next_offset = offset
-        position = Position(offset, held.epoch)
-        self._ownership.offsets.update(held.queue, position, may_lower=True)
-
-
-def make_consumption(
-    client: Client,
-    settings: MemberSettings,
-    handling: HandlerCalls,
-    ownership: QueueOwnership,
-    *,
-    batch: int,
-    max_reconsume_times: int,
-    timeout_s: float,
-    suspend_s: float,
-) -> ConcurrentConsumption | OrderlyConsumption:
-    """What hands messages to the handler: side by side, or one batch of a queue after the other.
-    `max_reconsume_times` -1 means 16, and no limit when orderly."""
-    if settings.is_orderly:
-        return OrderlyConsumption(
-            handling,
-            GivingBack(client, settings.group, max(0, max_reconsume_times), client.log),
-            ownership,
-            batch=batch,
-            max_reconsume_times=max_reconsume_times,
-            suspend_s=suspend_s,
-            log=client.log,
-        )
-    is_default = max_reconsume_times == UNLIMITED
-    times = _MAX_RECONSUME_TIMES if is_default else max_reconsume_times
-    giving_back = GivingBack(client, settings.group, times, client.log)
-    return ConcurrentConsumption(
-        handling,
-        None if settings.is_broadcasting else giving_back,
-        ownership,
-        batch=batch,
-        timeout_s=timeout_s,
-        log=client.log,
-    )
+def is_in_handler(consumer: PushConsumer) -> bool:
+    """Whether the caller is a plain handler of this consumer, in its thread. For the blocking one,
+    whose stop would have to wait for it."""
+    return consumer._own_threads is not None and consumer._own_threads.is_here

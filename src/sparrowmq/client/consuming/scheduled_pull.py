@@ -83,7 +83,7 @@ class ScheduledPull(Lifecycle):
         self._listener = listener
         settings["listener"] = self._assigned
         self.consumer = PullConsumer(group, callbacks, **settings)
-        self.consumer.worker_count = workers
+        self._worker_count = workers
 
     async def _open(self) -> None:
         await self.start()
@@ -91,6 +91,7 @@ class ScheduledPull(Lifecycle):
     async def start(self, *, wait_s: float | None = None) -> None:
         """Join the group and begin; `async with` does it. `wait_s` as in `PullConsumer.start`."""
         await self.consumer.start(wait_s=wait_s)
+        self.consumer.member.workers = self._worker_count
 
     async def stop(self) -> None:
         """Let turns that run finish (within a deadline), persist, leave the group."""

@@ -13,27 +13,28 @@ from sparrowmq.client.client import Client
 from sparrowmq.client.config import FROM_ENVIRONMENT, config_of
 from sparrowmq.client.errors import NoNameServer, NoRoute, NotStarted
 from sparrowmq.client.group.broker_requests import routes
+from sparrowmq.client.group.member_calls import MemberCalls
 from sparrowmq.client.group.member_settings import GroupSettings, MemberSettings
 from sparrowmq.client.group.membership import Membership
-from sparrowmq.client.group.running_info import ConsumeRates, offsets_of, running_info
+from sparrowmq.client.group.running_info import ConsumeRates
 from sparrowmq.client.lifecycle import Lifecycle
-from sparrowmq.client.members import ConsumerIdentity
+from sparrowmq.client.members import ConsumerIdentity, StartedConsumer
 from sparrowmq.client.route_table import subscribe_queues
 from sparrowmq.client.subscriptions import Subscriptions, check_subscriptions, report_differences
-from sparrowmq.protocol.connections import ConsumeDirectlyResult, ConsumerRunningInfo
-from sparrowmq.protocol.heartbeat import ConsumerData
+from sparrowmq.protocol.connections import ConsumeDirectlyResult
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
 
 
 class GroupConsumer(Lifecycle):
-    """Base of the consumers, and what the client sees of them.
+    """Base of the consumers. Brokers and the client talk to `MemberCalls`.
 
     `async with` starts a client of its own where none was given, and stops in the end. Where
     nothing but the client is started, `start` is called inside of the block.
     """
 
     member: Membership
+    """Its place in the group, from the start on: for tools and tests."""
 
     def __init__(
         self, group: str, subscriptions: Subscriptions, given: GroupSettings, **kind: Any
@@ -46,9 +47,11 @@ class GroupConsumer(Lifecycle):
         own = config_of(servers, chosen.pop("config", None), has_client=client is not None)
         self._settings = MemberSettings(group=group, **chosen, **kind)
         self.client = client or Client(own, routes=routes)
-        self.subscriptions = subscriptions
-        self.rates = ConsumeRates()
-        self.worker_count = 0
+        self._subscriptions = subscriptions
+        self._rates = ConsumeRates()
+        self._as_started = StartedConsumer(
+            group, subscriptions, is_broadcasting=self._settings.is_broadcasting
+        )
         self._owns_client = client is None
         self._is_started = False
 
@@ -73,7 +76,7 @@ class GroupConsumer(Lifecycle):
         for failures in itertools.count(1):
             try:
                 async with asyncio.timeout_at(end_s):
-                    await self.client.route_table.refresh(min(self.subscriptions.topics))
+                    await self.client.route_table.refresh(min(self._subscriptions.topics))
                 return
             except (NoNameServer, TimeoutError) as error:
                 left_s = end_s - loop.time()
@@ -89,16 +92,17 @@ class GroupConsumer(Lifecycle):
         client = self.client
         servers = frozenset(client.config.name_servers)
         client.process_consumers.enter(
-            self, ConsumerIdentity(client.client_id, servers, client.pid)
+            self._as_started, ConsumerIdentity(client.client_id, servers, client.pid)
         )
         try:
-            await check_subscriptions(self.client, self.group, self.subscriptions.all())
-            await report_differences(self.client, self.group, self.subscriptions.all())
+            await check_subscriptions(self.client, self.group, self._subscriptions.all())
+            await report_differences(self.client, self.group, self._subscriptions.all())
         except BaseException:
-            client.process_consumers.leave(self)
+            client.process_consumers.leave(self._as_started)
             raise
         self.member = make()
-        self.client.consumers[self.group] = self
+        calls = MemberCalls(self.member, self._rates, self._consume_directly)
+        self.client.consumers[self.group] = calls
         self._is_started = True
         await self.member.join()
 
@@ -112,7 +116,7 @@ class GroupConsumer(Lifecycle):
                 self._is_started = False
                 await self.member.leave(within_s, overdue)
         finally:
-            self.client.process_consumers.leave(self)
+            self.client.process_consumers.leave(self._as_started)
             if self._owns_client:
                 await self.client.stop()
 
@@ -121,55 +125,16 @@ class GroupConsumer(Lifecycle):
         """What ended this consumer without `stop`, reported in the log too; None while it lives."""
         return self.client.failure
 
-    # ---- what the client asks
+    # ---- what users ask
 
     @property
     def group(self) -> str:
         """The consumer group."""
         return self._settings.group
 
-    @property
-    def is_broadcasting(self) -> bool:
-        """Whether each member gets everything."""
-        return self._settings.is_broadcasting
-
-    def topics(self) -> set[str]:
-        """Topics whose routes are kept fresh."""
-        return self.subscriptions.topics | {queue.topic for queue in self.member.held}
-
-    def consumer_data(self) -> ConsumerData:
-        """What heartbeats say."""
-        return self.member.consumer_data()
-
-    def members_changed(self) -> None:
-        """A broker says that a member joined or left."""
-        if self._is_started:
-            self.member.wake()
-
-    def queue_freed(self) -> None:
-        """A broker says that a queue which another member held is free now."""
-        if self._is_started:
-            self.member.wake_at_once()
-
-    async def reset_offsets(self, offsets: dict[MessageQueue, int]) -> None:
-        """An operator moved the group. Raises ValueError in a broadcasting group."""
-        await self.member.move(offsets)
-
-    def offsets_of(self, topic: str) -> dict[MessageQueue, int]:
-        """Progress in the queues of a topic that are ours."""
-        return offsets_of(self.member, topic)
-
-    def running_info(self, *, with_stacks: bool = False) -> ConsumerRunningInfo:
-        """What this member is doing."""
-        return running_info(
-            self.member, self.rates, workers=self.worker_count, with_stacks=with_stacks
-        )
-
-    async def consume_directly(self, message: MessageExt) -> ConsumeDirectlyResult:
-        """Hand one message to the handler now. Raises ValueError where there is none."""
+    async def _consume_directly(self, message: MessageExt) -> ConsumeDirectlyResult:
+        """What an operator asks for. Raises ValueError where there is no handler."""
         raise ValueError(f"group {self.group} has no handler here that could consume a message")
-
-    # ---- what users ask
 
     def assignment(self) -> list[MessageQueue]:
         """The queues this member holds now. Raises NotStarted."""
@@ -197,7 +162,7 @@ class GroupConsumer(Lifecycle):
 
     async def _subscriptions_changed(self) -> None:
         if self._is_started:
-            await check_subscriptions(self.client, self.group, self.subscriptions.all())
+            await check_subscriptions(self.client, self.group, self._subscriptions.all())
             await self.client.heartbeats.send_everywhere()
             self.member.wake()
 

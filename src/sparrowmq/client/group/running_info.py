@@ -93,7 +93,7 @@ _MIB = 1024 * 1024
 
 
 def running_info(
-    member: Membership, rates: ConsumeRates, *, workers: int, with_stacks: bool
+    member: Membership, rates: ConsumeRates, *, with_stacks: bool
 ) -> ConsumerRunningInfo:
     """A snapshot."""
     settings, client = member.settings, member.client
@@ -102,7 +102,7 @@ def running_info(
             "PROP_NAMESERVER_ADDR": ";".join(client.config.name_servers),
             "PROP_CONSUME_TYPE": settings.consume_type.value,
             "PROP_CONSUMEORDERLY": str(settings.is_orderly).lower(),
-            "PROP_THREADPOOL_CORE_SIZE": str(workers),
+            "PROP_THREADPOOL_CORE_SIZE": str(member.workers),
             "PROP_CONSUMER_START_TIMESTAMP": str(member.started_ms),
             "PROP_CLIENT_VERSION": "SPARROWMQ",
             "consumerGroup": settings.group,

@@ -182,7 +182,7 @@ class TransactionalProducer(Producer):
         fields = msgspec.structs.asdict(sent) | {"transaction_id": sent.msg_id}
         return TransactionResult(**fields, state=state)
 
-    async def check_transaction(
+    async def _check_transaction(
         self, message: MessageExt, question: CheckTransactionState
     ) -> EndTransaction:
         """The answer to a broker that asks how a transaction ended."""
