@@ -57,7 +57,6 @@ def test_what_spark_passes_on_for_itself_is_no_mistake() -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({}, "option nameServer: missing; give host:port"),
         ({"nameServer": "here"}, "option nameServer: must be host:port"),
         (SERVER | {"topics": "a"}, "option topics: unknown to the sink; did you mean topic?"),
         (SERVER | {"colour": "a"}, "option colour: unknown to the sink; allowed are nameServer,"),

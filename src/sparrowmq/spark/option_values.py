@@ -8,11 +8,13 @@ what is allowed; `read_options` adds which option it was and what was given.
 """
 
 import json
+import os
 import re
 from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from typing import Any, TypeAlias
 
+from sparrowmq.cluster_address import NameServerAddresses, find_name_servers
 from sparrowmq.protocol.names import check_topic
 from sparrowmq.spark.errors import OptionError
 from sparrowmq.spark.offsets import EARLIEST, LATEST, NestedOffsets, flat, read_offsets
@@ -62,6 +64,42 @@ def read_servers(text: str) -> str:
         return ";".join(split_name_servers(text))
     except ValueError as error:
         raise ValueError(f"must be host:port, several with semicolons ({error})") from error
+
+
+NAME_SERVER = "nameServer"
+
+
+def find_servers(
+    options: Mapping[str, str], environment: Mapping[str, str] = os.environ
+) -> NameServerAddresses:
+    """The name servers of the option, without it those of the environment.
+
+    Spark's driver calls this once for a source or a sink, and executors get what it found: theirs
+    is another environment. Raises OptionError.
+    """
+    given = next((text for name, text in options.items() if name.lower() == "nameserver"), None)
+    if given is not None:
+        try:
+            return NameServerAddresses(split_name_servers(given), f"option {NAME_SERVER}")
+        except ValueError as error:
+            text = f"must be host:port, several with semicolons ({error}), not {given!r}"
+            raise OptionError(NAME_SERVER, text) from error
+    try:
+        found = find_name_servers(environment=environment)
+    except ValueError as error:
+        raise OptionError(NAME_SERVER, f"missing, and {error}") from error
+    try:
+        split_name_servers(";".join(found.addresses))
+    except ValueError as error:
+        text = f"missing, and {found.origin} has no host:port ({error})"
+        raise OptionError(NAME_SERVER, text) from error
+    return found
+
+
+def set_servers(values: dict[str, Any], servers: NameServerAddresses) -> None:
+    """Set the fields `name_server` and `name_server_origin`."""
+    values["name_server"] = ";".join(servers.addresses)
+    values["name_server_origin"] = servers.origin
 
 
 def read_topics(text: str) -> tuple[str, ...]:

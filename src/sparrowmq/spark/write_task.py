@@ -12,7 +12,6 @@ from sparrowmq.spark.encode.row_encoder import UNSHARDED, EncodedRows, RowEncode
 from sparrowmq.spark.encode.row_properties import values_of
 from sparrowmq.spark.schema import ColumnPlaces
 from sparrowmq.spark.sink_options import SinkOptions
-from sparrowmq.spark.wire.cluster import RemoteCluster
 from sparrowmq.spark.wire.sender import RowSender, Send
 
 ENCODED_BYTES = 16 * 1024 * 1024
@@ -48,7 +47,7 @@ def write_rows(
         positions, options.topic, RowKeys(write_id, partition_id), options.max_message_bytes
     )
     rows = sends = body_bytes = 0
-    with RemoteCluster(options.name_server, options.request_timeout_s) as cluster:
+    with options.cluster() as cluster:
         sender = RowSender(
             cluster,
             group=options.group,

@@ -212,7 +212,7 @@ def write_queues(cluster: RemoteCluster, topic: str, *, waits: bool = False) -> 
     try:
         queues = cluster.route(topic).write_queues
     except TopicMissing as missing:
-        servers = ";".join(cluster.name_servers)
+        servers = str(cluster)
         if not cluster.topics():
             # A broker that stops takes its topics with it; the name may still be right.
             text = f"no broker is registered at name server {servers}, so topic {topic} is unknown"
