@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from sparrowmq.cluster_address import NameServerAddresses, find_name_servers
 from sparrowmq.protocol.names import check_topic
-from sparrowmq.spark.errors import OptionError
+from sparrowmq.spark.errors import OptionError, RocketMQError
 from sparrowmq.spark.offsets import EARLIEST, LATEST, NestedOffsets, flat, read_offsets
 from sparrowmq.spark.positions import EPOCHS, Positions
 from sparrowmq.spark.wire.cluster import UNKNOWN_EPOCH, QueuePosition, split_name_servers
@@ -29,6 +29,12 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _BYTES = {"": 1, "b": 1, "kb": 1 << 10, "kib": 1 << 10, "mb": 1 << 20, "mib": 1 << 20}
 
 
+NO_TABLES = (
+    "Spark 4.3 does not hand the options of a table to data sources in Python: use CREATE TEMPORARY"
+    " VIEW … USING … OPTIONS (…) instead of CREATE TABLE"
+)
+
+
 def read_options(
     options: Mapping[str, str], known: KnownOptions, what: str, of_spark: Collection[str] = ()
 ) -> dict[str, Any]:
@@ -37,6 +43,8 @@ def read_options(
     Raises OptionError that names the option and what is allowed.
     """
     names = {name.lower(): name for name in known}
+    if "provider" in {given.lower() for given in options}:  # Spark adds it for CREATE TABLE only
+        raise RocketMQError(NO_TABLES)
     values: dict[str, Any] = {}
     for given, text in options.items():
         if given.lower() in of_spark:

@@ -13,6 +13,7 @@ from sparrowmq.spark.errors import OptionError
 from sparrowmq.spark.offsets import EARLIEST, LATEST, Assignment, NestedOffsets, read_assignment
 from sparrowmq.spark.option_values import (
     NAME_SERVER,
+    NO_TABLES,
     KnownOptions,
     find_servers,
     read_condition,
@@ -122,8 +123,8 @@ def parse_options(
     Raises OptionError that names the option and what is allowed.
     """
     values = read_options(options, _OPTIONS, "the source", _OF_SPARK)
-    set_servers(values, servers or find_servers(options))
     _check_what(values)
+    set_servers(values, servers or find_servers(options))
     values["starting"] = _place(values, "starting", stream)
     values["ending"] = _place(values, "ending", stream)
     _choose_columns(values)
@@ -137,7 +138,10 @@ def _check_what(values: dict[str, Any]) -> None:
     ways = {"subscribe": "subscribe", "subscribe_pattern": "subscribePattern", "assign": "assign"}
     given = [name for key, name in ways.items() if key in values]
     if not given:
-        raise OptionError("subscribe", "missing; give subscribe, subscribePattern or assign")
+        # A table of Spark's catalog comes without any option.
+        hint = "" if values else f". If this is a table: {NO_TABLES}"
+        text = f"missing; give subscribe, subscribePattern or assign{hint}"
+        raise OptionError("subscribe", text)
     if len(given) > 1:
         raise OptionError(given[1], f"contradicts {given[0]}; give only one of the two")
 
