@@ -11,6 +11,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Collection, Mapping
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Any, TypeAlias
 
@@ -60,9 +61,19 @@ def read_options(
     return values
 
 
+_KAFKA_OPTIONS = {
+    "kafka.bootstrap.servers": "nameServer",
+    "kafka.group.id": "group",
+    "groupidprefix": "group",
+}
+"""What users of spark-sql-kafka write, in lower case, by what it is called here."""
+
+
 def _unknown(given: str, names: Mapping[str, str], what: str) -> str:
-    close = get_close_matches(given, names, 1)
-    hint = f"did you mean {names[close[0]]}? " if close else ""
+    meant = _KAFKA_OPTIONS.get(given)
+    if meant is None and (close := get_close_matches(given, names, 1)):
+        meant = names[close[0]]
+    hint = f"did you mean {meant}? " if meant in names.values() else ""
     return f"unknown to {what}; {hint}allowed are {', '.join(names.values())}"
 
 
@@ -170,10 +181,23 @@ def read_count(text: str) -> int:
 
 
 def read_time_ms(text: str) -> int:
-    """A point in time, in milliseconds since 1970."""
-    if not text.isascii() or not text.isdigit():
-        raise ValueError("must be milliseconds since 1970")
-    return int(text)
+    """A point in time, in milliseconds since 1970: digits alone are such, the rest is a date."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        time_ms = int(read_moment(text).timestamp() * 1000)
+    except ValueError:
+        time_ms = -1
+    if time_ms < 0:
+        example = "2026-11-15, 2026-11-15T13:30 (UTC) or 2026-11-15T13:30+01:00"
+        raise ValueError(f"must be a time from 1970 on such as {example}, or milliseconds")
+    return time_ms
+
+
+def read_moment(text: str) -> datetime:
+    """A date or a time, in UTC unless it has a zone. Raises ValueError."""
+    found = datetime.fromisoformat(text)
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
 def _measure(text: str, units: Mapping[str, float], example: str) -> float:

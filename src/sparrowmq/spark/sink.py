@@ -97,9 +97,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
 def batch_writer(options: SinkOptions, schema: StructType, overwrite: bool) -> BatchWriter:
     """The writer of a DataFrame. Raises OptionError, ColumnError, RocketMQError."""
     parsed, positions = _checked(options, schema, overwrite)
-    # The option topic was found just now, by the driver; topics of rows never were.
+    # The option topic was found or created just now, by the driver; topics of rows never were.
     seen = parsed.topic is not None
-    return BatchWriter(replace(parsed, waits_for_topics=seen), positions)
+    create = parsed.create_topic and not seen
+    return BatchWriter(replace(parsed, waits_for_topics=seen, create_topic=create), positions)
 
 
 def stream_writer(options: SinkOptions, schema: StructType, overwrite: bool) -> StreamWriter:
@@ -130,10 +131,13 @@ def _checked(
 
 
 def _check_topic(options: SinkOptions, topic: str) -> None:
-    """Raise UnknownTopic before anything is sent."""
+    """Find the topic, or create it if that is wanted. Raises UnknownTopic."""
     patience = Patience(options.retry_timeout_s)
     with options.cluster() as cluster:
-        patience.call(f"looking for topic {topic}", lambda: write_queues(cluster, topic))
+        patience.call(
+            f"looking for topic {topic}",
+            lambda: write_queues(cluster, topic, new_queues=options.new_topic_queues),
+        )
 
 
 def _write(

@@ -11,6 +11,7 @@ from sparrowmq.spark.option_values import (
     KnownOptions,
     find_servers,
     read_count,
+    read_flag,
     read_options,
     read_seconds,
     read_servers,
@@ -50,8 +51,17 @@ class SinkOptions:
     """How long a send may fail before its task does."""
     request_timeout_s: float = 10.0
     """How long one request may take."""
+    create_topic: bool = False
+    """Create topics that do not exist, on every broker, before the first row is sent to them."""
+    create_topic_queues: int = 8
+    """Queues per broker of a topic that is created."""
     waits_for_topics: bool = False
     """Not the user's: a topic that is not found was there before, so its broker is away."""
+
+    @property
+    def new_topic_queues(self) -> int | None:
+        """How many queues a topic that is not found is created with; None where it is not."""
+        return self.create_topic_queues if self.create_topic else None
 
     def cluster(self) -> RemoteCluster:
         """The cluster to write to."""
@@ -70,6 +80,8 @@ def parse_sink_options(
     values = read_options(options, _OPTIONS, "the sink", _OF_SPARK)
     set_servers(values, servers or find_servers(options))
     made = SinkOptions(**values)
+    if "create_topic_queues" in values and not made.create_topic:
+        raise OptionError("createTopicQueues", "goes with createTopic=true; set that, or remove it")
     if made.max_batch_bytes > made.max_message_bytes:
         text = f"must be at most maxMessageBytes, {made.max_message_bytes}"
         raise OptionError("maxBatchBytes", f"{text}, not {made.max_batch_bytes}")
@@ -87,6 +99,8 @@ _OPTIONS: KnownOptions = {
     NAME_SERVER: ("name_server", read_servers),
     "topic": ("topic", _topic),
     "group": ("group", check_group),
+    "createTopic": ("create_topic", read_flag),
+    "createTopicQueues": ("create_topic_queues", read_count),
     "jobId": ("job_id", read_text),
     "maxRowsPerSecond": ("max_rows_per_second", read_count),
     "maxBatchBytes": ("max_batch_bytes", read_size),

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 from sparrowmq.protocol.codes import RequestCode, ResponseCode
 from sparrowmq.protocol.hosts import parse_address
 from sparrowmq.protocol.json_reader import parse_json
-from sparrowmq.protocol.names import is_system_topic
+from sparrowmq.protocol.names import AUTO_CREATE_TOPIC, is_system_topic
 from sparrowmq.protocol.perm import PERM_READ_WRITE, is_readable, is_writable
 from sparrowmq.spark.errors import BrokerAway, ServerRefused, TopicMissing, Unreachable
 from sparrowmq.spark.wire.remoting import Answer, Remoting
@@ -174,6 +174,32 @@ class RemoteCluster:
     def broker_names(self) -> list[str]:
         """The brokers that are registered."""
         return sorted(map(str, self._info().get("brokerAddrTable") or ()))
+
+    def masters(self) -> dict[str, str]:
+        """The address of each broker that can be written to, by name."""
+        table = self._info().get("brokerAddrTable") or {}
+        masters = {str(name): data["brokerAddrs"].get("0") for name, data in table.items()}
+        return {name: str(address) for name, address in masters.items() if address}
+
+    def create_topic(self, topic: str, queues: int) -> list[str]:
+        """Create a topic with this many queues on every broker; the brokers' names.
+
+        The name servers learn of it from the brokers, a moment later.
+        """
+        masters = self.masters()
+        for address in masters.values():
+            fields = {
+                "topic": topic,
+                "defaultTopic": AUTO_CREATE_TOPIC,
+                "readQueueNums": str(queues),
+                "writeQueueNums": str(queues),
+                "perm": str(int(PERM_READ_WRITE)),
+                "topicFilterType": "SINGLE_TAG",
+                "topicSysFlag": "0",
+                "order": "false",
+            }
+            self._connection(address).ask(RequestCode.UPDATE_AND_CREATE_TOPIC, fields)
+        return sorted(masters)
 
     def brokers(self, topic: str) -> list[BrokerAddresses]:
         """Those that serve a topic, by name. Raises TopicMissing."""
