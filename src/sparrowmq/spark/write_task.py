@@ -10,9 +10,8 @@ import pyarrow as pa
 
 from sparrowmq.spark.encode.row_encoder import UNSHARDED, EncodedRows, RowEncoder, RowKeys
 from sparrowmq.spark.encode.row_properties import values_of
-from sparrowmq.spark.schema import ColumnPlaces
+from sparrowmq.spark.schema import ColumnError, ColumnPlaces
 from sparrowmq.spark.sink_options import SinkOptions
-from sparrowmq.spark.wire.cluster import RemoteCluster
 from sparrowmq.spark.wire.sender import RowSender, Send
 
 ENCODED_BYTES = 16 * 1024 * 1024
@@ -48,17 +47,22 @@ def write_rows(
         positions, options.topic, RowKeys(write_id, partition_id), options.max_message_bytes
     )
     rows = sends = body_bytes = 0
-    with RemoteCluster(options.name_server, options.request_timeout_s) as cluster:
+    with options.cluster() as cluster:
         sender = RowSender(
             cluster,
             group=options.group,
             retry_timeout_s=options.retry_timeout_s,
             waits_for_topics=options.waits_for_topics,
+            new_topic_queues=options.new_topic_queues,
         )
         limits = SendLimits(options.max_batch_bytes, min(max_rows, MAX_ROWS_A_SEND))
         plan = SendPlan(sender.queue_count, limits, first_turn=partition_id)
         for batch in bounded(batches):
-            for send in plan.sends(encoder.encode(batch)):
+            try:
+                encoded = encoder.encode(batch)
+            except ColumnError as error:
+                raise error.after(rows) from error
+            for send in plan.sends(encoded):
                 pace.before(send.rows)
                 sender.begin(send)
                 rows += send.rows

@@ -5,7 +5,7 @@ import getpass
 import os
 import socket
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -15,6 +15,7 @@ from sparrowmq.cli.logs import with_log_level
 from sparrowmq.cli.remote import ADDRESSES, HELP, found_addresses
 from sparrowmq.cli.values import parse_value
 from sparrowmq.cluster_address import DEFAULT
+from sparrowmq.spark.option_values import read_moment
 
 P = ParamSpec("P")
 
@@ -34,11 +35,10 @@ class Moment(click.ParamType[datetime]):
         if isinstance(value, datetime):
             return value
         try:
-            found = datetime.fromisoformat(value)
+            return read_moment(value)
         except ValueError:
             text = f"{value!r} is not a time; write 2026-11-15 or 2026-11-15T13:30, in UTC"
             self.fail(text, param, ctx)
-        return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
 class Duration(click.ParamType[float]):
