@@ -105,10 +105,10 @@ def test_a_program_that_sigterm_ends_has_stored_what_it_consumed(
 
 
 def test_every_public_name_is_described() -> None:
-    pages = ("client-producer", "client-consumer", "admin")
-    text = "".join((DOCS / f"{page}.md").read_text("utf-8") for page in pages)
+    documents = ("client-producer", "client-consumer", "admin")
+    text = "".join((DOCS / f"{name}.md").read_text("utf-8") for name in documents)
     public = set(sparrowmq.__all__) - {"__version__"}
     assert {name for name in public if not re.search(rf"\b{name}\b", text)} == set()
-    offered = {name: getattr(sparrowmq, name) for name in public}
-    classes = {name: one for name, one in offered.items() if isinstance(one, type)}
-    assert {name for name, one in classes.items() if not one.__doc__} == set()
+    values = {name: getattr(sparrowmq, name) for name in public}
+    classes = {name for name, value in values.items() if isinstance(value, type)}
+    assert {name for name in classes if not values[name].__doc__} == set()

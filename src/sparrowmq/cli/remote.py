@@ -1,6 +1,7 @@
 """Commands that talk to a cluster: the option that says where it is, and how failures are shown."""
 
 import asyncio
+import logging
 import sys
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -62,6 +63,8 @@ def run_remote(work: Awaitable[T]) -> T:
     async def run() -> T:
         return await work
 
+    # The line below says what failed; without a handler Python would print warnings of its own.
+    logging.getLogger("sparrowmq").addHandler(logging.NullHandler())
     try:
         return asyncio.run(run())
     except (AdminError, ClientError, NetError) as error:
