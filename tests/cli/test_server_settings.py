@@ -182,3 +182,17 @@ def test_a_log_level_that_does_not_exist_is_refused() -> None:
     refused = run("up", "--log-level", "loud")
     assert refused.returncode == 2
     assert "'debug', 'info', 'warning', 'error'" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("server", "flag", "says"),
+    [
+        ("nameserver", "--port", "flag --port is not a setting of a nameserver; did you mean"),
+        ("nameserver", "--flush", "flag --flush is not a setting of a nameserver\n"),
+        ("broker", "--nameserver-port", "flag --nameserver-port is not a setting of a broker\n"),
+    ],
+)
+def test_config_show_refuses_flags_of_the_other_server(server: str, flag: str, says: str) -> None:
+    refused = run("config", "show", server, flag, "1")
+    assert refused.returncode == 2
+    assert says in refused.stderr

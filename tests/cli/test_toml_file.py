@@ -109,4 +109,5 @@ def test_protection_that_is_missing_here_is_refused_as_such(text: str, tmp_path:
     path = tmp_path / "x.toml"
     path.write_text(text)
     (problem,) = read_toml(path, all_settings()).problems
-    assert "yet, and without it everybody who reaches the port is served" in problem
+    assert "but there is no " in problem
+    assert "protect the port by other means" in problem

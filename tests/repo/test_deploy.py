@@ -54,7 +54,9 @@ def test_systemd_accepts_the_units(unit: Path, tmp_path: Path) -> None:
 )
 def test_the_server_of_a_unit_needs_no_privileges(unit: Path, tmp_path: Path) -> None:
     server = unit.stem.removeprefix("sparrowmq-")
-    state = ["--data", str(tmp_path / "broker")] if server == "broker" else []
+    # A name server that runs on this machine must not learn of it: it may know a broker-a already.
+    nowhere = ["--name-servers", "127.0.0.1:1"]
+    state = ["--data", str(tmp_path / "broker"), *nowhere] if server == "broker" else []
     if server == "nameserver":
         state = ["--kv-config-path", str(tmp_path / "kvConfig.json")]
     drop = WITHOUT_PRIVILEGES if os.getuid() == 0 else []

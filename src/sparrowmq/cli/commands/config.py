@@ -23,7 +23,7 @@ from sparrowmq.cli.settings.servers import (
     nameserver_settings,
     read_file,
 )
-from sparrowmq.cli.settings.settings import Found, SettingError
+from sparrowmq.cli.settings.settings import Found, ServerSetting, SettingError
 
 _HELP = """Show every setting, its value, and where it came from.
 
@@ -82,6 +82,7 @@ def _settings(server: str, file: Found, values: dict[str, Any]) -> Iterator[_Sho
     """Raises SettingError with every problem."""
     is_names = server == "nameserver"
     settings = nameserver_settings() if is_names else broker_settings()
+    _check_flags(server, settings, values)
     given = given_settings(settings, values, file).given
     make = nameserver_config if is_names else broker_config
     config = make(values, file, insecure=True)
@@ -99,6 +100,20 @@ def _settings(server: str, file: Found, values: dict[str, Any]) -> Iterator[_Sho
             origin += f" is {wanted}; a server started here may open {descriptors.limit} files"
             is_changed = True
         yield _Shown(setting.name, value, setting.show(setting.default), origin, is_changed)
+
+
+def _check_flags(server: str, settings: list[ServerSetting], values: dict[str, Any]) -> None:
+    """Refuse flags of the other server, which would change nothing."""
+    names = {setting.name for setting in settings}
+    problems = []
+    for other in all_settings():
+        if other.name in names or values[other.name.replace("-", "_")] is None:
+            continue
+        meant = f"nameserver-{other.name}"
+        maybe = f"; did you mean --{meant}?" if meant in names else ""
+        problems.append(f"flag --{other.name} is not a setting of a {server}{maybe}")
+    if problems:
+        raise SettingError(*problems)
 
 
 def _warnings(file: Found, unknown: list[UnknownVariable]) -> list[str]:

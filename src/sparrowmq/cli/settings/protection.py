@@ -8,8 +8,11 @@ reaches its port, and its operator would believe otherwise.
 import re
 from ipaddress import ip_address
 
-_NO_USERS = "there is no authentication and no authorization yet"
-_NO_TLS = "there is no TLS yet"
+_NO_USERS = (
+    "there is no authentication or authorization yet, so everybody who reaches the port would be"
+    " served"
+)
+_NO_TLS = "there is no TLS yet, so messages would travel as plain text"
 _WHY = {
     # 4.x
     "aclenable": _NO_USERS,
@@ -41,7 +44,7 @@ def protection_missing(key: str, value: str) -> str:
     why = _WHY.get(plain) or (_NO_TLS if plain.startswith(_TLS) else "")
     if not why or value.strip().lower() in _OFF:
         return ""
-    return f"{why}, and without it everybody who reaches the port is served; {_REMEDY}"
+    return f"{why}; {_REMEDY}"
 
 
 def is_protection(key: str) -> bool:
