@@ -93,11 +93,35 @@ state_option = click.option(
 )
 
 
+_VERBOSE = "sparrowmq.verbose"
+
+
+def _remember_verbose(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.meta[_VERBOSE] = True  # which a group and its commands share
+
+
+verbose_option = click.option(
+    "--verbose",
+    is_flag=True,
+    expose_value=False,
+    callback=_remember_verbose,
+    help="Show the trace of an error after its message.",
+)
+
+
+def is_verbose() -> bool:
+    """Whether the command that runs was asked for traces."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(_VERBOSE))
+
+
 def spark_options(command: Callable[P, T]) -> Callable[..., T]:
-    """--master and --conf; the command gets `master` and `settings`, the latter as a dict."""
+    """--master, --conf and --verbose; the command gets `master` and, as a dict, `settings`."""
 
     @_master
     @_settings
+    @verbose_option
     @functools.wraps(command)
     def wrapped(*args: Any, settings: tuple[str, ...], **values: Any) -> T:
         return command(*args, settings=_pairs(settings), **values)  # type: ignore[arg-type]
