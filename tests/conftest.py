@@ -93,7 +93,7 @@ def _is_worker(config: pytest.Config) -> bool:
 def pytest_testnodedown(node: Any, error: object) -> None:
     """Every worker of xdist collects all tests, so that any of them knows the number."""
     if output := getattr(node, "workeroutput", None):  # none of a worker that crashed
-        node.config.stash[LEFT_OUT] = output["slow_left_out"]
+        node.config.stash[LEFT_OUT] = output.get("slow_left_out", 0)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

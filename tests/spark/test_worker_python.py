@@ -43,8 +43,8 @@ spark.stop()
         ({"PATH": "/nowhere"}, sys.executable),
         ({}, sys.executable),
         ({"PATH": HERE}, None),
-        ({"PATH": "/nowhere", "PYSPARK_PYTHON": "/opt/python"}, "/opt/python"),
-        ({"PATH": "/nowhere", "PYSPARK_DRIVER_PYTHON": "/opt/python"}, None),
+        ({"PATH": "/nowhere", "PYSPARK_PYTHON": "/any/python"}, "/any/python"),
+        ({"PATH": "/nowhere", "PYSPARK_DRIVER_PYTHON": "/any/python"}, None),
         ({"PATH": "/nowhere", "PYSPARK_GATEWAY_PORT": "25333"}, None),
     ],
     ids=[
@@ -79,10 +79,10 @@ def test_importing_any_part_of_the_package_makes_the_choice() -> None:
     ("master", "environ", "is_ours", "expected"),
     [
         ("local[2]", {}, False, sys.executable),
-        ("local[2]", {"PYSPARK_PYTHON": "/opt/python"}, False, "/opt/python"),
+        ("local[2]", {"PYSPARK_PYTHON": "/any/python"}, False, "/any/python"),
         ("spark://host:7077", {"PYSPARK_PYTHON": sys.executable}, True, None),
         ("spark://host:7077", {"PYSPARK_PYTHON": sys.executable}, False, sys.executable),
-        ("yarn", {"PYSPARK_PYTHON": "/opt/python"}, True, "/opt/python"),
+        ("yarn", {"PYSPARK_PYTHON": "/any/python"}, True, "/any/python"),
     ],
 )
 def test_a_session_of_ours_leaves_the_python_of_a_cluster_to_the_user(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from sparrowmq.cli.commands.pipeline_session import quiet_stop, shown_progress
 from sparrowmq.cli.main import app
 from sparrowmq.spark.jobs.job import Step
 from tests.patience import PATIENCE_S
+from tests.spark.admin import create_topic
 from tests.spark.jobs.backlog import fill_topic, put_group, topics
 
 if TYPE_CHECKING:
@@ -121,6 +123,60 @@ def test_an_error_in_a_task_is_reported_without_its_stack() -> None:
         "[UNRESOLVED] no column x"
     )
     assert spark_reason(ValueError("ours")) is None
+
+
+def test_the_reason_of_an_error_in_java_is_reported_and_not_the_call() -> None:
+    from py4j.protocol import Py4JError
+
+    text = (
+        "An error occurred while calling o41.save.\n: org.apache.spark.SparkException: [X] gone\n"
+    )
+    assert spark_reason(Py4JError(f"{text}\tat org.apache.spark.A.b(A.scala:7)\n")) == "[X] gone"
+
+
+WRONG_CONDITION = ("--where", "nosuch = 1", "--master", "local[1]")
+
+
+@pytest.mark.parametrize("more", [(), ("--verbose",)], ids=["quiet", "verbose"])
+def test_an_error_is_one_message_and_its_trace_if_that_is_wanted(
+    spark: SparkSession, running: Cluster, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    assert spark.range(1).count() == 1
+    create_topic(running, "%DLQ%told-wrong", 1)
+    where = ("--name-server", running.name_server, "--state", str(tmp_path))
+    given = ("pipeline", "dead-letters", "told-wrong", *WRONG_CONDITION, *where, *more)
+    logged = io.StringIO()
+    from pyspark.logger import PySparkLogger
+
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
+    handler = logging.StreamHandler(logged)
+    logger.addHandler(handler)
+    try:
+        done = CliRunner().invoke(app, given)
+    finally:
+        logger.removeHandler(handler)
+    assert done.exit_code == 1
+    message, *trace = [line for line in done.output.splitlines() if line]
+    assert message.startswith("sparrowmq: [UNRESOLVED_COLUMN.WITH_SUGGESTION]")
+    assert bool(logged.getvalue()) is bool(more)
+    if more:
+        assert trace[0] == "Traceback (most recent call last):"
+    else:
+        assert trace == []
+
+
+def test_a_mistake_of_ours_is_one_message_with_where_its_trace_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("unexpected")
+
+    monkeypatch.setattr("sparrowmq.cli.commands.pipeline_copies.check_dead_letters", fail)
+    done = CliRunner().invoke(app, ["pipeline", "dead-letters", "any"])
+    assert (done.exit_code, done.output.count("\n")) == (1, 1), done.output
+    assert "sparrowmq: KeyError: 'unexpected' (a mistake of SparrowMQ's; --verbose" in done.output
+    done = CliRunner().invoke(app, ["pipeline", "dead-letters", "any", "--verbose"])
+    assert "Traceback (most recent call last):" in done.output
 
 
 def test_progress_is_a_line_for_each_commit_where_there_is_no_terminal(

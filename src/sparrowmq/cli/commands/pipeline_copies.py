@@ -150,8 +150,10 @@ def dead_letters(
             more = " (or more)" if len(rows) == limit else ""
             click.echo(f"{len(rows)} dead letters{more}", err=True)
             return
+        with RemoteCluster(name_server) as cluster:
+            folder = letters.journal_folder(state_folder(state), cluster)
         with (
-            JobJournal(letters.journal_folder(state_folder(state))) as journal,
+            JobJournal(folder) as journal,
             shown_progress("dead letters") as on_step,
         ):
             sent, _ = send_back(

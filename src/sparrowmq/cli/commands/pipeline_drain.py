@@ -18,7 +18,7 @@ from sparrowmq.cli.commands.pipeline_options import (
 from sparrowmq.cli.commands.pipeline_session import pipeline_session, shown_progress
 from sparrowmq.spark.jobs.drain import Drain, DrainJob, DrainReport, Spread, drain_report
 from sparrowmq.spark.jobs.job import AdminOperator
-from sparrowmq.spark.jobs.journal import JobJournal
+from sparrowmq.spark.jobs.journal import JobJournal, journal_place
 from sparrowmq.spark.wire.cluster import RemoteCluster
 
 
@@ -86,12 +86,15 @@ def drain(
     """
     if cleanup and not hand_back:
         raise click.UsageError("--cleanup goes with --hand-back")
+    check_topics(name_server, [topic])
+    with RemoteCluster(name_server) as cluster:
+        folder = journal_place(state_folder(state) / f"drain-{topic}-{group}", cluster, topic)
     job = DrainJob(
         name_server=name_server,
         topic=topic,
         group=group,
         to=to or f"{topic}-drain",
-        state=state_folder(state) / f"drain-{topic}-{group}",
+        state=folder,
         spread=Spread(spread),
         batch_rows=batch,
         rows_per_second=rate,
@@ -99,7 +102,6 @@ def drain(
         by=operator_name(),
         take_over=take_over,
     )
-    check_topics(name_server, [topic])
     with RemoteCluster(name_server, 10.0) as cluster, JobJournal(job.state) as journal:
         work = Drain(job, cluster, AdminOperator(name_server), journal)
         if not report and not hand_back:

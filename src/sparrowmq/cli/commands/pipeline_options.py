@@ -95,11 +95,36 @@ state_option = click.option(
 )
 
 
+_VERBOSE = "sparrowmq.verbose"
+
+
+def _remember_verbose(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.meta[_VERBOSE] = True  # which a group and its commands share
+
+
+verbose_option = click.option(
+    "--verbose",
+    is_flag=True,
+    expose_value=False,
+    callback=_remember_verbose,
+    help="Show the trace of an error after its message.",
+)
+
+
+def is_verbose() -> bool:
+    """Whether the command that runs was asked for traces."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(_VERBOSE))
+
+
 def spark_options(command: Callable[P, T]) -> Callable[..., T]:
-    """--master, --conf and --log-level; the command gets `master`, and `settings` as a dict."""
+    """--master, --conf, --verbose and --log-level; the command gets `master`, and `settings` as a
+    dict."""
 
     @_master
     @_settings
+    @verbose_option
     @with_log_level
     @functools.wraps(command)
     def wrapped(*args: Any, settings: tuple[str, ...], **values: Any) -> T:

@@ -26,7 +26,7 @@ from sparrowmq.spark.frames import resent, resent_by_key
 from sparrowmq.spark.jobs.claims import Claim, Claims, claim_from
 from sparrowmq.spark.jobs.copy import Copied, Copier, Sending, copied_from, new_copy
 from sparrowmq.spark.jobs.job import JobError, OnStep, Step, ignore_step
-from sparrowmq.spark.jobs.journal import BROKERS, JobJournal, brokers_of, check_same_cluster
+from sparrowmq.spark.jobs.journal import JobJournal, check_same_cluster, cluster_facts
 from sparrowmq.spark.offsets import Offsets, backlog
 from sparrowmq.spark.positions import ends_now, good_up_to
 from sparrowmq.spark.wire.cluster import UNKNOWN_EPOCH, Queue, QueuePosition, RemoteCluster
@@ -168,7 +168,7 @@ class Drain:
             begun = {
                 **begun,
                 "claim": asdict(claim),
-                BROKERS: brokers_of(self._cluster, job.topic),
+                **cluster_facts(self._cluster, job.topic),
             }
             self._journal.write(begun)
         try:

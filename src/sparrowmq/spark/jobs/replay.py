@@ -15,11 +15,11 @@ from sparrowmq.spark.jobs.archive_query import Question
 from sparrowmq.spark.jobs.copy import Copied, Copier, Read, Sending, copied_from, new_copy
 from sparrowmq.spark.jobs.job import JobError, OnStep, Step, ignore_step
 from sparrowmq.spark.jobs.journal import (
-    BROKERS,
     JobJournal,
-    brokers_of,
     check_same_cluster,
+    cluster_facts,
     cluster_names,
+    journal_place,
 )
 from sparrowmq.spark.offsets import Offsets, QueueRange
 from sparrowmq.spark.positions import Positions
@@ -116,7 +116,7 @@ class Replay:
                 name = f"replay {job.digest(cluster_names(cluster, job.to))}"
                 copied = new_copy(name, starts, ends)
                 saved = {"job": asdict_text(job), "copy": copied.to_json()}
-            self._journal.write({**saved, BROKERS: brokers_of(cluster, job.to)})
+            self._journal.write({**saved, **cluster_facts(cluster, job.to)})
         on_step(Step("planned", 0, copied.looked_at, copied.wanted))
         if copied.is_finished:
             return copied
@@ -193,7 +193,8 @@ def within(frame: "DataFrame", ranges: "DataFrame") -> "DataFrame":
 
 def journal_folder(state: Path, job: ReplayJob, cluster: RemoteCluster) -> Path:
     """Where a replay is remembered below a folder for all of them. Raises TopicMissing."""
-    return state / f"replay-{job.topic}-{job.digest(cluster_names(cluster, job.to))}"
+    folder = state / f"replay-{job.topic}-{job.digest(cluster_names(cluster, job.to))}"
+    return journal_place(folder, cluster, job.to)
 
 
 def asdict_text(job: ReplayJob) -> dict[str, str]:
