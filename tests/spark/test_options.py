@@ -53,6 +53,7 @@ def test_places_are_words_offsets_or_times() -> None:
         ("1970-01-02T01:30", 91_800_000),
         ("1970-01-02T01:30+01:00", 88_200_000),
         ("1970-01-01 00:00:01.5Z", 1500),
+        ("2026-11-15T13:30:00.009Z", 1_794_749_400_009),
     ],
 )
 def test_a_time_is_milliseconds_or_a_date(text: str, time_ms: int) -> None:

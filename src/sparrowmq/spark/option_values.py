@@ -185,7 +185,7 @@ def read_time_ms(text: str) -> int:
     if text.isascii() and text.isdigit():
         return int(text)
     try:
-        time_ms = int(read_moment(text).timestamp() * 1000)
+        time_ms = round(read_moment(text).timestamp() * 1000)
     except ValueError:
         time_ms = -1
     if time_ms < 0:

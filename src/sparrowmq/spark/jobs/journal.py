@@ -185,7 +185,10 @@ def journal_place(folder: Path, cluster: RemoteCluster, topic: str) -> Path:
 
 def cluster_facts(cluster: RemoteCluster, topic: str) -> dict[str, Any]:
     """For a journal: the cluster's id, the brokers that serve a topic, and where."""
-    return {CLUSTER: cluster_id(cluster), BROKERS: brokers_of(cluster, topic)}
+    facts: dict[str, Any] = {BROKERS: brokers_of(cluster, topic)}
+    known = cluster_id(cluster)
+    # Left out where no name server keeps it: an id that the journal has already stays.
+    return facts if known is None else {**facts, CLUSTER: known}
 
 
 def cluster_names(cluster: RemoteCluster, topic: str) -> list[str]:
