@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from sparrowmq.client.errors import (
         BrokerRefused,
         ClientError,
+        NoNameServer,
         NoRoute,
         NotStarted,
         QueueLost,
@@ -105,6 +106,7 @@ __all__ = [
     "NameServersAway",
     "NetError",
     "NoBrokerAnswers",
+    "NoNameServer",
     "NoRoute",
     "NotFound",
     "NotStarted",
@@ -177,6 +179,7 @@ _HOMES = {
     "NameServersAway": "admin.errors",
     "NetError": "net.errors",
     "NoBrokerAnswers": "admin.errors",
+    "NoNameServer": "client.errors",
     "NoRoute": "client.errors",
     "NotFound": "admin.errors",
     "NotStarted": "client.errors",

@@ -9,9 +9,12 @@ from pathlib import Path
 import click
 import pytest
 
+from sparrowmq.cli.commands.message import line_of
 from sparrowmq.cli.main import app
 from sparrowmq.cli.settings.servers import all_settings
 from sparrowmq.cli.settings.settings import ServerSetting
+from sparrowmq.protocol.message_ext import MessageExt
+from sparrowmq.protocol.record import Record
 from sparrowmq.testing import Cluster
 from tests.cli.in_process import run
 from tests.cli.servers import sparrowmq, sparrowmq_on_a_full_disk
@@ -177,3 +180,11 @@ def test_an_error_about_a_file_names_the_file(
     ran = sparrowmq("pipeline", "drain", "cli-drained", "--group", "g", "--state", str(state), *at)
     assert ran.returncode == 1
     assert re.fullmatch(f"sparrowmq: {state}.*: Not a directory\n", ran.stderr)
+
+
+def test_a_body_is_shown_in_one_line_and_controls_no_terminal() -> None:
+    record = Record(
+        *(100, 0, 0, 0, 0, 7, 0, 0, 0, b"\x7f\x00\x00\x01\x00\x00\x00\x01", 0),
+        *(b"\x7f\x00\x00\x01\x00\x00\x00\x01", 0, 0, b"x\x1b[2J\ny\t\xc3\xa9\xff", "orders", b""),
+    )
+    assert line_of(MessageExt(record, "broker-a")) == "broker-a/0/7: x\\x1b[2J\\x0ay\té\\xff"

@@ -308,3 +308,34 @@ def test_a_message_that_becomes_a_dead_letter_is_logged(
     assert len(lines) == (said is not None)
     for line in lines:
         assert f"of topic {TOPIC} goes to the dead-letter queue of group {GROUP} {said}" in line
+
+
+@pytest.mark.parametrize("answer", [False, "RECONSUME_LATER"])
+def test_a_value_that_a_handler_returns_is_reported_once(
+    answer: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def handle(messages: Sequence[MessageExt]) -> Any:
+        return answer
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        Member(sim, handler=handle)
+        send(sim, b"a", b"b")
+        sim.advance(5)
+    lines = [each.getMessage() for each in caplog.records if "is ignored" in each.getMessage()]
+    assert lines == [
+        f"the handler of group {GROUP} returned {answer!r}, which is ignored and counts as success:"
+        " raise an exception, such as RetryLater, for messages that shall come again"
+    ]
+
+
+def test_a_stop_that_cannot_store_progress_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        member = Member(sim)
+        send(sim, b"a")
+        sim.until(lambda: member.got == [b"a"])
+        (node,) = sim.brokers.values()
+        node.kill()
+        member.leave()
+    assert "the last progress of 1 queues is not stored" in caplog.text

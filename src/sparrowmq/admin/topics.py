@@ -174,9 +174,10 @@ class TopicChange:
 
     def check(self) -> None:
         """Raises ValueError that says what is allowed."""
-        for side, queues in (("read", self.read_queues), ("write", self.write_queues)):
-            if queues is not None and queues < 0:
-                raise ValueError(f"{queues} {side} queues, must be 0 or more")
+        for side in ("read", "write"):
+            queues: object = getattr(self, f"{side}_queues")
+            if queues is not None and (not isinstance(queues, int) or queues < 0):
+                raise ValueError(f"{side} queues are {queues!r}, must be a whole number from 0 on")
         if self.perm is not None and not is_valid_perm(self.perm):
             raise ValueError(f"perm is {self.perm}, must be a sum of 4 read, 2 write, 1 inherit")
 

@@ -9,6 +9,7 @@ from sparrowmq.broker.live_clients import SCANS
 from sparrowmq.clock import Clock, cpu_clock
 from sparrowmq.disk.errors import DiskFull
 
+_REMIND_MS = 60_000
 _TICK_S = 0.05
 """Index entries lag at most twice this after the log."""
 _CLEAN_S = 10.0
@@ -18,14 +19,42 @@ _LAG_S = 0.05
 
 async def tick_store(broker: Broker) -> None:
     """Write what the store keeps in memory: tails of consume queues, index entries."""
+    refusals = RefusalLog(broker.log, broker.monotonic)
     while True:
         await asyncio.sleep(_TICK_S)
+        refusals.note(broker.store.admission.refusal)
         try:
             # Also when nothing waits: the sooner a step of the clock is noticed, the better.
             broker.store.tick(broker.delivery.clock.now_ms())
         except DiskFull as error:
             broker.log.warning("%s; trying again", error)
             await asyncio.sleep(1.0)
+
+
+class RefusalLog:
+    """Logs that the store refuses messages: when it begins, every minute, and when it ends."""
+
+    def __init__(self, log: logging.Logger, monotonic: Clock) -> None:
+        self._log = log
+        self._monotonic = monotonic
+        self._since_ms: int | None = None
+        self._logged_ms = 0
+
+    def note(self, refusal: Exception | None) -> None:
+        """Why messages are refused now; None while they are taken."""
+        now_ms = self._monotonic()
+        if refusal is None:
+            if self._since_ms is not None:
+                lasted_s = (now_ms - self._since_ms) / 1000
+                self._log.warning("messages are stored again after %.0f s", lasted_s)
+                self._since_ms = None
+            return
+        if self._since_ms is None:
+            self._since_ms = now_ms
+        elif now_ms - self._logged_ms < _REMIND_MS:
+            return
+        self._logged_ms = now_ms
+        self._log.error("messages are refused: %s", refusal)
 
 
 async def clean_store(broker: Broker) -> None:

@@ -41,7 +41,8 @@ async def stop_signal(*, with_parent: bool = False) -> StopSignal:
         stopping.number = number
         stopping.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    # A terminal that is closed sends SIGHUP.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         try:
             loop.add_signal_handler(number, stop, number)
         except NotImplementedError:  # Windows: Ctrl-C arrives as KeyboardInterrupt

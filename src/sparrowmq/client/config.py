@@ -107,7 +107,7 @@ def _found(given: str | Sequence[str]) -> tuple[tuple[str, ...], str]:
         try:
             return find_name_servers()
         except ValueError as error:
-            raise ConfigError("name_servers", given, str(error)) from error
+            raise ValueError(str(error)) from error
     anything: object = given
     if isinstance(anything, str):
         return split_addresses(anything), "the argument name_servers"

@@ -80,11 +80,9 @@ class NameServers:
         if self._current == index:
             self._current = (index + 1) % len(self._addresses)
 
-    def away(self, failure: Exception) -> NoNameServer:
-        """The error for a topic-less call that none of them answered."""
-        if isinstance(failure, NoNameServer):
-            return failure
-        return NoNameServer("", self._addresses, self.origin, "no answer in time")
+    def away(self, failure: str, topic: str = "") -> NoNameServer:
+        """The error for a question that none of them answered."""
+        return NoNameServer(topic, self._addresses, self.origin, failure)
 
     async def route(self, topic: str) -> TopicRoute | None:
         """The route of a topic, None when the name server says that there is none.
@@ -96,7 +94,7 @@ class NameServers:
         try:
             response = await self.call(header)
         except NetError as error:
-            raise NoNameServer(topic, self._addresses, self.origin, str(error)) from error
+            raise self.away(str(error), topic) from error
         if response.code == ResponseCode.TOPIC_NOT_EXIST:
             return None
         if response.code != ResponseCode.SUCCESS:

@@ -5,6 +5,7 @@ import errno
 import os
 import signal
 import sys
+import unicodedata
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -273,5 +274,13 @@ def line_of(message: MessageExt) -> str:
     """Position, tag, keys and text of a message."""
     tags = f" [{message.tags}]" if message.tags else ""
     keys = f" {' '.join(message.keys)}" if message.keys else ""
-    text = message.body.decode("utf-8", "backslashreplace")
+    text = _harmless(message.body.decode("utf-8", "backslashreplace"))
     return f"{message.broker_name}/{message.queue_id}/{message.queue_offset}{tags}{keys}: {text}"
+
+
+def _harmless(text: str) -> str:
+    """A body in one line, without characters that would control the terminal it is shown on."""
+    return "".join(
+        each if each == "\t" or unicodedata.category(each) != "Cc" else f"\\x{ord(each):02x}"
+        for each in text
+    )

@@ -108,6 +108,10 @@ class Result(NamedTuple):
     error: BaseException | None = None
 
 
+_IGNORED = (
+    "the handler of group %s returned %r, which is ignored and counts as success: raise an"
+    " exception, such as RetryLater, for messages that shall come again"
+)
 THREADS_CLOSED = "a worker of %s ends before stop(), for its threads take nothing more: %s"
 
 
@@ -133,6 +137,7 @@ class HandlerCalls:
         self._rates = rates
         self._log = log
         self._hooks = hooks
+        self._has_warned = False
         self._call = self._call_handler if hooks is None else self._call_hooked
 
     async def try_out(self, message: MessageExt, *, is_orderly: bool) -> ConsumeDirectlyResult:
@@ -179,12 +184,16 @@ class HandlerCalls:
 
     async def _call_handler(self, messages: list[MessageExt]) -> Result:
         try:
+            answer: object  # users' code may give anything back, whatever its type says
             if self._is_async:
                 answer = self._handler(messages)
             else:
                 answer = await self._workers.run(self._handler, messages)
             if inspect.isawaitable(answer):
-                await answer
+                answer = await answer
+            if answer is not None and not self._has_warned:
+                self._has_warned = True
+                self._log.error(_IGNORED, self._group, answer)
         except RetryLater as later:
             return Result(messages[later.done :], later.delay_level, later.suspend_s, later)
         except WorkersClosed:

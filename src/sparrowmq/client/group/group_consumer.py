@@ -73,16 +73,20 @@ class GroupConsumer(Lifecycle):
         loop = asyncio.get_running_loop()
         end_s = loop.time() + wait_s
         backoff = Backoff(0.1, 1.0, self.client.rng)
+        last = self.client.name_servers.away("no answer in time")
         for failures in itertools.count(1):
             try:
                 async with asyncio.timeout_at(end_s):
                     await self.client.route_table.refresh(min(self._subscriptions.topics))
                 return
-            except (NoNameServer, TimeoutError) as error:
-                left_s = end_s - loop.time()
-                if left_s <= 0:
-                    raise self.client.name_servers.away(error) from error
-                await asyncio.sleep(min(left_s, backoff.wait_s(failures)))
+            except NoNameServer as error:
+                last = error
+            except TimeoutError:
+                pass  # the failure before says more
+            left_s = end_s - loop.time()
+            if left_s <= 0:
+                raise last
+            await asyncio.sleep(min(left_s, backoff.wait_s(failures)))
 
     async def _join(self, make: Callable[[], Membership]) -> None:
         """Raises ValueError for a member that is here already or subscribes differently, and

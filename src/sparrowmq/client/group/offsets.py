@@ -51,6 +51,10 @@ class Offsets(Protocol):
         """Store what changed; what fails is logged, or raised, and tried again the next time."""
         ...
 
+    def unstored(self, queues: Iterable[MessageQueue]) -> int:
+        """How many of these queues have progress that could not be stored."""
+        ...
+
     def forget(self, queue: MessageQueue) -> None:
         """The queue was given up: its next owner's progress counts."""
         ...
@@ -116,6 +120,11 @@ class RemoteOffsets:
                 if queue in self._positions:  # not forgotten meanwhile
                     self._persisted[queue] = position.offset
 
+    def unstored(self, queues: Iterable[MessageQueue]) -> int:
+        """How many of these queues have progress that could not be stored."""
+        known = ((self._positions.get(queue), self._persisted.get(queue)) for queue in queues)
+        return sum(at is not None and at.offset != stored for at, stored in known)
+
     def forget(self, queue: MessageQueue) -> None:
         """The queue was given up: its next owner's progress counts."""
         self._positions.pop(queue, None)
@@ -180,6 +189,10 @@ class LocalOffsets:
             offset_table={queue: position.offset for queue, position in positions},
             epoch_table={queue: at.epoch for queue, at in positions if at.epoch is not None},
         )
+
+    def unstored(self, queues: Iterable[MessageQueue]) -> int:
+        """None: a file that cannot be written is reported when it is."""
+        return 0
 
     def forget(self, queue: MessageQueue) -> None:
         """Nothing to forget: the file is this member's alone."""

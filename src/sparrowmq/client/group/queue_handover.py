@@ -170,6 +170,12 @@ class QueueHandover:
             overdue()
             await asyncio.sleep(0)  # a cancelled handler ends in the next turn of the loop
         await self._offsets.persist(ours)
+        if unstored := self._offsets.unstored(held.queue for held in leaving):
+            self._client.log.warning(
+                "the last progress of %d queues is not stored, because their brokers did not"
+                " answer: messages that were handled since the one before are delivered again",
+                unstored,
+            )
         # An ordered queue whose handler still runs is freed when we unregister, or by time.
         done = [held.queue for held in leaving if not held.is_running]
         await ownership.unlock(done)

@@ -88,7 +88,7 @@ async def _register_in_place_of(
         raise RequestRefused(
             NAME_TAKEN,
             f"broker {name} has a master at {rival.address}, which answers; stop that one first, "
-            f"or give {registration.address} a name of its own, or an id above 0 as its slave",
+            f"or give {registration.address} a name of its own",
         )
     return _registered(server, request, registration)
 
