@@ -1,6 +1,7 @@
 """`sparrowmq send` sends any body byte for byte, however it is given."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,12 @@ TEXT = "größer ✓".encode()
 @pytest.fixture
 def at(sparrowmq_session_cluster: Cluster) -> tuple[str, str]:
     return ("--name-servers", sparrowmq_session_cluster.name_server)
+
+
+def shown(body: bytes) -> str:
+    """A body in one line: what is no text, and what would control a terminal, as \\xNN."""
+    text = body.decode("utf-8", "backslashreplace")
+    return re.sub("[\x00-\x08\x0a-\x1f\x7f-\x9f]", lambda each: f"\\x{ord(each[0]):02x}", text)
 
 
 def consumed(topic: str, at: tuple[str, str]) -> str:
@@ -44,7 +51,7 @@ def test_a_body_from_a_file_or_standard_input_is_sent_as_it_is(
     }
     sent = run("send", topic, *words[way], *at, answer=b"" if way == "file" else body)
     assert sent.returncode == 0, sent.stderr
-    assert consumed(topic, at) == body.decode("utf-8", "backslashreplace")
+    assert consumed(topic, at) == shown(body)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="arguments are text there")
@@ -63,7 +70,7 @@ def test_an_argument_is_sent_as_it_is_whatever_the_shell_believes(
         check=False,
     )
     assert sent.returncode == 0, sent.stderr
-    assert consumed(topic, at) == body.decode("utf-8", "backslashreplace")
+    assert consumed(topic, at) == shown(body)
 
 
 @pytest.mark.parametrize(
