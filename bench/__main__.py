@@ -78,13 +78,13 @@ def _measure(
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
-    parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"of {', '.join(NAMES)}")
-    parser.add_argument("--quick", action="store_true", help="about two minutes")
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"some of {', '.join(NAMES)}")
+    parser.add_argument("--quick", action="store_true", help="a short run of about two minutes")
     parser.add_argument("--runs", type=int, default=0, help="runs of each kind")
     parser.add_argument(
-        "--save", action="store_true", help=f"keep it in {RESULTS.relative_to(ROOT)}"
+        "--save", action="store_true", help=f"save the results in {RESULTS.relative_to(ROOT)}"
     )
-    parser.add_argument("--strict", action="store_true", help="a missed target is a failure")
+    parser.add_argument("--strict", action="store_true", help="fail if a target is missed")
     arguments = parser.parse_args()
     unknown = sorted(set(arguments.suites) - set(NAMES))
     if unknown:

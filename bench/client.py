@@ -38,7 +38,7 @@ def client(folder: Path, effort: Effort) -> list[Figure]:
         wait_until(lambda: accepts(broker.name_server), "the name server listens", folder)
         with Driver(folder / "java") as driver:
             driver.run("first_send", name_server=broker.name_server, limit=60)
-            figures = _sending(broker, driver, effort) + _consuming(broker, driver, effort)
+            figures = _sending(broker, driver, effort) + _consumption(broker, driver, effort)
         figures += _groups(folder, broker, effort)
     finally:
         broker.close()
@@ -67,7 +67,7 @@ def _sending(broker: Contender, driver: Driver, effort: Effort) -> list[Figure]:
     return figures + _rate("client: blocking sends, 16 threads", blocking, None, None)
 
 
-def _consuming(broker: Contender, driver: Driver, effort: Effort) -> list[Figure]:
+def _consumption(broker: Contender, driver: Driver, effort: Effort) -> list[Figure]:
     count = effort.backlog
     say(f"filling a backlog of {count:,}")
     driver.run("fill", **broker.target(), count=count, topic=BACKLOG)

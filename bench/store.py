@@ -88,7 +88,7 @@ def reopen(what: str, directory: Path, records: int) -> None:
     store = Store.open(StoreConfig(), RealDisk(directory), 1, _ignore)
     took, busy = time.perf_counter() - begin, time.process_time() - busy
     print(f"{what}: {took:.2f} s, {records / busy:,.0f} records per second of CPU")
-    store.close(1)
+    store.close()
 
 
 def _ignore(_: object) -> None:
@@ -128,7 +128,7 @@ def main() -> None:
             sync_plan(disk, plan)
             store.finish_flush(plan)
         print(f"anonymous memory: {anonymous_mb()} MB, {before} MB before")
-        store.close(1)
+        store.close()
         reopen("open after a normal stop", directory, 2 * count)
         shutil.rmtree(directory / "consumequeue")
         reopen("rebuild queues", directory, 2 * count)

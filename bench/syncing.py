@@ -76,7 +76,7 @@ def main() -> None:
             syncer = kind(disk)
             appends, syncs, longest = asyncio.run(measure(store, syncer, seconds))
             syncer.close()
-            store.close(1)
+            store.close()
         print(
             f"{kind.__name__}: {syncs / seconds:,.0f} syncs/s beside {appends / seconds:,.0f}"
             f" appends/s; loop stood still at most {longest * 1000:.1f} ms"

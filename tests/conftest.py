@@ -93,7 +93,7 @@ def _is_worker(config: pytest.Config) -> bool:
 def pytest_testnodedown(node: Any, error: object) -> None:
     """Every worker of xdist collects all tests, so that any of them knows the number."""
     if output := getattr(node, "workeroutput", None):  # none of a worker that crashed
-        node.config.stash[LEFT_OUT] = output["slow_left_out"]
+        node.config.stash[LEFT_OUT] = output.get("slow_left_out", 0)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -103,7 +103,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Any:
     count = session.config.stash.get(LEFT_OUT, 0)
     terminal = session.config.pluginmanager.get_plugin("terminalreporter")
     if count and terminal is not None and not _is_worker(session.config):
-        terminal.write_line(f"{count:,} slow tests are left for ./dev test --slow")
+        terminal.write_line(f"slow tests left for ./dev test --slow: {count:,}")
     return result
 
 

@@ -64,7 +64,7 @@ def _legend(series: Sequence[str]) -> list[str]:
 
 
 def _grid(most: float, scale: float, height: int) -> list[str]:
-    """Thin lines at round values."""
+    """Grid lines at round values."""
     step = 10.0 ** (len(str(int(most))) - 1)
     step = step if most / step >= 3 else step / 2 if most / step >= 1.5 else step / 5
     drawn, value = [], 0.0

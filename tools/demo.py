@@ -1,4 +1,4 @@
-"""`./dev demo`: everything in one process, and what happened to every message.
+"""`./dev demo`: everything in one process, with a check of every message.
 
 send ──▶ two brokers ──▶ member one, alone ── member two joins ──▶ both ──▶ every order checked
                    └───▶ a Spark stream ──▶ Parquet ──▶ a table and a chart ──▶ every amount checked
@@ -28,12 +28,12 @@ TOPIC = "orders"
 GROUP = "billing"
 TAGS = ("created", "paid")
 CITIES = ("Hangzhou", "Berlin", "Nairobi", "Hangzhou", "Lisbon", "Toronto", "Berlin", "Hangzhou")
-"""Some order more than others."""
+"""Some cities order more than others."""
 QUEUES_PER_BROKER = 4
-"""What a topic gets that is created by its first message."""
+"""Queues of a topic that is created by its first message."""
 IN_FLIGHT = 64
 PATIENCE_S = 120.0
-"""How long to wait for what takes milliseconds; a demo that hangs explains nothing."""
+"""How long to wait for things that take milliseconds; then the demo fails instead of hanging."""
 
 RESULTS = Path(__file__).resolve().parent.parent / "build" / "demo"
 SPARK_SETTINGS = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"}
@@ -42,7 +42,7 @@ console = Console(highlight=False, soft_wrap=True)
 
 
 class Surprise(Exception):
-    """Something did not happen in time; the text says what."""
+    """An expected event did not happen in time; the text names it."""
 
 
 class Orders:
@@ -119,7 +119,7 @@ class Orders:
 
 
 async def send_patiently(producer: Producer, message: Message) -> SendResult:
-    """Sends again when servers are busy or do not answer, as it happens on a busy machine."""
+    """Retries when servers are busy or do not answer, as happens on a loaded machine."""
     deadline = time.perf_counter() + PATIENCE_S
     while True:
         try:
@@ -131,7 +131,7 @@ async def send_patiently(producer: Producer, message: Message) -> SendResult:
 
 
 async def send(producer: Producer, orders: Orders, count: int) -> None:
-    """Sends count orders, several at a time, and says how fast that was."""
+    """Sends `count` orders, several at a time, and prints the rate."""
     statuses: Counter[str] = Counter()
     started = time.perf_counter()
     for first in range(0, count, IN_FLIGHT):
@@ -157,7 +157,7 @@ async def join(stack: AsyncExitStack, name_server: str, name: str, orders: Order
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """The fastest loop there is."""
+    """uvloop where it is installed."""
     try:
         import uvloop
     except ImportError:
@@ -166,7 +166,7 @@ def new_loop() -> asyncio.AbstractEventLoop:
 
 
 async def until(what: str, happened: Callable[[], Awaitable[bool]]) -> float:
-    """Waits for something and returns the seconds it took. Raises Surprise."""
+    """Waits until `happened`; returns the seconds that took. Raises Surprise."""
     started = time.perf_counter()
     while not await happened():
         if time.perf_counter() - started > PATIENCE_S:
@@ -182,7 +182,7 @@ def share(member: PushConsumer) -> list[str]:
 
 
 def show_shares(members: dict[str, PushConsumer], orders: Orders) -> None:
-    """Who holds which queues and got how many orders."""
+    """Prints the queues that each member holds, and how many orders it got."""
     got = Counter(member for members in orders.received.values() for member in members)
     table = Table("", "member", "queues", "orders", box=None, padding=(0, 1))
     for name, member in members.items():
@@ -204,7 +204,7 @@ async def open_shop(producer: Producer, orders: Orders, brokers: int) -> None:
 
 
 async def tell(running: Cluster, count: int) -> Orders:
-    """The whole story; the orders it returns tell whether it went well."""
+    """Sends and consumes; returns the orders with what each member received."""
     orders, at = Orders(), running.name_server
     members: dict[str, PushConsumer] = {}
 
@@ -225,7 +225,7 @@ async def tell(running: Cluster, count: int) -> Orders:
         await until("the first orders", all_arrived)
         show_shares(members, orders)
 
-        console.print("[bold]4  A second member joins[/] and the queues are shared anew")
+        console.print("[bold]4  A second member joins[/], and the queues are rebalanced")
         members["two"] = await join(stack, at, "two", orders)
         took_s = await until("equal shares", shares_are_equal)
         console.print(f"   settled after {took_s * 1000:,.0f} ms")
@@ -244,18 +244,20 @@ def conclude(orders: Orders) -> int:
     )
     if orders.repeated:
         console.print(
-            f"   {orders.repeated:,} came twice: a queue that changes its owner is read again from "
-            "its last stored progress (at least once)"
+            f"   {orders.repeated:,} were delivered twice: a queue that changes its owner is read "
+            "again from its last stored progress (at least once)"
         )
-    console.print("[bold green]Nothing is missing.[/]" if good else "[bold red]That is wrong.[/]")
+    console.print(
+        "[bold green]Nothing is missing.[/]" if good else "[bold red]The check failed.[/]"
+    )
     return 0 if good else 1
 
 
 def analyse(name_server: str, orders: Orders) -> int:
-    """Streams the orders through Spark; 0 if it finds every one of them and every amount."""
+    """Streams the orders through Spark; 0 if it finds every order and every amount."""
     from sparrowmq.cli.commands.pipeline_session import pipeline_session
 
-    console.print("[bold]6  Spark[/] streams the orders into Parquet and adds them up")
+    console.print("[bold]6  Spark[/] streams the orders into Parquet and sums them up")
     shutil.rmtree(RESULTS, ignore_errors=True)
     started = time.perf_counter()
     with pipeline_session("demo", "local[2]", SPARK_SETTINGS) as spark:
@@ -271,7 +273,7 @@ def analyse(name_server: str, orders: Orders) -> int:
 
 
 def conclude_spark(rows: int, found: list[City], orders: Orders) -> int:
-    """Prints the result; 0 if Spark has got what was sent."""
+    """Prints the result; 0 if Spark has everything that was sent."""
     good = rows == len(orders.sent) and found == orders.by_city()
     created, paid = sum(city.created for city in found), sum(city.paid for city in found)
     sent = orders.by_city()
@@ -287,15 +289,17 @@ def conclude_spark(rows: int, found: list[City], orders: Orders) -> int:
 def main(arguments: Sequence[str]) -> int:
     """Runs the demo; returns the exit code."""
     parser = argparse.ArgumentParser(prog="./dev demo", description=__doc__.splitlines()[0])
-    parser.add_argument("--messages", type=int, default=4000, help="how many orders (4000)")
-    parser.add_argument("--without-spark", action="store_true", help="end before the pipeline")
+    parser.add_argument("--messages", type=int, default=4000, help="number of orders (4000)")
+    parser.add_argument("--without-spark", action="store_true", help="skip the Spark pipeline")
     given = parser.parse_args(arguments)
     count = given.messages
     if count < 100:
         parser.error(f"--messages is {count}, must be 100 or more")
     try:
         with cluster(brokers=2, loop_factory=new_loop) as running:
-            console.print("[bold]1  Servers[/] in this process, data in a temporary folder")
+            console.print(
+                "[bold]1  Servers[/] run in this process, with data in a temporary folder"
+            )
             addresses = {"name server": running.name_server, **running.broker_addresses}
             for name, address in addresses.items():
                 console.print(f"   {name:12} {address}")

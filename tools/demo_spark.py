@@ -33,7 +33,7 @@ class City:
 
 
 def stream_to_parquet(spark: SparkSession, name_server: str, topic: str, folder: Path) -> DataFrame:
-    """Stream all that a topic has into Parquet files; what is in them."""
+    """Stream a whole topic into Parquet files; returns them as a DataFrame."""
     stream = (
         spark.readStream.format("rocketmq")
         .option("nameServer", name_server)
@@ -53,9 +53,9 @@ def stream_to_parquet(spark: SparkSession, name_server: str, topic: str, folder:
 
 
 def run_patiently(query: Callable[[], object]) -> None:
-    """Runs a query again that ended because Python started too slowly; its checkpoint knows more.
+    """Runs a query again if a Python worker started too slowly; it continues at its checkpoint.
 
-    Spark gives a worker ten seconds to start, and a machine that is busy elsewhere needs longer.
+    Spark allows a worker ten seconds to start; on a loaded machine that may not be enough.
     """
     from pyspark.errors import StreamingQueryException
 
@@ -70,7 +70,7 @@ def run_patiently(query: Callable[[], object]) -> None:
 
 
 def with_orders(messages: DataFrame) -> DataFrame:
-    """Messages to orders: the fields of the JSON body, and the tag."""
+    """Messages to orders: the fields of the JSON body, plus the tag."""
     from pyspark.sql import functions as F
 
     order = F.from_json(F.col("body").cast("string"), FIELDS)
@@ -78,7 +78,7 @@ def with_orders(messages: DataFrame) -> DataFrame:
 
 
 def by_city(orders: DataFrame) -> DataFrame:
-    """Orders and amounts of every city, the largest first."""
+    """Orders and amounts of every city, largest first."""
     from pyspark.sql import functions as F
 
     def amount(tag: str) -> Column:

@@ -1,11 +1,11 @@
-"""Makes `.venv` from the lock files, once, and again only where something changed.
+"""Creates `.venv` from the lock files, and updates it only where something changed.
 
     nothing ── create ──▶ empty ── install locks ──▶ locked ── install the project ──▶ ready
 
-Each step ends by writing a stamp that says what it was made from; a step whose stamp is missing or
-different is done again. A run that was killed leaves the file `setup-unfinished`, and the next one
-begins with a fresh environment, because nobody knows what is in the old one. A lock keeps two calls
-apart. All this runs before anything is installed: standard library only.
+Each step ends by writing a stamp with its source; a step whose stamp is missing or different is
+repeated. A run that was killed leaves the file `setup-unfinished`, and the next one starts with a
+fresh environment, because the old one may be incomplete. A lock keeps two calls apart. All this
+runs before anything is installed, so it uses only the standard library.
 """
 
 import fcntl
@@ -32,21 +32,23 @@ STAMPS = VENV / "stamps"
 UNFINISHED = ROOT / ".cache" / "setup-unfinished"
 
 NO_VENV = """\
-{python} cannot make virtual environments: its module {module} is missing.
+{python} cannot create virtual environments: its module {module} is missing.
   Debian, Ubuntu:  apt-get install python3-venv
-  elsewhere:       install the venv and pip parts of that Python, or uv (used when it is on PATH)"""
-NO_INSTALL = "{what} failed:\n\n{output}\nIs the package index reachable? Then run ./dev again."
+  elsewhere:       install venv and pip for that Python, or uv (used when it is on PATH)"""
+NO_INSTALL = (
+    "{what} failed:\n\n{output}\nCheck that the package index is reachable, and run ./dev again."
+)
 
 
 class SetupFailed(Exception):
-    """The environment could not be made; the text says why and what to do."""
+    """The environment could not be created; the text says why and what to do."""
 
 
 @dataclass(frozen=True)
 class Step:
     name: str
     source: str
-    """What the step is made from; a changed source makes it due again."""
+    """What the step depends on; when it changes, the step is due again."""
     act: Callable[[], None]
 
     @property
@@ -61,7 +63,7 @@ class Step:
 def ensure(*locks: str) -> Path:
     """The environment's Python, with the project and the named locks installed.
 
-    Raises SetupFailed. Costs a few file reads when nothing changed.
+    Raises SetupFailed. Costs a few file reads if nothing has changed.
     """
     steps = [
         Step("python", f"{_interpreter()} {'uv' if _uv() else 'pip'}", _create),
@@ -79,7 +81,7 @@ def _due(steps: list[Step]) -> bool:
 
 
 def _bring_up_to_date(steps: list[Step]) -> None:
-    if not _due(steps):  # another call did it while this one waited
+    if not _due(steps):  # another call has done it while this one waited
         return
     started = time.monotonic()
     if UNFINISHED.exists() or not PYTHON.exists():
@@ -92,7 +94,7 @@ def _bring_up_to_date(steps: list[Step]) -> None:
                 STAMPS.mkdir(exist_ok=True)
                 step.stamp.write_text(step.source)
     except SetupFailed:
-        UNFINISHED.unlink()  # the tool ended by itself and cleaned up: what was there still works
+        UNFINISHED.unlink()  # the tool failed by itself and cleaned up: what was there still works
         raise
     UNFINISHED.unlink()
     print(f"dev: environment ready after {time.monotonic() - started:.0f} s", flush=True)
@@ -107,7 +109,7 @@ def _alone() -> Iterator[None]:
         except BlockingIOError:
             print("dev: another ./dev is setting up the environment, waiting for it", flush=True)
             fcntl.flock(file, fcntl.LOCK_EX)
-        # pip inherits the lock: if this process is killed, the next one waits for the orphan's end.
+        # pip inherits the lock: if this process is killed, the next one waits for the orphan.
         os.set_inheritable(file.fileno(), True)
         yield
 
@@ -126,7 +128,7 @@ def _create() -> None:
 
 
 def _is_usable() -> bool:
-    """True for an environment somebody made by hand with this very interpreter."""
+    """True for an environment that was created by hand with the same interpreter."""
     if not PYTHON.exists():
         return False
     probe = "import sys; print(sys.base_prefix, sys.version)" + ("" if _uv() else "; import pip")
@@ -136,7 +138,7 @@ def _is_usable() -> bool:
 
 def _install(lock: str) -> None:
     path = lock_file(lock)
-    # The lock is complete, so there is nothing to resolve; pip is quicker and stricter that way.
+    # The lock is complete, so there is nothing to resolve; pip is faster and stricter that way.
     arguments = ["--require-hashes", "--no-deps", "-r", str(path)]
     _run([*_installer(), *arguments], f"installing {path.relative_to(ROOT)}", packages_in(path))
 

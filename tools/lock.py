@@ -1,8 +1,8 @@
-"""Writes the lock files anew: `python3 -m tools.lock [--upgrade]`.
+"""Regenerates the lock files: `python3 -m tools.lock [--upgrade]`.
 
-One lock serves every platform and Python we support, has a hash for each file, and names no package
-index, so that it installs from a mirror as well. The spark lock adds to the dev lock and agrees
-with it; it is apart because Spark is a download of hundreds of megabytes that few tasks need.
+One lock covers every platform and Python we support, has a hash for each file, and names no package
+index, so that it also installs from a mirror. The spark lock extends the dev lock and agrees with
+it; it is separate because Spark is a download of hundreds of megabytes.
 """
 
 import shutil
@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _own_uv() -> Path:
-    """A uv of our own for machines without one; `./dev` itself never needs it."""
+    """A private uv for machines without one; `./dev` itself never needs it."""
     folder = ROOT / ".cache" / "uv"
     uv = folder / "bin" / "uv"
     if not uv.exists():

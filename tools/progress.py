@@ -1,4 +1,4 @@
-"""Runs a command that takes a while and shows how far it is, in one line that keeps moving."""
+"""Runs a command that takes a while and shows its progress in one line."""
 
 import os
 import subprocess
@@ -10,14 +10,14 @@ from pathlib import Path
 LINES_KEPT = 25
 PIP_STARTS = "Collecting "
 SYSTEM_CERTIFICATES = {"UV_SYSTEM_CERTS": "true"}
-"""uv brings its own certificates unless told; behind a proxy only the machine's are right."""
+"""uv uses its own certificates by default; with a proxy only the machine's are right."""
 
 
 def follow(command: Sequence[str | Path], title: str, total: int = 0) -> tuple[int, str]:
-    """Runs the command; returns its exit code and the end of what it printed.
+    """Runs the command; returns its exit code and the last lines of its output.
 
-    The command inherits what the caller marked as inheritable, such as a lock. On a terminal the
-    line counts pip's packages against total; elsewhere only the title appears.
+    The command inherits descriptors that the caller marked as inheritable, such as a lock. On a
+    terminal the line counts pip's packages up to `total`; elsewhere only the title is printed.
     """
     moving = sys.stdout.isatty()
     print(f"dev: {title} …", end="" if moving else "\n", flush=True)

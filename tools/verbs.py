@@ -1,4 +1,4 @@
-"""The verbs of `./dev`: each sets up what it needs, then becomes or runs the real thing."""
+"""The verbs of `./dev`: each sets up what it needs, then runs the actual program."""
 
 import os
 import subprocess
@@ -12,15 +12,15 @@ from tools.environment import ROOT, VENV, SetupFailed, ensure
 Verb = Callable[[list[str]], int]
 
 CHECKED = ("dev", "src", "tests", "tools", "bench")
-"""What is type-checked, as far as it exists."""
+"""What is type-checked, if it exists."""
 LOCKS = ("dev", "spark")
-"""What the verbs need that run tests, checks, the demo or measurements: Spark is part of them."""
+"""What tests, checks, the demo and measurements need; all of them use Spark."""
 WORKERS = "2"
-"""Processes of a test run: the tests are to pass on a small machine, and quickly there."""
+"""Processes of a test run: the tests must pass, and be quick, on a small machine."""
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs the verb that the arguments begin with; returns the exit code."""
+    """Runs the verb that is the first argument; returns the exit code."""
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(_usage())
         return 0
@@ -38,28 +38,28 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def demo(arguments: list[str]) -> int:
-    """start everything, send, consume with two members, run a Spark pipeline, show what happened"""
+    """start everything, send, consume with two members, run a Spark pipeline, show the result"""
     return _module("tools.demo", arguments)
 
 
 def up(arguments: list[str]) -> int:
-    """name server, broker and console on loopback, until Ctrl-C"""
+    """run a name server and a broker on loopback until Ctrl-C"""
     ensure("dev")
     command = VENV / "bin" / "sparrowmq"
     return os.execv(command, [str(command), "up", *arguments])
 
 
 def test(arguments: list[str]) -> int:
-    """all fast tests in four minutes; --slow: the others; arguments go to pytest"""
-    # Sets of texts have the same order every time: what fails is to fail again.
+    """run all fast tests, in about four minutes; --slow: all others; arguments go to pytest"""
+    # Sets of strings have the same order every time, so that a failure repeats.
     os.environ.setdefault("PYTHONHASHSEED", "0")
     _keep_bytecode()
-    # loadgroup keeps the Spark tests in one process (see tests/conftest.py).
+    # loadgroup: tests/conftest.py decides which tests share a process.
     return _module("pytest", ["-n", WORKERS, "--dist", "loadgroup", *arguments])
 
 
 def check(arguments: list[str]) -> int:
-    """format, lint, types and import direction; with --fix, repair what can be repaired"""
+    """check format, lint, types and import direction; --fix repairs what it can"""
     if arguments not in ([], ["--fix"]):
         print(f"./dev check takes only --fix, not {arguments}", file=sys.stderr)
         return 2
@@ -79,17 +79,17 @@ def check(arguments: list[str]) -> int:
 
 
 def interop(arguments: list[str]) -> int:
-    """Apache's Java and Go clients against our servers, and our clients against Apache's"""
+    """run Apache's Java and Go clients against our servers, and our clients against Apache's"""
     return _module("tests.interop", arguments)
 
 
 def bench(arguments: list[str]) -> int:
-    """measure, side by side with Apache's broker (--quick: two minutes)"""
+    """run benchmarks next to Apache's broker (--quick: two minutes)"""
     return _module("bench", arguments)
 
 
 def faults(arguments: list[str]) -> int:
-    """kills, power cuts, damaged files and hostile input, checked for lost messages"""
+    """inject kills, power cuts, damaged files and hostile input; look for lost messages"""
     return _module("tests.faults", arguments)
 
 
@@ -104,7 +104,8 @@ def _usage() -> str:
 
 
 def _module(name: str, arguments: list[str]) -> int:
-    """Becomes `python -m name` in the root; its signals and its exit code are the real ones."""
+    """Replaces this process by `python -m name` in the root, so that signals and exit code are its
+    own."""
     if name != "pytest" and not _exists(name):
         print(f"dev: {name} does not exist yet", file=sys.stderr)
         return 2
@@ -114,10 +115,11 @@ def _module(name: str, arguments: list[str]) -> int:
 
 
 def _keep_bytecode() -> None:
-    """Compiles every module once, and out of sight where bytecode is not wanted beside the source.
+    """Lets Python keep compiled modules, out of sight if the environment asks it not to.
 
-    A run starts more than a hundred Python processes; without bytecode each of them, and pytest
-    for its assertions, compiles everything again: minutes in all.
+    A test run starts more than a hundred Python processes. Without bytecode each of them compiles
+    the package and its dependencies again, and pytest rewrites every assertion in each worker:
+    minutes in all.
     """
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
         os.environ.setdefault("PYTHONPYCACHEPREFIX", str(ROOT / ".cache" / "bytecode"))

@@ -13,7 +13,7 @@ Clock: TypeAlias = Callable[[], int]
 
 
 def system_clock() -> int:
-    """Milliseconds since 1970, as RocketMQ stamps messages; jumps when somebody sets the time."""
+    """Milliseconds since 1970, as RocketMQ stamps messages; jumps when the time is set."""
     return time.time_ns() // 1_000_000
 
 
@@ -39,5 +39,5 @@ def boot_id() -> str:
 
 
 def cpu_clock() -> int:
-    """Milliseconds of processor time this process has used: tells being busy from being starved."""
+    """Milliseconds of processor time used so far: it grows when busy, not when starved."""
     return time.process_time_ns() // 1_000_000

@@ -11,7 +11,7 @@ The command line makes its flags, its help and its error messages from these dec
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from types import NoneType, UnionType
@@ -43,10 +43,18 @@ class Allowed:
 class ConfigError(ValueError):
     """A setting cannot be used, or several do not fit together.
 
-    `fields` are their names, `values` what they were given, and `allowed` what they must be.
+    `fields` are their names, `values` what they were given, and `allowed` what they must be. `also`
+    are further errors of the same configuration.
     """
 
-    def __init__(self, names: str | tuple[str, ...], value: Any, allowed: Allowed | str) -> None:
+    def __init__(
+        self,
+        names: str | tuple[str, ...],
+        value: Any,
+        allowed: Allowed | str,
+        also: tuple["ConfigError", ...] = (),
+    ) -> None:
+        self.also = also
         self.allowed = Allowed(allowed) if isinstance(allowed, str) else allowed
         self.fields: tuple[str, ...]
         self.values: tuple[Any, ...]
@@ -58,7 +66,17 @@ class ConfigError(ValueError):
             *first, last = names
             values = ", ".join(map(repr, self.values))
             text = f"{', '.join(first)} and {last} {self.allowed.text()}, are {values}"
-        super().__init__(text)
+        super().__init__("; ".join([text, *map(str, also)]))
+
+    @staticmethod
+    def of_all(errors: "Sequence[ConfigError]") -> "ConfigError":
+        """The first of several errors, with the others in `also`."""
+        first, *others = errors
+        is_one = len(first.fields) == 1
+        names, value = (
+            (first.fields[0], first.values[0]) if is_one else (first.fields, first.values)
+        )
+        return ConfigError(names, value, first.allowed, tuple(others))
 
 
 # ---- declaring a field
@@ -109,23 +127,40 @@ def meaning_of(config: type, name: str) -> str:
     return next(str(each.metadata[_MEANING]) for each in fields(config) if each.name == name)
 
 
-def check_fields(config: Any) -> None:
-    """Check the type and then the rule of every field. Raises ConfigError for the first bad one.
+def check_fields(config: Any, further: Iterable[ConfigError] = ()) -> None:
+    """Check the type and the rule of every field. Raises ConfigError that carries all faults.
 
     Types come first: a text in place of a number, or of the member of an enum that it names, would
-    be taken for something else much later.
+    be taken for something else much later. `further` are faults that a class finds itself. They
+    are looked for (it may be a generator) only when every field has the right type, and count only
+    where their fields have no other fault.
     """
     # Not `fields(…).type`: that is a text in a module that postpones its annotations.
     kinds = get_type_hints(type(config))
-    for each in fields(config):
-        value = getattr(config, each.name)
-        if not _is_a(value, kinds[each.name]):
-            raise ConfigError(each.name, value, f"must be {_name_of(kinds[each.name])}")
+    values = {each.name: getattr(config, each.name) for each in fields(config)}
+    mistyped = [
+        ConfigError(name, value, f"must be {_name_of(kinds[name])}")
+        for name, value in values.items()
+        if not _is_a(value, kinds[name])
+    ]
+    unusable = {error.fields[0] for error in mistyped}
+    faults = [*mistyped, *_broken_rules(config, values, unusable)]
+    if not mistyped:
+        named = {name for error in faults for name in error.fields}
+        faults += [error for error in further if named.isdisjoint(error.fields)]
+    if faults:
+        raise ConfigError.of_all(faults)
+
+
+def _broken_rules(
+    config: Any, values: Mapping[str, Any], unusable: set[str]
+) -> Iterator[ConfigError]:
     for each in fields(config):
         allowed: Allowed | None = each.metadata.get(_ALLOWED)
-        value = getattr(config, each.name)
-        if allowed is not None and not allowed.accepts(value):
-            raise ConfigError(each.name, value, allowed)
+        if allowed is None or each.name in unusable:
+            continue
+        if not allowed.accepts(values[each.name]):
+            yield ConfigError(each.name, values[each.name], allowed)
 
 
 def _is_a(value: object, kind: Any) -> bool:

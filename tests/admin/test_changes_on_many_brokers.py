@@ -1,29 +1,10 @@
 """Operations on several brokers of which some refuse or are away."""
 
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
-
 import pytest
 
-from sparrowmq.admin.admin import Admin
-from sparrowmq.admin.errors import AdminError, PartlyDone
-from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
-
-T = TypeVar("T")
-
-
-def as_operator(sim: RunningCluster, work: Callable[[Admin], Awaitable[T]]) -> T:
-    """What an operator gets, on a host of its own."""
-
-    async def run() -> T:
-        client = sim.client_on("operator")
-        await client.start()
-        try:
-            return await work(Admin(client=client))
-        finally:
-            await client.stop()
-
-    return sim.run(run(), on=sim.host("operator"))
+from sparrowmq import AdminError, PartlyDone
+from sparrowmq.testing.sim_cluster import SimCluster
+from tests.admin.operator import as_operator
 
 
 @pytest.mark.parametrize("queues", [8, 16])

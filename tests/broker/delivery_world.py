@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Coroutine, Mapping
+from collections.abc import Awaitable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
@@ -34,6 +35,7 @@ from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import AUTO_CREATE_TOPIC
 from sparrowmq.protocol.properties import format_properties
 from sparrowmq.store.config import StoreConfig
+from sparrowmq.store.messages import Stored
 from sparrowmq.testing.recording_disk import RecordingDisk
 from sparrowmq.testing.sim_cluster import SMALL_STORE
 
@@ -45,7 +47,7 @@ Sent = MessageSent | RecallableSent
 
 
 class Peer:
-    """The part of a connection that handlers use; it remembers what it was told."""
+    """The part of a connection that handlers use; it remembers what was sent to it."""
 
     def __init__(self, name: str = "client") -> None:
         self.name = self.peer = name
@@ -154,7 +156,7 @@ class DeliveryWorld:
             await self.broker.tables.offsets.save(self.broker.offsets, InlineWorkers())
             self.broker.tables.offsets.close()
             self.broker.delivery.close()
-            self.broker.store.close(self.now_ms)
+            self.broker.store.close()
 
         self.run(stop_it())
 
@@ -173,7 +175,7 @@ class DeliveryWorld:
 
     @property
     def elapsed_ms(self) -> int:
-        """What the clock would show if nobody had set it."""
+        """What the clock would show if it had not been set."""
         return self.now_ms - self._set_ms
 
     def set_clock(self, by_ms: int) -> None:
@@ -302,9 +304,19 @@ def comes_in(world: DeliveryWorld, delay_ms: int) -> None:
     assert bodies(world) == [b"body"]
 
 
+@contextmanager
+def no_space(world: DeliveryWorld) -> Iterator[None]:
+    """Nothing can be appended to the log while the block runs."""
+
+    def full(*_: Any) -> Stored:
+        raise DiskFull("", 0, "no space")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world.broker.store, "append", full)
+        yield
+
+
 def find_no_space(world: DeliveryWorld) -> None:
     """What is due finds the disk full; then there is space again."""
-    world.broker.store.admission.set_no_space(DiskFull("", 0, "no space"))
-    with pytest.raises(DiskFull):
+    with no_space(world), pytest.raises(DiskFull):
         world.deliver()
-    world.broker.store.tick(world.now_ms)

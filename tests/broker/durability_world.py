@@ -100,7 +100,7 @@ class Bench:
         assert [send.code for send in sends] == [ResponseCode.SUCCESS] * count
 
     def watch_lag(self) -> Any:
-        """The part of a broker that is told when to refuse sends, and is."""
+        """The part of a broker that learns when to refuse sends."""
         config = SimpleNamespace(busy_lag_s=0.2)
         log = logging.getLogger("tests.durability")
         broker: Any = SimpleNamespace(

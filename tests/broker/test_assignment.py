@@ -11,7 +11,7 @@ from sparrowmq.net.calls import Response
 from sparrowmq.protocol.broker_stats import MessageRequestMode, MessageRequestModeTable
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.connections import QueryAssignmentRequest, QueryAssignmentResponse
-from sparrowmq.protocol.headers.assignment import (
+from sparrowmq.protocol.headers.groups import (
     GetAllMessageRequestModes,
     QueryAssignment,
     SetMessageRequestMode,
@@ -100,7 +100,7 @@ def test_a_stranger_gets_an_empty_list(world: World) -> None:
     assert answer.body == b'{"messageQueueAssignments":[]}'
 
 
-def test_who_cannot_be_told_keeps_what_it_has(world: World) -> None:
+def test_a_member_that_cannot_be_answered_keeps_its_queues(world: World) -> None:
     topic_with_members(world, 3, "a")
     assert ask(world, "a", topic="missing").body == b"{}"
     assert ask(world, "a", strategy="MACHINE_ROOM").body == b"{}"

@@ -1,6 +1,7 @@
 """Settings are read by Apache's names; a few can be changed while the broker runs."""
 
 import logging
+from dataclasses import replace
 
 import pytest
 
@@ -64,7 +65,28 @@ def test_a_change_shows(world: World, name: str, value: str) -> None:
     assert settings(world)[name] == value
 
 
-def test_a_change_is_written_down_with_who_made_it(
+def test_the_other_thresholds_of_the_disk_follow_and_come_back(world: World) -> None:
+    def thresholds() -> tuple[float, ...]:
+        store = world.broker.config.store
+        return store.clean_ratio, store.force_clean_ratio, store.refuse_ratio
+
+    change(world, diskMaxUsedSpaceRatio=88)
+    assert thresholds() == (0.88, 0.928, 0.952)
+    change(world, diskMaxUsedSpaceRatio=75)
+    assert thresholds() == (0.75, 0.85, 0.90)
+
+
+def test_thresholds_that_an_operator_chose_stay(world: World) -> None:
+    store = replace(world.broker.config.store, force_clean_ratio=0.8, refuse_ratio=0.85)
+    world.broker.config = replace(world.broker.config, store=store)
+    refused = change(world, diskMaxUsedSpaceRatio=82)
+    assert refused.code == ResponseCode.INVALID_PARAMETER
+    assert "must not fall" in refused.remark
+    assert change(world, diskMaxUsedSpaceRatio=78).code == ResponseCode.SUCCESS
+    assert world.broker.config.store.refuse_ratio == 0.85
+
+
+def test_a_change_is_logged_with_the_address_of_the_operator(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
@@ -92,7 +114,7 @@ def test_every_change_counts_in_the_version(world: World) -> None:
         ("maxMessageSize", "many"),
         ("maxMessageSize", ""),
         ("deleteWhen", "24"),
-        ("diskMaxUsedSpaceRatio", "95"),
+        ("diskMaxUsedSpaceRatio", "96"),
         ("autoCreateTopicEnable", "yes"),
         ("defaultTopicQueueNums", "0"),
     ],

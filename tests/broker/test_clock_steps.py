@@ -226,7 +226,7 @@ def test_a_clock_set_back_and_forth_changes_nothing(world: DeliveryWorld) -> Non
 @pytest.mark.parametrize(
     "steps_ms", ((-HOUR,), (-HOUR, -HOUR), (-HOUR, HOUR), (-HOUR, 30 * MINUTE))
 )
-def test_what_was_delivered_is_saved_also_while_the_clock_is_behind(
+def test_what_was_delivered_is_saved_also_while_the_clock_is_set_back(
     world: DeliveryWorld, steps_ms: tuple[int, ...]
 ) -> None:
     """Timers that were delivered before and after each step come once; those between them wait."""

@@ -69,7 +69,7 @@ def test_topics_of_a_group_are_those_it_consumed(world: World) -> None:
     assert found.broker_addr == world.broker.address
 
 
-def test_a_subscription_is_told_while_the_group_lives(world: World) -> None:
+def test_a_subscription_is_found_while_the_group_lives(world: World) -> None:
     header = GetSubscription(group="billing", topic="orders")
     assert world.read(header, SubscriptionFound).subscription_data is None
     world.client("a").beat(subscribes("billing", expression="paid"))

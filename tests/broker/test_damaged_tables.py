@@ -1,4 +1,4 @@
-"""Tables of a broker that cannot be read: the copy is used, and operators are told."""
+"""Tables of a broker that cannot be read: the copy is used, and the damage is reported."""
 
 import logging
 

@@ -157,7 +157,7 @@ def test_a_message_that_comes_while_others_are_delivered_is_not_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its level, the first, was looked at already, and nothing else comes any more."""
-    read = delay_levels.read
+    read = delay_levels.read_own_queue
     reads: list[str] = []
 
     async def slowly(*where: Any) -> QueueRead:
@@ -165,7 +165,7 @@ def test_a_message_that_comes_while_others_are_delivered_is_not_forgotten(
         await asyncio.sleep(0.5)
         return await read(*where)
 
-    monkeypatch.setattr(delay_levels, "read", slowly)
+    monkeypatch.setattr(delay_levels, "read_own_queue", slowly)
     with world_with() as world:
         world.topic("orders", 1)
         world.send("orders", b"second level", DELAY="2")

@@ -76,7 +76,7 @@ def run_with_kills(seed: int, kills: int) -> tuple[Promises, list[tuple[bytes, i
         return said, [(record.body, record.store_timestamp) for record in found]
 
 
-def faults_of(said: Promises, delivered: list[tuple[bytes, int]]) -> list[str]:
+def group_faults(said: Promises, delivered: list[tuple[bytes, int]]) -> list[str]:
     times: dict[bytes, list[int]] = {}
     for body, time_ms in delivered:
         times.setdefault(body, []).append(time_ms)
@@ -98,12 +98,12 @@ def test_kills_lose_nothing_bring_nothing_early_and_repeat_nothing(seed: int) ->
     said, delivered = run_with_kills(seed, kills=8)
     assert len(said.due_ms) == 64
     assert len(said.ended) == 32
-    assert faults_of(said, delivered) == []
+    assert group_faults(said, delivered) == []
 
 
 def test_the_check_notices_messages_that_come_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DelayLevels, "due_ms", lambda *_: 0)
-    assert any(fault.startswith("early") for fault in faults_of(*run_with_kills(0, kills=2)))
+    assert any(fault.startswith("early") for fault in group_faults(*run_with_kills(0, kills=2)))
 
 
 @pytest.mark.parametrize("what", ["level", "timer"])
@@ -111,8 +111,8 @@ def test_the_check_notices_what_is_delivered_again(
     monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     module = {"level": delay_levels, "timer": timer_delivery}[what]
-    monkeypatch.setattr(module, "is_repeat", lambda *_: False)
-    faults = faults_of(*run_with_kills(0, kills=8))
+    monkeypatch.setattr(module, "was_delivered_before", lambda *_: False)
+    faults = group_faults(*run_with_kills(0, kills=8))
     assert faults
     assert all("repeated" in fault and what in fault for fault in faults)
 
@@ -124,10 +124,12 @@ def test_the_check_notices_timers_that_are_forgotten_at_a_start(
         return TimerIndex(RunFiles(disk), TimerCheck(disk), (), RunList())
 
     monkeypatch.setattr(delivery, "recover_timers", forget)
-    assert any(fault.startswith("lost") for fault in faults_of(*run_with_kills(0, kills=2)))
+    assert any(fault.startswith("lost") for fault in group_faults(*run_with_kills(0, kills=2)))
 
 
 def test_the_check_notices_rolled_back_messages_that_are_delivered() -> None:
     said, delivered = run_with_kills(0, kills=1)
     rolled_back = next(body for body, kind in said.ended.items() if kind == TRANSACTION_ROLLBACK)
-    assert faults_of(said, [*delivered, (rolled_back, 0)]) == [f"ended otherwise: {rolled_back!r}"]
+    assert group_faults(said, [*delivered, (rolled_back, 0)]) == [
+        f"ended otherwise: {rolled_back!r}"
+    ]

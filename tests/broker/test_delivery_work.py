@@ -46,7 +46,7 @@ async def measured(folder: Path) -> dict[str, Work]:
         )
         client.answers()
         work["half"] = counted(client, lambda n: delivery_frames.half_send(n, n % 8), 2000)
-        written = b"".join(client._transport.written)
+        written = client.written
         assert client.answers() == [0] * REQUESTS * ROUNDS
         answers = [decode_plain(binary, head) for binary, head, _ in FrameDecoder().feed(written)]
         places = [where(answer) for answer in answers]

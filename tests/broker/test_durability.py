@@ -82,7 +82,7 @@ def test_a_one_way_send_does_not_wait(sim: Simulation) -> None:
     assert bench.send(is_oneway=True).code == ResponseCode.SUCCESS
 
 
-def test_a_sync_that_takes_too_long_is_told_as_such_once(sim: Simulation) -> None:
+def test_a_sync_that_takes_too_long_is_answered_as_such_once(sim: Simulation) -> None:
     bench = Bench(sim, Flush.SYNC)
     first = bench.send()
     sim.advance(3)

@@ -1,10 +1,12 @@
 """A full disk: what the broker keeps beside its log is saved when there is space, and not lost."""
 
+import logging
 from collections.abc import Iterator
 
 import pytest
 
 from sparrowmq.broker.delivery.timer_files import RunFiles
+from sparrowmq.broker.housekeeping import RefusalLog
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.routes import Reply
 from sparrowmq.net.workers import InlineWorkers
@@ -13,7 +15,13 @@ from sparrowmq.protocol.headers.messages import RecallableSent, RecallMessage
 from sparrowmq.protocol.sys_flag import TRANSACTION_COMMIT
 from sparrowmq.store.journal import Journal
 from tests.broker import transaction_world
-from tests.broker.delivery_world import EPOCH_MS, DeliveryWorld, bodies, orders_world
+from tests.broker.delivery_world import (
+    EPOCH_MS,
+    DeliveryWorld,
+    bodies,
+    no_space,
+    orders_world,
+)
 from tests.broker.timer_world import runs, send_at, spill
 
 
@@ -86,16 +94,30 @@ def test_what_finds_no_space_is_refused_and_may_be_tried_again(world: DeliveryWo
     (message,) = world.messages("orders")
     store = world.broker.store
     for ask in (commit, recall, give_back, send_delayed):
-        store.admission.set_no_space(DiskFull("", 0, "no space"))
         end = store.max_log_offset
-        answer = ask()
+        with no_space(world):
+            answer = ask()
         assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE, ask
         assert "no space" in answer.remark
         assert store.max_log_offset == end
-        store.tick(world.now_ms)
         assert ask().code == ResponseCode.SUCCESS, ask
     world.pass_time(61)
     world.deliver()
     assert transaction_world.bodies(world) == [b"an order"]
     assert bodies(world, "%RETRY%billing") == [b"failed"]
     assert bodies(world) == [b"failed", b"body"]
+
+
+def test_a_store_that_refuses_messages_is_logged_at_first_every_minute_and_at_its_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING)
+    now_ms = [0]
+    log = RefusalLog(logging.getLogger("sparrowmq.broker"), lambda: now_ms[0])
+    for second in range(131):
+        now_ms[0] = second * 1000
+        log.note(DiskFull("commitlog/0", 20))
+    log.note(None)
+    log.note(None)
+    refused = "messages are refused: no space for 20 bytes in commitlog/0"
+    assert caplog.messages == [*[refused] * 3, "messages are stored again after 130 s"]

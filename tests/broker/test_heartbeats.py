@@ -39,7 +39,7 @@ def test_a_group_without_members_has_no_list(world: World) -> None:
     assert "billing" in answer.remark
 
 
-def test_the_others_are_told_when_a_member_joins_leaves_or_vanishes(world: World) -> None:
+def test_other_members_are_notified_when_one_joins_leaves_or_vanishes(world: World) -> None:
     a, b = world.client("a"), world.client("b")
     a.beat(subscribes("billing"))
     told = notices(a)
@@ -54,7 +54,7 @@ def test_the_others_are_told_when_a_member_joins_leaves_or_vanishes(world: World
     assert members(world) == ["a"]
 
 
-def test_a_repeated_heartbeat_tells_nobody(world: World) -> None:
+def test_a_repeated_heartbeat_notifies_no_member(world: World) -> None:
     a = world.client("a")
     a.beat(subscribes("billing"))
     told = notices(a)
@@ -62,7 +62,7 @@ def test_a_repeated_heartbeat_tells_nobody(world: World) -> None:
     assert notices(a) == told
 
 
-def test_members_are_not_told_when_the_group_switched_it_off(world: World) -> None:
+def test_members_are_not_notified_when_the_group_switched_it_off(world: World) -> None:
     world.group("billing", notify_consumer_ids_changed_enable=False)
     a, b = world.client("a"), world.client("b")
     a.beat(subscribes("billing"))
@@ -70,7 +70,7 @@ def test_members_are_not_told_when_the_group_switched_it_off(world: World) -> No
     assert notices(a) == 0
 
 
-def test_members_are_not_told_when_the_broker_switched_it_off() -> None:
+def test_members_are_not_notified_when_the_broker_switched_it_off() -> None:
     with world_with(notify_consumer_ids_changed=False) as world:
         a, b = world.client("a"), world.client("b")
         a.beat(subscribes("billing"))
@@ -78,7 +78,7 @@ def test_members_are_not_told_when_the_broker_switched_it_off() -> None:
         assert notices(a) == 0
 
 
-def test_members_of_a_broadcasting_group_are_not_told(world: World) -> None:
+def test_members_of_a_broadcasting_group_are_not_notified(world: World) -> None:
     a, b = world.client("a"), world.client("b")
     a.beat(broadcasts("billing"))
     b.beat(broadcasts("billing"))
@@ -132,7 +132,7 @@ def is_sub_change(client: TalkingClient, **more: Any) -> str:
     return answer.ext_fields["IS_SUB_CHANGE"]
 
 
-def test_a_version_1_heartbeat_is_told_that_version_2_is_known(world: World) -> None:
+def test_a_version_1_heartbeat_learns_that_version_2_is_known(world: World) -> None:
     assert is_sub_change(world.client("a"), heartbeat_fingerprint=0) == "true"
 
 

@@ -22,14 +22,14 @@ def commit(world: World, group: str, topic: str, *offsets: int) -> None:
         world.commit(group, topic, queue_id, offset)
 
 
-def test_all_offsets_are_told_as_they_are_saved(world: World) -> None:
+def test_all_offsets_are_listed_as_they_are_saved(world: World) -> None:
     world.topic("orders", 2)
     commit(world, "billing", "orders", 3, 4)
     table = world.read(GetAllConsumerOffsets(), ConsumerOffsetTable).offset_table
     assert table == {"orders@billing": {0: 3, 1: 4}}
 
 
-def test_the_progress_of_every_delay_level_is_told(world: World) -> None:
+def test_the_progress_of_every_delay_level_is_listed(world: World) -> None:
     world.send("orders", b"later", DELAY="1")
     before = world.read(GetAllDelayOffsets(), DelayOffsetTable).offset_table
     assert (len(before), before[1]) == (18, 0)
@@ -37,7 +37,7 @@ def test_the_progress_of_every_delay_level_is_told(world: World) -> None:
     assert world.read(GetAllDelayOffsets(), DelayOffsetTable).offset_table[1] == 1
 
 
-def test_the_progress_of_delivery_times_is_told_as_apaches_slaves_read_it(world: World) -> None:
+def test_the_progress_of_delivery_times_is_answered_as_apaches_slaves_read_it(world: World) -> None:
     due_ms = world.sim.clock() + 1_500
     world.send("orders", b"soon", b"soon too", TIMER_DELIVER_MS=str(due_ms))
     world.sim.advance(5)
@@ -75,7 +75,7 @@ def test_progress_cannot_be_cloned_to_a_bad_name(world: World) -> None:
     assert answer.code == ResponseCode.INVALID_PARAMETER
 
 
-def test_the_lowest_offset_of_all_groups_is_told_per_queue(world: World) -> None:
+def test_the_lowest_offset_of_all_groups_is_answered_per_queue(world: World) -> None:
     world.topic("orders", 2)
     commit(world, "fast", "orders", 9, 9)
     commit(world, "slow", "orders", 2, 3)

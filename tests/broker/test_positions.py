@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from sparrowmq.broker.config import Flush
-from sparrowmq.broker.positions import UNHANDLED, back_to
+from sparrowmq.broker.positions import MAX_UNHANDLED, resume_offset
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.admin import DeleteExpiredLog
 from sparrowmq.protocol.headers.offsets import (
@@ -126,7 +126,7 @@ def test_what_the_group_stored_past_the_end_since_then_is_where_it_goes_on(cut: 
     assert pull(java(cut, "sleeper"), END + 6, END + 6) == (MOVED, END + 3)
 
 
-def test_a_member_goes_on_with_what_its_connection_was_told_and_no_further(cut: World) -> None:
+def test_a_member_goes_on_with_what_its_connection_was_sent_and_no_further(cut: World) -> None:
     regrow(cut, 8)
     client = java(cut)
     assert pull(client, END) == (FOUND, END + 1)
@@ -138,7 +138,7 @@ def test_a_member_goes_on_with_what_its_connection_was_told_and_no_further(cut: 
     assert pull(client, END + 2)[0] == MOVED
 
 
-def test_another_group_on_the_same_connection_was_told_nothing(cut: World) -> None:
+def test_another_group_on_the_same_connection_was_sent_nothing(cut: World) -> None:
     regrow(cut, 8)
     client = java(cut)
     client.beat(subscribes(GROUP, TOPIC), subscribes("audit", TOPIC))
@@ -343,7 +343,7 @@ def ours(client: TalkingClient, offset: int, epoch: int) -> PulledInEpoch:
     return client.ask(header).header(PulledInEpoch)
 
 
-def test_a_client_that_says_its_epoch_is_told_where_its_messages_end(cut: World) -> None:
+def test_a_client_that_states_its_epoch_learns_where_its_messages_end(cut: World) -> None:
     regrow(cut, 8)
     client = java(cut)
     now = cut.broker.store.epochs.current
@@ -381,10 +381,10 @@ def test_the_end_of_an_older_epoch_can_be_asked_for(cut: World) -> None:
         (100, 60, -1, 60),
         (100, -1, 40, 40),
         (100, -1, -1, 0),
-        (5000, -1, -1, 5000 - UNHANDLED),
+        (5000, -1, -1, 5000 - MAX_UNHANDLED),
     ],
 )
 def test_where_a_member_without_epochs_goes_on(
     end: int, known: int, carried: int, expected: int
 ) -> None:
-    assert back_to(end, known, carried) == expected
+    assert resume_offset(end, known, carried) == expected

@@ -1,4 +1,4 @@
-"""Pulling: what is found, and what a pull that finds nothing or may not is told."""
+"""Pulling: what is found, and how a pull is answered that finds nothing or is not allowed."""
 
 import pytest
 
@@ -50,7 +50,7 @@ def test_a_pull_brings_at_most_the_bytes_it_asks_for_but_one_message_at_least(li
         (-1, ResponseCode.PULL_OFFSET_MOVED, 0),
     ],
 )
-def test_a_pull_outside_of_the_queue_is_told_where_to_go(
+def test_a_pull_outside_of_the_queue_is_sent_into_it(
     live: World, offset: int, code: int, next_offset: int
 ) -> None:
     answer = live.pull("orders", queue_offset=offset)

@@ -86,8 +86,8 @@ def test_a_waiter_for_the_end_of_a_lock_goes_on_when_another_client_takes_it_ove
     now_ms = 1_000
     locks = QueueLocks(Notices(), clock=lambda: now_ms, timeout_s=60)
     locks.lock("billing", "a", [FIRST])
-    ended = locks.end_of("billing", FIRST)
-    assert locks.end_of("billing", FIRST) is ended
+    ended = locks.ended_event("billing", FIRST)
+    assert locks.ended_event("billing", FIRST) is ended
     locks.lock("billing", "a", [FIRST])
     assert not ended.is_set()
     now_ms += 60_001
@@ -101,7 +101,7 @@ def test_a_refused_client_is_notified_of_a_lock_that_another_took_over_meanwhile
     locks = QueueLocks(notices, clock=lambda: now_ms, timeout_s=60)
     locks.lock("billing", "gone", [FIRST])
     for client_id in ("next", "other"):
-        assert not locks.lock("billing", client_id, [FIRST], tells_freed=True)
+        assert not locks.lock("billing", client_id, [FIRST], notify_when_freed=True)
     now_ms = 60_001
     assert locks.lock("billing", "next", [FIRST]) == [FIRST]
     locks.unlock("billing", "next", [FIRST])
@@ -173,13 +173,13 @@ def unlock(client: TalkingClient, *queues: MessageQueue) -> None:
 
 
 def freed(world: World, client: TalkingClient) -> int:
-    """How often it was told that a queue is free."""
+    """How often it was notified that a queue is free."""
     world.sim.until_idle()
     calls = client.answered.of(NotifyConsumerIdsChanged)
     return sum(call.header.is_freed is True for call in calls)
 
 
-def test_a_member_that_was_refused_is_told_once_when_the_queue_is_free(world: World) -> None:
+def test_a_member_that_was_refused_is_notified_once_when_the_queue_is_free(world: World) -> None:
     a, b = two_members(world)
     lock(a, FIRST, SECOND)
     assert lock(b, FIRST, SECOND, tells_freed=True) == set()
@@ -192,7 +192,7 @@ def test_a_member_that_was_refused_is_told_once_when_the_queue_is_free(world: Wo
     assert freed(world, b) == 1
 
 
-def test_a_member_that_was_refused_is_told_when_the_owner_is_gone(world: World) -> None:
+def test_a_member_that_was_refused_is_notified_when_the_owner_is_gone(world: World) -> None:
     a, b = two_members(world)
     lock(a, FIRST)
     lock(b, FIRST, tells_freed=True)
@@ -201,7 +201,7 @@ def test_a_member_that_was_refused_is_told_when_the_owner_is_gone(world: World) 
     assert lock(b, FIRST) == {FIRST}
 
 
-def test_a_lock_that_is_renewed_still_tells_who_was_refused(world: World) -> None:
+def test_a_renewed_lock_still_notifies_members_that_were_refused(world: World) -> None:
     a, b = two_members(world)
     lock(a, FIRST)
     lock(b, FIRST, tells_freed=True)
@@ -210,7 +210,7 @@ def test_a_lock_that_is_renewed_still_tells_who_was_refused(world: World) -> Non
     assert freed(world, b) == 1
 
 
-def test_members_that_do_not_ask_to_be_told_are_not(world: World) -> None:
+def test_members_that_do_not_ask_for_notices_get_none(world: World) -> None:
     a, b = two_members(world)
     lock(a, FIRST)
     lock(b, FIRST)
@@ -218,7 +218,7 @@ def test_members_that_do_not_ask_to_be_told_are_not(world: World) -> None:
     assert freed(world, b) == 0
 
 
-def test_nobody_is_told_of_free_queues_where_notices_are_switched_off() -> None:
+def test_free_queues_are_not_announced_where_notices_are_switched_off() -> None:
     with world_with(notify_consumer_ids_changed=False) as world:
         a, b = two_members(world)
         lock(a, FIRST)

@@ -36,7 +36,7 @@ def stored(world: World) -> list[bytes]:
     return world.sim.wait(world.sim.client.pull(TOPIC)).bodies
 
 
-def test_a_reply_reaches_who_asked_and_is_stored(world: World) -> None:
+def test_a_reply_reaches_the_client_that_asked_and_is_stored(world: World) -> None:
     asking = world.client("asking")
     asking.beat(producers=("shop",))
     answer = reply(world, REPLY_TO_CLIENT="asking", CORRELATION_ID="c-1")
@@ -63,7 +63,7 @@ def test_long_and_short_headers_mean_the_same(world: World) -> None:
     assert len(asking.answered.of(PushReply)) == 2
 
 
-def test_a_reply_to_nobody_is_refused_and_still_stored(world: World) -> None:
+def test_a_reply_to_no_client_is_refused_and_still_stored(world: World) -> None:
     for properties in ({}, {"REPLY_TO_CLIENT": "gone"}):
         answer = reply(world, SendReplyV2, **properties)
         assert answer.code == ResponseCode.SYSTEM_ERROR

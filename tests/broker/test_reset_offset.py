@@ -1,4 +1,4 @@
-"""An operator moves a group: online or not, by time or to an offset, told queue by queue."""
+"""An operator moves a group: online or not, by time or to an offset, answered queue by queue."""
 
 import asyncio
 from collections.abc import Callable

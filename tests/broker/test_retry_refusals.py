@@ -38,14 +38,14 @@ def test_a_group_that_does_not_exist_and_is_not_created_is_refused() -> None:
 
 
 def test_a_prepared_message_of_an_old_store_cannot_be_given_back(world: DeliveryWorld) -> None:
-    """It has no place in a queue, so that nobody can have consumed it; neither would its copy."""
+    """It has no place in a queue: no group can have consumed it, and none would its copy."""
     message = first_message(world)
     put = PutMessage("orders", 0, 0, TRANSACTION_PREPARED, 0, b"\x7f\0\0\1\0\0\0\1", 0, b"x", b"")
     stored = world.broker.store.append(put, world.broker.clock())
     message.record = msgspec.structs.replace(message.record, log_offset=stored.log_offset)
     reply = world.give_back(message, "billing")
     assert reply.code == ResponseCode.MESSAGE_ILLEGAL
-    assert "nobody consumed it" in reply.remark
+    assert "which no group consumes" in reply.remark
 
 
 def test_a_message_that_still_waits_cannot_be_given_back(world: DeliveryWorld) -> None:

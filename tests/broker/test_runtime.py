@@ -136,7 +136,7 @@ def test_sizes_are_written_for_people() -> None:
     ]
 
 
-def test_waiting_pulls_are_told(world: World) -> None:
+def test_waiting_pulls_are_reported(world: World) -> None:
     world.topic("orders")
     world.sim.client.pull("orders", wait_s=10)
     world.sim.until_idle()

@@ -1,9 +1,9 @@
-"""Sessions: who is missed by a broker, and after how many looks."""
+"""Sessions of members: a broker misses one that is silent for too many scans."""
 
 import random
 from typing import Any
 
-from sparrowmq.broker.live_clients import LOOKS, Sessions
+from sparrowmq.broker.live_clients import SCANS, MemberSessions
 
 
 class Peer:
@@ -17,44 +17,44 @@ def connection() -> Any:
 
 
 def test_a_connection_has_one_session_however_often_it_asks() -> None:
-    sessions, mine, rng = Sessions(), connection(), random.Random(1)
+    sessions, mine, rng = MemberSessions(), connection(), random.Random(1)
     assert sessions.open(mine, rng) == sessions.open(mine, rng)
     assert sessions.open(connection(), rng) != sessions.open(mine, rng)
     assert len(sessions) == 2
 
 
 def test_a_session_without_a_beat_for_8_looks_is_silent() -> None:
-    sessions, mine = Sessions(), connection()
+    sessions, mine = MemberSessions(), connection()
     name = sessions.open(mine, random.Random(1))
     assert sessions.beat(name)
-    assert [len(sessions.look()) for _ in range(LOOKS)] == [0] * (LOOKS - 1) + [1]
-    assert sessions.look() == [mine]
+    assert [len(sessions.scan()) for _ in range(SCANS)] == [0] * (SCANS - 1) + [1]
+    assert sessions.scan() == [mine]
 
 
 def test_a_beat_is_a_sign_of_life() -> None:
-    sessions, mine = Sessions(), connection()
+    sessions, mine = MemberSessions(), connection()
     name = sessions.open(mine, random.Random(1))
     for _ in range(10):
         assert sessions.beat(name)
-        assert all(sessions.look() == [] for _ in range(LOOKS - 1))
+        assert all(sessions.scan() == [] for _ in range(SCANS - 1))
 
 
 def test_any_other_request_is_a_sign_of_life_too() -> None:
-    sessions, mine = Sessions(), connection()
+    sessions, mine = MemberSessions(), connection()
     sessions.beat(sessions.open(mine, random.Random(1)))
     for number in range(10):
         mine.frames_read = number + 1
-        assert all(sessions.look() == [] for _ in range(LOOKS))
+        assert all(sessions.scan() == [] for _ in range(SCANS))
 
 
 def test_a_member_that_never_sent_a_beat_is_not_missed() -> None:
-    sessions, mine = Sessions(), connection()
+    sessions, mine = MemberSessions(), connection()
     sessions.open(mine, random.Random(1))
-    assert all(sessions.look() == [] for _ in range(10 * LOOKS))
+    assert all(sessions.scan() == [] for _ in range(10 * SCANS))
 
 
 def test_a_session_ends_with_its_connection() -> None:
-    sessions, mine, rng = Sessions(), connection(), random.Random(1)
+    sessions, mine, rng = MemberSessions(), connection(), random.Random(1)
     name = sessions.open(mine, rng)
     sessions.forget(mine)
     assert not sessions.beat(name)

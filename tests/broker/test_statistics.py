@@ -1,4 +1,4 @@
-"""Counts come from offsets; lag and times are told per queue."""
+"""Counts come from offsets; lag and times are reported per queue."""
 
 import pytest
 
@@ -147,7 +147,7 @@ def test_a_group_that_appears_later_is_counted_from_the_first_look_at_it() -> No
     assert statistics.totals == (0, 3)
 
 
-def test_a_group_that_was_told_to_start_at_0_is_counted_from_there(world: World) -> None:
+def test_a_group_that_was_sent_to_offset_0_is_counted_from_there(world: World) -> None:
     world.send("orders", b"1", b"2", b"3")
     world.done(QueryConsumerOffset(consumer_group="billing", topic="orders", queue_id=0))
     commit(world, 3)
@@ -284,7 +284,7 @@ def test_a_live_group_tells_only_of_topics_it_subscribes_to(world: World) -> Non
     assert topics(topic_list="orders;refunds;") == {"orders", "refunds"}
 
 
-def test_all_groups_of_a_broker_are_told_with_their_total_lag(world: World) -> None:
+def test_all_groups_of_a_broker_are_listed_with_their_total_lag(world: World) -> None:
     world.topic("orders", 1)
     world.topic("ordered", 1, order=True)
     world.send("orders", b"1", b"2", b"3")

@@ -146,7 +146,7 @@ def to_a_retry_topic(sender: Sender) -> Response:
     return sender.send(properties="TRAN_MSG\x01true\x02", reconsume_times=1)
 
 
-def given_back(sender: Sender) -> Response:
+def place_retry(sender: Sender) -> Response:
     group = f"billing-{sender.flag & 0xFFFFFFFF:x}"
     sender.world.client(group).beat(subscribes(group))
     answer = sender.send()
@@ -168,7 +168,7 @@ WAYS: dict[Callable[[Sender], Response], set[int]] = {
     as_no_half_message: ILLEGAL | HALF,
     as_a_reply: ILLEGAL | HALF,
     to_a_retry_topic: ILLEGAL,
-    given_back: ILLEGAL | HALF,
+    place_retry: ILLEGAL | HALF,
 }
 """Each with the flags that are refused there."""
 

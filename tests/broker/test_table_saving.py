@@ -1,4 +1,4 @@
-"""Tables of topics and groups: saved together, beside the loop, before anybody is told "done"."""
+"""Tables of topics and groups: saved together, in workers, before a change is answered."""
 
 import asyncio
 import errno
@@ -21,7 +21,6 @@ from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.group_config import SubscriptionGroupConfig, SubscriptionGroupList
 from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.protocol.headers.admin import UpdateGroupForbidden
-from sparrowmq.protocol.headers.assignment import SetMessageRequestMode
 from sparrowmq.protocol.headers.clients import Heartbeat, NotifyConsumerIdsChanged
 from sparrowmq.protocol.headers.consumer_calls import InvokeResetOffset
 from sparrowmq.protocol.headers.groups import (
@@ -29,6 +28,7 @@ from sparrowmq.protocol.headers.groups import (
     CreateGroups,
     DeleteGroup,
     GetAllGroupConfig,
+    SetMessageRequestMode,
 )
 from sparrowmq.protocol.headers.send import SendBack
 from sparrowmq.protocol.headers.statistics import CloneGroupOffset, GetAllConsumerOffsets
@@ -143,7 +143,7 @@ CHANGES: dict[str, tuple[RequestHeader, bytes]] = {
 
 
 class HeldThread(InlineWorkers):
-    """Runs nothing until it is let go; then everything, whoever is cancelled meanwhile."""
+    """Runs nothing until it is released; then everything, also for tasks cancelled meanwhile."""
 
     def __init__(self) -> None:
         self._let_go = asyncio.Event()
@@ -384,7 +384,7 @@ LARGE_REQUESTS: dict[str, tuple[RequestHeader, bytes]] = {
 
 
 def test_no_large_request_holds_the_loop(tmp_path: Path) -> None:
-    """A broker of its own: here, collecting what all tests left behind takes longer."""
+    """A broker of its own: here, collecting the garbage of all tests takes longer."""
 
     async def ask_all(address: str) -> list[int]:
         async with asyncio.TaskGroup() as tasks:

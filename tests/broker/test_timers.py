@@ -163,11 +163,15 @@ def test_a_full_disk_delays_and_loses_nothing(world: DeliveryWorld) -> None:
 
 def test_a_stale_entry_makes_no_message_early(world: DeliveryWorld) -> None:
     send_at(world, EPOCH_MS + 60_000)
-    world.broker.delivery.timers._fresh[0] = (EPOCH_MS + 1) << 64
+    timers = world.broker.delivery.timers
+    assert len(timers.take_due(EPOCH_MS + 60_000, 1)) == 1
+    timers.add(EPOCH_MS + 1, 0, is_recall=False)
+    timers.batch_done(1, world.broker.store.max_log_offset)
     world.pass_time(59)
     assert bodies(world) == []
     world.pass_time(2)
     assert bodies(world) == [b"body"]
+    assert len(world.messages(TIMER_TOPIC)) == 1  # and it was not stored again to wait
 
 
 def test_a_running_broker_delivers_and_recalls() -> None:

@@ -64,7 +64,7 @@ def test_progress_and_runs_are_not_saved_before_what_they_stand_for_is_durable()
             send_at(world, EPOCH_MS + 9_000, b"not flushed")
             world.run(timer_persistence.spill(world.broker))
             world.lose_power(random.Random(seed))
-            assert world.broker.delivery.timers.list.runs == []
+            assert world.broker.delivery.timers.run_list.runs == []
             world.deliver()
             assert set(bodies(world)) == {b"flushed"}, seed
 
@@ -77,12 +77,12 @@ def test_a_timer_delivered_while_a_run_waits_for_the_disk_survives_a_power_cut()
             timers = world.broker.delivery.timers
             timers.run_entries = 1
             world.run(timer_persistence.spill(world.broker))
-            assert timers.list.runs == []
+            assert timers.run_list.runs == []
             world.flush()
             world.now_ms += 1_000
             world.deliver()
             world.run(timer_persistence.spill(world.broker))
-            assert timers.list.runs == [RunRange(0, 2)]
+            assert timers.run_list.runs == [RunRange(0, 2)]
             world.pass_time(1)
             assert bodies(world) == [b"due soon"]
             world.lose_power(random.Random(seed))

@@ -49,9 +49,9 @@ def test_a_topic_is_created_changed_and_read(
 
 def test_creating_a_topic_as_it_is_changes_nothing(world: World) -> None:
     create(world)
-    version = world.broker.topics.version
+    version = world.broker.topics.table().data_version
     create(world)
-    assert world.broker.topics.version == version
+    assert world.broker.topics.table().data_version == version
 
 
 def test_attributes_are_added_and_removed_one_by_one(world: World) -> None:
@@ -129,11 +129,11 @@ def test_a_topic_with_odd_attributes_is_loaded_and_can_be_changed(world: World) 
     ],
 )
 def test_a_topic_that_cannot_be_is_refused(world: World, changes: dict[str, object]) -> None:
-    before = world.broker.topics.version
+    before = world.broker.topics.table().data_version
     answer = create(world, **changes)  # type: ignore[arg-type]
     assert answer.code == ResponseCode.INVALID_PARAMETER
     assert answer.remark
-    assert world.broker.topics.version == before
+    assert world.broker.topics.table().data_version == before
 
 
 def test_several_topics_are_created_all_or_none(world: World) -> None:

@@ -17,7 +17,7 @@ from sparrowmq.testing.sim_cluster import SMALL_STORE
 from tests.broker.world import World, subscribes, world_with
 
 AT_ONCE_S = 0.1
-"""Less than any timer: somebody was woken."""
+"""Less than any timer: the pull was woken."""
 BATCH = SendBatchMessage(
     producer_group="shop",
     topic="orders",
@@ -103,7 +103,7 @@ def test_a_waiting_filter_that_rejects_all_that_it_may_see_gets_what_follows_at_
         assert world.sim.now_s - sent_s < AT_ONCE_S
 
 
-def test_a_message_that_nobody_announced_is_found_within_five_seconds(live: World) -> None:
+def test_a_message_that_was_not_announced_is_found_within_five_seconds(live: World) -> None:
     pull = live.sim.client.pull("orders", offset=3, wait_s=15)
     live.sim.until_idle()
     began_s = live.sim.now_s

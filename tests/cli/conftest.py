@@ -1,4 +1,4 @@
-"""Nobody's own settings reach these tests."""
+"""Settings of the machine do not reach these tests."""
 
 import os
 
@@ -6,6 +6,6 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def nobodys_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_settings_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [each for each in os.environ if each.upper().startswith("SPARROWMQ_")]:
         monkeypatch.delenv(name)

@@ -1,4 +1,4 @@
-"""Servers as processes of their own: started, spoken to by the command line, told to stop."""
+"""Servers and commands as processes of their own: started, stopped, given limits."""
 
 import os
 import re
@@ -63,7 +63,7 @@ def with_open_files(soft: int, hard: int | None = None) -> tuple[str, ...]:
 
 
 def clean_environment() -> dict[str, str]:
-    """Ours, without anybody's settings."""
+    """Ours, without settings of the machine."""
     return {name: text for name, text in os.environ.items() if not name.startswith("SPARROWMQ_")}
 
 

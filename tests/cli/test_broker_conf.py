@@ -1,13 +1,14 @@
 """Apache's broker.conf: every key of its example files is taken over, explained or refused."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.cli.settings.apache_conf import TAKEN, read_broker_conf
-from sparrowmq.cli.settings.servers import broker_settings, build
-from sparrowmq.cli.settings.settings import Given, SettingError, resolve
+from sparrowmq.cli.settings.servers import broker_config, broker_settings, read_file
+from sparrowmq.cli.settings.settings import SettingError
 
 MASTER = """
 brokerClusterName=DefaultCluster
@@ -47,7 +48,12 @@ EXAMPLES = {
     "brokerIP2=127.0.0.1": "no replication",
     "enablePropertyFilter=true": "",
     "enablePropertyFilter=false": "always on",
-    "useTLS=true": "not known here",
+    "diskSpaceWarningLevelRatio=95": "",
+    "tls.enable=false": "",
+    "tls.server.mode=disabled": "",
+    "aclEnable=false": "",
+    "authenticationEnabled=false": "",
+    "noSuchKey=true": "not known here",
 }
 REFUSED = {
     "brokerRole=SYNC_MASTER": "one copy",
@@ -59,7 +65,23 @@ REFUSED = {
     "fetchNamesrvAddrByAddressServer=true": "namesrvAddr",
     "transientStorePoolEnable=true": "not in any file",
     "filterServerNums=1": "shell command",
+    "readOnlyCommitLogStorePaths=/old/commitlog": "would be missing",
 }
+# Of RocketMQ 4 and 5
+PROTECTIONS = [
+    "aclEnable=true",
+    "authenticationEnabled=true",
+    "authorizationEnabled=TRUE",
+    "migrateAuthFromV1Enabled=true",
+    "useTLS=true",
+    "tls.enable=true",
+    "tls.server.mode=enforcing",
+    "tls.server.mode=permissive",
+    "tls.test.mode.enable=true",
+    "tls.server.need.client.auth=require",
+    "tls.server.keyPath=/etc/rocketmq/server.key",
+    "tls.config.file=/etc/rocketmq/tls.properties",
+]
 
 
 @pytest.fixture
@@ -68,13 +90,9 @@ def conf(tmp_path: Path) -> Path:
 
 
 def built(path: Path, warnings: list[str]) -> BrokerConfig:
-    settings = broker_settings()
-    file = read_broker_conf(path, warnings.append)
-    flags = {} if "data" in file else {"data": Given("d", "flag --data")}
-    config: BrokerConfig = build(
-        BrokerConfig, settings, resolve(settings, flags=flags, environment={}, file=file)
-    )
-    return config
+    file = read_broker_conf(path)
+    warnings += file.warnings
+    return broker_config({}, file)
 
 
 def test_the_file_that_apache_ships_needs_no_word(conf: Path) -> None:
@@ -98,8 +116,73 @@ def test_a_key_of_apaches_examples_is_taken_over_or_explained(
 @pytest.mark.parametrize(("line", "says"), REFUSED.items())
 def test_a_key_that_breaks_a_promise_is_refused(conf: Path, line: str, says: str) -> None:
     conf.write_text(line)
-    with pytest.raises(SettingError, match=f"line 1: {line.split('=')[0]} is refused, .*{says}"):
-        read_broker_conf(conf, print)
+    (problem,) = read_broker_conf(conf).problems
+    assert re.search(f"line 1: {line.split('=')[0]} is refused, .*{says}", problem)
+
+
+@pytest.mark.parametrize("line", PROTECTIONS)
+@pytest.mark.parametrize("server", ["broker", "nameserver"])
+def test_a_setting_that_protects_is_never_ignored(conf: Path, line: str, server: str) -> None:
+    conf.write_text(MASTER + line)
+    (problem,) = read_file(conf, server).problems
+    key, _, value = line.partition("=")
+    assert f"line 9: {key} is {value!r}, but there is no " in problem
+    assert "protect the port by other means" in problem
+
+
+def test_all_problems_of_a_file_are_named_at_once(conf: Path) -> None:
+    conf.write_text("brokerRole=SLAVE\naclEnable=true\nfileReservedTime=long\nlistenPort=70000\n")
+    with pytest.raises(SettingError) as refused:
+        broker_config({"flush": "maybe", "listen": "0.0.0.0"}, read_file(conf))
+    lines = str(refused.value).splitlines()
+    assert lines[0] == "6 settings cannot be used:"
+    for says in ("brokerRole", "aclEnable", "fileReservedTime", "listenPort", "maybe", "0.0.0.0"):
+        assert sum(says in line for line in lines) == 1, says
+
+
+@pytest.mark.parametrize(
+    ("old", "setting", "expected"),
+    [
+        ("mapedFileSizeCommitLog=1048576", "log_file_size", 1_048_576),
+        ("mapedFileSizeConsumeQueue=6000", "queue_file_units", 300),
+    ],
+)
+def test_the_spellings_of_older_brokers_are_known(
+    conf: Path, old: str, setting: str, expected: int
+) -> None:
+    conf.write_text(old)
+    warnings: list[str] = []
+    assert getattr(built(conf, warnings).store, setting) == expected
+    assert warnings == []
+    conf.write_text(f"{old}\n{old.replace('maped', 'mapped')}0")
+    (problem,) = read_broker_conf(conf).problems
+    assert "is given twice, also as" in problem
+
+
+@pytest.mark.parametrize(
+    ("lines", "ratios"),
+    [
+        ("diskMaxUsedSpaceRatio=50", (0.5, 0.85, 0.9)),
+        ("diskMaxUsedSpaceRatio=75", (0.75, 0.85, 0.9)),
+        ("diskMaxUsedSpaceRatio=88", (0.88, 0.928, 0.952)),
+        ("diskMaxUsedSpaceRatio=95", (0.95, 0.97, 0.98)),
+        ("diskSpaceWarningLevelRatio=80", (0.6667, 0.7556, 0.8)),
+        ("diskSpaceCleanForciblyRatio=95", (0.75, 0.95, 0.9667)),
+        ("diskMaxUsedSpaceRatio=50\ndiskSpaceWarningLevelRatio=60", (0.5, 0.5667, 0.6)),
+    ],
+)
+def test_a_threshold_of_the_disk_moves_the_others_that_would_contradict_it(
+    conf: Path, lines: str, ratios: tuple[float, ...]
+) -> None:
+    conf.write_text(lines)
+    store = built(conf, []).store
+    assert (store.clean_ratio, store.force_clean_ratio, store.refuse_ratio) == ratios
+
+
+def test_thresholds_that_contradict_each_other_as_given_are_refused(conf: Path) -> None:
+    conf.write_text("diskMaxUsedSpaceRatio=90\ndiskSpaceWarningLevelRatio=80")
+    with pytest.raises(SettingError, match=r"must not fall"):
+        built(conf, [])
 
 
 def test_what_asks_for_nothing_is_not_refused(conf: Path) -> None:
@@ -112,19 +195,31 @@ def test_what_asks_for_nothing_is_not_refused(conf: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "is_accepted"),
     [
-        ("storePathRootDir=/a/b\nstorePathCommitLog=/a/b/commitlog", True),
-        ("storePathCommitLog=/a/b/commitlog/\nstorePathRootDir=/a/b/", True),
-        ("storePathRootDir=/a/b\nstorePathCommitLog=/fast/commitlog", False),
-        ("storePathCommitLog=/a/b/commitlog", False),
+        ("storePathRootDir=/a/b\n{key}=/a/b/{name}", True),
+        ("{key}=/a/b/{name}/\nstorePathRootDir=/a/b/", True),
+        ("storePathRootDir=/a/b\n{key}=/fast/{name}", False),
+        ("{key}=/a/b/{name}", False),
     ],
 )
-def test_a_log_in_another_place_is_refused(conf: Path, text: str, is_accepted: bool) -> None:
-    conf.write_text(text)
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        ("storePathCommitLog", "commitlog"),
+        ("storePathConsumeQueue", "consumequeue"),
+        ("storePathIndex", "index"),
+        ("storeCheckpoint", "checkpoint"),
+        ("abortFile", "abort"),
+    ],
+)
+def test_files_in_another_place_are_refused(
+    conf: Path, key: str, name: str, text: str, is_accepted: bool
+) -> None:
+    conf.write_text(text.format(key=key, name=name))
     if is_accepted:
         assert str(built(conf, []).data_dir) == "/a/b"
         return
-    with pytest.raises(SettingError, match=r"storePathCommitLog is .*, the log has to be .*commit"):
-        read_broker_conf(conf, print)
+    (problem,) = read_broker_conf(conf).problems
+    assert re.search(rf"{key} is .*, it has to be .*{name}", problem)
 
 
 def test_times_and_levels_get_their_units(conf: Path) -> None:
@@ -144,8 +239,8 @@ def test_times_and_levels_get_their_units(conf: Path) -> None:
 @pytest.mark.parametrize("line", ["fileReservedTime=two days", "transactionTimeOut=6s"])
 def test_a_value_that_is_no_number_is_refused_with_its_line(conf: Path, line: str) -> None:
     conf.write_text(f"\n{line}\n")
-    with pytest.raises(SettingError, match=f"line 2: {line.split('=')[0]} is"):
-        read_broker_conf(conf, print)
+    (problem,) = read_broker_conf(conf).problems
+    assert f"line 2: {line.split('=')[0]} is" in problem
 
 
 def test_every_key_that_is_taken_over_names_a_setting() -> None:

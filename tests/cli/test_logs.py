@@ -3,7 +3,10 @@
 import json
 import logging
 
+from click.testing import CliRunner
+
 from sparrowmq.cli.logs import FloodGate, JsonLines
+from sparrowmq.cli.main import app
 
 
 def record(message: str, *args: object, at_s: float = 1_000.0) -> logging.LogRecord:
@@ -33,6 +36,14 @@ def test_the_next_window_lets_the_message_through_again() -> None:
     assert gate.filter(record("a", at_s=1.0))
     assert not gate.filter(record("a", at_s=1.5))
     assert gate.filter(record("a", at_s=2.1))
+
+
+def test_a_command_leaves_the_logs_of_its_process_as_they_were() -> None:
+    root = logging.getLogger()
+    before = root.handlers[:], root.level
+    ended = CliRunner().invoke(app, ["consume", "t", "--group", "g", "-n", "127.0.0.1:1"])
+    assert ended.exit_code == 1
+    assert (root.handlers, root.level) == before
 
 
 def test_a_json_line_carries_time_level_logger_and_message() -> None:

@@ -1,4 +1,4 @@
-"""Every setting, given wrongly in every way, is refused in the words of whoever wrote it.
+"""Every setting, given wrongly in every way, is refused in the words in which it was written.
 
 Generated from the declarations: a new setting is covered by being declared.
 """
@@ -11,16 +11,16 @@ from typing import get_origin
 import click
 import pytest
 
-from sparrowmq.cli.commands import config, servers
+from sparrowmq.cli.commands import config
 from sparrowmq.cli.settings.apache_conf import TAKEN
 from sparrowmq.cli.settings.servers import all_settings, nameserver_settings
 from sparrowmq.cli.settings.settings import ServerSetting
 from sparrowmq.cli.settings.toml_file import SECTIONS
+from tests.cli.in_process import run
 
 (CONFIG,) = config.commands()
-COMMANDS = {command.name: command for command in servers.commands()}
 APACHE = {name: key for key, (name, _) in TAKEN.items()}
-# Refused by some settings and not by others; where they are, it has to be said as well.
+# Refused by some settings and not by others; a refusal has to name them as well.
 DOUBTFUL = ("-1", "0", "1", "70000", "9" * 22, "")
 
 Way = Callable[[ServerSetting, str, Path], tuple[str, list[str]]]
@@ -91,7 +91,7 @@ def refused(
 
 
 @pytest.mark.parametrize(("setting", "way"), CASES)
-def test_a_value_of_the_wrong_kind_is_told_as_it_was_written_and_where_with_what_is_allowed(
+def test_a_value_of_the_wrong_kind_is_reported_as_it_was_written_with_what_is_allowed(
     setting: ServerSetting, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = refused(setting, way, unusable(setting), tmp_path, monkeypatch)
@@ -101,7 +101,7 @@ def test_a_value_of_the_wrong_kind_is_told_as_it_was_written_and_where_with_what
 
 
 @pytest.mark.parametrize(("setting", "way"), CASES)
-def test_a_value_out_of_range_is_told_as_it_was_written_and_where_with_what_is_allowed(
+def test_a_value_out_of_range_is_reported_as_it_was_written_with_what_is_allowed(
     setting: ServerSetting, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for text in DOUBTFUL:
@@ -112,15 +112,17 @@ def test_a_value_out_of_range_is_told_as_it_was_written_and_where_with_what_is_a
 
 
 @pytest.mark.parametrize("setting", nameserver_settings(), ids=lambda each: each.name)
-def test_the_short_flag_of_a_name_server_is_told_as_it_was_written(setting: ServerSetting) -> None:
+def test_the_short_flag_of_a_name_server_is_reported_as_it_was_written(
+    setting: ServerSetting,
+) -> None:
     flag = "--" + setting.name.removeprefix("nameserver-")
-    with pytest.raises(click.UsageError) as error:
-        COMMANDS["nameserver"].main([flag, unusable(setting)], standalone_mode=False)
-    assert error.value.format_message().startswith(f"flag {flag} is {unusable(setting)!r}, must")
+    ran = run("nameserver", flag, unusable(setting))
+    assert ran.returncode == 2
+    assert f"Error: flag {flag} is {unusable(setting)!r}, must" in ran.stderr
 
 
 @pytest.mark.parametrize(
-    ("flag", "told"),
+    ("flag", "says"),
     [
         ("--store-merge-gap=-1", "must be 0 to 1MiB"),
         ("--store-merge-gap=1048577", "must be 0 to 1MiB"),
@@ -128,8 +130,8 @@ def test_the_short_flag_of_a_name_server_is_told_as_it_was_written(setting: Serv
         ("--store-utc-offset=15h", "must be -12h to 14h"),
     ],
 )
-def test_a_number_that_makes_no_sense_is_refused_with_its_range(flag: str, told: str) -> None:
-    with pytest.raises(click.UsageError, match=told):
+def test_a_number_that_makes_no_sense_is_refused_with_its_range(flag: str, says: str) -> None:
+    with pytest.raises(click.UsageError, match=says):
         CONFIG.main(["show", "broker", flag], standalone_mode=False)
 
 

@@ -1,11 +1,11 @@
 """A TOML file: every setting with its line, every mistake with what was meant."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from sparrowmq.cli.settings.servers import all_settings
-from sparrowmq.cli.settings.settings import SettingError
 from sparrowmq.cli.settings.toml_file import lines_of, read_toml
 
 TEXT = '''# a comment
@@ -45,7 +45,7 @@ def test_every_key_knows_the_line_it_begins_in() -> None:
 def test_however_it_is_written_a_setting_says_where_it_came_from(tmp_path: Path) -> None:
     path = tmp_path / "x.toml"
     path.write_text(TEXT)
-    found = read_toml(path, all_settings())
+    found = read_toml(path, all_settings()).given
     assert found["name-servers"].value == "a:1,b:2"
     assert found["store-retention"].origin == f"{path} line 8: [store] retention"
     assert found["limit-max-connections"].origin == f"{path} line 9: [limit] max-connections"
@@ -81,7 +81,33 @@ def test_a_mistake_is_refused_with_its_line_and_what_was_meant(
 ) -> None:
     path = tmp_path / "x.toml"
     path.write_text(text)
-    with pytest.raises(SettingError) as refused:
-        read_toml(path, all_settings())
-    assert says in str(refused.value)
-    assert str(refused.value).startswith(str(path))
+    (problem,) = read_toml(path, all_settings()).problems
+    assert says in problem
+    assert problem.startswith(str(path))
+
+
+def test_every_mistake_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text("[broker]\nprot = 1\nport = 7\n[kafka]\na = 1\nb = 2\n[store]\nx = 1\n")
+    found = read_toml(path, all_settings())
+    lines = [re.sub(r".* (line \d+): .*", r"\1", problem) for problem in found.problems]
+    assert lines == ["line 2", "line 5", "line 6", "line 8"]
+    assert found.given["port"].value == "7"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[tls]\nenable = true",
+        "[broker]\nauthenticationEnabled = true",
+        "authorization-enabled = true",
+        "[broker]\nacl_enable = true",
+        "[broker]\ntls-server-mode = 'enforcing'",
+    ],
+)
+def test_protection_that_is_missing_here_is_refused_as_such(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text(text)
+    (problem,) = read_toml(path, all_settings()).problems
+    assert "but there is no " in problem
+    assert "protect the port by other means" in problem

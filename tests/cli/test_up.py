@@ -1,4 +1,4 @@
-"""`sparrowmq up`: settings reach every broker, and what it decides itself is said."""
+"""`sparrowmq up`: settings reach every broker, and flags that it overrules are named."""
 
 from pathlib import Path
 
@@ -7,7 +7,8 @@ import pytest
 from sparrowmq.broker.config import BrokerConfig, Flush
 from sparrowmq.cli.local_cluster import broker_arguments
 from sparrowmq.cli.settings.servers import broker_config, broker_settings, read_file
-from tests.cli.servers import sparrowmq
+from sparrowmq.cli.settings.settings import Found
+from tests.cli.in_process import run
 
 
 def child(first: BrokerConfig, number: int) -> BrokerConfig:
@@ -15,7 +16,7 @@ def child(first: BrokerConfig, number: int) -> BrokerConfig:
     words = broker_arguments(first, number, "127.0.0.1:9876")
     flags = zip(words[::2], words[1::2], strict=True)
     values = {flag.removeprefix("--").replace("-", "_"): text for flag, text in flags}
-    return broker_config(values, {})
+    return broker_config(values, Found())
 
 
 def test_each_of_several_brokers_gets_every_setting(tmp_path: Path) -> None:
@@ -29,7 +30,7 @@ def test_each_of_several_brokers_gets_every_setting(tmp_path: Path) -> None:
         "store_delay_levels": "1s,2s",
         "advertise": "localhost",
     }
-    first = broker_config({**other, "data": str(tmp_path)}, {})
+    first = broker_config({**other, "data": str(tmp_path)}, Found())
     second = child(first, 1)
     own = {"broker-name", "port", "ha-port", "data", "name-servers"}
     for setting in broker_settings():
@@ -41,7 +42,7 @@ def test_each_of_several_brokers_gets_every_setting(tmp_path: Path) -> None:
 
 
 def test_a_port_that_is_free_to_choose_stays_so_for_each(tmp_path: Path) -> None:
-    first = broker_config({"data": str(tmp_path), "port": "0", "ha_port": "0"}, {})
+    first = broker_config({"data": str(tmp_path), "port": "0", "ha_port": "0"}, Found())
     third = child(first, 2)
     assert (third.port, third.ha_port) == (0, 0)
 
@@ -53,23 +54,23 @@ def test_a_port_that_is_free_to_choose_stays_so_for_each(tmp_path: Path) -> None
         (["--brokers", "2", "--broker-name", "x"], "flag --broker-name has no effect, each of"),
     ],
 )
-def test_what_up_decides_itself_is_said(flags: list[str], says: str, tmp_path: Path) -> None:
+def test_up_warns_of_flags_that_it_overrules(flags: list[str], says: str, tmp_path: Path) -> None:
     # Refused afterwards for its address, so that nothing starts
-    ran = sparrowmq("up", *flags, "--listen", "0.0.0.0", cwd=tmp_path)
+    ran = run("up", *flags, "--listen", "0.0.0.0", cwd=tmp_path)
     assert ran.returncode == 2
     assert ran.stderr.startswith(f"warning: {says}")
 
 
-def test_a_broker_conf_tells_its_warnings_once(tmp_path: Path) -> None:
-    (tmp_path / "broker.conf").write_text("useTLS=true\nnamesrvAddr=a:1\n")
-    ran = sparrowmq("up", "--config", "broker.conf", "--listen", "0.0.0.0", cwd=tmp_path)
-    assert ran.stderr.count("useTLS is not known here") == 1
+def test_a_broker_conf_gives_its_warnings_once(tmp_path: Path) -> None:
+    (tmp_path / "broker.conf").write_text("noSuchKey=true\nnamesrvAddr=a:1\n")
+    ran = run("up", "--config", "broker.conf", "--listen", "0.0.0.0", cwd=tmp_path)
+    assert ran.stderr.count("noSuchKey is not known here") == 1
     assert "broker.conf line 2: namesrvAddr has no effect" in ran.stderr
 
 
-def test_a_name_server_says_that_a_broker_conf_is_not_for_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert read_file(tmp_path / "broker.conf", "nameserver") == {}
-    said = capsys.readouterr().err
-    assert "broker.conf has no effect: it is read as Apache's broker.conf" in said
+def test_a_name_server_says_that_a_broker_conf_is_not_for_it(tmp_path: Path) -> None:
+    (tmp_path / "broker.conf").write_text("brokerName=x\n")
+    found = read_file(tmp_path / "broker.conf", "nameserver")
+    assert (found.given, found.problems) == ({}, ())
+    (warning,) = found.warnings
+    assert "broker.conf has no effect: it is read as Apache's broker.conf" in warning

@@ -18,7 +18,7 @@ Work = Callable[[LitePullConsumer], Awaitable[T]]
 
 
 async def using(sim: RunningCluster, name: str, work: Work[T], **options: Any) -> T:
-    """Work with a started consumer that subscribes to the topic unless told otherwise."""
+    """Work with a started consumer that subscribes to the topic by default."""
     client = sim.client_on(name, routes)
     await client.start()
     options.setdefault("subscriptions", {TOPIC: "*"})

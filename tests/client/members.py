@@ -54,6 +54,7 @@ class Member:
         handler: Handler | None = None,
         subscriptions: Mapping[str, Filter] | None = None,
         client: Mapping[str, Any] | None = None,
+        wait_s: float | None = None,
         **options: Any,
     ) -> None:
         """`handle` sees one message at a time, `handler` whole batches. `client` holds settings of
@@ -72,6 +73,7 @@ class Member:
             **options,
         )
         self._handler = handler or self._handle
+        self._wait_s = wait_s
         started = asyncio.Event()
         self.task = self.host.start(self._live(started), name=name)
         sim.until(lambda: started.is_set() or self.task.done())
@@ -83,7 +85,7 @@ class Member:
         await client.start()
         try:
             async with self.consumer:
-                await self.consumer.start(self._handler)
+                await self.consumer.start(self._handler, wait_s=self._wait_s)
                 started.set()
                 await self._leaving.wait()
         finally:
@@ -111,7 +113,7 @@ def owned(member: Member) -> int:
 
 
 def miss_progress_of_others(sim: RunningCluster, member: Member, still_s: float) -> None:
-    """It stands still for so long; somebody had its queue meanwhile up to 9, and is gone again."""
+    """It is paused for so long; another member consumes its queue up to 9 and leaves again."""
     member.host.pause()
     sim.advance(still_s)
     commit = UpdateConsumerOffset(consumer_group=GROUP, topic=TOPIC, queue_id=0, commit_offset=9)

@@ -12,7 +12,7 @@ import msgspec
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.sending.producer import Producer
-from sparrowmq.client.session_keepalive import SameLoop
+from sparrowmq.client.session_keepalive import KeepaliveInLoop
 from sparrowmq.net.connection import Connection
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
@@ -53,7 +53,7 @@ class ScriptedBroker:
         self.name = name
         self.script: list[Answer] = []
         self.puts_in: int | None = None
-        """The queue that it takes instead of the one it was told."""
+        """The queue that it takes instead of the one in the request."""
         self.transaction_id = ""
         self.trace: tuple[str, str] | None = None
         """Its region, and whether it wants message trace."""
@@ -173,6 +173,14 @@ class World:
             self.serve(broker.name, broker, broker_routes, PORT)
 
     def serve(self, host: str, context: Any, routes: Routes[Any], port: int) -> None:
+        self._start(host, context, routes, port)
+        self.sim.until_idle()
+
+    def revive(self, broker: ScriptedBroker) -> None:
+        """Start a broker again that was killed."""
+        self._start(broker.name, broker, broker_routes, PORT)
+
+    def _start(self, host: str, context: Any, routes: Routes[Any], port: int) -> None:
         async def run() -> None:
             async with asyncio.TaskGroup() as tasks:
                 server = Server(context, routes, tasks, log=log)
@@ -183,7 +191,6 @@ class World:
                     await server.close()
 
         self.sim.host(host).start(run())
-        self.sim.until_idle()
 
     def route(self, queues: int, perm: int = 6, order: str | None = None) -> TopicRoute:
         names = [broker.name for broker in self.brokers.values()]
@@ -207,7 +214,9 @@ class World:
             client_ip=self.sim.host(name).ip,
             instance_name=name,
         )
-        return Client(config, clock=self.sim.clock, rng=_FromZero(), pid=1, beats_from=SameLoop())
+        return Client(
+            config, clock=self.sim.clock, rng=_FromZero(), pid=1, keepalive_from=KeepaliveInLoop()
+        )
 
     def produce(self, work: Callable[[Producer], Coroutine[Any, Any, Any]], **settings: Any) -> Any:
         """Run the work with a started producer, on a host of its own; its result."""
@@ -232,7 +241,7 @@ class _FromZero(random.Random):
 
 
 @contextmanager
-def world(brokers: str = "abc") -> Iterator[World]:
+def world(brokers: str = "abc", seed: int = 1) -> Iterator[World]:
     """Brokers with two queues each for topic `orders`, over a network that takes no time."""
-    with Simulation(1, conditions=Conditions(latency_s=(0.0, 0.0))) as sim:
+    with Simulation(seed, conditions=Conditions(latency_s=(0.0, 0.0))) as sim:
         yield World(sim, brokers)

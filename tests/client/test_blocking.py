@@ -18,7 +18,7 @@ from sparrowmq.blocking import (
     PushConsumer,
     TransactionalProducer,
 )
-from sparrowmq.blocking.facade import Facade
+from sparrowmq.blocking.facade import Facade, running_inside
 from sparrowmq.client.background_loop import loop_of_process
 from sparrowmq.client.errors import NotStarted
 from sparrowmq.client.sending.transactional_producer import HalfMessage, TransactionState
@@ -78,7 +78,7 @@ def test_a_forked_child_goes_on_with_its_parents_producer(sparrowmq_cluster: Clu
 
 
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
-def test_what_ends_a_task_does_not_end_the_loop_of_everybody(kind: type[BaseException]) -> None:
+def test_what_ends_a_task_does_not_end_the_shared_loop(kind: type[BaseException]) -> None:
     async def leave() -> None:
         raise kind
 
@@ -148,13 +148,14 @@ def test_a_stop_while_something_starts_comes_after_the_start() -> None:
         async def stop(self) -> None:
             order.append("stopped")
 
-    async def begin(slow: Slow) -> None:
-        begun.set()
-        await asyncio.to_thread(may_go_on.wait)
-        order.append("started")
+    class SlowFacade(Facade[Slow]):
+        async def _begin(self, inner: Slow) -> None:
+            begun.set()
+            await asyncio.to_thread(may_go_on.wait)
+            order.append("started")
 
-    facade = Facade(Slow)
-    threads = [threading.Thread(target=facade._start, args=(begin,))]
+    facade = SlowFacade(Slow)
+    threads = [threading.Thread(target=facade.__enter__)]
     threads[0].start()
     begun.wait()
     threads.append(threading.Thread(target=facade.stop))
@@ -179,7 +180,7 @@ def test_a_producer_that_is_not_started_says_how_to_start_it() -> None:
 
 def test_a_producer_is_stopped_at_the_end_of_its_block() -> None:
     with HeldPort() as port, Producer("p", name_servers=f"127.0.0.1:{port.port}") as producer:
-        inner = producer._running()[1]
+        inner = running_inside(producer)[1]
     assert not inner.client.is_running
     with pytest.raises(NotStarted, match="the Producer is not running"):
         producer.send(Message("t", b"x"))
@@ -261,21 +262,25 @@ def test_threads_of_a_forked_child_that_send_together_start_one_producer(
 
 def client_id(producer: Producer) -> str:
     producer.send(Message("orders", b"child"))
-    return producer._running()[1].client.client_id
+    return running_inside(producer)[1].client.client_id
 
 
 def test_a_call_goes_to_what_ran_when_it_looked_although_another_thread_stops_it() -> None:
+    loop, inner = loop_of_process.get(), object()
+
     class StoppedMeanwhile(Producer):
+        def __init__(self) -> None:
+            super().__init__("p")
+            self._loop: Any = loop
+            self._inner: Any = inner
+
         def __getattribute__(self, name: str) -> Any:
             value = super().__getattribute__(name)
             if name == "_inner":
                 super().__setattr__(name, None)
             return value
 
-    producer = StoppedMeanwhile("p")
-    loop = producer._loop = loop_of_process.get()
-    inner: Any = object()
-    producer._inner = inner
-    assert producer._running() == (loop, inner)
+    producer = StoppedMeanwhile()
+    assert running_inside(producer) == (loop, inner)
     with pytest.raises(NotStarted):
-        producer._running()
+        running_inside(producer)

@@ -1,4 +1,4 @@
-"""Settings of the client behind a producer or consumer: one keyword, with asyncio and without."""
+"""Settings of the client of a producer or consumer: one keyword, with asyncio and without."""
 
 import dataclasses
 import os
@@ -10,6 +10,7 @@ import pytest
 import sparrowmq
 from sparrowmq import Client, ClientConfig, MessageExt, TransactionState, blocking
 from sparrowmq.blocking import Message
+from sparrowmq.blocking.facade import running_inside
 from sparrowmq.testing import Cluster
 from sparrowmq.testing.held_port import HeldPort
 from tests.client.members import GROUP, TOPIC
@@ -46,10 +47,12 @@ BOTH_WAYS = [
 ]
 
 
-def test_the_defaults_are_those_of_rocketmq() -> None:
-    defaults = {field.name: field.default for field in dataclasses.fields(ClientConfig)}
-    assert defaults == {
+def test_the_defaults_are_those_of_rocketmq(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("SPARROWMQ_NAME_SERVERS", "SPARROWMQ_CONTEXT", "NAMESRV_ADDR"):
+        monkeypatch.delenv(variable, raising=False)
+    assert dataclasses.asdict(ClientConfig()) == {
         "name_servers": ("127.0.0.1:9876",),
+        "name_servers_from": "the default",
         "instance_name": "",
         "unit_name": "",
         "client_ip": "",
@@ -85,7 +88,7 @@ def test_the_client_of_a_program_without_asyncio_is_set_up_by_its_config(kind: s
         start = [later] if kind == "PushConsumer" else []
         member.start(*start)
         try:
-            inner = member._running()[1]
+            inner = running_inside(member)[1]
             client = getattr(inner, "consumer", inner).client
             assert (client.client_id, client.config) == ("10.0.0.7@till-3", config)
         finally:
@@ -128,11 +131,11 @@ def test_a_forked_child_does_not_keep_the_client_id_that_its_parent_chose(
             # Nothing of pytest may run in here, whatever happens
             try:
                 producer.send(Message("orders", b"child"))
-                client = producer._running()[1].client
+                client = running_inside(producer)[1].client
                 is_right = client.client_id != "127.0.0.1@till-3"
                 os._exit(0 if is_right and client.config.client_ip == "127.0.0.1" else 1)
             except BaseException:
                 os._exit(2)
         _, status = os.waitpid(child, 0)
         assert os.waitstatus_to_exitcode(status) == 0
-        assert producer._running()[1].client.client_id == "127.0.0.1@till-3"
+        assert running_inside(producer)[1].client.client_id == "127.0.0.1@till-3"

@@ -19,6 +19,7 @@ from sparrowmq import Producer as AsyncProducer
 from sparrowmq import PullConsumer as AsyncPullConsumer
 from sparrowmq import blocking as facade
 from sparrowmq.blocking import Message, Producer, PullConsumer, ScheduledPull, Turn
+from sparrowmq.blocking.settings import LitePullSettings
 from sparrowmq.client.consuming.pull_consumer import PullStatus
 from sparrowmq.client.errors import NotStarted
 from sparrowmq.testing import Cluster
@@ -80,7 +81,7 @@ def test_lite_pull_polls_seeks_and_commits(sparrowmq_cluster: Cluster) -> None:
 def test_lite_pull_shares_a_subscribed_topic(sparrowmq_cluster: Cluster) -> None:
     servers = sparrowmq_cluster.name_server
     sent(sparrowmq_cluster, 3)
-    settings = {"name_servers": servers, "from_where": FIRST}
+    settings = LitePullSettings(name_servers=servers, from_where=FIRST)
     with facade.LitePullConsumer("g", {"orders": "*"}, **settings) as consumer:
         assert sorted(polled(consumer, 4)) == [b"0", b"1", b"2", b"first"]
         consumer.unsubscribe("orders")
@@ -88,7 +89,7 @@ def test_lite_pull_shares_a_subscribed_topic(sparrowmq_cluster: Cluster) -> None
 
 
 def test_what_was_polled_before_an_exception_comes_again(sparrowmq_cluster: Cluster) -> None:
-    settings = {"name_servers": sparrowmq_cluster.name_server, "from_where": FIRST}
+    settings = LitePullSettings(name_servers=sparrowmq_cluster.name_server, from_where=FIRST)
     sent(sparrowmq_cluster, 1)
     with (
         pytest.raises(ZeroDivisionError),
@@ -126,7 +127,7 @@ def test_scheduled_pull_calls_plain_functions_in_threads(sparrowmq_cluster: Clus
         found = turn.consumer.pull(which, at)
         turn.consumer.update_offset(which, found.next_offset)
         turn.consumer.commit([which])
-        # Only now: whoever has all of them stops us, and nothing is committed any more.
+        # Only now: having all of them stops us, and nothing is committed any more.
         for message in found.messages:
             got.put(message.body)
         turn.next_delay_s = 0.01
@@ -175,7 +176,7 @@ def test_what_user_code_raises_in_real_threads_is_a_failed_message(
         assert consumer.failure is None
 
 
-def test_a_callback_that_nobody_would_await_is_refused() -> None:
+def test_a_callback_that_would_never_be_awaited_is_refused() -> None:
     async def archive(at: MessageQueue, turn: Turn) -> None:
         pass
 

@@ -1,10 +1,15 @@
 """Which name servers a program uses, and how it says where it learned of them."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from sparrowmq.client.client import Client
+from sparrowmq.client.config import ClientConfig
+from sparrowmq.client.errors import NoNameServer
 from sparrowmq.cluster_address import contexts_file, find_name_servers, read_contexts
+from sparrowmq.config_fields import ConfigError
 
 OURS, CONTEXT, APACHES = "SPARROWMQ_NAME_SERVERS", "SPARROWMQ_CONTEXT", "NAMESRV_ADDR"
 
@@ -70,4 +75,44 @@ def test_a_file_that_holds_no_contexts_is_named(tmp_path: Path, text: str) -> No
 
 
 def test_contexts_lie_in_the_home_directory_without_xdg_config_home() -> None:
-    assert contexts_file({"HOME": "/home/a"}) == Path("/home/a/.config/sparrowmq/contexts.toml")
+    assert contexts_file({"HOME": "/users/a"}) == Path("/users/a/.config/sparrowmq/contexts.toml")
+
+
+def test_a_client_without_an_address_follows_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(APACHES, "a:1")
+    assert ClientConfig().name_servers == ("a:1",)
+    monkeypatch.setenv(OURS, "o:1;o:2")
+    config = ClientConfig()
+    assert (config.name_servers, config.name_servers_from) == (
+        ("o:1", "o:2"),
+        f"environment variable {OURS}",
+    )
+    assert ClientConfig(name_servers=("x:1",)).name_servers == ("x:1",)
+
+
+@pytest.mark.parametrize("given", [None, (), ""])
+def test_a_client_that_is_given_no_address_does_not_fall_back_to_another_cluster(
+    given: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(OURS, "o:1")
+    with pytest.raises(ConfigError, match="name_servers"):
+        ClientConfig(name_servers=given)  # type: ignore[arg-type]
+
+
+def test_the_error_of_a_cluster_that_does_not_answer_names_the_origin_of_its_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(APACHES, "127.0.0.1:1")
+
+    async def ask() -> None:
+        client = Client(ClientConfig())
+        await client.start()
+        try:
+            await client.name_servers.route("orders")
+        finally:
+            await client.stop()
+
+    with pytest.raises(NoNameServer, match=f"127.0.0.1:1, from environment variable {APACHES}"):
+        asyncio.run(ask())

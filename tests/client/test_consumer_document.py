@@ -1,18 +1,21 @@
-"""docs/client-consumer.md: its examples are Python, import what exists, and the first one runs."""
+"""docs/client-consumer.md: its examples are Python, import what exists, and whole programs run."""
 
 import ast
 import builtins
+import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 import sparrowmq
-from sparrowmq.blocking import Message, Producer
+from sparrowmq.blocking import Message, Producer, PullConsumer
 from sparrowmq.testing import Cluster
-from tests.patience import PATIENT
+from tests.patience import PATIENCE_S, PATIENT
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -49,34 +52,63 @@ def test_an_example_uses_no_name_that_it_does_not_define(number: int) -> None:
     assert used - known == set()
 
 
-def test_the_push_consumer_runs_as_pasted(sparrowmq_cluster: Cluster) -> None:
-    servers = sparrowmq_cluster.name_server
+def programs(*words: str) -> list[str]:
+    """Examples that are whole programs with a push consumer and use all of these words."""
+    whole = [one for one in EXAMPLES if "asyncio.run(main())" in one or "signal.signal" in one]
+    return [one for one in whole if all(word in one for word in words)]
+
+
+@contextmanager
+def running(program: str, cluster: Cluster) -> Iterator["subprocess.Popen[str]"]:
+    """A program that has printed the one message of topic orders, at the cluster."""
+    servers = cluster.name_server
     with Producer("shop", name_servers=servers) as producer:
         producer.send(Message("orders", b"one sparrow", tags="paid"))
-    call = 'PushConsumer("billing", {"orders": "created || paid"})'
-    assert call in EXAMPLES[0]
-    there = f'PushConsumer("billing", {{"orders": "created || paid"}}, name_servers="{servers}")'
-    program = [
-        sys.executable,
-        "-u",
-        "-W",
-        "error",
-        "-c",
-        PATIENT + EXAMPLES[0].replace(call, there),
-    ]
-    with subprocess.Popen(program, cwd=ROOT, stdout=subprocess.PIPE, text=True) as running:
-        assert running.stdout is not None
+    command = [sys.executable, "-u", "-W", "error", "-c", PATIENT + program]
+    environment = {**os.environ, "SPARROWMQ_NAME_SERVERS": servers}
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
         try:
             # A group without progress begins where the queue still has its first message.
-            assert running.stdout.readline() == "b'one sparrow'\n"
+            assert process.stdout.readline() == "b'one sparrow'\n"
+            yield process
         finally:
-            running.kill()
+            process.kill()
+
+
+def test_the_document_has_programs() -> None:
+    assert len(programs("PushConsumer")) == 4
+    assert len(programs("signal")) == 2
+    assert len(programs("async for")) == 1
+
+
+@pytest.mark.parametrize("program", programs("asyncio.run"))
+def test_a_program_with_a_push_consumer_runs_as_pasted(
+    program: str, sparrowmq_cluster: Cluster
+) -> None:
+    with running(program, sparrowmq_cluster):
+        pass
+
+
+@pytest.mark.parametrize("program", programs("signal"))
+def test_a_program_that_sigterm_ends_has_stored_what_it_consumed(
+    program: str, sparrowmq_cluster: Cluster
+) -> None:
+    with running(program, sparrowmq_cluster) as process:
+        process.terminate()
+        assert process.wait(PATIENCE_S) == 0
+    with PullConsumer("billing", name_servers=sparrowmq_cluster.name_server) as consumer:
+        stored = [consumer.committed(queue) for queue in consumer.queues("orders")]
+        assert sum(offset or 0 for offset in stored) == 1
 
 
 def test_every_public_name_is_described() -> None:
-    text = "".join(
-        (DOCS / f"client-{part}.md").read_text("utf-8") for part in ("producer", "consumer")
-    )
+    documents = ("client-producer", "client-consumer", "admin")
+    text = "".join((DOCS / f"{name}.md").read_text("utf-8") for name in documents)
     public = set(sparrowmq.__all__) - {"__version__"}
     assert {name for name in public if not re.search(rf"\b{name}\b", text)} == set()
-    assert {name for name in public if not getattr(sparrowmq, name).__doc__} == set()
+    values = {name: getattr(sparrowmq, name) for name in public}
+    classes = {name for name, value in values.items() if isinstance(value, type)}
+    assert {name for name in classes if not values[name].__doc__} == set()

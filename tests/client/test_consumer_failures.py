@@ -177,7 +177,7 @@ def test_a_broadcasting_member_drops_what_fails(tmp_path: Path) -> None:
         send(sim, b"x")
         sim.advance(20)
         assert member.got == [b"x"]
-        assert retry_topic(GROUP) not in member.consumer.subscriptions
+        assert retry_topic(GROUP) not in member.consumer.member.subscriptions
         assert {queue.topic for queue in member.consumer.assignment()} == {TOPIC}
 
 
@@ -276,5 +276,66 @@ def test_a_handler_that_is_no_function_is_refused_at_the_start() -> None:
 
 def test_subscriptions_that_are_no_mapping_are_refused_with_an_example() -> None:
     topics: Any = ["orders"]
-    with pytest.raises(ValueError, match=r"must tell a filter for each topic, such as \{'orders'"):
+    with pytest.raises(ValueError, match=r"must give a filter for each topic, such as \{'orders'"):
         PushConsumer(GROUP, topics)
+
+
+@pytest.mark.parametrize(
+    ("level", "limit", "said"),
+    [
+        (-1, 16, "after 1 attempt"),
+        (0, 0, "after 1 attempt"),
+        (0, 16, None),
+    ],
+    ids=["asked for", "over the limit", "retried"],
+)
+def test_a_message_that_becomes_a_dead_letter_is_logged(
+    level: int, limit: int, said: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(message: MessageExt) -> None:
+        raise RetryLater("poison", delay_level=level)
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        Member(sim, fail, max_reconsume_times=limit)
+        send(sim, b"poison")
+        sim.advance(5)
+    lines = [
+        record.getMessage()
+        for record in caplog.records
+        if record.name == "sparrowmq.client" and "dead-letter queue" in record.getMessage()
+    ]
+    assert len(lines) == (said is not None)
+    for line in lines:
+        assert f"of topic {TOPIC} goes to the dead-letter queue of group {GROUP} {said}" in line
+
+
+@pytest.mark.parametrize("answer", [False, "RECONSUME_LATER"])
+def test_a_value_that_a_handler_returns_is_reported_once(
+    answer: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def handle(messages: Sequence[MessageExt]) -> Any:
+        return answer
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        Member(sim, handler=handle)
+        send(sim, b"a", b"b")
+        sim.advance(5)
+    lines = [each.getMessage() for each in caplog.records if "is ignored" in each.getMessage()]
+    assert lines == [
+        f"the handler of group {GROUP} returned {answer!r}, which is ignored and counts as success:"
+        " raise an exception, such as RetryLater, for messages that shall come again"
+    ]
+
+
+def test_a_stop_that_cannot_store_progress_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        member = Member(sim)
+        send(sim, b"a")
+        sim.until(lambda: member.got == [b"a"])
+        (node,) = sim.brokers.values()
+        node.kill()
+        member.leave()
+    assert "the last progress of 1 queues is not stored" in caplog.text

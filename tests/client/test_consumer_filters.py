@@ -1,8 +1,12 @@
 """Choosing messages: tags, SQL92 conditions on the broker, functions in the consumer."""
 
+from typing import Any
+
 import pytest
 
+from sparrowmq.client.consuming.pull_consumer import PullConsumer
 from sparrowmq.client.subscriptions import Only, Sql, Subscriptions
+from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.client.members import TOPIC, Member, create_topic, send, stored_offset
@@ -66,6 +70,62 @@ def test_a_message_whose_function_raises_counts_as_failed() -> None:
 def test_a_wrong_condition_is_refused_before_anything_is_sent() -> None:
     with pytest.raises(ValueError, match="column"):
         Sql("amount BETWEEN AND ((")
+
+
+@pytest.mark.parametrize(
+    ("choice", "fault"),
+    [
+        ("", "'', which is empty"),
+        ("  ", "which is empty; must be names such as 'created || paid', or * for all"),
+        (" || ", "has no name at place 1"),
+        ("created ||", "has no name at place 2"),
+        ("created || || paid", "has no name at place 2"),
+        ("created || *", r"\* stands alone"),
+        ("created | paid", r"separated by \|\|, not by \|"),
+    ],
+)
+def test_tags_that_cannot_be_meant_are_refused_at_the_call(choice: str, fault: str) -> None:
+    with pytest.raises(ValueError, match=f"filter of topic {TOPIC} is .*{fault}"):
+        Subscriptions({TOPIC: choice})
+    with pytest.raises(ValueError, match=f"tags of Only is .*{fault}"):
+        Only(lambda message: True, choice)
+
+
+@pytest.mark.parametrize("choice", ["*", "created", "created||paid", " created || paid ", "a|b"])
+def test_tags_that_can_be_meant_are_taken(choice: str) -> None:
+    data = Subscriptions({TOPIC: choice}).get(TOPIC)
+    assert data is not None
+    assert data.sub_string == choice
+
+
+@pytest.mark.parametrize(
+    ("expression", "fault"),
+    [
+        ("", "column 1: expected a property"),
+        ("amount >", "column 9: expected a property, a value"),
+        ("amount > 1 region = 'EU'", "column 12: brokers would ignore \"region = 'EU'\""),
+        ("amount > 1)", "column 11: brokers would ignore"),
+        (None, "the expression of Sql is None, must be a str"),
+    ],
+)
+def test_a_condition_that_is_not_read_to_its_end_is_refused_with_the_place(
+    expression: Any, fault: str
+) -> None:
+    with pytest.raises(ValueError, match=fault):
+        Sql(expression)
+
+
+def test_a_pull_with_malformed_tags_asks_no_broker() -> None:
+    async def pull() -> None:
+        client = sim.client_on("member")
+        await client.start()
+        async with PullConsumer("audit", client=client) as consumer:
+            with pytest.raises(ValueError, match="choice is '', which is empty"):
+                await consumer.pull(MessageQueue("unknown", "broker-a", 0), 0, choice="")
+        await client.stop()
+
+    with SimCluster(seed=1).run() as sim:
+        sim.run(pull(), on=sim.host("member"))
 
 
 def test_a_new_version_keeps_the_filter() -> None:

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from sparrowmq.client.consuming.handler_calls import RetryLater
-from sparrowmq.client.consuming.orderly_consumption import OrderlyConsuming
+from sparrowmq.client.consuming.orderly_consumption import OrderlyConsumption
 from sparrowmq.client.group.held_queue import HeldQueue
-from sparrowmq.client.group.membership import Membership
+from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import dlq_topic
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
@@ -146,7 +146,7 @@ def both_after_a_pause(sim: RunningCluster) -> Watch:
     first = Member(sim, watch.handle, name="a", orderly=True)
     sim.until(lambda: len(watch.order) == 3)
     first.host.pause()
-    # Its connection is not closed: only silence tells, and the lock runs out after 60 s.
+    # Its connection is not closed: only its silence shows, and the lock runs out after 60 s.
     sim.advance(1)
     second = Member(sim, watch.handle, name="b", orderly=True)
     sim.advance(150)
@@ -169,10 +169,10 @@ def test_a_member_that_was_paused_checks_its_lock_before_the_next_batch() -> Non
 def test_without_the_broker_s_lock_two_members_consume_a_queue_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def always(self: Membership, held: HeldQueue) -> bool:
+    async def always(self: QueueOwnership, held: HeldQueue) -> bool:
         return True
 
-    monkeypatch.setattr(Membership, "has_lock", always)
+    monkeypatch.setattr(QueueOwnership, "has_lock", always)
     with SimCluster(seed=1, session_timeout_s=0).run() as sim:
         assert both_after_a_pause(sim).overlaps > 0
 
@@ -198,7 +198,7 @@ def test_only_one_worker_has_a_queue() -> None:
 
 
 def test_without_that_messages_are_handed_out_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(OrderlyConsuming, "_claim", lambda self, held: True)
+    monkeypatch.setattr(OrderlyConsumption, "_claim", lambda self, held: True)
     with SimCluster(seed=1).run() as sim:
         assert consumed_by_many_workers(sim).order != numbers(5)
 

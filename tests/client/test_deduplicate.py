@@ -1,4 +1,4 @@
-"""Handling once what is delivered twice."""
+"""HandlerCalls once what is delivered twice."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -44,7 +44,7 @@ def seen(request: pytest.FixtureRequest, tmp_path: Path) -> Seen:
 
 
 class Handled:
-    """A plain handler that notes what it gets, and fails as told."""
+    """A plain handler that notes what it gets, and fails where the test says so."""
 
     def __init__(self, fails: Callable[[Sequence[MessageExt]], None] | None = None) -> None:
         self.bodies: list[bytes] = []

@@ -1,4 +1,4 @@
-"""Beats keep a session alive: who gets them, and what does not count as being gone."""
+"""Keep-alives keep a session alive: which clients send them, and what does not count as death."""
 
 import asyncio
 import threading
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from sparrowmq.broker.live_clients import Sessions
+from sparrowmq.broker.live_clients import MemberSessions
 from sparrowmq.client.consuming.push_consumer import PushConsumer
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere
@@ -33,17 +33,21 @@ def test_a_member_that_was_out_of_touch_for_2_s_goes_on_as_if_nothing_was(orderl
         assert (owned(first), owned(second)) == (2, 2)
 
 
+def session_names(*members: Member) -> set[str]:
+    clients = [member.consumer.client for member in members]
+    return {session.name for client in clients for session in client.sessions.live()}
+
+
 def test_a_broker_that_stood_still_does_not_blame_its_members() -> None:
     with SimCluster(seed=1).run() as sim:
         first, second = two_members(sim, orderly=False)
-        sessions = sim.broker.sessions
-        assert len(sessions) == 2
-        names = set(sessions._by_name)
+        names = session_names(first, second)
+        assert len(names) == 2
         sim.host("broker-a").pause()
         sim.advance(30)
         sim.host("broker-a").resume()
         sim.advance(10)
-        assert set(sessions._by_name) == names
+        assert session_names(first, second) == names
         assert (owned(first), owned(second)) == (2, 2)
 
 
@@ -54,14 +58,16 @@ def test_a_group_that_lost_its_connections_consumes_nothing_twice() -> None:
             for queue_id in range(4):
                 send(sim, b"%d %d" % (round_number, queue_id), queue_id=queue_id)
             sim.advance(0.5)
-            for connection in tuple(sim.broker.sessions._by_connection):
+            group = sim.broker.consumers.group(GROUP)
+            assert group is not None
+            for connection in tuple(group.members):
                 connection.abort()
             sim.advance(3)
         sim.advance(10)
         assert len(first.got + second.got) == len(set(first.got + second.got)) == 20
 
 
-def test_a_broker_without_sessions_gets_no_beats() -> None:
+def test_a_broker_without_sessions_gets_no_keepalives() -> None:
     beats: dict[bool, int] = {}
     for has_sessions in (True, False):
         with SimCluster(seed=1, session_timeout_s=4.0 if has_sessions else 0.0).run() as sim:
@@ -117,17 +123,17 @@ def test_a_producer_keeps_the_connection_when_the_consumer_beside_it_has_left() 
 
 
 @pytest.mark.sparrowmq(session_timeout_s=2.0)
-def test_a_handler_that_stops_the_loop_does_not_stop_the_beats(
+def test_a_handler_that_stops_the_loop_does_not_stop_the_keepalives(
     sparrowmq_cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     beaten = threading.Semaphore(0)
-    answer = Sessions.beat
+    answer = MemberSessions.beat
 
-    def count(self: Sessions, name: str) -> bool:
+    def count(self: MemberSessions, name: str) -> bool:
         beaten.release()
         return answer(self, name)
 
-    monkeypatch.setattr(Sessions, "beat", count)
+    monkeypatch.setattr(MemberSessions, "beat", count)
     servers = sparrowmq_cluster.name_server
     counted: list[bool] = []
 

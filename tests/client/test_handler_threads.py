@@ -33,7 +33,7 @@ def test_so_many_functions_run_at_once_as_were_asked_for_and_no_more() -> None:
         threads = HandlerThreads(3, "three")
 
         def meet() -> str:
-            together.wait(timeout=PATIENCE_S)  # nobody passes unless three are here
+            together.wait(timeout=PATIENCE_S)  # passes only when three are here
             return threading.current_thread().name
 
         names = await asyncio.gather(*(threads.run(meet) for _ in range(9)))
@@ -115,7 +115,7 @@ def test_closing_waits_for_what_runs_and_for_what_was_asked_for_before() -> None
     assert asyncio.run(work()) == ["first", "second"]
 
 
-def test_nobody_waits_for_what_was_given_up() -> None:
+def test_nothing_waits_for_what_was_given_up() -> None:
     may_end = threading.Event()
 
     async def work() -> None:
@@ -124,7 +124,7 @@ def test_nobody_waits_for_what_was_given_up() -> None:
         await asyncio.sleep(0)
         closing = asyncio.get_running_loop().run_in_executor(None, threads.close)
         threads.abandon()
-        await closing  # who waited already is let go too
+        await closing  # a caller that waited already is released too
         with pytest.raises(WorkersClosed):
             await threads.run(int)
         may_end.set()

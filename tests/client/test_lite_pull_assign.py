@@ -14,7 +14,7 @@ from tests.client.lite_readers import OTHER, QUEUE, bodies, numbers, run, using,
 from tests.client.members import TOPIC, create_topic, send
 
 
-def test_queues_assigned_by_hand_are_read_whoever_else_reads_them() -> None:
+def test_manually_assigned_queues_are_read_also_where_others_read_them() -> None:
     async def read(consumer: LitePullConsumer) -> list[bytes]:
         assert await consumer.queues(TOPIC) == [QUEUE, OTHER]
         await consumer.assign([OTHER])
@@ -95,7 +95,7 @@ def test_assigned_queues_are_read_anew_where_an_operator_resets_them() -> None:
         await consumer.assign([QUEUE])
         await consumer.poll()
         await consumer.poll()
-        await consumer.reset_offsets({QUEUE: 3})
+        await consumer.member.move({QUEUE: 3})
         return bodies(await consumer.poll())
 
     with SimCluster(seed=1).run() as sim:

@@ -96,7 +96,7 @@ def test_progress_of_a_queue_that_is_not_ours_is_not_committed() -> None:
         run(sim, read, strategy=by_configuration([QUEUE]))
 
 
-def test_a_queue_that_is_lost_while_another_s_progress_is_stored_is_told_to_who_commits(
+def test_a_commit_raises_for_a_queue_that_is_lost_while_another_s_progress_is_stored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def slowly(client: Client, group: str, queue: MessageQueue, position: Position) -> None:

@@ -48,7 +48,7 @@ def topic_route(server: Asked, request: Request[GetTopicRoute]) -> Any:
 
 
 class World:
-    """Name servers a, b and c and somebody who asks them, beginning with a."""
+    """Name servers a, b and c and a client that asks them, beginning with a."""
 
     def __init__(self, sim: Simulation) -> None:
         self.sim = sim
@@ -191,7 +191,7 @@ def test_one_that_was_silent_is_not_asked_first_again() -> None:
         assert w.asked() == {"a": 1, "b": 3, "c": 0}
 
 
-def test_one_that_kept_somebody_waiting_until_he_gave_up_is_not_asked_first_again() -> None:
+def test_a_name_server_that_timed_out_is_not_asked_first_again() -> None:
     async def give_up(servers: NameServers) -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(1):
@@ -216,7 +216,7 @@ def test_when_none_answers_the_error_names_them_all() -> None:
         w.ask(ask)
 
 
-def test_waits_grow_to_a_limit_and_are_not_the_same_for_everybody() -> None:
+def test_waits_grow_to_a_limit_and_differ_between_clients() -> None:
     def waits(seed: int) -> list[float]:
         backoff = Backoff(longest_s=30, rng=random.Random(seed))
         return [backoff.wait_s(failures) for failures in range(1, 12)]
@@ -264,7 +264,7 @@ def test_a_client_finds_name_servers_that_came_back_sooner_than_its_next_poll() 
         [server] = sim.name_servers.values()
         sim.advance(25)
         server.host.kill()
-        sim.advance(8)  # the poll after 30 s finds nobody, and comes again ever later
+        sim.advance(8)  # the poll after 30 s finds none of them, and is repeated ever later
         server.start()
         back_s = sim.now_s
         sim.advance(20)

@@ -31,9 +31,7 @@ def written(directory: Path, *steps: dict[MessageQueue, int]) -> LocalOffsets:
 
 
 @pytest.mark.parametrize("is_remote", [True, False])
-def test_progress_goes_back_only_when_somebody_sought_or_reset(
-    is_remote: bool, tmp_path: Path
-) -> None:
+def test_progress_goes_back_only_after_a_seek_or_reset(is_remote: bool, tmp_path: Path) -> None:
     client: Any = None  # nothing is sent
     offsets = RemoteOffsets(client, "billing", LOG) if is_remote else opened(tmp_path)
     seen = []
@@ -115,7 +113,7 @@ def test_a_commit_that_ends_after_its_queue_was_given_up_keeps_back_no_later_one
 def test_a_queue_that_comes_back_has_its_progress_stored_although_it_is_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Somebody else may have stored another one meanwhile."""
+    """Another member may have stored another one meanwhile."""
     client: Any = None
     offsets = RemoteOffsets(client, "billing", LOG)
     commits: list[int] = []

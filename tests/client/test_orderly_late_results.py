@@ -1,4 +1,4 @@
-"""Orderly consumption: batches and results of a queue that goes while somebody is awaited."""
+"""Orderly consumption: batches and results of a queue that goes in the middle of a wait."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,7 +8,7 @@ import pytest
 from sparrowmq.client.consuming.concurrent_consumption import GivingBack
 from sparrowmq.client.consuming.handler_calls import RetryLater
 from sparrowmq.client.group.held_queue import HeldQueue
-from sparrowmq.client.group.membership import Membership
+from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.protocol.headers.consumer_calls import InvokeResetOffset
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
@@ -20,11 +20,11 @@ from tests.client.members import GROUP, TOPIC, Member, create_topic, owned, send
 def test_a_queue_that_goes_while_its_lock_is_checked_hands_out_nothing_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def slowly(member: Membership, held: HeldQueue) -> bool:
+    async def slowly(member: QueueOwnership, held: HeldQueue) -> bool:
         await asyncio.sleep(2)
         return True
 
-    monkeypatch.setattr(Membership, "has_lock", slowly)
+    monkeypatch.setattr(QueueOwnership, "has_lock", slowly)
     with SimCluster(seed=1).run() as sim:
         create_topic(sim, 2)
         first = Member(sim, name="a", orderly=True)

@@ -5,8 +5,9 @@ from collections.abc import Iterable
 import hypothesis.strategies as st
 from hypothesis import given
 
+from sparrowmq.client.consuming.concurrent_consumption import work_items
 from sparrowmq.client.consuming.pull_loop import FlowLimits, reason_to_wait
-from sparrowmq.client.group.process_queue import ProcessQueue, work_items
+from sparrowmq.client.group.process_queue import ProcessQueue
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.record import decode_record, encode_record, topic_part
 

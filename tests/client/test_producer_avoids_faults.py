@@ -1,4 +1,4 @@
-"""Fault avoidance: slow and failing brokers rest for a while, when a producer is told so."""
+"""Fault avoidance: with `avoid_faults`, slow and failing brokers rest for a while."""
 
 import asyncio
 
@@ -66,9 +66,7 @@ def test_a_broker_that_failed_is_not_used_for_10_seconds() -> None:
         assert sorted(w.attempts[5:]) == ["A1", "A2", "B1", "B2"]
 
 
-def test_without_being_told_a_producer_comes_back_to_a_failed_broker_with_the_next_message() -> (
-    None
-):
+def test_by_default_a_producer_returns_to_a_failed_broker_with_the_next_message() -> None:
     async def send(producer: Producer) -> None:
         for _ in range(4):
             await producer.send(Message("orders", b"x"))

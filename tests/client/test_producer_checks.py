@@ -1,4 +1,4 @@
-"""Bad input: refused at the call, with nothing sent and nobody asked."""
+"""Bad input is refused at the call, before any request is sent."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ ELSEWHERE = MessageQueue("payments", "broker-a", 0)
         ({"properties": {"a\x02": "b"}}, r"holds \\x01 or \\x02"),
         ({"properties": {"UNIQ_KEY": "mine"}}, "belongs to RocketMQ"),
         ({"properties": {"a": "x" * 40_000}}, "at most 32767 allowed"),
-        ({"delay_level": -1}, "must be 0 or more"),
+        ({"delay_level": -1}, "must be 0 to 18"),
         ({"delay_ms": -1}, "must be 0 or more"),
         ({"tags": "a || b"}, "a message has one tag"),
     ],
@@ -97,7 +97,7 @@ def test_a_queue_that_cannot_be_meant_is_refused_before_anything_is_sent(
         ("queues", ("a b",), "characters that are not allowed"),
     ],
 )
-def test_what_another_call_cannot_mean_is_refused_before_anybody_is_asked(
+def test_what_another_call_cannot_mean_is_refused_before_any_request(
     call: str, arguments: tuple[Any, ...], fault: str
 ) -> None:
     async def make_it(producer: Producer) -> None:
@@ -129,7 +129,7 @@ def test_a_time_in_which_nothing_can_be_done_is_refused_before_anything_is_sent(
 
 
 @pytest.mark.parametrize("call", ["send", "send_oneway", "request", "send_batch"])
-def test_a_body_that_is_too_large_is_refused_before_anybody_is_asked(call: str) -> None:
+def test_a_body_that_is_too_large_is_refused_before_any_request(call: str) -> None:
     async def send(producer: Producer) -> None:
         message = Message("orders", b"x" * 11)
         with pytest.raises(ValueError, match="at most 10"):

@@ -23,4 +23,4 @@ def test_an_example_runs_as_pasted(number: int, sparrowmq_cluster: Cluster) -> N
 
 
 def test_the_document_has_examples() -> None:
-    assert len(EXAMPLES) == 7
+    assert len(EXAMPLES) == 8

@@ -46,7 +46,7 @@ def test_a_recalled_message_is_never_delivered_and_a_delivered_one_not_recalled(
         assert delivered(sim) == (not recalls)
 
 
-def test_what_is_no_handle_is_refused_before_anybody_is_asked() -> None:
+def test_what_is_no_handle_is_refused_before_any_request() -> None:
     async def recall(producer: Producer) -> None:
         with pytest.raises(ValueError, match="is no recall handle"):
             await producer.recall("nonsense")
@@ -58,8 +58,34 @@ def test_what_is_no_handle_is_refused_before_anybody_is_asked() -> None:
 
 def test_a_broker_that_cannot_be_reached_is_named() -> None:
     async def recall(producer: Producer) -> None:
-        with pytest.raises(SendFailed, match="broker-b: connection to"):
+        with pytest.raises(SendFailed, match="broker-b: cannot connect to"):
             await producer.recall(format_handle("orders", "broker-b", 1, "id"))
+
+    with world() as w:
+        w.brokers["b"].host.kill()
+        w.produce(recall)
+
+
+def test_a_second_recall_of_the_same_message_is_refused_at_the_call() -> None:
+    async def run() -> None:
+        client = sim.client_on("producer")
+        await client.start()
+        async with Producer("orders-svc", client=client) as producer:
+            sent = await producer.send(Message("orders", b"later", delay_ms=60_000))
+            await producer.recall(sent.recall_handle)
+            with pytest.raises(ValueError, match=f"message {sent.msg_id} .* was recalled before"):
+                await producer.recall(sent.recall_handle)
+        await client.stop()
+
+    with SimCluster(seed=1).run() as sim:
+        sim.wait(sim.host("producer").start(run()))
+
+
+def test_a_recall_that_failed_may_be_repeated() -> None:
+    async def recall(producer: Producer) -> None:
+        for _ in range(2):
+            with pytest.raises(SendFailed):
+                await producer.recall(format_handle("orders", "broker-b", 1, "id"))
 
     with world() as w:
         w.brokers["b"].host.kill()

@@ -62,7 +62,7 @@ def test_a_stored_message_leaves_a_line_in_javas_format() -> None:
 
 
 @pytest.mark.parametrize("step_ms", [-3_600_000, 3_600_000])
-def test_the_time_a_send_took_is_told_although_the_clock_was_set_meanwhile(step_ms: int) -> None:
+def test_a_trace_has_the_time_of_a_send_although_the_clock_was_set_meanwhile(step_ms: int) -> None:
     async def send(producer: Producer) -> Any:
         asyncio.get_running_loop().call_later(0.1, w.sim.set_clock, step_ms)
         return await producer.send(Message("orders", b"x"))
@@ -87,7 +87,9 @@ def test_what_a_message_does_not_have_is_the_word_null_as_in_java() -> None:
 @pytest.mark.parametrize(
     ("message", "kind"), [({}, "0"), ({"delay_level": 3}, "3"), ({"delay_ms": 10}, "3")]
 )
-def test_a_line_tells_delayed_messages_from_plain_ones(message: Any, kind: str) -> None:
+def test_a_trace_line_distinguishes_delayed_messages_from_plain_ones(
+    message: Any, kind: str
+) -> None:
     async def send(producer: Producer) -> Any:
         return await producer.send(Message("orders", b"x", **message))
 
@@ -142,7 +144,7 @@ def test_lines_wait_for_twenty_of_them_or_for_five_seconds() -> None:
         w.produce(send, trace=True)
 
 
-def test_a_producer_that_is_not_told_to_traces_nothing() -> None:
+def test_a_producer_traces_nothing_by_default() -> None:
     async def send(producer: Producer) -> None:
         for _ in range(30):
             await producer.send(Message("orders", b"x"))
@@ -174,7 +176,7 @@ def test_a_large_batch_is_traced_with_keys_that_fit_a_message() -> None:
         assert len(line[5].split(",")) == 2000
 
 
-def test_the_end_of_a_transaction_is_traced_behind_its_half_message() -> None:
+def test_the_end_of_a_transaction_is_traced_after_its_half_message() -> None:
     async def run() -> Any:
         client = w.client()
         await client.start()
@@ -205,7 +207,7 @@ def test_the_answer_to_a_broker_that_asks_is_traced_as_one() -> None:
         settings: Any = {"client": client, "threads": InlineWorkers(), "trace": True}
         listener = Bookings(checked=TransactionState.ROLLBACK)
         async with TransactionalProducer("orders-svc", listener, **settings) as producer:
-            await producer.check_transaction(half, question)
+            await producer.member.check_transaction(half, question)
         await client.stop()
 
     with SimCluster(seed=1).run() as sim:

@@ -34,7 +34,7 @@ def run(sim: RunningCluster, work: Callable[[PullConsumer], Awaitable[T]], **opt
     return sim.run(pulling(sim, work, **options), on=sim.host("reader"))
 
 
-def test_a_pull_tells_what_it_found_and_where_to_go_on() -> None:
+def test_a_pull_returns_what_it_found_and_where_to_go_on() -> None:
     async def read(consumer: PullConsumer) -> None:
         assert await consumer.queues(TOPIC) == [QUEUE]
         found = await consumer.pull(QUEUE, 1, count=2)
@@ -80,7 +80,7 @@ def test_a_waiting_pull_is_answered_when_a_message_comes_or_after_20_s() -> None
     async def read(consumer: PullConsumer) -> list[PullStatus]:
         return [(await consumer.pull(QUEUE, at, waits=True)).status for at in (0, 1)]
 
-    # Our broker lets pulls wait for 15 s unless it is told otherwise
+    # Our broker lets pulls wait for 15 s by default
     with SimCluster(seed=1, long_poll_s=30.0).run() as sim:
         create_topic(sim)
         task = sim.host("reader").start(pulling(sim, read))

@@ -64,7 +64,7 @@ def answer(question: MessageExt, body: bytes) -> Callable[[Producer], Any]:
 
 
 @pytest.mark.parametrize("brokers", [1, 2])
-def test_a_request_is_answered_by_whoever_consumes_it(brokers: int) -> None:
+def test_a_request_is_answered_by_its_consumer(brokers: int) -> None:
     with SimCluster(seed=1, brokers=brokers).run() as sim:
         asking = on_host(sim, "asking", ask(b"how many?"))
         question = consumed(sim)
@@ -103,7 +103,7 @@ def test_a_large_reply_is_compressed_on_its_way_and_arrives_as_it_was() -> None:
 
 def test_without_a_reply_a_request_ends_when_its_time_is_over() -> None:
     async def ask_in_vain(producer: Producer) -> None:
-        with pytest.raises(RequestTimedOut, match="nobody replied") as raised:
+        with pytest.raises(RequestTimedOut, match="no reply came") as raised:
             await producer.request(Message("questions", b"?"), timeout_s=2)
         assert (raised.value.is_stored, raised.value.topic) == (True, "questions")
         assert raised.value.timeout_s == 2
@@ -139,10 +139,10 @@ def test_a_reply_that_comes_too_late_is_dropped(caplog: pytest.LogCaptureFixture
         sim.advance(1.5)
         sim.wait(on_host(sim, "answering", answer(question, b"late")))
         assert sim.wait(asking) == b"alive"
-    assert "nobody waits for the reply" in caplog.text
+    assert "no request waits for the reply" in caplog.text
 
 
-def test_who_answers_somebody_that_has_gone_is_told_so() -> None:
+def test_a_reply_to_a_requester_that_has_gone_is_refused() -> None:
     with SimCluster(seed=1).run() as sim:
         on_host(sim, "asking", ask(b"?"))
         question = consumed(sim)

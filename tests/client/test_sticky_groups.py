@@ -1,4 +1,4 @@
-"""Groups with the sticky strategy: brokers tell who holds what, so that the fewest queues move."""
+"""Groups with the sticky strategy: brokers know which member holds what, and few queues move."""
 
 from collections import Counter
 
@@ -36,7 +36,7 @@ class Group:
         return found
 
     def settled(self, queues: int) -> dict[tuple[str, int], str]:
-        """Owners after everybody had the time to settle; all queues, even loads."""
+        """Owners after all members had the time to settle; all queues, even loads."""
         self.sim.advance(SETTLED_S)
         owners = self.owners()
         loads = Counter(owners.values())
@@ -119,7 +119,7 @@ def test_averagely_moves_more() -> None:
         assert moved(before, group.settled(24)) > 6
 
 
-def test_owners_are_told_to_those_who_ask_only() -> None:
+def test_brokers_report_owners_only_on_request() -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim, queues=2)
         group = Group(sim)

@@ -1,4 +1,4 @@
-"""Who gets which queues, by example."""
+"""Which member gets which queues, by example."""
 
 import pytest
 
@@ -109,7 +109,7 @@ def test_consistent_hash_has_ten_virtual_nodes() -> None:
     assert default != shares(consistent_hash(11), queues, client_ids)
 
 
-def test_consistent_hash_without_virtual_nodes_gives_nobody_anything() -> None:
+def test_consistent_hash_without_virtual_nodes_gives_no_member_anything() -> None:
     assert shares(consistent_hash(0), queues_of(3), members(2)) == [[], []]
 
 
@@ -167,12 +167,12 @@ def test_pinned_machines_share_all_queues_and_the_others_get_none() -> None:
     assert strategy.why_idle("group", members(4)) is None
 
 
-def test_with_no_pinned_machine_alive_nobody_consumes_and_the_reason_is_told() -> None:
+def test_with_no_pinned_machine_alive_no_member_consumes_and_the_reason_is_reported() -> None:
     strategy = pinned_machines(["10.9.9.9"])
     assert shares(strategy, queues_of(5), members(2)) == [[], []]
     assert strategy.why_idle("billing", members(2)) == (
         "group billing: none of its 2 members runs on a pinned machine (10.9.9.9), "
-        "so nobody consumes"
+        "so no member consumes"
     )
 
 
@@ -233,13 +233,13 @@ def test_a_strategy_is_found_by_its_name() -> None:
     assert strategy_named("STICKY") is STICKY
 
 
-def test_an_unknown_name_tells_which_there_are() -> None:
+def test_the_error_for_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(ValueError, match="there are AVG, AVG_BY_CIRCLE, CONSISTENT_HASH, STICKY"):
         strategy_named("AVERAGE")
 
 
 @pytest.mark.parametrize("name", ["CONFIG", "MACHINE_ROOM", "MACHINE_ROOM_NEARBY-AVG"])
-def test_a_strategy_that_needs_more_than_its_name_tells_how_to_build_it(name: str) -> None:
+def test_the_error_for_a_strategy_that_needs_settings_says_how_to_build_it(name: str) -> None:
     with pytest.raises(ValueError, match="build it with"):
         strategy_named(name)
 
@@ -254,7 +254,7 @@ def test_your_own_strategy_is_a_function_with_a_name() -> None:
     assert shares(own, queues_of(2), members(2)) == [[0, 1], []]
 
 
-def test_the_functions_behind_the_named_strategies_are_public() -> None:
+def test_the_functions_of_the_named_strategies_are_public() -> None:
     queues, client_ids = queues_of(3), members(2)
     assert averagely("g", client_ids[1], queues, client_ids) == [queues[2]]
     assert averagely_by_circle("g", client_ids[1], queues, client_ids) == [queues[1]]

@@ -1,4 +1,4 @@
-"""What holds for any group: every queue has one owner, shares are even, everybody agrees."""
+"""What holds for any group: every queue has one owner, shares are even, all members agree."""
 
 from collections.abc import Sequence
 
@@ -104,7 +104,7 @@ def test_pinned_machines_own_every_queue_between_them(
 
 
 @given(queues=queue_lists, client_ids=member_lists, data=st.data())
-def test_sticky_shares_every_queue_evenly_whoever_held_what(
+def test_sticky_shares_every_queue_evenly_from_any_owners(
     queues: list[MessageQueue], client_ids: list[str], data: st.DataObject
 ) -> None:
     holders = st.sampled_from([*client_ids, "r1@gone"])

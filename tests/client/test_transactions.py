@@ -1,4 +1,4 @@
-"""The transactional producer: half messages and local transactions, and what brokers are told."""
+"""The transactional producer: half messages, local transactions, and what brokers learn."""
 
 import asyncio
 from typing import Any
@@ -20,6 +20,7 @@ from sparrowmq.protocol.ids import OffsetId
 from sparrowmq.protocol.message import Message
 from sparrowmq.protocol.message_ext import MessageExt, decode_messages
 from sparrowmq.protocol.properties import parse_properties
+from sparrowmq.protocol.record import decode_record, encode_record, topic_part
 from sparrowmq.protocol.sys_flag import TRANSACTION_PREPARED
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from tests.client.bookings import COMMIT, ROLLBACK, UNKNOWN, Bookings
@@ -47,7 +48,7 @@ def ended(w: World) -> list[int]:
 
 
 @pytest.mark.parametrize("state", TransactionState)
-def test_a_half_message_is_stored_and_its_broker_told_how_the_transaction_ended(
+def test_a_half_message_is_stored_and_the_end_of_its_transaction_reported(
     state: TransactionState,
 ) -> None:
     listener = Bookings(executed=state)
@@ -151,7 +152,7 @@ def test_the_answer_to_a_question_repeats_what_the_broker_asked_about() -> None:
 
     async def ask() -> Any:
         producer = TransactionalProducer("orders-svc", listener, threads=InlineWorkers())
-        return await producer.check_transaction(half, question)
+        return await producer.member.check_transaction(half, question)
 
     with SimCluster(seed=1).run() as sim:
         half = sim.wait(stored(sim))
@@ -183,7 +184,7 @@ def stored(sim: RunningCluster) -> "asyncio.Future[MessageExt]":
     return sim.host("sender").start(send_and_read())
 
 
-def test_a_broker_that_was_restarted_is_told_of_the_producer_again() -> None:
+def test_a_producer_registers_again_at_a_restarted_broker() -> None:
     async def send_two() -> None:
         client = w.client()
         await client.start()
@@ -239,10 +240,19 @@ def test_a_transaction_that_is_cancelled_ends_there_and_its_end_stays_open() -> 
         assert ended(w) == []
 
 
+def stored_message() -> MessageExt:
+    host = bytes((127, 0, 0, 1, 0, 0, 0, 1))
+    topic = topic_part("orders")
+    record = encode_record(topic, 0, 0, 0, 0, 0, 1, host, 2, host, 0, 0, b"x", b"")
+    return MessageExt(decode_record(record), "broker-a")
+
+
 def test_a_listener_that_would_be_asked_after_the_stop_is_not_and_the_end_stays_open() -> None:
-    """The half message was stored while the producer stopped; the broker asks others."""
+    """The broker asked while the producer stopped; it asks other producers of the group later."""
     listener = Bookings()
     producer = TransactionalProducer("orders-svc", listener)
-    half = HalfMessage(message=Message("orders", b"x"), transaction_id="id", argument=None)
-    assert asyncio.run(producer._ask_listener("execute", half, "id")) is UNKNOWN
+    question = CheckTransactionState(tran_state_table_offset=0, commit_log_offset=0)
+    answer = asyncio.run(producer.member.check_transaction(stored_message(), question))
+    assert answer is not None
+    assert answer.commit_or_rollback == UNKNOWN.value
     assert listener.halves == []

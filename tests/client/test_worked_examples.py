@@ -108,6 +108,6 @@ def test_a_broadcasting_member_has_no_retry_topic_and_a_clustering_one_has(tmp_p
         with SimCluster(seed=1).run() as sim:
             create_topic(sim)
             member = Member(sim, model=model, offsets_dir=tmp_path)
-            topics[model] = member.consumer.topics()
+            topics[model] = member.consumer.member.subscriptions.topics
     assert topics[MessageModel.CLUSTERING] == {TOPIC, retry_topic(GROUP)}
     assert topics[MessageModel.BROADCASTING] == {TOPIC}

@@ -21,6 +21,7 @@ from sparrowmq.client.consuming.pull_consumer import PullConsumer
 from sparrowmq.client.consuming.push_consumer import PushConsumer
 from sparrowmq.client.consuming.scheduled_pull import ScheduledPull
 from sparrowmq.client.group.broker_requests import routes
+from sparrowmq.client.group.member_settings import MemberSettings
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.client.sending.transactional_producer import TransactionalProducer, TransactionState
 from sparrowmq.testing.sim_cluster import SimCluster
@@ -59,7 +60,7 @@ def test_a_message_with_a_field_of_another_type(arguments: dict[str, Any], fault
         ({"retries": 1.5}, "retries is 1.5, must be a whole number"),
         ({"default_queues": 2**40}, "must be 1 to 2147483647"),
         ({"compress_from_bytes": -1}, "compress_from_bytes is -1, must be 0 or more"),
-        ({"compression": "lz4"}, "compression is 'lz4', must be a CompressionType"),
+        ({"compression": "lz4"}, "compression is 'lz4', must be one of LZ4, ZSTD, ZLIB"),
     ],
 )
 def test_a_producer(settings: dict[str, Any], fault: str) -> None:
@@ -127,8 +128,8 @@ def test_a_transactional_producer_whose_listener_is_none(listener: Any) -> None:
     ("settings", "fault"),
     [
         ({"subscriptions": {TOPIC: None}}, f"filter of topic {TOPIC} is None, must be tags"),
-        ({"model": "BROADCASTING"}, "model is 'BROADCASTING', must be a MessageModel"),
-        ({"from_where": "FIRST_OFFSET"}, "must be a ConsumeFromWhere"),
+        ({"model": "BROADCAST"}, "is 'BROADCAST', must be one of BROADCASTING, CLUSTERING"),
+        ({"from_where": "FIRST"}, "must be one of LAST_OFFSET, FIRST_OFFSET, TIMESTAMP"),
         ({"from_timestamp_ms": -1}, "from_timestamp_ms is -1, must be 0 or more"),
         ({"strategy": "AVG"}, "strategy is 'AVG', must be a Strategy"),
         ({"listener": 5}, "listener is 5, must be a function"),
@@ -160,8 +161,8 @@ def generating(messages: Any) -> Any:
     ("handler", "fault"),
     [
         (5, "must be a function that takes messages"),
-        (yielding, "a generator: nobody would run it"),
-        (generating, "a generator: nobody would run it"),
+        (yielding, "a generator, which would never run"),
+        (generating, "a generator, which would never run"),
         (lambda: None, r"handler takes \(\), must take one argument"),
         (lambda one, two: None, r"handler takes \(one, two\), must take one argument"),
     ],
@@ -179,7 +180,7 @@ async def turn(*ignored: Any) -> None:
 @pytest.mark.parametrize(
     ("make", "fault"),
     [
-        (lambda: LitePullConsumer(GROUP, TOPIC), "must tell a filter for each topic"),  # type: ignore[arg-type]
+        (lambda: LitePullConsumer(GROUP, TOPIC), "must give a filter for each topic"),  # type: ignore[arg-type]
         (lambda: LitePullConsumer(GROUP, limit_all=0), "limit_all is 0, must be 1 or more"),
         (lambda: PullConsumer(GROUP, TOPIC), f"topics is '{TOPIC}', must be a list of names"),
         (lambda: ScheduledPull(GROUP, {TOPIC: turn}, workers=0), "workers is 0"),
@@ -203,10 +204,10 @@ def test_other_settings(make: Callable[[], object], fault: str) -> None:
     "make",
     [
         lambda client: blocking.Producer("orders-svc", client=client),  # type: ignore[call-arg]
-        lambda client: blocking.PushConsumer(GROUP, {TOPIC: "*"}, client=client),
-        lambda client: blocking.LitePullConsumer(GROUP, client=client),
-        lambda client: blocking.PullConsumer(GROUP, client=client),
-        lambda client: blocking.ScheduledPull(GROUP, {TOPIC: print}, client=client),
+        lambda client: blocking.PushConsumer(GROUP, {TOPIC: "*"}, client=client),  # type: ignore[call-arg]
+        lambda client: blocking.LitePullConsumer(GROUP, client=client),  # type: ignore[call-arg]
+        lambda client: blocking.PullConsumer(GROUP, client=client),  # type: ignore[call-arg]
+        lambda client: blocking.ScheduledPull(GROUP, {TOPIC: print}, client=client),  # type: ignore[call-arg]
     ],
 )
 def test_a_client_of_another_loop(make: Callable[[Any], object]) -> None:
@@ -280,5 +281,5 @@ def test_an_offset_that_no_broker_can_store_is_not_noted(offset: Any) -> None:
 
 
 def test_progress_of_broadcasting_members_goes_where_a_text_says(tmp_path: Any) -> None:
-    consumer = PushConsumer(GROUP, {TOPIC: "*"}, offsets_dir=str(tmp_path))
-    assert consumer._settings.offsets_dir == tmp_path
+    directory: Any = str(tmp_path)
+    assert MemberSettings(group=GROUP, offsets_dir=directory).offsets_dir == tmp_path

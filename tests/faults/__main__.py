@@ -1,5 +1,5 @@
-"""`python -m tests.faults [--row N] [--small] [--seed S] [--only TEXT] [--faults KINDS]`: the
-scorecard, with counts and seeds."""
+"""`python -m tests.faults [--row N] [--small] [--seed S] [--only TEXT] [--faults KINDS]`: run the
+fault scorecard and print its counts and seeds."""
 
 import argparse
 import logging
@@ -21,16 +21,25 @@ _SHOWN = 5
 def main() -> int:
     """Run the rows that were asked for and print the table; 1 if one is not met."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
-    parser.add_argument("--row", type=int, action="append", choices=sorted(ROWS), dest="rows")
-    parser.add_argument("--small", action="store_true", help="as in ./dev test")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", default="", metavar="TEXT", help="a part of row 16, as archive")
+    parser.add_argument(
+        "--row",
+        type=int,
+        action="append",
+        choices=sorted(ROWS),
+        dest="rows",
+        help="run only this row; may be repeated",
+    )
+    parser.add_argument("--small", action="store_true", help="the size that ./dev test uses")
+    parser.add_argument("--seed", type=int, default=0, help="seed of everything random (0)")
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="run only a part of row 16, such as archive"
+    )
     parser.add_argument(
         "--faults",
         type=lambda text: tuple(text.split(",")),
         default=("all",),
         metavar="KINDS",
-        help=f"what may happen in row 20: all, or some of {','.join(FAULTS)};"
+        help=f"the faults of row 20: all, or some of {','.join(FAULTS)};"
         " driver needs full size and Spark",
     )
     arguments = parser.parse_args()

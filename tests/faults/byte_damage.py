@@ -56,7 +56,7 @@ def small_store(seed: int, log_bytes: int = 40_000) -> SmallStore:
     run = StoreRun(disk, Random(seed), sync_flush=False)
     while run.store.max_log_offset < log_bytes:
         run.step()
-    run.store.close(run.now_ms)
+    run.store.close()
     spans = [(each.log_offset, each.end, each.message) for each in run.appended]
     return SmallStore(disk, run, spans)
 

@@ -123,7 +123,7 @@ class Story:
     """Group, or broadcasting member, to the topics of which it must see everything."""
     ordered: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Group to the topics that it handles in order."""
-    dead_letters: dict[str, str] = field(default_factory=dict)
+    dead_letter_topic: dict[str, str] = field(default_factory=dict)
     """Who reads the dead letters of which group."""
     sendings: dict[MessageId, Sending] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
@@ -284,7 +284,7 @@ def _judge_retries(story: Story, judged: Judged) -> None:
     if story.cuts and not story.sync_flush:
         return
     excused = story.excused[""]
-    for reader, group in story.dead_letters.items():
+    for reader, group in story.dead_letter_topic.items():
         succeeded = {one.message for one in story.calls if one.group == group and one.is_done}
         failed = {one.message for one in story.calls if one.group == group} - excused
         dead = story.ended[reader]

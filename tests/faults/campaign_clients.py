@@ -329,5 +329,5 @@ def make_members(world: ClientWorld, *, each: int = 2) -> dict[str, Member]:
             if group != UNDERTAKERS:
                 world.story.groups[member.judged_as] = SUBSCRIBED[group]
     world.story.ordered[IN_ORDER] = (ORDERED,)
-    world.story.dead_letters[UNDERTAKERS] = PUSH
+    world.story.dead_letter_topic[UNDERTAKERS] = PUSH
     return members

@@ -1,4 +1,4 @@
-"""Row 9 in virtual time: the same group on simulated hosts, for every test run."""
+"""Row 9 in virtual time: the same group on simulated hosts, for test runs."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence

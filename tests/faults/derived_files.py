@@ -39,7 +39,7 @@ def delete_derived(seed: int, kind: str) -> RebuildResult:
     run = StoreRun(disk, rng, sync_flush=False)
     for _ in range(rng.randint(5, 60)):
         run.step()
-    run.store.close(run.now_ms)
+    run.store.close()
     before = compared(disk)
     deleted = [path for path in disk.files() if _is_chosen(path, kind, rng)]
     for path in deleted:
@@ -53,7 +53,7 @@ def delete_derived(seed: int, kind: str) -> RebuildResult:
     verdict = run.ledger.check(read_all(store))
     if not verdict:
         result.problems.append(str(verdict))
-    store.close(run.now_ms + 2)
+    store.close()
     after = compared(disk)
     for path in sorted({*before, *after}):
         if before.get(path) != after.get(path):

@@ -81,10 +81,10 @@ def fill_and_free(
         result.cycles += 1
     result.refused = run.ledger.count(State.FAIL)
     run.flush()
-    run.store.close(run.now_ms)
+    run.store.close()
     again = open_store(disk, run.now_ms + 1)
     result.verdict = run.ledger.check(read_all(again))
-    again.close(run.now_ms + 2)
+    again.close()
     return result
 
 

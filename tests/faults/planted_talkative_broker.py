@@ -7,7 +7,7 @@ from sparrowmq.cli.main import main
 from sparrowmq.net.connection import Connection
 from sparrowmq.net.routes import Reply
 from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.store.store import Store
+from sparrowmq.store.reader import Reader
 
 
 def _fails(*_: object) -> int:
@@ -26,6 +26,6 @@ def _plant(owner: Any, name: str, bug: object) -> None:
 
 if __name__ == "__main__":
     for name in ("find_by_key", "earliest_store_time", "queue_offset_by_time"):
-        _plant(Store, name, _fails)
+        _plant(Reader, name, _fails)
     _plant(Connection, "_reply_to_error", _tells)
     main()

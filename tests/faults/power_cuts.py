@@ -71,7 +71,7 @@ def _run_until_cut(run: StoreRun, disk: RecordingDisk, rng: Random) -> None:
         for _ in range(rng.randint(0, 40)):
             run.step()
         if rng.random() < 0.1:
-            run.store.close(run.now_ms)
+            run.store.close()
             return
         disk.cut_at(rng.randint(1, 60))
         while True:

@@ -28,7 +28,7 @@ def rebuild_speed(records: int) -> float:
         store = Store.open(config, RealDisk(directory), _NOW)
         took = time.process_time() - began
         assert sum(store.max_offset("orders", queue_id) for queue_id in range(8)) == records
-        store.close(_NOW)
+        store.close()
     return records / took
 
 
@@ -52,4 +52,4 @@ def _fill(config: StoreConfig, directory: Path, records: int) -> None:
         store.append(put, _NOW + number // 50)
         if number % 5000 == 0:
             store.tick(_NOW + number // 50)
-    store.close(_NOW)
+    store.close()

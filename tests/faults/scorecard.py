@@ -1,4 +1,4 @@
-"""The scorecard: one function a row, small for every test run or as large as the row demands."""
+"""The scorecard: one function a row, small (`./dev test --slow`) or as large as the row demands."""
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator

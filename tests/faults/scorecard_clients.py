@@ -1,6 +1,6 @@
 """The rows of the scorecard about clients: groups, order, name servers."""
 
-from tests.broker.test_delivery_kills import faults_of, run_with_kills
+from tests.broker.test_delivery_kills import group_faults, run_with_kills
 from tests.faults.churn import judge
 from tests.faults.churn_processes import churn_in_processes
 from tests.faults.churn_sim import churn_in_simulation
@@ -80,7 +80,7 @@ def delivery_kills(seed: int, small: bool) -> Scored:
     for number in seeds:
         said, delivered = run_with_kills(number, kills=kills)
         scored.failures += [
-            f"simulated, seed {number}, {one}" for one in faults_of(said, delivered)
+            f"simulated, seed {number}, {one}" for one in group_faults(said, delivered)
         ]
     scored.counts = f"{promises}; {len(seeds) * kills} simulated kills"
     return scored

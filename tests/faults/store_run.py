@@ -18,7 +18,6 @@ from sparrowmq.protocol.record import Record, decode_record
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.errors import StoreStopped
 from sparrowmq.store.index.entries import IndexLayout
-from sparrowmq.store.index.key_index import KeyIndex
 from sparrowmq.store.messages import Damage, Progress, PutMessage, QueueRead
 from sparrowmq.store.queue_read import ColdRead
 from sparrowmq.store.store import Store
@@ -47,7 +46,7 @@ def open_store(disk: Disk, now_ms: int, damage: list[Damage] | None = None) -> S
         if isinstance(event, Damage) and damage is not None:
             damage.append(event)
 
-    return Store.open(CONFIG, disk, now_ms, report, KeyIndex(disk, LAYOUT))
+    return Store.open(CONFIG, disk, now_ms, report)
 
 
 def records_of(store: Store, topic: str, queue_id: int) -> Iterator[Record]:

@@ -69,7 +69,7 @@ def test_planted_bugs_of_the_hand_over_are_noticed(
     plant: Callable[[pytest.MonkeyPatch], None], noticed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
-    result = judge(0, churn_in_simulation(0, changes=20))
+    result = judge(3, churn_in_simulation(3, changes=20))
     assert any(noticed in problem for problem in result.problems), str(result)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sparrowmq.broker.name_servers import Registration
+from sparrowmq.broker.name_servers import BrokerRegistration
 from sparrowmq.client.route_table import RouteTable
 from sparrowmq.client.sending.queue_choice import SendQueues
 from sparrowmq.protocol.route import TopicRoute
@@ -43,10 +43,10 @@ def test_planted_asking_for_routes_every_time_is_noticed(monkeypatch: pytest.Mon
 
 @pytest.mark.slow
 def test_planted_registering_only_every_30_s_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def wait(registration: Registration) -> None:
+    async def wait(registration: BrokerRegistration) -> None:
         await registration.topics.changed.wait()
 
-    monkeypatch.setattr(Registration, "_watch", wait)
+    monkeypatch.setattr(BrokerRegistration, "_watch", wait)
     slowest = [outage_in_simulation(seed).problems() for seed in range(2)]
     assert any("whole only" in problem for problems in slowest for problem in problems), slowest
 

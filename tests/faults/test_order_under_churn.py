@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from sparrowmq.client.broker_calls import Position
-from sparrowmq.client.consuming.orderly_consumption import OrderlyConsuming
+from sparrowmq.client.consuming.orderly_consumption import OrderlyConsumption
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.protocol.message import MessageQueue
@@ -42,11 +42,11 @@ def plant_no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
         return True
 
     monkeypatch.setattr(QueueOwnership, "lock", lock_nothing)
-    monkeypatch.setattr(QueueOwnership, "make_sure", always)
+    monkeypatch.setattr(QueueOwnership, "has_lock", always)
 
 
 def plant_two_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(OrderlyConsuming, "_claim", lambda consuming, held: True)
+    monkeypatch.setattr(OrderlyConsumption, "_claim", lambda consuming, held: True)
 
 
 def plant_no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,9 +67,14 @@ class Wired:
         """What the loop does at the end of its turn for pulls whose queue grew."""
         self.broker.arrivals._wake()
 
+    @property
+    def written(self) -> bytes:
+        """What was answered since the last call of `answers`, as bytes."""
+        return b"".join(self._transport.written)
+
     def answers(self) -> list[int]:
         """The codes that were answered since the last call."""
-        written, self._transport.written = b"".join(self._transport.written), []
+        written, self._transport.written = self.written, []
         replies = FrameDecoder().feed(written)
         return [decode_plain(binary, header).code for binary, header, _ in replies]
 

@@ -1,4 +1,4 @@
-"""`python -m tests.interop`: run other people's clients against SparrowMQ, or record Apache."""
+"""`python -m tests.interop`: run unmodified clients against SparrowMQ, or record Apache."""
 
 import argparse
 import json
@@ -63,17 +63,21 @@ def _processor_s() -> float:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m tests.interop", description=__doc__)
-    parser.add_argument("--allow-skip", action="store_true", help="missing tools are no failure")
+    parser.add_argument(
+        "--allow-skip", action="store_true", help="do not fail if tools are missing"
+    )
     parser.add_argument("--brokers", default="sparrow", help="sparrow, apache or both")
-    parser.add_argument("--clients", default=",".join(toolchain.CLIENTS))
+    parser.add_argument(
+        "--clients", default=",".join(toolchain.CLIENTS), help="some of %(default)s"
+    )
     parser.add_argument(
         "-k", default="", metavar="NAME", help="only scenarios with this (or|that) in the name"
     )
     parser.add_argument("--list", action="store_true", help="print the scenarios and stop")
     parser.add_argument(
-        "--record-apache", action="store_true", help="run and keep Apache's outcomes"
+        "--record-apache", action="store_true", help="run Apache's broker and record its outcomes"
     )
-    parser.add_argument("--keep", metavar="DIR", help="put servers' data and logs there")
+    parser.add_argument("--keep", metavar="DIR", help="keep servers' data and logs in DIR")
     return parser
 
 

@@ -28,7 +28,7 @@ def test_a_slave_that_stands_in_from_the_beginning_is_read_only() -> None:
         assert route.broker_datas[0].broker_addrs == {0: slave.address}
 
 
-def test_nobody_stands_in_where_an_operator_allowed_writing() -> None:
+def test_no_slave_stands_in_where_an_operator_allowed_writing() -> None:
     with world(support_acting_master=True) as w:
         slave = w.broker(broker_id=2)
         slave.register(["orders"], enable_acting_master=True)

@@ -1,14 +1,15 @@
 """Key-value configuration: by namespace, durable, in a file that Apache's name server reads."""
 
 import asyncio
+import errno
 import json
 from pathlib import Path
 
 import pytest
 
 from sparrowmq.clock import system_clock
+from sparrowmq.disk.atomic_file import AtomicFile
 from sparrowmq.nameserver import ConfigError, NameServer, NameServerConfig
-from sparrowmq.nameserver.durable_file import RealFile
 from sparrowmq.protocol.body import KVTable
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.nameserver import (
@@ -18,7 +19,10 @@ from sparrowmq.protocol.headers.nameserver import (
     ListKvConfig,
     PutKvConfig,
 )
-from tests.nameserver.world import Caller, MemoryFile, world
+from sparrowmq.testing.recording_disk import RecordingDisk
+from tests.nameserver.world import Caller, world
+
+PATH = "secret/kvConfig.json"
 
 
 def get(caller: Caller, key: str) -> str:
@@ -48,25 +52,25 @@ def test_an_unknown_namespace_is_not_found() -> None:
 
 
 def test_values_survive_a_restart() -> None:
-    with world(file=MemoryFile()) as w:
+    with world(file=AtomicFile(RecordingDisk(), PATH)) as w:
         w.client.ok(PutKvConfig(namespace="rooms", key="a", value="1"))
         w.restart()
         assert get(w.client, "a") == "1"
 
 
 def test_the_file_has_the_form_that_apache_reads() -> None:
-    file = MemoryFile()
-    with world(file=file) as w:
+    disk = RecordingDisk()
+    with world(file=AtomicFile(disk, PATH)) as w:
         w.client.ok(PutKvConfig(namespace="rooms", key="a", value="1"))
-    assert file.data is not None
-    assert json.loads(file.data) == {"configTable": {"rooms": {"a": "1"}}}
+    assert json.loads(disk.files()[PATH]) == {"configTable": {"rooms": {"a": "1"}}}
 
 
-def test_a_change_that_cannot_be_saved_is_refused_and_not_made() -> None:
-    file = MemoryFile()
-    with world(file=file) as w:
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+def test_a_change_that_cannot_be_saved_is_refused_and_not_made(error: int) -> None:
+    disk = RecordingDisk()
+    with world(file=AtomicFile(disk, PATH)) as w:
         w.client.ok(PutKvConfig(namespace="rooms", key="a", value="1"))
-        file.is_broken = True
+        disk.fail("write", error)
         for header in (
             PutKvConfig(namespace="rooms", key="a", value="2"),
             DeleteKvConfig(namespace="rooms", key="a"),
@@ -74,7 +78,7 @@ def test_a_change_that_cannot_be_saved_is_refused_and_not_made() -> None:
             response = w.client.call(header)
             assert response.code == ResponseCode.SYSTEM_ERROR
             assert "was not made" in response.remark
-            assert "/secret" not in response.remark
+            assert "secret" not in response.remark
         assert get(w.client, "a") == "1"
 
 
@@ -102,19 +106,18 @@ def test_all_values_together_have_a_limit() -> None:
         assert codes == [ResponseCode.SUCCESS] * 63 + [ResponseCode.SYSTEM_ERROR]
 
 
-def test_the_real_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
+def test_a_configured_path_is_made_with_its_directory(tmp_path: Path) -> None:
     path = tmp_path / "made" / "kvConfig.json"
-    file = RealFile(path)
-    assert file.read() is None
-    file.replace(b"first and longer")
-    file.replace(b"second")
-    assert path.read_bytes() == b"second"
-    assert [each.name for each in path.parent.iterdir()] == ["kvConfig.json"]
+    kv = NameServer(NameServerConfig(listen_port=0, kv_config_path=path)).kv
+    kv.put("rooms", "a", "1")
+    assert json.loads(path.read_bytes()) == {"configTable": {"rooms": {"a": "1"}}}
 
 
 @pytest.mark.parametrize("content", [b"", b"  \n"])
 def test_an_empty_file_is_an_empty_configuration(content: bytes) -> None:
-    with world(file=MemoryFile(content)) as w:
+    disk = RecordingDisk()
+    disk.poke(PATH, content)
+    with world(file=AtomicFile(disk, PATH)) as w:
         assert w.server.kv.size_bytes == 0
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from sparrowmq.nameserver.brokers import Registration
-from sparrowmq.nameserver.encoded_routes import EncodedRoutes
+from sparrowmq.nameserver.route_encoding import RouteAnswers
 from sparrowmq.nameserver.routing_table import RoutingTable
 from sparrowmq.protocol.body import DataVersion
 from tests.nameserver.world import Broker, World, topic, world
@@ -68,7 +68,7 @@ def test_kept_answers_stay_within_their_limit_and_routes_stay_right(max_bytes: i
 
 
 def test_the_oldest_answers_make_room_for_new_ones() -> None:
-    kept = EncodedRoutes(max_bytes=10)
+    kept = RouteAnswers(max_bytes=10)
     kept.put("a", True, b"12345")
     kept.put("b", True, b"12345")
     kept.put("c", False, b"123")
@@ -81,7 +81,7 @@ def test_the_oldest_answers_make_room_for_new_ones() -> None:
 
 
 class ComingAndGoing(RuleBasedStateMachine):
-    """Whatever brokers do, every table tells the same story and nothing is left behind."""
+    """Whatever brokers do, all tables agree and nothing is left over."""
 
     names = st.sampled_from(["a", "b", "c"])
     ids = st.integers(0, 2)

@@ -46,7 +46,7 @@ def test_a_route_lists_every_broker_name_sorted() -> None:
         assert [data.broker_name for data in route.broker_datas] == names
 
 
-def test_slaves_show_beside_their_master_and_are_told_where_it_is() -> None:
+def test_slaves_show_beside_their_master_and_learn_where_it_is() -> None:
     with world() as w:
         master, slave = w.broker(broker_id=0), w.broker(broker_id=1)
         alone = slave.register()
@@ -138,7 +138,7 @@ def test_a_route_carries_the_order_configuration_only_when_that_is_switched_on()
         assert w.client.route("orders").order_topic_conf == "broker-a:8"
 
 
-def test_brokers_are_told_the_order_configuration_when_they_register() -> None:
+def test_brokers_get_the_order_configuration_when_they_register() -> None:
     with world() as w:
         broker = w.broker()
         assert broker.ok(broker.header()).body == b""
@@ -147,7 +147,7 @@ def test_brokers_are_told_the_order_configuration_when_they_register() -> None:
         assert broker.ok(broker.header()).body == b'{"table":{"orders":"broker-a:4"}}'
 
 
-def test_brokers_that_look_for_each_other_see_who_is_who() -> None:
+def test_brokers_that_look_for_each_other_see_their_real_roles() -> None:
     with world(support_acting_master=True) as w:
         slave = w.broker(broker_id=2)
         members = "rmq_sys_SYNC_BROKER_MEMBER_broker-a"

@@ -3,7 +3,7 @@
 from sparrowmq.protocol.headers.nameserver import (
     BrokerHeartbeat,
 )
-from tests.nameserver.test_brokers_come_and_go import compare
+from tests.nameserver.test_broker_registration import compare
 from tests.nameserver.world import world
 
 

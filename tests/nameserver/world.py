@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from sparrowmq.disk.atomic_file import AtomicFile
 from sparrowmq.nameserver import NameServer, NameServerConfig
-from sparrowmq.nameserver.durable_file import DurableFile
 from sparrowmq.net.calls import Response
 from sparrowmq.net.endpoint import Limits
 from sparrowmq.net.peers import Peers
@@ -31,22 +31,6 @@ EVERYWHERE = ("SELF_TEST_TOPIC", "TBW102")
 """Topics that every broker registers."""
 # A silent broker shall be noticed by the name server's watch, not by the idle connection's.
 PATIENT = Limits(idle_s=3600)
-
-
-class MemoryFile:
-    """A DurableFile in memory that can be told to fail."""
-
-    def __init__(self, data: bytes | None = None) -> None:
-        self.data = data
-        self.is_broken = False
-
-    def read(self) -> bytes | None:
-        return self.data
-
-    def replace(self, data: bytes) -> None:
-        if self.is_broken:
-            raise OSError("disk on fire at /secret/path")
-        self.data = data
 
 
 class Caller:
@@ -161,14 +145,14 @@ def topic(name: str, queues: int = 4, perm: int = 6, flag: int = 0) -> TopicConf
 
 
 class World:
-    """The name server on host `ns`, and whoever is asked for."""
+    """The name server on host `ns`, and the brokers and clients a test asks for."""
 
-    def __init__(self, sim: Simulation, settings: Mapping[str, object], file: DurableFile | None):
+    def __init__(self, sim: Simulation, settings: Mapping[str, object], file: AtomicFile | None):
         self.sim = sim
         self._settings = {"listen_host": "0.0.0.0", "limits": PATIENT, **settings}
         self._file = file
         self.clock_jump_ms = 0
-        """How far somebody has set the name server's clock."""
+        """How far the name server's clock was set."""
         self.host = sim.host("ns")
         self.server = self.start()
         self.client = Caller(sim, sim.host("client"))
@@ -205,7 +189,7 @@ class World:
 
 
 @contextmanager
-def world(*, file: DurableFile | None = None, **settings: Any) -> Iterator[World]:
+def world(*, file: AtomicFile | None = None, **settings: Any) -> Iterator[World]:
     """A running name server with these settings."""
     with Simulation(1) as sim:
         yield World(sim, settings, file)

@@ -7,6 +7,7 @@ import pytest
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import CallTimedOut, ConnectionLost, NetError
 from sparrowmq.net.peers import Peers
+from sparrowmq.net.routes import Reply, Request
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import HeaderError
 from sparrowmq.protocol.header import ResponseHeader
@@ -130,14 +131,15 @@ def test_a_closed_connection_takes_no_calls() -> None:
         calling(w, work)
 
 
-def test_an_answer_that_nobody_waits_for_is_dropped() -> None:
+def test_an_answer_without_a_call_is_dropped() -> None:
     with world() as w:
 
         async def work(peers: Peers) -> str:
             await peers.call(SERVER, Echo(text="hello"))
             (connection,) = w.server.connections
-            connection._transport.write(  # a server that answers what was not asked
-                b"\x00\x00\x00\x1f\x00\x00\x00\x1b" + b'{"flag":1,"opaque":1000000}'
+            asked = Echo(text="never asked")
+            connection.write_reply(
+                Request(asked, b"", 1_000_000, 0, "JAVA", 1, False, connection), Reply()
             )
             await asyncio.sleep(1)
             return (await peers.call(SERVER, Echo(text="fine"))).header(Echoed).text

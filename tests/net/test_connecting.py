@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sparrowmq.net.errors import ConnectionLost, NetError
+from sparrowmq.net.errors import ConnectionLost, NetError, NotConnected
 from sparrowmq.net.peers import Peers
 from tests.net.calling import SERVER, calling, failure
 from tests.net.world import Echo, Echoed, Keep, world
@@ -24,7 +24,7 @@ def test_callers_that_come_together_share_one_connection_attempt() -> None:
         assert len(w.closed) == 1
 
 
-def test_a_refused_connection_fails_at_once_for_everybody_who_waits() -> None:
+def test_a_refused_connection_fails_at_once_for_all_callers() -> None:
     with world() as w:
 
         async def work(peers: Peers) -> list[NetError]:
@@ -32,7 +32,7 @@ def test_a_refused_connection_fails_at_once_for_everybody_who_waits() -> None:
             return list(await asyncio.gather(*calls))
 
         errors = calling(w, work)
-        assert [type(error) for error in errors] == [ConnectionLost] * 3
+        assert [type(error) for error in errors] == [NotConnected] * 3
         assert "server:1" in str(errors[0])
         assert w.sim.now_s < 1
 
@@ -88,7 +88,7 @@ def test_a_lost_connection_is_opened_again_by_the_next_call() -> None:
         assert calling(w, work) == ([SERVER], [], "again")
 
 
-def test_the_owner_is_told_which_connection_was_lost() -> None:
+def test_the_owner_learns_which_connection_was_lost() -> None:
     with world() as w:
         lost: list[str] = []
 
@@ -112,11 +112,11 @@ def test_closing_ends_attempts_and_calls_that_are_under_way_with_an_error() -> N
             return list(await waiting)
 
         errors = calling(w, work)
-        assert [type(error) for error in errors] == [ConnectionLost] * 2
+        assert [type(error) for error in errors] == [NotConnected] * 2
         assert w.sim.now_s < 1
 
 
-def test_what_is_closed_opens_no_connection_that_nobody_would_close() -> None:
+def test_closed_peers_open_no_connection_that_would_stay_open() -> None:
     """Whoever lost its connection by the closing tries again at once."""
     with world() as w:
 

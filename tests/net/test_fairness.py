@@ -112,7 +112,7 @@ def test_a_peer_that_never_reads_is_cut_off_with_all_it_was_owed() -> None:
 
 
 @pytest.mark.parametrize(("limit", "left"), [(2_500_000, 2), (5_000_000, 3)])
-def test_replies_that_nobody_reads_have_a_limit_for_all_peers_together(
+def test_unread_replies_have_a_limit_for_all_peers_together(
     limit: int, left: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     limits = {"write_buffer_bytes": 300_000, "max_unread_bytes": limit}
@@ -197,7 +197,7 @@ def test_connections_beyond_the_limit_are_refused_until_others_leave() -> None:
             wire.close()
 
 
-def test_a_full_server_closes_first_who_has_sent_nothing_the_oldest_of_them() -> None:
+def test_a_full_server_closes_first_the_oldest_connection_that_has_sent_nothing() -> None:
     with world(max_connections=3) as w:
         wires = w.run(open_wires(3))
         w.run(greet(wires[:1]))
@@ -209,7 +209,7 @@ def test_a_full_server_closes_first_who_has_sent_nothing_the_oldest_of_them() ->
             wire.close()
 
 
-def test_a_flood_of_silent_connections_leaves_room_for_who_speaks() -> None:
+def test_a_flood_of_silent_connections_leaves_room_for_those_that_send() -> None:
     with world(max_connections=20) as w:
         flood = w.run(open_wires(50), "flood")
         modest = w.run(open_wires(1))
@@ -231,7 +231,7 @@ async def ask_to_wait(wire: Wire, delay_ms: int) -> None:
     ("silent_s", "is_waited_for", "is_closed"),
     [(50, False, False), (70, False, True), (70, True, False)],
 )
-def test_a_full_server_closes_who_is_silent_for_half_the_time_allowed_and_not_in_use(
+def test_a_full_server_closes_connections_silent_for_half_the_time_allowed_and_not_in_use(
     silent_s: float, is_waited_for: bool, is_closed: bool
 ) -> None:
     with world(max_connections=2, idle_s=120) as w:

@@ -93,7 +93,7 @@ def test_a_field_that_is_no_text_is_named_and_the_connection_stays(text: str) ->
         assert next_answer.code == ResponseCode.SUCCESS
 
 
-def test_fields_that_nobody_declared_are_ignored() -> None:
+def test_undeclared_fields_are_ignored() -> None:
     with world() as w:
         answer = ask(w, request(ECHO, {"text": "a", "bname": "broker-a", "ReqT": "1"}))
         assert answer.code == ResponseCode.SUCCESS
@@ -224,7 +224,7 @@ def test_a_broken_frame_closes_its_own_connection_and_no_other(broken: bytes) ->
         assert w.run(over_the_wire()) == (0, True, 0)
 
 
-def test_requests_before_a_broken_header_are_answered_and_none_behind_it_is_served() -> None:
+def test_requests_before_a_broken_header_are_answered_and_none_after_it() -> None:
     with world() as w:
 
         async def over_the_wire() -> tuple[Answer, bool]:

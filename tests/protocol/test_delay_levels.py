@@ -5,7 +5,6 @@ import pytest
 from sparrowmq.protocol.delay import (
     DEFAULT_DELAY_LEVELS,
     RETRY_DELAYS_MS,
-    effective_level,
     format_delay_levels,
     parse_delay_levels,
     schedule_queue_id,
@@ -54,11 +53,6 @@ def test_a_level_that_cannot_be_read_is_named(text: str) -> None:
 def test_an_empty_table_is_refused() -> None:
     with pytest.raises(ValueError, match="no delay level"):
         parse_delay_levels(" ")
-
-
-@pytest.mark.parametrize(("asked", "used"), [(-1, 0), (0, 0), (1, 1), (18, 18), (19, 18), (99, 18)])
-def test_a_level_above_the_table_becomes_its_highest(asked: int, used: int) -> None:
-    assert effective_level(asked) == used
 
 
 def test_level_n_lies_in_queue_n_minus_1() -> None:

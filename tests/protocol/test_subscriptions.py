@@ -69,14 +69,6 @@ def test_a_condition_on_properties_has_no_tags() -> None:
         SubscriptionData.build("orders", "", version=1, expression_type=SQL92)
 
 
-def test_subscriptions_are_compared_without_their_version() -> None:
-    one = SubscriptionData.build("orders", "A", version=1)
-    assert one.same_filter(SubscriptionData.build("orders", "A", version=2))
-    assert not one.same_filter(SubscriptionData.build("orders", "B", version=1))
-    condition = SubscriptionData.build("orders", "A", version=1, expression_type=SQL92)
-    assert not one.same_filter(condition)
-
-
 @given(st.lists(tags, max_size=4, unique=True), st.integers(0, 2**62))
 def test_a_subscription_survives_json(wanted: list[str], version: int) -> None:
     subscription = SubscriptionData.build("orders", "||".join(wanted), version=version)

@@ -24,7 +24,7 @@ def command_of(unit: Path) -> list[str]:
     """What a unit runs, with the paths of this machine."""
     (line,) = re.findall(r"^ExecStart=(.*)$", unit.read_text(), re.MULTILINE)
     here = {
-        "/opt/sparrowmq/bin/sparrowmq": str(SPARROWMQ),
+        "/usr/local/lib/sparrowmq/bin/sparrowmq": str(SPARROWMQ),
         "/etc/sparrowmq/sparrowmq.toml": str(DEPLOY / "sparrowmq.toml"),
     }
     return [here.get(word, word) for word in line.split()]
@@ -54,7 +54,9 @@ def test_systemd_accepts_the_units(unit: Path, tmp_path: Path) -> None:
 )
 def test_the_server_of_a_unit_needs_no_privileges(unit: Path, tmp_path: Path) -> None:
     server = unit.stem.removeprefix("sparrowmq-")
-    state = ["--data", str(tmp_path / "broker")] if server == "broker" else []
+    # A name server that runs on this machine must not learn of it: it may know a broker-a already.
+    nowhere = ["--name-servers", "127.0.0.1:1"]
+    state = ["--data", str(tmp_path / "broker"), *nowhere] if server == "broker" else []
     if server == "nameserver":
         state = ["--kv-config-path", str(tmp_path / "kvConfig.json")]
     drop = WITHOUT_PRIVILEGES if os.getuid() == 0 else []
@@ -74,6 +76,14 @@ def test_the_server_of_a_unit_needs_no_privileges(unit: Path, tmp_path: Path) ->
     assert running.returncode == 0, rest
 
 
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_wrong_settings_are_not_tried_again_and_again(unit: Path) -> None:
+    refused = subprocess.run(
+        [*command_of(unit), "--port", "none"], capture_output=True, text=True, check=False
+    )
+    assert f"RestartPreventExitStatus={refused.returncode}\n" in unit.read_text(), refused.stderr
+
+
 def test_the_container_runs_as_an_unprivileged_user_what_sparrowmq_accepts() -> None:
     text = (DEPLOY / "Containerfile").read_text()
     words = [line.partition(" ")[::2] for line in text.splitlines() if line[:1].isupper()]
@@ -82,7 +92,7 @@ def test_the_container_runs_as_an_unprivileged_user_what_sparrowmq_accepts() -> 
     assert f"useradd --system --uid 10001 --no-create-home {last['USER']}" in text
     assert json.loads(last["ENTRYPOINT"])[0].endswith("/sparrowmq")
     checked = subprocess.run(
-        [str(SPARROWMQ), *json.loads(last["CMD"]), "--help"],
+        [str(SPARROWMQ), *json.loads(last["CMD"]), "--help-all"],
         capture_output=True,
         text=True,
         check=False,

@@ -86,6 +86,7 @@ def output_of(process: subprocess.Popen[str], expected_code: int = 0) -> str:
     return output
 
 
+@pytest.mark.slow
 def test_the_second_set_up_finds_everything_done_until_the_lock_changes(
     finished: tuple[Path, str], ready: Path
 ) -> None:
@@ -97,6 +98,7 @@ def test_the_second_set_up_finds_everything_done_until_the_lock_changes(
     assert "making .venv" not in again
 
 
+@pytest.mark.slow
 def test_a_killed_set_up_is_done_again_from_the_beginning(ready: Path) -> None:
     (ready / "pyproject.toml").write_text(PYPROJECT + "# changed\n")
     kill_me = "import os; os.environ['VICTIM'] = str(os.getpid()); " + SET_UP
@@ -108,6 +110,7 @@ def test_a_killed_set_up_is_done_again_from_the_beginning(ready: Path) -> None:
     assert output_of(start(ready)) == ""
 
 
+@pytest.mark.slow
 def test_two_set_ups_at_once_replace_a_broken_environment_by_one(ready: Path) -> None:
     (ready / ".venv" / "bin" / "python").unlink()  # as after an upgrade of the system's Python
     outputs = [output_of(process) for process in [start(ready), start(ready)]]
@@ -116,6 +119,7 @@ def test_two_set_ups_at_once_replace_a_broken_environment_by_one(ready: Path) ->
     assert output_of(start(ready)) == ""
 
 
+@pytest.mark.slow
 def test_a_failed_install_shows_what_pip_said_and_leaves_with_an_error(ready: Path) -> None:
     (ready / "locks" / "dev.txt").write_text("nothing-of-that-name==1 --hash=sha256:00\n")
     run = "import sys; from tools.verbs import run; sys.exit(run(['check']))"

@@ -10,7 +10,6 @@ PACKAGE = ROOT / "src" / "sparrowmq"
 CORE = ("protocol", "store", "net", "broker", "nameserver", "client")
 MAY_OPEN = {
     "disk/real_disk.py": "the real Disk",
-    "nameserver/durable_file.py": "kvConfig.json, where there is no store",
     "client/group/offsets.py": "progress of a broadcasting member, on its own machine",
 }
 PATH_CALLS = {"read_text", "write_text", "read_bytes", "write_bytes"}

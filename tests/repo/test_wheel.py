@@ -113,12 +113,14 @@ def test_the_wheel_carries_every_module_and_nothing_else(built: Path) -> None:
     assert packed == expected
 
 
+@pytest.mark.slow
 def test_the_installed_command_tells_its_version(installed: Path) -> None:
     command = [str(installed / "sparrowmq"), "--version"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True)
     assert sparrowmq.__version__ in shown.stdout
 
 
+@pytest.mark.slow
 def test_the_installed_command_serves_until_it_is_told_to_stop(
     installed: Path, tmp_path: Path
 ) -> None:
@@ -138,6 +140,7 @@ def test_the_installed_command_serves_until_it_is_told_to_stop(
     assert server.returncode == 0, logged
 
 
+@pytest.mark.slow
 def test_every_module_of_the_wheel_imports_with_the_declared_dependencies(installed: Path) -> None:
     subprocess.run([str(installed / "python"), "-I", "-c", IMPORT_ALL], check=True)
 

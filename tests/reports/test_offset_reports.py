@@ -40,7 +40,7 @@ def test_report_3503_and_1825_a_group_goes_on_where_it_was_when_its_broker_is_re
         assert stored_offset(sim) == 90
 
 
-def test_report_2705_minutes_without_network_make_nobody_read_everything_again() -> None:
+def test_report_2705_minutes_without_network_make_no_group_read_everything_again() -> None:
     with SimCluster(seed=1, brokers=2).run() as sim:
         create_topic(sim)
         member = Member(sim)
@@ -56,7 +56,7 @@ def test_report_2705_minutes_without_network_make_nobody_read_everything_again()
 
 
 @pytest.mark.parametrize("beyond", [1, 2, 1_000])
-def test_report_2181_a_pull_behind_the_end_is_sent_to_the_end_and_not_to_0(beyond: int) -> None:
+def test_report_2181_a_pull_past_the_end_is_sent_to_the_end_and_not_to_0(beyond: int) -> None:
     with world_with() as world:
         world.send("orders", *bodies(0, 20))
         world.client("member").beat(subscribes("billing"))

@@ -11,6 +11,7 @@ from sparrowmq.store.errors import StoreError
 from sparrowmq.testing.recording_disk import RecordingDisk
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.broker.delivery_world import DeliveryWorld
+from tests.seeds import seeds
 from tests.store.stores import flush, message, numbers, open_store
 
 
@@ -25,7 +26,7 @@ def test_report_495_what_a_synchronous_broker_acknowledged_survives_a_power_cut(
         assert found.bodies == [b"%d" % number for number in range(40)]
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_report_678_an_index_that_became_durable_first_hides_no_message(seed: int) -> None:
     disk = RecordingDisk()
     store = open_store(disk)

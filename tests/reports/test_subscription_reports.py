@@ -7,7 +7,7 @@ import pytest
 from sparrowmq.broker.handlers.connections import CheckedConsumerConnection
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import ClientConfig
-from sparrowmq.client.session_keepalive import SameLoop
+from sparrowmq.client.session_keepalive import KeepaliveInLoop
 from sparrowmq.protocol.headers.connections import GetConsumerConnections
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.broker.world import World, subscribes, world_with
@@ -41,7 +41,7 @@ def test_report_2836_2954_5473_members_that_subscribe_differently_are_named_with
         assert "members subscribe differently" in caplog.text
 
 
-def test_report_1589_a_client_id_that_two_members_use_is_told() -> None:
+def test_report_1589_a_client_id_that_two_members_use_is_reported() -> None:
     with world_with() as world:
         world.client("first").beat(subscribes("billing"), client_id="10.0.0.9@DEFAULT")
         assert told(world).doubled_client_ids == []
@@ -55,7 +55,9 @@ def test_report_1589_clients_with_one_address_and_pid_choose_different_ids() -> 
         async def chosen(seed: int) -> str:
             config = ClientConfig(name_servers=sim.name_server_addresses, client_ip="172.17.0.1")
             rng = random.Random(seed)
-            client = Client(config, clock=sim.clock, rng=rng, pid=1, beats_from=SameLoop())
+            client = Client(
+                config, clock=sim.clock, rng=rng, pid=1, keepalive_from=KeepaliveInLoop()
+            )
             await client.start()
             await client.stop()
             return client.client_id

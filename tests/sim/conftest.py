@@ -3,22 +3,25 @@
 import pytest
 
 from sparrowmq.testing.sim_cluster import SimCluster
+from tests.seeds import seeds
 
-FEW = 2
+FEW, ALL = 2, 8
+"""Seeds of a run, and of a run with --slow together with it."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--sim-seeds", default=str(FEW), help="how many seeds, or which ones: 40..60", metavar="N"
-    )
+    parser.addoption("--sim-seeds", help="how many seeds, or which ones: 40..60", metavar="N")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "seed" in metafunc.fixturenames:
-        wanted = metafunc.config.getoption("--sim-seeds", default=str(FEW))
-        first, dots, last = str(wanted).partition("..")
-        seeds = range(int(first), int(last)) if dots else range(int(first))
-        metafunc.parametrize("seed", seeds)
+        wanted = metafunc.config.getoption("--sim-seeds", default=None)
+        metafunc.parametrize("seed", seeds_asked_for(wanted) if wanted else seeds(ALL, few=FEW))
+
+
+def seeds_asked_for(wanted: str) -> range:
+    first, dots, last = wanted.partition("..")
+    return range(int(first), int(last)) if dots else range(int(first))
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from sparrowmq.broker.config import Flush
 from sparrowmq.net.errors import NetError
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from sparrowmq.testing.sim_nodes import BrokerNode
-from sparrowmq.testing.wire import PullResult, Refused, wire
+from sparrowmq.testing.wire import Refused, WirePull, wire
 
 TOPIC = "storm"
 QUEUES = 4
@@ -109,7 +109,7 @@ def read_queue(sim: RunningCluster, node: BrokerNode, queue_id: int) -> list[byt
     bodies: list[bytes] = []
     offset = 0
     while True:
-        pull: PullResult = sim.wait(
+        pull: WirePull = sim.wait(
             sim.client.pull(TOPIC, queue_id=queue_id, offset=offset, address=node.address)
         )
         if not pull.messages:
@@ -121,7 +121,7 @@ def read_queue(sim: RunningCluster, node: BrokerNode, queue_id: int) -> list[byt
         offset = pull.next_offset
 
 
-def faults_of(ledger: Ledger, queues: dict[tuple[str, int], list[bytes]]) -> list[str]:
+def group_faults(ledger: Ledger, queues: dict[tuple[str, int], list[bytes]]) -> list[str]:
     """Every broken promise, in words; an empty list is what everybody hopes for."""
     found: list[str] = []
     for (sender, broker, queue_id), acknowledged in ledger.ok.items():

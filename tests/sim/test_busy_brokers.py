@@ -47,7 +47,7 @@ def test_a_loop_that_lags_turn_after_turn_refuses_sends_until_it_has_caught_up(
         sim.advance(A_MOMENT_S)
     code, text = answer_to_a_send(sim)
     assert code == ResponseCode.SYSTEM_BUSY
-    assert text == "the broker is 0.3 s behind its clients; send again later"
+    assert text == "the broker lags 0.3 s; send again later"
     assert sim.broker.store.max_offset("orders", 0) == 1
     sim.advance(0.2)
     assert answer_to_a_send(sim)[0] == ResponseCode.SUCCESS

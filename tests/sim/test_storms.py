@@ -9,26 +9,26 @@ import pytest
 
 from sparrowmq.broker.config import Flush
 from sparrowmq.testing.sim_cluster import RunningCluster
-from tests.sim.storms import NETWORK, POWER, PROCESS, cut_the_power, faults_of, run_storm
+from tests.sim.storms import NETWORK, POWER, PROCESS, cut_the_power, group_faults, run_storm
 
 
 def test_nothing_acknowledged_is_lost_in_a_network_storm(seed: int) -> None:
     ledger, queues, _ = run_storm(seed, NETWORK, brokers=2)
     assert ledger.ok_count > 50
-    assert faults_of(ledger, queues) == []
+    assert group_faults(ledger, queues) == []
 
 
 @pytest.mark.parametrize("flush", list(Flush))
 def test_nothing_acknowledged_is_lost_when_brokers_are_killed(seed: int, flush: Flush) -> None:
     ledger, queues, _ = run_storm(seed, NETWORK + PROCESS * 3, flush=flush)
     assert ledger.ok_count > 50
-    assert faults_of(ledger, queues) == []
+    assert group_faults(ledger, queues) == []
 
 
 def test_nothing_acknowledged_is_lost_in_power_cuts_with_synchronous_flush(seed: int) -> None:
     ledger, queues, _ = run_storm(seed, NETWORK + POWER * 3, flush=Flush.SYNC)
     assert ledger.ok_count > 50
-    assert faults_of(ledger, queues) == []
+    assert group_faults(ledger, queues) == []
 
 
 def test_asynchronous_flush_loses_only_what_was_acknowledged_half_a_second_before_a_power_cut(
@@ -49,7 +49,7 @@ def test_asynchronous_flush_loses_only_what_was_acknowledged_half_a_second_befor
 
 def test_the_check_notices_what_asynchronous_flush_loses_in_power_cuts() -> None:
     storms = (run_storm(seed, POWER, flush=Flush.ASYNC) for seed in range(10))
-    found = (fault for ledger, queues, _ in storms for fault in faults_of(ledger, queues))
+    found = (fault for ledger, queues, _ in storms for fault in group_faults(ledger, queues))
     assert any(fault.startswith("lost") for fault in found)
 
 
@@ -58,7 +58,7 @@ def test_the_check_notices_swapped_and_invented_messages() -> None:
     for held in queues.values():
         held.reverse()
     queues["broker-a", 0].append(b"invented")
-    found = faults_of(ledger, queues)
+    found = group_faults(ledger, queues)
     assert any(fault.startswith("out of order") for fault in found)
     assert [fault for fault in found if fault.startswith("never sent")] == [
         "never sent: b'invented' in broker-a queue 0"

@@ -12,7 +12,7 @@ def create_topic(running: Cluster, topic: str, queues: int) -> None:
 
 
 def create_topic_at(name_server: str, topic: str, queues: int) -> None:
-    """The same for whoever knows the name server only."""
+    """The same for tests that know the name server only."""
 
     async def create() -> None:
         async with Admin(name_server) as admin:

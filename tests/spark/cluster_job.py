@@ -3,7 +3,7 @@
 python -m tests.spark.cluster_job MASTER NAME_SERVER STORE DIRECTORY GATES
 
 A worker is killed while the stream runs. Its tasks wait for that, each at a gate: a pipe in the
-folder GATES that nobody has opened for writing yet.
+folder GATES that is not open for writing yet.
 """
 
 import json

@@ -28,7 +28,7 @@ DIED = "died"
 _ORDERS = "death.json"
 _SEEN = "seen"
 _WORDS = {WORKER: "pyspark.daemon", EXECUTOR: "org.apache.spark.executor.CoarseGrained"}
-"""By what processes are known: a number alone may be somebody else's by now."""
+"""By what processes are known: a number alone may belong to another process by now."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Death:
         (Path(self.folder) / _SEEN / f"{os.getpid()} {executor}").touch()
 
     def in_task(self, point: str) -> None:
-        """Die here if this is the point, and nobody has yet."""
+        """Die here if this is the point, and no process has died yet."""
         if not self._is_due(point):
             return
         java = parent_of(os.getppid())
@@ -80,7 +80,7 @@ class Death:
     def _is_due(self, point: str) -> bool:
         if point != self.point:
             return False
-        # Linked when it is complete: whoever comes second finds it there, and whole.
+        # Linked when it is complete: the second process finds it there, and whole.
         unfinished = Path(self.folder) / f"{DIED}-{os.getpid()}"
         unfinished.write_text("\n".join(self._problems()))
         try:

@@ -1,4 +1,4 @@
-"""A file sink whose executors die when a task's file is finished and nobody knows of it yet.
+"""A file sink whose executors die when a task's file is finished and not reported yet.
 
     rows ── file closed ──▶ here ── commit message ──▶ driver ── _spark_metadata/N
 

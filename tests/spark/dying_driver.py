@@ -45,7 +45,7 @@ public class DyingCheckpoint extends FileContextBasedCheckpointFileManager {
 
 
 def processes_of(spark: SparkSession) -> list[int]:
-    """Java first: whoever waits for the end of this process may rely on the end of both."""
+    """Java first: a test that waits for the end of this process may rely on the end of both."""
     context: Any = spark.sparkContext
     return [int(context._jvm.java.lang.ProcessHandle.current().pid()), os.getpid()]
 

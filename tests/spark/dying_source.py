@@ -1,4 +1,4 @@
-"""The format `rocketmq-dying`: source and sink as they are, in workers that die as they are told.
+"""The format `rocketmq-dying`: source and sink as they are, in workers that die on command.
 
 Rows go through one by one, so that there is a middle in every task.
 """
@@ -18,6 +18,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from sparrowmq.spark.sink import BATCH_ID, BatchWriter, StreamWriter, batch_writer, stream_writer
+from sparrowmq.spark.sink_options import parse_sink_options
 from sparrowmq.spark.source import BatchReader, RocketMQSource
 from sparrowmq.spark.stream import StreamReader
 from tests.spark.death import ROWS_BEFORE, Death
@@ -57,11 +58,15 @@ class DyingSource(RocketMQSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """For `df.write`."""
-        return _BatchWriter(batch_writer(self.options, schema, overwrite), self._death)
+        return _BatchWriter(
+            batch_writer(parse_sink_options(self.options), schema, overwrite), self._death
+        )
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         """For `df.writeStream`."""
-        return _StreamWriter(stream_writer(self.options, schema, overwrite), self._death)
+        return _StreamWriter(
+            stream_writer(parse_sink_options(self.options), schema, overwrite), self._death
+        )
 
 
 class _BatchReader(BatchReader):

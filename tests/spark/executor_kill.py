@@ -57,7 +57,7 @@ def repeated(kill: Kill) -> tuple[int, int]:
     least, most = {
         "while reading": (0, of_task),
         "after reading": (0, of_task),
-        # One send at a time is under way, and nobody knows what became of the last one.
+        # One send at a time is under way, and what became of the last one is unknown.
         "while sending": (ROWS_BEFORE - 1, ROWS_BEFORE),
         "before the answer": (of_task - 1, of_task),
         "after sending": (of_task, of_task),

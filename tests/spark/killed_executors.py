@@ -4,7 +4,7 @@
 
 Where Spark does a task again the query has to go on by itself; where it does not (local masters) it
 has to fail, and to go on exactly there when it is started again. What comes out is compared with
-what the same query gives where nobody dies.
+what the same query gives where no process dies.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class ExecutorKills:
         folder = self._prepared(str(kill).replace(" ", "-"))
         yield from self._killed(kill, folder)
         if not (folder / DIED).exists():
-            yield "nobody was killed"
+            yield "nothing was killed"
             return
         yield from (folder / DIED).read_text().splitlines()
         found = self._queries.result(kill.kind, folder)
@@ -91,7 +91,7 @@ class ExecutorKills:
             self._queries.run(kill.kind, folder, "rocketmq", {})
         else:
             if kill.who == LONE:
-                yield "went on, although nobody does a task again"
+                yield "went on, although no task is repeated"
         finally:
             self._spark.conf.unset(CHECKPOINT_SETTING)
             self._spark.conf.unset(COMMIT_SETTING)

@@ -50,7 +50,7 @@ Through = Callable[["DataFrame"], "DataFrame"]
 
 
 def unchanged(frame: DataFrame) -> DataFrame:
-    """The way of the rows where nobody is killed."""
+    """The path of the rows where nothing is killed."""
     return frame
 
 

@@ -138,16 +138,16 @@ WRONG = {
         {"startingOffsets": '{"batch-wrong": {"broker-a": {"0": 0}}}'},
         "queue 1 of broker-a is missing",
     ),
-    "behind the end": (
+    "past the end": (
         {"endingOffsets": '{"batch-wrong": {"broker-a": {"0": 1, "1": 999}}}'},
         "batch-wrong queue 1 of broker-a ends at",
     ),
-    "start behind end": (
+    "start past end": (
         {
             "startingOffsets": '{"batch-wrong": {"broker-a": {"0": 2, "1": 0}}}',
             "endingOffsets": '{"batch-wrong": {"broker-a": {"0": 1, "1": 0}}}',
         },
-        "would start at 2, behind its end 1",
+        "would start at 2, past its end 1",
     ),
     "unknown queue": (
         {"subscribe": None, "assign": '{"batch-wrong": {"broker-a": [9]}}'},

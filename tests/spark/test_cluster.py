@@ -32,10 +32,11 @@ SENT_BEFORE = 2
 
 def open_gates(folder: Path) -> list[int]:
     """Let the tasks through that wait; for as long as these are open also those that come."""
-    # Open for both, which waits for nobody: the task of the killed worker comes no more.
+    # Opened for reading and writing, which does not block: the killed task comes no more.
     return [os.open(gate, os.O_RDWR) for gate in folder.iterdir()]
 
 
+@pytest.mark.slow
 def test_source_sink_log_source_and_archive_work_on_a_cluster_that_loses_a_worker(
     running: Cluster, tmp_path: Path
 ) -> None:

@@ -153,7 +153,7 @@ def test_properties_that_java_would_not_write_are_read_as_the_protocol_does(odd:
     assert_equal(record(properties=odd))
 
 
-def test_a_hundred_different_names_are_told_apart() -> None:
+def test_a_hundred_different_names_are_distinguished() -> None:
     many = encode_properties({f"name{i}": str(i) for i in range(100)})
     assert_equal(record(properties=many) + record() + record(properties=many + b"name7\x01x\x02"))
 

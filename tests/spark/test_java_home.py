@@ -1,4 +1,4 @@
-"""The Java that Spark runs on is found, or brought along, without anybody setting anything up."""
+"""The Java that Spark runs on is found, or brought along, without any set-up."""
 
 import logging
 import os
@@ -89,6 +89,7 @@ def test_the_error_says_what_was_tried_and_what_helps(
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_spark_starts_and_counts_on_a_machine_without_java(tmp_path: Path) -> None:
     tools = tmp_path / "bin"
     tools.mkdir()

@@ -1,4 +1,4 @@
-"""Python workers of a local master that die at work: nobody does their task again."""
+"""Python workers of a local master that die at work: their tasks are not repeated."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.slow
 def test_a_query_whose_worker_dies_fails_and_goes_on_exactly_there(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:

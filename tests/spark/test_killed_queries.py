@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.repo.tree import ROOT
 from tests.spark.admin import create_topic
 from tests.spark.jobs.backlog import table
@@ -42,6 +44,7 @@ def begin(running: Cluster, kind: str, folder: Path, point: str) -> subprocess.P
     )
 
 
+@pytest.mark.slow
 def test_drivers_that_die_between_write_and_commit_lose_nothing_and_repeat_one_batch(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:
@@ -50,7 +53,7 @@ def test_drivers_that_die_between_write_and_commit_lose_nothing_and_repeat_one_b
     for folder in (files, copies):
         folder.mkdir()
     create_topic(running, copy_of(TOPIC, copies), 2)
-    # The worst moments: files are written and not committed, rows are sent and nobody was told.
+    # The worst moments: files are written and not committed, rows are sent and not reported.
     children = [
         begin(running, "files", files, "written"),
         begin(running, "topic", copies, "committed"),
@@ -61,7 +64,7 @@ def test_drivers_that_die_between_write_and_commit_lose_nothing_and_repeat_one_b
     for folder in (files, copies):
         assert [path.name for path in (folder / "checkpoint/commits").glob("[0-9]*")] == ["0"]
         assert sum(committed_offsets(folder).values()) == ROWS_A_BATCH
-        # The group stands exactly behind the batch that Spark has committed.
+        # The group stands exactly after the batch that Spark has committed.
         assert group_offsets(running.name_server, TOPIC, folder) == committed_offsets(folder)
 
     run_query(spark, running.name_server, "files", TOPIC, files)

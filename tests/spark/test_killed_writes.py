@@ -57,6 +57,7 @@ def begin(running: Cluster, folder: Path, point: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.slow
 def test_a_write_that_is_done_again_has_every_row_and_its_repeated_ones_have_their_old_ids(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:

@@ -1,4 +1,4 @@
-"""Damage in log files is found, told from the end of the log, and costs no other record."""
+"""Damage in log files is found, distinguished from the end of the log, and costs no record."""
 
 import tempfile
 from collections.abc import Callable
@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyarrow", reason="needs the spark extra: pip install sparrowmq[spark]")
 
-from sparrowmq.protocol.record import MIN_RECORD_SIZE
+from sparrowmq.protocol.record_layout import CRC_HEAD, CRC_PROPERTY_SIZE, MIN_RECORD_SIZE
 from sparrowmq.spark.log_files.ranges import log_files, log_ranges
 from sparrowmq.spark.log_files.reader import DamagedBytes, RecordRun, read_range
-from sparrowmq.spark.log_files.record_check import CRC_HEAD, CRC_SIZE
 from sparrowmq.spark.log_files.rows import LogDamaged
 from sparrowmq.store.files import StoreFiles
 from tests.spark.written_logs import LogWriter, hundred_messages, messages, offsets, rows
@@ -24,7 +23,7 @@ harm_bytes = st.binary(min_size=1, max_size=4).map(lambda data: data.replace(b"\
 
 
 @given(messages, st.lists(st.tuples(st.integers(0, 20_000), harm_bytes)))
-def test_behind_any_damage_the_same_records_are_found_as_by_the_store_itself(
+def test_after_any_damage_the_same_records_are_found_as_by_the_store_itself(
     log: list[tuple[bytes, str, bytes, bool]], damage: list[tuple[int, bytes]]
 ) -> None:
     with tempfile.TemporaryDirectory() as directory:
@@ -106,7 +105,7 @@ def test_damage_is_found_in_records_without_a_crc_of_their_own_too(
     assert offsets(writer.write(), onDamage="skip") == writer.offsets[:7] + writer.offsets[8:]
 
 
-@pytest.mark.parametrize("from_end", range(1, CRC_SIZE + 1))
+@pytest.mark.parametrize("from_end", range(1, CRC_PROPERTY_SIZE + 1))
 def test_damage_in_any_byte_of_the_property_with_the_crc_is_found(
     writer: LogWriter, from_end: int
 ) -> None:
@@ -116,7 +115,7 @@ def test_damage_in_any_byte_of_the_property_with_the_crc_is_found(
 
 
 def test_a_crc_in_bytes_that_are_no_digits_is_damage_even_if_it_adds_up(writer: LogWriter) -> None:
-    lowest = writer.offsets[8] - CRC_SIZE + len(CRC_HEAD)
+    lowest = writer.offsets[8] - CRC_PROPERTY_SIZE + len(CRC_HEAD)
     first, second = writer.read(lowest, 2)
     assert second > ord("0"), "there has to be a ten to be carried"
     writer.change(lowest, bytes([first + 10, second - 1]))

@@ -179,10 +179,10 @@ def test_a_queue_that_is_shorter_than_planned_is_waited_for_and_never_skipped() 
             offsets(QueueRange(QUEUE, 0, 100), options_for(broker, retryTimeout="300ms"))
 
 
-def test_an_offset_behind_the_end_means_that_the_topic_was_made_anew() -> None:
+def test_an_offset_past_the_end_means_that_the_topic_was_created_again() -> None:
     with ScriptedBroker() as broker:
-        behind = Said(ResponseCode.PULL_OFFSET_MOVED, range_of(3, high=3))
-        broker.on(PULL, lambda _: behind)
+        past_the_end = Said(ResponseCode.PULL_OFFSET_MOVED, range_of(3, high=3))
+        broker.on(PULL, lambda _: past_the_end)
         with pytest.raises(DataLoss, match="deleted and created again"):
             offsets(QueueRange(QUEUE, 50, 100), options_for(broker))
         assert (
@@ -240,7 +240,7 @@ def test_pulls_carry_the_filter_and_use_no_group_of_the_user() -> None:
         assert {asked["consumerGroup"] for asked in seen} == {"TOOLS_CONSUMER"}
 
 
-def test_tags_with_one_hash_are_told_apart_after_the_broker(running: Cluster) -> None:
+def test_tags_with_the_same_hash_are_distinguished_after_the_broker(running: Cluster) -> None:
     # "Aa" and "BB" have the same hash in Java, and the broker compares hashes
     bodies = [("Aa", b"1"), ("BB", b"2"), ("C", b"3"), ("Aa", b"4")]
     send(running, [Message("puller-tags", body, tags=tag) for tag, body in bodies])

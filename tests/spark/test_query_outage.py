@@ -92,7 +92,7 @@ def test_a_sink_query_goes_on_when_its_broker_is_back_and_fails_when_it_stays_aw
         with pytest.raises(StreamingQueryException) as failed:
             ended(query)
     # Who has sent nothing yet does not know which broker it is that has the topic.
-    text = rf"(sending \d+ rows to outage-out queue \d of {NAME}|topic outage-out lies)"
+    text = rf"(sending \d+ rows to outage-out queue \d of {NAME}|route of topic outage-out)"
     assert re.search(rf"{text}: given up after \d+\.\d s {OPTION}", str(failed.value))
     other.start()
     assert ended(start(None, "600s"))

@@ -9,11 +9,8 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyarrow", reason="needs the spark extra: pip install sparrowmq[spark]")
 
-from sparrowmq.spark.decode.record_heads import (
-    MAGIC_V1,
-    record_starts,
-    starts_by_magic,
-)
+from sparrowmq.protocol.record_layout import MAGIC_V1
+from sparrowmq.spark.decode.record_heads import record_starts, starts_by_magic
 from sparrowmq.spark.errors import Damaged
 from tests.spark.records import record
 
@@ -63,7 +60,7 @@ def test_small_records_are_found_together_but_for_the_last() -> None:
         ({"at": 0, "to": b"\x7f"}, "bytes left"),
     ],
 )
-def test_a_size_that_cannot_be_is_told_with_its_place(change: dict[str, Any], reason: str) -> None:
+def test_an_impossible_size_is_reported_with_its_place(change: dict[str, Any], reason: str) -> None:
     data = bytearray(PLAIN * MANY)
     place = 300 * len(PLAIN)
     data[place + change["at"] : place + change["at"] + 1] = change["to"]

@@ -74,7 +74,7 @@ def test_a_request_of_the_servers_own_is_not_taken_for_an_answer() -> None:
         assert remoting.call(MAX, FIELDS).code == 5
 
 
-def test_nobody_listening_is_said_with_the_address() -> None:
+def test_a_closed_port_is_reported_with_the_address() -> None:
     with (
         HeldPort() as held,
         Remoting(held.address) as remoting,

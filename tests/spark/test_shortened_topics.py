@@ -96,7 +96,7 @@ def test_an_archive_fails_or_goes_on_with_what_is_new(
     assert offsets_of(world.running, "sparrowmq-archive", "orders") == [world.kept + 20]
 
 
-def test_a_drain_whose_queue_went_back_is_refused_and_moves_nobody(
+def test_a_drain_whose_queue_went_back_is_refused_and_moves_no_group(
     spark: SparkSession, world: World, tmp_path: Path
 ) -> None:
     put_group(world.running, "slow", "orders")

@@ -1,4 +1,4 @@
-"""`df.write.format("rocketmq")`: rows become messages, and a repeated write can be told."""
+"""`df.write.format("rocketmq")`: rows become messages, and a repeated write can be recognised."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def untouched(running: Cluster) -> None:
         ("'a' as body", {}, "option topic: missing; give it, or a column topic"),
         ("'a' as body", {"topic": "sink-bad", "tpoic": "x"}, "option tpoic: unknown to the sink"),
         ("'a' as body", {"topic": "sink-nowhere"}, "topic sink-nowhere does not exist"),
-        ("string(null) as body", {"topic": "sink-bad"}, "column body: is null in [12] rows"),
+        ("string(null) as body", {"topic": "sink-bad"}, "column body: is null in [123] rows"),
         ("'a' as body, 'sink-none' as topic", {}, "topic sink-none does not exist"),
         ("'a' as body, -1 as delayLevel", {"topic": "sink-bad"}, "column delayLevel: is -1"),
     ],
@@ -167,6 +167,28 @@ def test_bad_input_is_refused_by_name_and_nothing_is_sent(
         write(spark.range(3).selectExpr(*columns.split(", ")), running, **options)
     with Brokers(running.name_server) as brokers:
         assert {brokers.max_offset(queue) for queue in brokers.queues("sink-bad")} == {0}
+
+
+def test_a_topic_is_created_before_the_first_row_when_that_is_wanted(
+    spark: SparkSession, running: Cluster, tmp_path: Path
+) -> None:
+    frame = spark.range(3).selectExpr("cast(id as string) as body")
+    write(frame, running, topic="sink-made", createTopic="true", createTopicQueues="3")
+    assert read(spark, running, "sink-made").count() == 3
+    writer = read_stream(spark, running, "sink-made").writeStream.format("rocketmq")
+    query = (
+        writer.option("nameServer", running.name_server)
+        .option("topic", "sink-streamed")
+        .option("createTopic", "true")
+        .option("checkpointLocation", str(tmp_path))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    with Brokers(running.name_server) as brokers:
+        assert len(brokers.queues("sink-made")) == 3
+        assert len(brokers.queues("sink-streamed")) == 8
+    assert read(spark, running, "sink-streamed").count() == 3
 
 
 def test_a_topic_cannot_be_overwritten(

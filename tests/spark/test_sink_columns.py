@@ -23,7 +23,11 @@ def test_columns_that_only_a_read_message_has_are_passed_over() -> None:
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
-        ([("value", "binary")], "column value: unknown to the sink, allowed are body, topic, tags"),
+        ([("vaule", "binary")], "column vaule: unknown to the sink, allowed are body, topic, tags"),
+        ([("value", "binary")], r"value: unknown to the sink \(Kafka's value is body here\), allo"),
+        ([("KEY", "string")], r"column KEY: unknown to the sink \(Kafka's KEY is keys here\)"),
+        ([("headers", "string")], "Kafka's headers is properties here"),
+        ([("partition", "int")], "Kafka's partition is shardingKey here"),
         ([("topic", "string")], "column body: missing; the sink needs it, as binary or string"),
         ([("body", "int")], "column body: has type int, allowed is binary or string"),
         ([("body", "binary"), ("keys", "array<int>")], "allowed is array<string> or string"),
@@ -57,7 +61,6 @@ def test_what_spark_passes_on_for_itself_is_no_mistake() -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({}, "option nameServer: missing; give host:port"),
         ({"nameServer": "here"}, "option nameServer: must be host:port"),
         (SERVER | {"topics": "a"}, "option topics: unknown to the sink; did you mean topic?"),
         (SERVER | {"colour": "a"}, "option colour: unknown to the sink; allowed are nameServer,"),
@@ -66,6 +69,8 @@ def test_what_spark_passes_on_for_itself_is_no_mistake() -> None:
         (SERVER | {"maxRowsPerSecond": "0"}, "option maxRowsPerSecond: must be a whole number"),
         (SERVER | {"retryTimeout": "5 weeks"}, "option retryTimeout: .* such as 60s, 500ms"),
         (SERVER | {"maxBatchBytes": "5MiB"}, "option maxBatchBytes: must be at most maxMessageB"),
+        (SERVER | {"createTopicQueues": "4"}, "option createTopicQueues: goes with createTopic="),
+        (SERVER | {"createTopic": "4"}, "option createTopic: must be true or false"),
         (SERVER | {"jobId": " "}, "option jobId: must not be empty"),
     ],
 )

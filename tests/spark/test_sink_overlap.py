@@ -44,7 +44,7 @@ def test_rows_are_encoded_before_the_send_of_the_last_ones_is_answered(
     was_early: list[bool] = []
 
     def store(_: dict[str, str]) -> object:
-        # Without the overlap nobody asks for the second batch before this has answered.
+        # Without the overlap the second batch is asked for only after this has answered.
         was_early.append(asked_for_more.wait(DEADLINE_S))
         return Said()
 

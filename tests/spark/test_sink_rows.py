@@ -182,7 +182,7 @@ def test_delayed_rows_and_those_of_retry_topics_go_alone() -> None:
         ({"body": bytes(1001)}, "column body: 1001 bytes in a row, at most 1000"),
         ({"topic": None}, "column topic: is null in 1 rows; fill it or set the option topic"),
         ({"topic": "a b"}, r"column topic: topic 'a b' has characters that are not allowed"),
-        ({"tags": "a||b"}, r"column tags: 'a\|\|b' is no tag"),
+        ({"tags": "a||b"}, r"column tags: 'a\|\|b' is not a tag"),
         ({"tags": "a\x01b"}, r"column tags: a value holds \\x01 or \\x02"),
         ({"keys": ["a", None]}, "column keys: an element is null"),
         ({"keys": ["a b"]}, "column keys: an element is empty or holds a blank"),

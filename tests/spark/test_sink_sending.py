@@ -16,6 +16,7 @@ from sparrowmq.protocol.message import MessageQueue  # noqa: E402
 from sparrowmq.protocol.properties import decode_properties  # noqa: E402
 from sparrowmq.protocol.record import Record  # noqa: E402
 from sparrowmq.spark.errors import BrokerAway, ServerRefused  # noqa: E402
+from sparrowmq.spark.schema import ColumnError  # noqa: E402
 from sparrowmq.spark.sink_options import MAX_MESSAGE_BYTES, SinkOptions  # noqa: E402
 from sparrowmq.spark.wire.cluster import RemoteCluster as Brokers  # noqa: E402
 from sparrowmq.spark.wire.sender import (  # noqa: E402
@@ -136,7 +137,7 @@ def test_a_topic_that_does_not_exist_is_named_with_the_remedy(running: Cluster) 
         write(running, columns)
 
 
-def test_a_topic_that_nobody_may_write_to_is_told_from_one_that_is_missing(
+def test_a_topic_without_write_permission_is_distinguished_from_a_missing_one(
     running: Cluster,
 ) -> None:
     create(running, "frozen", perm=4)
@@ -162,10 +163,10 @@ def test_a_send_outlasts_a_broker_that_is_away(fragile: Cluster) -> None:
         if len(pauses) == 3:
             fragile.start_broker("broker-b")
 
-    fragile.stop_broker("broker-b")
     with Brokers(fragile.name_server) as brokers:
         one = sender(brokers, pause=pause)
-        one._queues["orders"] = write_queues_of_both()
+        assert one.queue_count("orders") == 2 * QUEUES
+        fragile.stop_broker("broker-b")
         one.send(Send("orders", QUEUES, True, 1, b"for b", ""))
     assert len(pauses) >= 3
     assert pauses == sorted(pauses)
@@ -209,11 +210,11 @@ def test_a_task_waits_for_a_topic_that_was_there_although_other_brokers_are(
 
 
 def test_rows_without_a_key_go_to_another_broker_meanwhile(fragile: Cluster) -> None:
-    fragile.stop_broker("broker-b")
     pauses: list[float] = []
     with Brokers(fragile.name_server) as brokers:
         one = sender(brokers, pause=pauses.append)
-        one._queues["orders"] = write_queues_of_both()
+        assert one.queue_count("orders") == 2 * QUEUES
+        fragile.stop_broker("broker-b")
         one.send(Send("orders", QUEUES, False, 1, b"anywhere", ""))
     assert len(pauses) == 1
     assert [broker for broker, _ in stored(fragile, "orders")] == ["broker-a"]
@@ -227,21 +228,66 @@ def test_a_broker_that_stays_away_fails_the_send_and_the_text_says_for_how_long(
     def pause(seconds: float) -> None:
         now_s[0] += seconds
 
-    fragile.stop_broker("broker-b")
     with Brokers(fragile.name_server) as brokers:
         one = sender(brokers, retry_timeout_s=5.0, pause=pause, elapsed_s=lambda: now_s[0])
-        one._queues["orders"] = write_queues_of_both()
+        assert one.queue_count("orders") == 2 * QUEUES
+        fragile.stop_broker("broker-b")
         text = r"sending 1 rows to orders queue 0 of broker-b: given up after .* retryTimeout 5s"
         with pytest.raises(BrokerAway, match=text):
             one.send(Send("orders", QUEUES, True, 1, b"a", ""))
     assert 3.0 <= now_s[0] <= 5.0
 
 
-def write_queues_of_both() -> Any:
-    """What a task knows that asked before a broker went away."""
-    from sparrowmq.spark.wire.cluster import Queue
+@pytest.mark.parametrize("bad", [None, b""], ids=["null", "empty"])
+def test_a_bad_row_fails_its_task_and_what_was_sent_before_stays(
+    running: Cluster, bad: bytes | None
+) -> None:
+    """The promise is per task: no task knows the rows of the others, or its own later ones."""
+    topic = "bad-row-null" if bad is None else "bad-row-empty"
+    create(running, topic)
+    batches = [
+        pa.record_batch({"body": pa.array([b"first", b"second"])}),
+        pa.record_batch({"body": pa.array([b"third", bad])}),
+    ]
+    options = SinkOptions(name_server=running.name_server, topic=topic)
+    said = "column body: .*; up to 2 rows of this task were sent before, and other tasks may have"
+    with pytest.raises(ColumnError, match=said):
+        write_rows(batches, options, {"body": 0}, "job 1", 0)
+    with pytest.raises(ColumnError, match="; this task sent none"):
+        write_rows(batches[1:], options, {"body": 0}, "job 1", 0)
+    found = [record.body for records in stored(running, topic).values() for record in records]
+    assert b"third" not in found
+    assert b"first" in found
 
-    return tuple(Queue("orders", name, at) for name in ("broker-a", "broker-b") for at in range(4))
+
+def test_a_topic_is_created_on_every_broker_when_that_is_wanted(running: Cluster) -> None:
+    columns = {"body": pa.array([b"a", b"b"]), "topic": pa.array(["made-here", "made-too"])}
+    with pytest.raises(UnknownTopic, match="createTopic=true"):
+        write(running, columns)
+    write(running, columns, create_topic=True, create_topic_queues=3)
+    for topic in ("made-here", "made-too"):
+        [records] = stored(running, topic).values()
+        assert len(records) == 1, "sent twice"
+        with Brokers(running.name_server) as brokers:
+            assert len(write_queues(brokers, topic)) == 2 * 3
+
+
+def test_a_topic_that_exists_keeps_its_queues(running: Cluster) -> None:
+    create(running, "made-before")
+    columns = {"body": pa.array([b"a"])}
+    write(running, columns, topic="made-before", create_topic=True, create_topic_queues=3)
+    with Brokers(running.name_server) as brokers:
+        assert len(write_queues(brokers, "made-before")) == 2 * QUEUES
+
+
+def test_a_topic_is_not_created_while_no_broker_is_there(fragile: Cluster) -> None:
+    for name in fragile.broker_addresses:
+        fragile.stop_broker(name)
+    with (
+        Brokers(fragile.name_server) as brokers,
+        pytest.raises(BrokerAway, match="no broker is registered at name server"),
+    ):
+        write_queues(brokers, "orders", new_queues=3)
 
 
 def test_a_rate_spreads_rows_over_time_and_saves_none_up() -> None:

@@ -1,4 +1,4 @@
-"""Topics for the tests: each with messages that can be told apart."""
+"""Topics for the tests: each with messages that can be distinguished."""
 
 from collections.abc import Iterable
 

@@ -26,7 +26,7 @@ def with_an_old_topic() -> RecordingDisk:
         store.append(message(number, "old"), number)
     for number in range(200):
         store.append(message(number), number)
-    store.close(200)
+    store.close()
     return disk
 
 

@@ -9,7 +9,7 @@ from tests.store.stores import SMALL, message, open_store
 
 def apaches(disk: RecordingDisk) -> RecordingDisk:
     """A stopped store without anything of ours in it."""
-    filled(disk).close(COUNT)
+    filled(disk).close()
     for path in derived(disk, "sparrowmq"):
         disk.unlink(path)
     return disk
@@ -25,7 +25,7 @@ def test_a_stopped_store_of_apaches_is_taken_over_without_reading_all_of_it() ->
     assert f"commitlog/{SMALL.log_file_size:020d}" not in read
     assert everything(store) == list(range(COUNT))
     assert store.find_by_key("orders", "k123", 0, COUNT, 8).log_offsets
-    store.close(COUNT)
+    store.close()
     assert derived(disk, "consumequeue") == before
 
 
@@ -36,7 +36,7 @@ def test_a_queue_that_apache_lost_is_rebuilt_with_all_its_messages() -> None:
         disk.unlink(path)
     store = open_store(disk)
     assert everything(store) == list(range(COUNT))
-    store.close(COUNT)
+    store.close()
     assert derived(disk, "consumequeue") == before
 
 
@@ -61,7 +61,7 @@ def test_a_store_of_apaches_that_has_lost_its_beginning_is_taken_over_as_well() 
     assert reads[first] <= 3, "no scan"
     kept = everything(store)
     assert kept == list(range(kept[0], COUNT)) and kept[0] > 100
-    store.close(COUNT)
+    store.close()
     assert derived(disk, "consumequeue") == before
 
 
@@ -103,12 +103,12 @@ def test_a_queue_that_expired_before_apache_crashed_goes_on_where_it_was() -> No
 
 def test_what_apache_appended_to_our_store_is_found() -> None:
     disk = RecordingDisk()
-    filled(disk, 100).close(100)
+    filled(disk, 100).close()
     ours = disk.killed()
     filled_further = open_store(disk)
     for number in range(100, 250):
         filled_further.append(message(number, queue_id=number % 3), number)
-    filled_further.close(250)
+    filled_further.close()
     for path, data in derived(disk, "commitlog").items():
         ours.poke(path, data)
     assert everything(open_store(ours)) == list(range(250))

@@ -2,7 +2,8 @@
 
 import pytest
 
-from sparrowmq.protocol.record import MAGIC_V2, decode_record
+from sparrowmq.protocol.record import decode_record
+from sparrowmq.protocol.record_layout import MAGIC_V2
 from sparrowmq.protocol.sys_flag import TRANSACTION_COMMIT, TRANSACTION_PREPARED
 from sparrowmq.protocol.tags import tag_code
 from sparrowmq.store.errors import MessageTooLarge

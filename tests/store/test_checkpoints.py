@@ -1,5 +1,7 @@
 """Checkpoints bound what a start after a crash has to scan."""
 
+from random import Random
+
 import pytest
 
 from sparrowmq.disk.syncer import sync_plan
@@ -122,3 +124,30 @@ def test_a_topic_that_is_deleted_during_a_checkpoint_stays_deleted_after_a_crash
     assert told.damage == []
     assert numbers(again, "doomed") == ([100] if is_made_again else [])
     assert numbers(again, "orders") == list(range(20))
+
+
+def test_appends_and_ticks_leave_all_syncing_to_the_flush() -> None:
+    """They run on the broker's loop, where a sync would keep every client waiting."""
+    disk = RecordingDisk()
+    store = open_store(disk)
+    calls = disk.calls["sync"], disk.calls["sync_dir"]
+    # 500 entries fit into an index file: this makes three, and queue and log files as well.
+    for number in range(600):
+        store.append(message(number), number)
+        store.tick(number)
+    assert len(disk.listdir("index")) > 2
+    assert (disk.calls["sync"], disk.calls["sync_dir"]) == calls
+
+
+def test_the_names_of_new_index_files_are_durable_with_the_checkpoint() -> None:
+    disk = RecordingDisk()
+    store = open_store(disk)
+    for number in range(600):
+        store.append(message(number), number)
+    for now_ms in range(1_000, 3_000, 50):
+        store.tick(now_ms)
+        flush(store, disk)
+    names = disk.listdir("index")
+    assert len(names) > 2
+    for seed in range(20):
+        assert disk.crashed(Random(seed)).listdir("index") == names

@@ -5,7 +5,8 @@ from random import Random
 import msgspec
 import pytest
 
-from sparrowmq.protocol.record import MAGIC_V1, RecordError, check_record
+from sparrowmq.protocol.record import RecordError, check_record
+from sparrowmq.protocol.record_layout import MAGIC_V1
 from sparrowmq.store.errors import StoreCorrupted
 from sparrowmq.store.store import Store
 from sparrowmq.testing.recording_disk import RecordingDisk
@@ -24,7 +25,7 @@ def stopped() -> RecordingDisk:
         store.append(message(number, queue_id=number % QUEUES, size=20 + number % 5 * 40), number)
         if number % 20 == 0:
             store.tick(number * 10)
-    store.close(COUNT)
+    store.close()
     return disk
 
 
@@ -103,7 +104,7 @@ def test_a_body_that_spells_a_records_magic_does_not_end_the_damage_before_it() 
     for body in (b"first", MAGIC_V1.to_bytes(4, "big") * 20, b"last"):
         stored = store.append(msgspec.structs.replace(message(0), body=body), 1)
         ends.append(stored.log_offset + stored.size)
-    store.close(1)
+    store.close()
     disk = damaged(disk, log_path(0), ends[0] + 8, 0x41)  # its CRC
     for path in ("sparrowmq/queues.0", "sparrowmq/queues.1", "sparrowmq/mark"):
         disk.unlink(path)
@@ -194,7 +195,7 @@ def test_a_missing_log_file_costs_its_own_messages_only(
     store = open_store(disk, report=told)
     assert all_numbers(store) == expected
     assert told.damage
-    store.close(1)
+    store.close()
     again = Told()
     assert all_numbers(open_store(disk, report=again)) == expected
     assert not again.damage
@@ -227,7 +228,7 @@ def test_without_the_whole_record_crc_only_the_body_is_protected() -> None:
     config = with_sizes(record_crc=False)
     store = open_store(disk, config)
     stored = store.append(message(1), 1)
-    store.close(1)
+    store.close()
     record = disk.files()["commitlog/00000000000000000000"][: stored.size]
     at = record.index(b"tag1")
     disk = damaged(disk, "commitlog/00000000000000000000", at, 0x01)

@@ -39,7 +39,7 @@ def test_twenty_times_full_and_free_again() -> None:
         number += 1
     assert numbers(store) == list(range(number))
     assert numbers(open_store(disk.killed())) == list(range(number))
-    store.close(number)
+    store.close()
     assert numbers(open_store(disk)) == list(range(number))
 
 
@@ -130,7 +130,7 @@ def test_a_normal_stop_on_a_full_disk_loses_nothing() -> None:
     disk = RecordingDisk(capacity_bytes=192 * 1024)
     store = open_store(disk)
     number = send_until_full(store, 0)
-    store.close(number)
+    store.close()
     disk.capacity_bytes = MIB
     assert numbers(open_store(disk)) == list(range(number))
 

@@ -43,7 +43,7 @@ def test_after_a_failed_sync_nothing_is_durable_and_nothing_is_taken() -> None:
     with pytest.raises(StoreStopped):
         store.append(message(11), 11)
     assert numbers(store) == list(range(11)), "still readable"
-    store.close(12)
+    store.close()
     assert disk.exists("abort"), "the next start must recover"
 
 
@@ -58,7 +58,7 @@ def test_a_failed_write_stops_the_store(error: int) -> None:
     disk.heal()
     with pytest.raises(StoreStopped):
         store.append(message(10), 10)
-    store.close(11)
+    store.close()
     assert numbers(open_store(disk.killed())) == list(range(10))
 
 
@@ -68,7 +68,7 @@ def test_a_failed_write_of_a_queue_stops_the_store_and_loses_nothing() -> None:
     disk.fail("write", errno.EIO, path_prefix="consumequeue/")
     store.tick(1)
     assert store.has_failed
-    store.close(1)
+    store.close()
     assert numbers(open_store(disk.killed())) == list(range(10))
 
 
@@ -114,7 +114,7 @@ def test_a_flush_that_was_given_up_is_done_by_the_stop() -> None:
         store.tick(1_000)
         store.tick(1_001)
         assert store.begin_flush() is not None
-        store.close(2_000)
+        store.close()
         told = Told()
         assert numbers(open_store(disk.crashed(Random(seed)), report=told)) == list(range(200))
         assert not told.damage

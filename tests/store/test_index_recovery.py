@@ -5,10 +5,12 @@ from random import Random
 
 import pytest
 
+from sparrowmq.disk.syncer import SyncPlan, sync_plan
 from sparrowmq.store.index.entries import ENTRY, HEADER, IndexLayout, IndexRequest
 from sparrowmq.store.index.key_index import INDEX_MARK, KeyIndex
 from sparrowmq.testing.recorded_calls import PowerCut
 from sparrowmq.testing.recording_disk import RecordingDisk
+from tests.seeds import seeds
 from tests.store.test_index import (
     FOREVER,
     LAYOUT,
@@ -18,6 +20,15 @@ from tests.store.test_index import (
     opened,
     requests,
 )
+
+
+def sync_round(disk: RecordingDisk, index: KeyIndex) -> bool:
+    """What a checkpoint does; False when there was nothing to sync."""
+    plan = index.begin_sync()
+    if plan is not None:
+        sync_plan(disk, plan)
+    index.end_sync()
+    return plan is not None
 
 
 def run(
@@ -33,10 +44,12 @@ def run(
         if rng.random() < 0.7:
             index.build(rng.choice((None, None, 5)))
         if rng.random() < 0.6:
-            for path in index.begin_sync():
+            plan = index.begin_sync() or SyncPlan([], [], [])
+            for path in plan.derived:
                 disk.sync(path)
                 if rng.random() < 0.3:
                     index.build()
+            sync_plan(disk, SyncPlan([], [], plan.directories))
             index.end_sync()
             published.append(index.durable_timestamp)
     if rng.random() < 0.5:
@@ -63,7 +76,7 @@ def cut_disk(messages: list[IndexRequest], seed: int) -> tuple[RecordingDisk, li
     return disk, published
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_after_a_power_cut_the_index_is_as_if_nothing_had_happened(seed: int) -> None:
     messages = requests(150, Random(seed))
     rng = Random(seed)
@@ -76,7 +89,7 @@ def test_after_a_power_cut_the_index_is_as_if_nothing_had_happened(seed: int) ->
         assert index_files(crashed) == files_of([m for m in messages if m[3] < end])
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_after_a_kill_too(seed: int) -> None:
     messages = requests(150, Random(seed))
     disk, _ = cut_disk(messages, seed)
@@ -85,7 +98,7 @@ def test_after_a_kill_too(seed: int) -> None:
     assert index_files(killed) == files_of(messages)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_crash_after_crash_loses_nothing(seed: int) -> None:
     messages = requests(150, Random(seed))
     disk, _ = cut_disk(messages, seed)
@@ -96,9 +109,7 @@ def test_crash_after_crash_loses_nothing(seed: int) -> None:
         try:
             index = recovered(disk, messages, messages[-1][3] + 91)
             index.build()
-            for path in index.begin_sync():
-                disk.sync(path)
-            index.end_sync()
+            sync_round(disk, index)
         except PowerCut:
             continue
     disk = disk.crashed(rng)
@@ -106,7 +117,7 @@ def test_crash_after_crash_loses_nothing(seed: int) -> None:
     assert index_files(disk) == files_of(messages)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(30))
 def test_what_apache_would_open_after_a_kill_is_whole(seed: int) -> None:
     """It keeps files that end before the checkpoint, and follows slots up to the header's count."""
     messages = requests(150, Random(seed))
@@ -126,7 +137,7 @@ def test_what_apache_would_open_after_a_kill_is_whole(seed: int) -> None:
                 number = previous
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(30))
 def test_the_durable_time_is_never_ahead_of_the_disk(seed: int) -> None:
     messages = requests(150, Random(seed))
     disk, published = cut_disk(messages, seed)
@@ -146,9 +157,7 @@ def test_most_of_the_index_survives_a_power_cut() -> None:
     for message in messages:
         index.add(message)
         index.build()
-        for path in index.begin_sync():
-            disk.sync(path)
-        index.end_sync()
+        sync_round(disk, index)
     again_from = KeyIndex(disk.crashed(Random(3)), LAYOUT).recover(1 << 40)
     assert again_from >= messages[-5][3]
 
@@ -175,9 +184,7 @@ def test_a_kill_at_any_call_costs_the_last_rounds_only(layout: IndexLayout, allo
         add_all(index, batch)
         built_from.append(batch[0][3])
         index.build()
-        for path in index.begin_sync():
-            disk.sync(path)
-        index.end_sync()
+        sync_round(disk, index)
     assert costs
     assert max(costs) <= allowed, costs
 
@@ -219,10 +226,8 @@ def test_files_deleted_for_their_age_are_not_missed(cut: int) -> None:
     messages = requests(150)
     add_all(index, messages)
     index.build()
-    while paths := index.begin_sync():
-        for path in paths:
-            disk.sync(path)
-        index.end_sync()
+    while sync_round(disk, index):
+        pass
     disk.cut_at(cut)
     with suppress(PowerCut):
         index.clean(messages[75][3])

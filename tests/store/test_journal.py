@@ -10,6 +10,7 @@ from sparrowmq.store.journal import Journal
 from sparrowmq.store.messages import Damage
 from sparrowmq.testing.recorded_calls import PowerCut
 from sparrowmq.testing.recording_disk import RecordingDisk
+from tests.seeds import seeds
 
 PATH = "sparrowmq/offsets.journal"
 
@@ -118,7 +119,7 @@ def test_entries_have_a_size() -> None:
         journal_on(RecordingDisk()).append(b"")
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60))
 def test_synced_entries_survive_a_power_cut(seed: int) -> None:
     rng = Random(seed)
     disk = RecordingDisk()

@@ -7,7 +7,7 @@ import pytest
 
 from sparrowmq.disk.errors import StoreLocked
 from sparrowmq.disk.real_disk import RealDisk
-from sparrowmq.protocol.record import BLANK_MAGIC
+from sparrowmq.protocol.record_layout import BLANK_MAGIC
 from sparrowmq.store.durable_marks import load_checkpoint
 from sparrowmq.store.store import Store
 from sparrowmq.testing.recording_disk import RecordingDisk
@@ -57,7 +57,7 @@ def test_every_file_has_the_length_that_apache_demands() -> None:
             assert len(data) == FILE
         if path.startswith("consumequeue/"):
             assert len(data) == SMALL.queue_file_units * 20
-    store.close(300)
+    store.close()
     assert len(disk.files()["checkpoint"]) == 4096
 
 
@@ -90,7 +90,7 @@ def test_an_unused_file_that_was_made_ahead_is_gone_after_a_normal_stop() -> Non
         store.append(message(1), 1)
     store.tick(1)
     assert f"commitlog/{FILE:020d}" in disk.files()
-    store.close(2)
+    store.close()
     assert f"commitlog/{FILE:020d}" not in disk.files()
 
 
@@ -101,14 +101,14 @@ def test_log_space_is_reserved_in_windows_and_queues_are_sparse(tmp_path: Path) 
     log = (tmp_path / "commitlog/00000000000000000000").stat()
     assert log.st_size == FILE
     assert SMALL.reserve_bytes <= log.st_blocks * 512 < FILE
-    store.close(1)
+    store.close()
 
 
 def test_the_abort_marker_is_there_while_the_store_is_open() -> None:
     disk = RecordingDisk()
     store = open_store(disk)
     assert disk.exists("abort")
-    store.close(1)
+    store.close()
     assert not disk.exists("abort")
 
 
@@ -129,7 +129,7 @@ def test_a_second_process_is_refused(tmp_path: Path) -> None:
     )
     assert ended.returncode != 0
     assert "StoreLocked: another process uses the store" in ended.stderr
-    store.close(1)
+    store.close()
 
 
 def test_two_stores_in_one_process_are_refused_too() -> None:
@@ -152,7 +152,7 @@ def test_the_checkpoint_is_never_ahead_of_the_disk() -> None:
     log_time, queue_time, _ = load_checkpoint(disk)
     assert log_time > 30_000
     assert queue_time > 20_000
-    store.close(40_000)
+    store.close()
     assert load_checkpoint(disk) == (39_000, 39_000, 39_000)
 
 
@@ -166,5 +166,5 @@ def test_however_many_queues_there_are_only_so_many_of_their_files_are_open(
     assert all(numbers(store, queue_id=queue_id) for queue_id in range(40))
     links = [entry.readlink() for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]
     open_queues = [link for link in links if link.is_relative_to(tmp_path / "consumequeue")]
-    store.close(120)
+    store.close()
     assert 0 < len(open_queues) <= 5

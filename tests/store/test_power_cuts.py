@@ -9,6 +9,7 @@ from sparrowmq.disk.errors import DiskFull
 from sparrowmq.store.store import Store
 from sparrowmq.testing.recorded_calls import PowerCut
 from sparrowmq.testing.recording_disk import RecordingDisk
+from tests.seeds import seeds
 from tests.store.stores import Told, batch, flush, message, numbers, open_store
 
 QUEUES = 3
@@ -70,7 +71,7 @@ class Sender:
         assert survivors == list(range(len(survivors))), "lost from the middle"
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60))
 def test_a_power_cut_loses_only_a_suffix_that_was_not_durable(seed: int) -> None:
     rng = Random(seed)
     disk = RecordingDisk()
@@ -100,7 +101,7 @@ def test_a_power_cut_loses_only_a_suffix_that_was_not_durable(seed: int) -> None
             pytest.fail(f"full at {again} {disk_calls}")
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(30))
 def test_a_killed_process_loses_nothing(seed: int) -> None:
     rng = Random(seed)
     disk = RecordingDisk()
@@ -114,7 +115,7 @@ def test_a_killed_process_loses_nothing(seed: int) -> None:
             assert numbers(store, queue_id=queue_id) == sender.sent[queue_id]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_a_cut_during_recovery_changes_nothing(seed: int) -> None:
     rng = Random(seed)
     disk = RecordingDisk()

@@ -28,7 +28,7 @@ def _fail_on_damage(event: Damage | Progress) -> None:
 
 def stopped() -> RecordingDisk:
     disk = RecordingDisk()
-    filled(disk).close(COUNT)
+    filled(disk).close()
     return disk
 
 
@@ -59,7 +59,7 @@ def test_a_deleted_topic_stays_deleted() -> None:
     store = filled(disk)
     store.append(message(0, "other"), COUNT)
     store.delete_topic("orders", 1)
-    store.close(COUNT)
+    store.close()
     assert rebuilt(disk).queues == 1
     assert everything(open_store(disk)) == []
 

@@ -7,15 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparrowmq.protocol.record import (
-    CRC_PROPERTY_SIZE,
-    MAGIC_V1,
-    MAGIC_V2,
     RecordError,
     check_record,
     decode_record,
     encode_record,
     topic_part,
 )
+from sparrowmq.protocol.record_layout import CRC_PROPERTY_SIZE, MAGIC_V1, MAGIC_V2
 
 V4 = bytes((10, 0, 0, 1, 0, 0, 0x2A, 0x9F))
 V6 = bytes(range(16)) + bytes((0, 0, 0x2A, 0x9F))

@@ -13,7 +13,7 @@ from tests.store.stores import SMALL, Told, flush, message, numbers, open_store,
 
 def test_after_a_normal_stop_no_log_is_read() -> None:
     disk = RecordingDisk()
-    filled(disk).close(COUNT)
+    filled(disk).close()
     disk = disk.killed()
     read: list[str] = []
     disk.on_call = lambda operation, path: read.append(path) if operation == "read" else None
@@ -116,7 +116,7 @@ def test_a_queue_that_began_with_messages_a_power_cut_took_is_gone_from_the_file
 @pytest.mark.parametrize("folder", ["consumequeue", "index"])
 def test_what_is_derived_comes_back_identical(folder: str) -> None:
     disk = RecordingDisk()
-    filled(disk).close(COUNT)
+    filled(disk).close()
     before = derived(disk, folder)
     assert before
     for path in before:
@@ -124,7 +124,7 @@ def test_what_is_derived_comes_back_identical(folder: str) -> None:
     store = open_store(disk)
     assert everything(store) == list(range(COUNT))
     assert store.find_by_key("orders", "k123", 0, COUNT, 8).log_offsets
-    store.close(COUNT)
+    store.close()
     assert derived(disk, folder) == before
 
 
@@ -134,7 +134,7 @@ def test_any_single_file_beside_the_log_may_be_deleted(path: str, is_stopped: bo
     disk = RecordingDisk()
     store = filled(disk)
     if is_stopped:
-        store.close(COUNT)
+        store.close()
     disk = disk.killed()
     disk.unlink(path)
     assert everything(open_store(disk)) == list(range(COUNT))
@@ -146,7 +146,7 @@ def test_a_queue_whose_messages_have_all_expired_still_knows_how_far_it_came() -
     disk.unlink("commitlog/00000000000000000000")
     store = open_store(disk)
     assert store.queue_range("old", 0) == (10, 10)
-    store.close(200)
+    store.close()
     for path in derived(disk, "consumequeue"):
         disk.unlink(path)
     store = open_store(disk)
@@ -171,7 +171,7 @@ def test_delivery_times_of_delayed_messages_are_rebuilt() -> None:
     )
     store.append(put, 5_000)
     units = store.units(SCHEDULE_TOPIC, 2, 0, 1)
-    store.close(1)
+    store.close()
     for path in derived(disk, "consumequeue"):
         disk.unlink(path)
     assert open_store(disk).units(SCHEDULE_TOPIC, 2, 0, 1) == units
@@ -187,7 +187,7 @@ def test_a_deleted_topic_stays_deleted_and_may_begin_again() -> None:
         again = open_store(restart)
         assert everything(again) == []
         assert again.append(message(7), 7).queue_offset == 0
-        again.close(8)
+        again.close()
         assert numbers(open_store(restart)) == [7]
 
 

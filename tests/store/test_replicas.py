@@ -39,8 +39,8 @@ def test_a_copy_in_pieces_of_any_size_is_byte_equal(seed: int) -> None:
     for queue_id in range(3):
         assert numbers(slave, queue_id=queue_id) == list(range(queue_id, 300, 3))
     assert slave.find_by_key("orders", "k7", 0, 1_000, 8).log_offsets
-    master.close(1)
-    slave.close(1)
+    master.close()
+    slave.close()
     assert logs(slave_disk) == logs(master_disk)
 
 
@@ -89,7 +89,7 @@ def test_the_checkpoint_of_a_slave_says_when_its_last_message_was_stored() -> No
     disk = RecordingDisk()
     slave = open_store(disk)
     copy(master, slave, Random(1))
-    slave.close(9_999_999)
+    slave.close()
     assert int.from_bytes(disk.files()["checkpoint"][:8], "big") == 1_234_567
 
 

@@ -55,7 +55,7 @@ def test_7355_a_lost_queue_file_comes_back() -> None:
     store = open_store(disk)
     for number in range(130):
         store.append(message(number), number)
-    store.close(130)
+    store.close()
     last = max(path for path in disk.files() if path.startswith("consumequeue/orders/0/"))
     before = disk.files()[last]
     disk.unlink(last)
@@ -103,7 +103,7 @@ def test_7729_a_power_cut_while_starting_or_stopping_does_not_stop_the_next_star
     flush(store, disk)
     disk.cut_at(call)
     try:
-        store.close(40)
+        store.close()
         open_store(disk)
     except PowerCut:
         pass
@@ -114,7 +114,7 @@ def test_3257_leftover_files_do_not_stop_the_start() -> None:
     disk = RecordingDisk()
     store = open_store(disk)
     store.append(message(0), 0)
-    store.close(0)
+    store.close()
     for path in ("commitlog/.DS_Store", "consumequeue/orders/lost+found", "consumequeue/x y/0/z"):
         disk.mkdir(path.rpartition("/")[0])
         disk.poke(path, b"left over")
@@ -130,7 +130,7 @@ def test_573_a_disk_with_room_is_never_called_full() -> None:
             store.tick(restart)
             assert not store.clean(restart)
         if restart % 2:
-            store.close(restart)
+            store.close()
         else:
             disk = disk.killed()
     assert 1 - disk.usage().free_bytes / disk.usage().total_bytes < 0.75

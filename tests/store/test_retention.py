@@ -112,7 +112,7 @@ def test_expired_messages_disappear_from_log_queues_and_index() -> None:
     assert (first_file in disk.files()) == (least < SMALL.queue_file_units)
     kept = numbers(store)
     killed = disk.killed()
-    store.close(1 << 50)
+    store.close()
     for restart in (killed, disk):
         again = open_store(restart)
         assert again.queue_range("orders", 0) == (least, most)
@@ -130,7 +130,7 @@ def test_the_file_that_is_written_is_never_deleted() -> None:
 
 def test_index_files_go_with_the_messages_they_lead_to() -> None:
     disk = RecordingDisk()
-    aging(disk, 10).close(9 * 24 * HOUR)
+    aging(disk, 10).close()
     store = open_store(disk)
     before = {path for path in disk.files() if path.startswith("index/")}
     store.clean(1_000 * 24 * HOUR + FOUR)
@@ -147,7 +147,7 @@ def test_offsets_go_on_when_everything_has_expired() -> None:
     flush(store, disk)
     store.clean(60 * 24 * HOUR + FOUR)
     assert store.queue_range("orders", 0) == (90, 90)
-    store.close(1)
+    store.close()
     store = open_store(disk)
     assert store.append(message(180), 1).queue_offset == 90
 

@@ -81,7 +81,7 @@ def test_nothing_is_written(tmp_path: Path) -> None:
     assert files.snapshot() is not None
     assert files.mark() is not None
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
-    store.close(1)
+    store.close()
 
 
 def test_an_empty_directory_holds_nothing(tmp_path: Path) -> None:

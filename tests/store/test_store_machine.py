@@ -60,7 +60,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def reopen(self) -> None:
-        self.store.close(self.now)
+        self.store.close()
         self._open()
 
     @rule()
@@ -70,12 +70,12 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def delete_queues(self) -> None:
-        self.store.close(self.now)
+        self.store.close()
         before = self._queue_files()
         for path in before:
             self.disk.unlink(path)
         self._open()
-        self.store.close(self.now)
+        self.store.close()
         assert self._queue_files() == before
         self._open()
 
@@ -83,13 +83,13 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: not self.any_topic_deleted)
     @rule()
     def delete_everything_but_the_log(self) -> None:
-        self.store.close(self.now)
+        self.store.close()
         before = self._queue_files()
         for path in self.disk.files():
             if not path.startswith("commitlog/"):
                 self.disk.unlink(path)
         self._open()
-        self.store.close(self.now)
+        self.store.close()
         assert self._queue_files() == before
         self._open()
 
@@ -149,7 +149,6 @@ class StoreMachine(RuleBasedStateMachine):
 
 TestStoreMachine = StoreMachine.TestCase
 TestStoreMachine.settings = settings(
-    max_examples=150,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

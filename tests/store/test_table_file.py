@@ -12,6 +12,7 @@ from sparrowmq.store.messages import Damage
 from sparrowmq.store.table_file import TableFile, TableMissing
 from sparrowmq.testing.recorded_calls import PowerCut
 from sparrowmq.testing.recording_disk import RecordingDisk
+from tests.seeds import seeds
 
 NAME = "consumerOffset.json"
 MAIN, BACKUP = f"config/{NAME}", f"config/{NAME}.bak"
@@ -101,7 +102,7 @@ def test_two_torn_copies_are_refused_even_in_a_new_store() -> None:
         load(disk, used=False)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60))
 def test_a_power_cut_during_a_save_leaves_the_old_or_the_new(seed: int) -> None:
     rng = Random(seed)
     disk = RecordingDisk()

@@ -16,7 +16,7 @@ def stopped_store(steps: int = 30) -> RecordingDisk:
     run = StoreRun(disk, Random(5), sync_flush=False)
     for _ in range(steps):
         run.step()
-    run.store.close(run.now_ms)
+    run.store.close()
     return disk
 
 
@@ -152,7 +152,7 @@ def test_what_recovery_filled_is_no_damage_any_more() -> None:
         disk.unlink(f"sparrowmq/{name}")
     disk.open("abort", create=True).close()
     damage: list[Damage] = []
-    open_store(disk, 1_800_000_000_000, damage).close(1_800_000_000_000)
+    open_store(disk, 1_800_000_000_000, damage).close()
     assert damage
     result, findings = looked_at(disk)
     assert findings == []

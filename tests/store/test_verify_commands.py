@@ -21,7 +21,7 @@ def directory(tmp_path: Path) -> Path:
     run = StoreRun(RealDisk(tmp_path), Random(5), sync_flush=False)
     for _ in range(30):
         run.step()
-    run.store.close(run.now_ms)
+    run.store.close()
     return tmp_path
 
 
@@ -92,7 +92,7 @@ def test_a_rebuild_of_a_whole_store_changes_nothing(directory: Path) -> None:
     assert derived(directory) == before
     again = open_store(RealDisk(directory), 1)
     assert sum(1 for _ in read_all(again)) > 60
-    again.close(1)
+    again.close()
 
 
 def test_a_rebuild_is_refused_while_the_store_is_in_use(directory: Path) -> None:

@@ -145,6 +145,25 @@ def test_a_broker_can_be_stopped_and_started_on_what_it_kept(
         talk(pull, new_loop)
 
 
+def test_a_topic_is_created_with_its_queues_on_every_broker(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    with cluster(brokers=2, loop_factory=new_loop) as running:
+        running.create_topic("orders", queues=3)
+
+        async def scenario(connections: Wire) -> None:
+            answer = await connections.call(running.name_server, GetTopicRoute(topic="orders"))
+            queues = TopicRoute.from_json(answer.body).queue_datas
+            assert [(each.broker_name, each.write_queue_nums) for each in queues] == [
+                ("broker-a", 3),
+                ("broker-b", 3),
+            ]
+
+        talk(scenario, new_loop)
+        with pytest.raises(ValueError, match="characters that are not allowed"):
+            running.create_topic("a topic")
+
+
 def test_starting_or_stopping_the_wrong_broker_is_an_error_that_says_why() -> None:
     with cluster() as running:
         with pytest.raises(ValueError, match=r"no broker is called 'broker-x'.*broker-a"):

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sparrowmq.testing.errors import UnhandledError
@@ -12,7 +12,6 @@ from sparrowmq.testing.simulation import Simulation
 from tests.testing.peers import Echo, Peer, Served, Stubborn, connect
 
 
-@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32),
     writes=st.lists(st.binary(max_size=5000), max_size=20),

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 
 def run_pytest(directory: Path, test: str) -> subprocess.CompletedProcess[str]:
     (directory / "test_it.py").write_text(test)
@@ -58,11 +60,12 @@ def test_it_is_one():
     assert "8 passed" in result.stdout, result.stdout + result.stderr
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_document_pass_as_pasted(tmp_path: Path) -> None:
     document = Path(__file__).parents[2] / "docs" / "testing.md"
     text = document.read_text("utf-8")
     examples = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    assert len(examples) == 3
+    assert len(examples) == 4
     for example in examples:
         result = run_pytest(tmp_path, example)
         assert "2 passed" in result.stdout, result.stdout + result.stderr

@@ -22,8 +22,8 @@ from sparrowmq.client.client import Client
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.consuming.push_consumer import PushConsumer
 from sparrowmq.client.group.broker_requests import routes
-from sparrowmq.client.members import MembersHere
-from sparrowmq.client.session_keepalive import SameLoop
+from sparrowmq.client.members import ProcessConsumers
+from sparrowmq.client.session_keepalive import KeepaliveInLoop
 from sparrowmq.client.strategies import AVG, Strategy
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.headers.topics import CreateTopic
@@ -88,8 +88,8 @@ class Actor:
             rng=sim.rng(self.name),
             log=log,
             pid=1,
-            beats_from=SameLoop(),
-            members_here=MembersHere(),
+            keepalive_from=KeepaliveInLoop(),
+            process_consumers=ProcessConsumers(),
         )
         await client.start()
         is_broadcasting = "broadcasting" in self._options

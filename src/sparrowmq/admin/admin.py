@@ -1,51 +1,82 @@
-"""Looking at a cluster and changing it."""
+"""`Admin`: looking at a cluster and changing it, over the wire.
 
-import asyncio
+    async with Admin() as admin:
+        await admin.create_topic("orders", queues=8)
+        lag = await admin.lag("billing")
+        print(lag.lag, [queue for queue in lag.queues if queue.is_out_of_range])
+
+It works against SparrowMQ's and Apache's brokers. Questions go to all brokers at once; brokers that
+do not answer in time are in the `errors` of a result, and a question fails only if none answers.
+Changes raise PartlyDone when they were made on some brokers only.
+"""
+
 from collections.abc import Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import Self
 
-from sparrowmq.admin.errors import AdminError, NameServerRefusal, NameServersAway, PartlyDone
+from sparrowmq.admin import brokers, groups, lag, members, messages, offsets, topics
+from sparrowmq.admin.brokers import BrokerInfo
+from sparrowmq.admin.cluster import Cluster
+from sparrowmq.admin.groups import GroupChange, GroupInfo
+from sparrowmq.admin.lag import GroupLag
+from sparrowmq.admin.members import GroupMember, LiveProducer
+from sparrowmq.admin.messages import MOST_FOUND
+from sparrowmq.admin.offsets import OffsetMove, ResetTo
+from sparrowmq.admin.topics import Attributes, TopicChange, TopicInfo
+from sparrowmq.admin.values import Listing, SettingChange
 from sparrowmq.client.client import Client
-from sparrowmq.client.config import ClientConfig, parse_name_servers
-from sparrowmq.client.errors import ClientError, NameServerRefused, NoNameServer
-from sparrowmq.net.calls import Response
-from sparrowmq.net.errors import NetError
-from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.protocol.header import RequestHeader
-from sparrowmq.protocol.headers.nameserver import (
-    DeleteTopicRoute,
-    GetAllTopics,
-    GetClusterInfo,
-)
-from sparrowmq.protocol.headers.topics import CreateTopic, DeleteTopic
-from sparrowmq.protocol.names import check_topic
+from sparrowmq.client.config import ClientConfig
+from sparrowmq.cluster_address import find_name_servers
+from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.perm import PERM_READ_WRITE
-from sparrowmq.protocol.route import ClusterInfo, TopicList, TopicRoute
+from sparrowmq.protocol.route import ClusterInfo, TopicRoute
 
-_ROUTE_LOOKS = 60
-_ROUTE_LOOK_S = 0.05
+_TIMEOUT_S = 5.0
 
 
 class Admin:
     """Operations through the name servers and brokers of one cluster.
 
-    async with Admin("127.0.0.1:9876") as admin:
-        await admin.create_topic("orders", queues=8)
+    Every method may raise NameServersAway and NameServerRefusal; questions to brokers
+    NoBrokerAnswers; changes AdminError if nothing and PartlyDone if not everything was changed.
     """
 
     def __init__(
-        self, name_servers: str | Sequence[str] = "127.0.0.1:9876", *, client: Client | None = None
+        self,
+        name_servers: str | Sequence[str] | None = None,
+        *,
+        client: Client | None = None,
+        timeout_s: float = _TIMEOUT_S,
     ) -> None:
-        servers = (
-            parse_name_servers(name_servers) if isinstance(name_servers, str) else name_servers
-        )
+        """`name_servers` are found as `sparrowmq.cluster_address` says when left out. A given
+        `client` has its own, and has to be started and stopped by its owner. `timeout_s` limits
+        each call to a broker. Raises ValueError.
+        """
+        if client is not None and name_servers is not None:
+            raise ValueError("client and name_servers exclude each other: the client has its own")
+        if timeout_s <= 0:
+            raise ValueError(f"timeout_s is {timeout_s}, must be more than 0")
         self._owns_client = client is None
-        self.client = client or Client(ClientConfig(name_servers=tuple(servers)))
+        origin = "the client's settings"
+        if client is None:
+            servers = find_name_servers(name_servers)
+            client, origin = Client(ClientConfig(name_servers=servers.addresses)), servers.origin
+        self._cluster = Cluster(client, origin=origin, timeout_s=timeout_s)
+
+    async def start(self) -> None:
+        """Make calls possible; `async with` does it."""
+        if self._owns_client:
+            await self._cluster.client.start()
+
+    async def stop(self) -> None:
+        """End all connections; `async with` does it."""
+        if self._owns_client:
+            await self._cluster.client.stop()
 
     async def __aenter__(self) -> Self:
-        if self._owns_client:
-            await self.client.start()
+        await self.start()
         return self
 
     async def __aexit__(
@@ -54,150 +85,264 @@ class Admin:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._owns_client:
-            await self.client.stop()
+        await self.stop()
 
-    # ---- looking
+    # ---- clusters, brokers and producers
 
     async def cluster_info(self) -> ClusterInfo:
-        """Clusters, their brokers and addresses."""
-        response = await self._ask_name_server(GetClusterInfo())
-        return ClusterInfo.from_json(response.body)
+        """Clusters, their brokers and addresses, as the name servers know them."""
+        return await self._cluster.info()
+
+    async def clusters(self) -> dict[str, tuple[str, ...]]:
+        """Names of the brokers of each cluster."""
+        return await brokers.clusters(self._cluster)
+
+    async def brokers(self) -> Listing[BrokerInfo]:
+        """All brokers with role, address, version and figures. One that does not answer has no
+        figures and is in `errors` as well."""
+        return await brokers.brokers(self._cluster)
+
+    async def broker_config(self, broker: str) -> dict[str, str]:
+        """The settings in force on a broker, by Apache's names. Raises NotFound."""
+        return await brokers.config_of(self._cluster, broker)
+
+    async def producers(self) -> Listing[LiveProducer]:
+        """The live producers of all brokers."""
+        return await members.producers(self._cluster)
+
+    # ---- topics
 
     async def topics(self) -> list[str]:
-        """Names of all topics any broker registered."""
-        response = await self._ask_name_server(GetAllTopics())
-        return sorted(TopicList.from_json(response.body).topic_list)
+        """Names of all topics: also RocketMQ's own, and the retry and dead-letter topics of
+        groups."""
+        return await topics.topic_names(self._cluster)
+
+    async def topic(self, topic: str) -> TopicInfo:
+        """Settings per broker, and the offsets of every queue. Raises NotFound."""
+        return await topics.describe_topic(self._cluster, topic)
 
     async def route(self, topic: str) -> TopicRoute:
-        """Where a topic lives. Raises AdminError when it lives nowhere."""
-        try:
-            route = await self.client.name_servers.route(topic)
-        except NoNameServer as error:
-            raise NameServersAway(error.addresses, error.failure) from error
-        except NameServerRefused as error:
-            raise NameServerRefusal(error.code, error.text) from error
-        except ClientError as error:
-            raise AdminError(str(error)) from error
-        if route is None:
-            text = f"topic {topic} does not exist; create it with: sparrowmq topic create {topic}"
-            raise AdminError(text)
-        return route
-
-    async def masters(
-        self, *, brokers: Sequence[str] = (), cluster: str | None = None
-    ) -> dict[str, str]:
-        """Broker name → master address: of the brokers named, of a cluster, or of all.
-
-        Raises AdminError for a broker or cluster that is not there.
-        """
-        info = await self.cluster_info()
-        if cluster is not None and cluster not in info.cluster_addr_table:
-            known = ", ".join(sorted(info.cluster_addr_table)) or "none"
-            raise AdminError(f"there is no cluster {cluster}; known are: {known}")
-        wanted = set(brokers) or (
-            info.cluster_addr_table[cluster] if cluster else set(info.broker_addr_table)
-        )
-        found: dict[str, str] = {}
-        for name in sorted(wanted):
-            data = info.broker_addr_table.get(name)
-            if data is None or data.master_addr is None:
-                known = ", ".join(sorted(info.broker_addr_table)) or "none"
-                what = "is not registered" if data is None else "has no master now"
-                raise AdminError(f"broker {name} {what}; registered are: {known}")
-            found[name] = data.master_addr
-        if not found:
-            raise AdminError("no broker is registered with the name server; start one first")
-        return found
-
-    # ---- changing
+        """Where clients find a topic. Raises NotFound."""
+        return await self._cluster.route(topic)
 
     async def create_topic(
         self,
         topic: str,
         *,
         queues: int = 8,
-        brokers: Sequence[str] = (),
-        cluster: str | None = None,
+        read_queues: int | None = None,
+        write_queues: int | None = None,
         perm: int = PERM_READ_WRITE,
         order: bool = False,
+        attributes: Attributes | None = None,
+        brokers: Sequence[str] = (),
+        cluster: str | None = None,
+        replace: bool = True,
     ) -> list[str]:
-        """Create a topic, or change it, on brokers, a cluster, or everywhere; where it is now.
+        """Create a topic on brokers, a cluster, or everywhere; names of the brokers that have it.
 
-        Raises ValueError, AdminError, or PartlyDone when some brokers refused.
+        Producers and consumers find it when this returns. A topic that exists gets these settings;
+        with `replace=False` one with others raises AlreadyExists. `queues` counts per broker, and
+        holds for reading and writing unless those are given. Raises ValueError, NotFound.
         """
-        check_topic(topic)
-        targets = await self.masters(brokers=brokers, cluster=cluster)
-        header = CreateTopic(
-            topic=topic,
-            default_topic="TBW102",
-            read_queue_nums=queues,
-            write_queue_nums=queues,
+        wanted = TopicChange(
+            read_queues=queues if read_queues is None else read_queues,
+            write_queues=queues if write_queues is None else write_queues,
             perm=perm,
-            topic_filter_type="SINGLE_TAG",
             order=order,
+            attributes=attributes,
         )
-        done = await self._everywhere(f"topic {topic} is set", targets, header)
-        await self._until_routed(topic, queues, done)
-        return done
+        topics.check_new(topic, wanted)
+        targets = await self._cluster.masters(brokers=brokers, cluster=cluster)
+        return await topics.create_topic(
+            self._cluster, topic, wanted, targets=targets, replace=replace
+        )
 
-    async def _until_routed(self, topic: str, queues: int, brokers: Sequence[str]) -> None:
-        """Brokers register a change with the name servers on their own; wait until it is there."""
-        for _ in range(_ROUTE_LOOKS):
-            route = await self.client.name_servers.route(topic)
-            datas = route.queue_datas if route else ()
-            known = {data.broker_name for data in datas if data.write_queue_nums == queues}
-            if known.issuperset(brokers):
-                return
-            await asyncio.sleep(_ROUTE_LOOK_S)
-        raise AdminError(
-            f"topic {topic} is set on {', '.join(brokers)}, but the name server does not know it"
-            " yet; clients will find it within 30 s"
+    async def update_topic(
+        self,
+        topic: str,
+        *,
+        read_queues: int | None = None,
+        write_queues: int | None = None,
+        perm: int | None = None,
+        order: bool | None = None,
+        attributes: Attributes | None = None,
+        brokers: Sequence[str] = (),
+        dry_run: bool = False,
+    ) -> list[SettingChange]:
+        """Change what is given, on the brokers named or on all that have the topic; an attribute
+        that is None is removed. Nothing is changed unless all of them answer, nor in a dry run.
+
+        Messages of queues that readers do not see any more are not delivered. Raises NotFound.
+        """
+        wanted = TopicChange(
+            read_queues=read_queues,
+            write_queues=write_queues,
+            perm=perm,
+            order=order,
+            attributes=attributes,
+        )
+        return await topics.update_topic(
+            self._cluster, topic, wanted, brokers=brokers, dry_run=dry_run
         )
 
     async def delete_topic(self, topic: str) -> list[str]:
-        """Delete a topic on all brokers and then from the name servers."""
-        check_topic(topic)
-        done = await self._everywhere(
-            f"topic {topic} is deleted", await self.masters(), DeleteTopic(topic=topic)
-        )
-        for server in self.client.name_servers.addresses:
-            await self._call(server, DeleteTopicRoute(topic=topic))
-        return done
+        """Delete a topic with its messages and every group's progress in it, on all brokers. One
+        that does not exist is no error, so that an interrupted call can be repeated."""
+        return await topics.delete_topic(self._cluster, topic)
 
-    async def _everywhere(
-        self, what: str, targets: dict[str, str], header: RequestHeader
+    # ---- groups
+
+    async def groups(self) -> Listing[str]:
+        """Names of all consumer groups, those of RocketMQ's own tools among them."""
+        return await groups.group_names(self._cluster)
+
+    async def group(self, group: str) -> GroupInfo:
+        """Settings per broker, members, and what each subscribes to. Raises NotFound."""
+        return await groups.describe_group(self._cluster, group)
+
+    async def members(self, group: str) -> Listing[GroupMember]:
+        """The live members, each with what it says about itself; none for an offline group."""
+        return await members.members(self._cluster, group)
+
+    async def member(self, group: str, client_id: str, *, stacks: bool = False) -> GroupMember:
+        """One live member, with the stacks of its threads and tasks if asked. Raises NotFound, and
+        AdminError if the member does not answer."""
+        return await members.member(self._cluster, group, client_id, stacks=stacks)
+
+    async def create_group(
+        self,
+        group: str,
+        *,
+        retries: int = 16,
+        retry_queues: int = 1,
+        may_consume: bool = True,
+        may_broadcast: bool = True,
+        orderly: bool = False,
+        attributes: Attributes | None = None,
+        brokers: Sequence[str] = (),
+        cluster: str | None = None,
+        replace: bool = True,
     ) -> list[str]:
-        done: list[str] = []
-        failed: dict[str, str] = {}
-        for name, address in targets.items():
-            try:
-                await self._call(address, header)
-            except AdminError as error:
-                failed[name] = str(error)
-            else:
-                done.append(name)
-        if failed and not done:
-            reasons = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
-            raise AdminError(f"not done: {reasons}")
-        if failed:
-            raise PartlyDone(what, done, failed)
-        return done
+        """Create a group on brokers, a cluster, or everywhere; names of the brokers that have it.
 
-    async def _ask_name_server(self, header: RequestHeader) -> Response:
-        try:
-            response = await self.client.name_servers.call(header)
-        except NetError as error:
-            raise NameServersAway(self.client.name_servers.addresses, str(error)) from error
-        if response.code != ResponseCode.SUCCESS:
-            raise NameServerRefusal(response.code, response.remark)
-        return response
+        A group that exists gets these settings; with `replace=False` one with others raises
+        AlreadyExists. Most clusters create groups when their first member comes. Raises ValueError,
+        NotFound.
+        """
+        wanted = GroupChange(
+            may_consume=may_consume,
+            may_broadcast=may_broadcast,
+            orderly=orderly,
+            retries=retries,
+            retry_queues=retry_queues,
+            attributes=attributes,
+        )
+        groups.check_new(group, wanted)
+        targets = await self._cluster.masters(brokers=brokers, cluster=cluster)
+        return await groups.create_group(
+            self._cluster, group, wanted, targets=targets, replace=replace
+        )
 
-    async def _call(self, address: str, header: RequestHeader) -> Response:
-        try:
-            response = await self.client.peers.call(address, header, timeout_s=5.0)
-        except NetError as error:
-            raise AdminError(str(error)) from error
-        if response.code != ResponseCode.SUCCESS:
-            raise AdminError(f"{address} answered {response.code}: {response.remark}")
-        return response
+    async def update_group(
+        self,
+        group: str,
+        *,
+        retries: int | None = None,
+        retry_queues: int | None = None,
+        may_consume: bool | None = None,
+        may_broadcast: bool | None = None,
+        orderly: bool | None = None,
+        attributes: Attributes | None = None,
+        brokers: Sequence[str] = (),
+        dry_run: bool = False,
+    ) -> list[SettingChange]:
+        """Change what is given, on the brokers named or on all that have the group; an attribute
+        that is None is removed. Nothing is changed unless all of them answer, nor in a dry run.
+        Raises NotFound."""
+        wanted = GroupChange(
+            may_consume=may_consume,
+            may_broadcast=may_broadcast,
+            orderly=orderly,
+            retries=retries,
+            retry_queues=retry_queues,
+            attributes=attributes,
+        )
+        return await groups.update_group(
+            self._cluster, group, wanted, brokers=brokers, dry_run=dry_run
+        )
+
+    async def delete_group(
+        self, group: str, *, keep_offsets: bool = False, force: bool = False
+    ) -> list[str]:
+        """Delete a group and its progress on all brokers; its retry and dead-letter topics stay.
+
+        One that does not exist is no error. Raises InUse if it has live members, unless `force`.
+        """
+        return await groups.delete_group(
+            self._cluster, group, keep_offsets=keep_offsets, force=force
+        )
+
+    # ---- progress
+
+    async def lag(self, group: str, topic: str | None = None, *, owners: bool = True) -> GroupLag:
+        """How far a group is in each queue, and which member holds it. `owners=False` spares the
+        questions to members. Raises NotFound."""
+        return await lag.group_lag(self._cluster, group, topic, owners=owners)
+
+    async def reset_offsets(
+        self, group: str, topic: str, to: ResetTo, *, dry_run: bool = False
+    ) -> list[OffsetMove]:
+        """Let a group, live members included, go on elsewhere in a topic; every queue with its
+        offset before and after.
+
+        `to` is "earliest", "latest", a datetime with a zone or milliseconds (the first message
+        stored then or later), or an offset for each queue that shall move. Nothing is moved unless
+        all brokers concerned answer, nor in a dry run. Raises ValueError, NotFound, PartlyReset,
+        and InUse for a live group on brokers that cannot move single queues (Apache's before 5.2).
+        """
+        return await offsets.reset_offsets(self._cluster, group, topic, to, dry_run=dry_run)
+
+    async def clone_offsets(
+        self, source: str, target: str, *, topic: str | None = None, dry_run: bool = False
+    ) -> list[OffsetMove]:
+        """Give a group the progress of another, in one topic or in all. Raises NotFound, InUse if
+        the target has live members, PartlyReset."""
+        return await offsets.clone_offsets(self._cluster, source, target, topic, dry_run=dry_run)
+
+    async def offset_at(self, queue: MessageQueue, when: datetime | int) -> int:
+        """The offset of the first message of a queue that was stored at a time or later."""
+        return await offsets.offset_at(self._cluster, queue, when)
+
+    # ---- messages
+
+    async def message(self, message_id: str, topic: str | None = None) -> MessageExt:
+        """A message by its unique id, which needs the topic, or by its offset id. Raises NotFound,
+        ValueError for what is no id."""
+        return await messages.message(self._cluster, message_id, topic)
+
+    async def find_messages(
+        self,
+        topic: str,
+        key: str,
+        *,
+        begin: datetime | int | None = None,
+        end: datetime | int | None = None,
+        limit: int = MOST_FOUND,
+    ) -> Listing[MessageExt]:
+        """Messages with a key that were stored in a time range, the newest first; `is_cut` if there
+        are more. Raises NotFound."""
+        return await messages.find_messages(
+            self._cluster, topic, key, begin=begin, end=end, limit=limit
+        )
+
+    async def read_message(self, queue: MessageQueue, offset: int) -> MessageExt:
+        """The message at an offset of a queue, without any group's progress. Raises NotFound."""
+        return await messages.read_message(self._cluster, queue, offset)
+
+    async def read_messages(
+        self, queue: MessageQueue, offset: int, *, limit: int = 32
+    ) -> Listing[MessageExt]:
+        """Messages from an offset on, in their order; `is_cut` if the queue goes on. Brokers may
+        give fewer than `limit`. Raises NotFound."""
+        return await messages.read_messages(self._cluster, queue, offset, limit=limit)

@@ -1,16 +1,111 @@
 """What operations raise.
 
-AdminError           the operation cannot be done; the text says why and what to do
-├── PartlyDone           it was done on some brokers and not on others, which it names
+AdminError               the operation cannot be done; the text says why and what to do
 ├── NameServersAway      no name server answers
-└── NameServerRefusal    a name server answered with a code other than success
+├── NameServerRefusal    a name server answered with a code other than success
+├── BrokerRefusal        a broker answered with a code other than success
+├── NoBrokerAnswers      every broker that was asked failed or refused
+├── NotFound             a topic, group, broker, cluster, queue or message does not exist
+├── AlreadyExists        it exists, with other settings than the ones that were given
+├── InUse                members are consuming: stop them first
+└── PartlyDone           it was done on some brokers and not on others, which it names
+    └── PartlyReset      … and these offsets were moved
+
+Wrong arguments are ValueErrors, raised before anything is sent.
 """
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from sparrowmq.protocol.codes import ResponseCode
+
+if TYPE_CHECKING:
+    from sparrowmq.admin.offsets import OffsetMove
+    from sparrowmq.admin.values import BrokerFailure
+
+_MOST_SHOWN = 10
+"""Names in an error text. A cluster may have thousands."""
 
 
 class AdminError(Exception):
     """An operation failed as a whole; nothing was changed."""
+
+
+class NameServersAway(AdminError):
+    """None of the name servers at `addresses` answers; `failure` is what the last one gave and
+    `origin` says who named these addresses."""
+
+    def __init__(self, addresses: Sequence[str], failure: str, origin: str = "") -> None:
+        named_by = f", from {origin}" if origin else ""
+        super().__init__(
+            f"no name server answers ({', '.join(addresses)}{named_by}): {failure};"
+            " is it running? start one with: sparrowmq up"
+        )
+        self.addresses = tuple(addresses)
+        self.failure = failure
+        self.origin = origin
+
+
+class NameServerRefusal(AdminError):
+    """A name server answered `code` with `remark`."""
+
+    def __init__(self, code: int, remark: str) -> None:
+        super().__init__(f"the name server answered {code}: {remark}")
+        self.code = code
+        self.remark = remark
+
+
+class BrokerRefusal(AdminError):
+    """The server at `address` answered `code` with `remark`."""
+
+    def __init__(self, address: str, code: int, remark: str) -> None:
+        is_known = code in ResponseCode.__members__.values()
+        name = f" ({ResponseCode(code).name})" if is_known else ""
+        super().__init__(f"{address} answered {code}{name}: {remark or 'no reason given'}")
+        self.address = address
+        self.code = code
+        self.remark = remark
+
+
+class NoBrokerAnswers(AdminError):
+    """Every broker that was asked is in `errors`."""
+
+    def __init__(self, errors: Sequence[BrokerFailure]) -> None:
+        super().__init__(f"every broker failed: {'; '.join(map(str, errors))}")
+        self.errors = tuple(errors)
+
+
+class NotFound(AdminError):
+    """There is no `kind` ("topic", "group", "broker", …) called `name`."""
+
+    def __init__(self, kind: str, name: str, hint: str) -> None:
+        super().__init__(f"{kind} {name} does not exist; {hint}")
+        self.kind = kind
+        self.name = name
+
+
+class AlreadyExists(AdminError):
+    """The `kind` called `name` exists and differs in `differences`."""
+
+    def __init__(self, kind: str, name: str, differences: Iterable[str]) -> None:
+        self.differences = tuple(differences)
+        super().__init__(
+            f"{kind} {name} exists with other settings ({'; '.join(self.differences)});"
+            f" nothing was changed: update_{kind} changes it"
+        )
+        self.kind = kind
+        self.name = name
+
+
+class InUse(AdminError):
+    """`group` has live `members`, by client id."""
+
+    def __init__(self, group: str, members: Sequence[str], hint: str) -> None:
+        super().__init__(f"group {group} has live members ({shown(members)}); {hint}")
+        self.group = group
+        self.members = tuple(members)
 
 
 class PartlyDone(AdminError):
@@ -26,22 +121,18 @@ class PartlyDone(AdminError):
         self.failed = failed
 
 
-class NameServersAway(AdminError):
-    """None of the name servers at `addresses` answers; `failure` is what the last one gave."""
+class PartlyReset(PartlyDone):
+    """`moves` were made. Brokers in `failed` may have made some of theirs."""
 
-    def __init__(self, addresses: Sequence[str], failure: str) -> None:
-        super().__init__(
-            f"no name server answers ({', '.join(addresses)}): {failure};"
-            " is it running? start one with: sparrowmq up"
-        )
-        self.addresses = tuple(addresses)
-        self.failure = failure
+    def __init__(
+        self, what: str, done: list[str], failed: dict[str, str], moves: Sequence[OffsetMove]
+    ) -> None:
+        super().__init__(what, done, failed)
+        self.moves = tuple(moves)
 
 
-class NameServerRefusal(AdminError):
-    """A name server answered `code` with `remark`."""
-
-    def __init__(self, code: int, remark: str) -> None:
-        super().__init__(f"the name server answered {code}: {remark}")
-        self.code = code
-        self.remark = remark
+def shown(names: Iterable[str]) -> str:
+    """Names for a text: sorted, and only so many that it can be read."""
+    known = sorted(names)
+    more = f" and {len(known) - _MOST_SHOWN} more" if len(known) > _MOST_SHOWN else ""
+    return f"{', '.join(known[:_MOST_SHOWN]) or 'none'}{more}"

@@ -1,46 +1,322 @@
-"""Consumer groups: who is in them, and where they go on."""
+"""Consumer groups: settings, members and subscriptions; creating, changing and deleting them."""
 
-from sparrowmq.admin.admin import Admin
-from sparrowmq.admin.errors import AdminError
-from sparrowmq.net.errors import NetError
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from sparrowmq.admin.cluster import Cluster, Request
+from sparrowmq.admin.errors import AlreadyExists, BrokerRefusal, InUse, NotFound
+from sparrowmq.admin.members import Connected, GroupMember, Subscription, connected, with_details
+from sparrowmq.admin.topics import Attributes, attribute_changes
+from sparrowmq.admin.values import BrokerFailure, Listing, Setting, SettingChange
 from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.protocol.connections import ConsumerConnection
-from sparrowmq.protocol.headers.connections import GetConsumerConnections
-from sparrowmq.protocol.headers.consumer_calls import InvokeResetOffset
-
-_TIMEOUT_S = 5.0
-
-
-async def group_members(admin: Admin, group: str) -> list[str]:
-    """Client ids of a group's live members, on all brokers. Raises AdminError."""
-    found: set[str] = set()
-    for name, address in (await admin.masters()).items():
-        try:
-            response = await admin.client.peers.call(
-                address, GetConsumerConnections(consumer_group=group), timeout_s=_TIMEOUT_S
-            )
-        except NetError as error:
-            raise AdminError(f"broker {name} cannot be asked for members: {error}") from error
-        if response.code == ResponseCode.CONSUMER_NOT_ONLINE:
-            continue
-        if response.code != ResponseCode.SUCCESS:
-            raise AdminError(f"broker {name} answered {response.code}: {response.remark}")
-        connected = ConsumerConnection.from_json(response.body).connection_set
-        found |= {connection.client_id for connection in connected}
-    return sorted(found)
+from sparrowmq.protocol.group_config import SubscriptionGroupConfig, SubscriptionGroupTable
+from sparrowmq.protocol.headers.connections import GetTopicsOfConsumer
+from sparrowmq.protocol.headers.groups import (
+    CreateGroup,
+    DeleteGroup,
+    GetAllGroupConfig,
+    GetGroupConfig,
+)
+from sparrowmq.protocol.heartbeat import MessageModel
+from sparrowmq.protocol.names import check_group
+from sparrowmq.protocol.route import TopicList
 
 
-async def reset_group_queue(
-    admin: Admin, group: str, topic: str, broker_name: str, queue_id: int, offset: int
-) -> None:
-    """Let a group go on at an offset of one queue, its live members too. Raises AdminError."""
-    address = (await admin.masters(brokers=[broker_name]))[broker_name]
-    header = InvokeResetOffset(
-        topic=topic, group=group, timestamp=-1, queue_id=queue_id, offset=offset
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings:
+    """How one broker has a group."""
+
+    broker: str
+    may_consume: bool
+    may_broadcast: bool
+    orderly: bool
+    retries: int
+    """How often a message is delivered again before it becomes a dead letter."""
+    retry_queues: int
+    attributes: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupInfo:
+    """A consumer group on the brokers that answered; the others are in `errors`."""
+
+    name: str
+    settings: tuple[GroupSettings, ...]
+    members: tuple[GroupMember, ...]
+    model: MessageModel | None
+    """None while no member is online."""
+    subscriptions: frozenset[Subscription]
+    """What brokers deliver by, while members are online."""
+    topics: tuple[str, ...]
+    """Topics in which it has progress."""
+    doubled_client_ids: frozenset[str]
+    """Client ids that several processes use; such members take the same queues."""
+    errors: tuple[BrokerFailure, ...] = ()
+
+    @property
+    def is_online(self) -> bool:
+        """Whether it has a live member."""
+        return bool(self.members)
+
+    @property
+    def subscriptions_differ(self) -> bool:
+        """Whether live members want different things, so that messages get lost among them."""
+        wanted = {member.subscriptions for member in self.members}
+        return len(wanted - {None}) > 1
+
+
+# ---- looking
+
+
+async def group_names(cluster: Cluster) -> Listing[str]:
+    """Names of all groups that any broker has."""
+
+    async def ask(_: str, address: str) -> set[str]:
+        return set(await _all_configs(cluster, address))
+
+    answers = await cluster.ask_each(await cluster.readable(), ask)
+    names = set().union(*answers.by_broker.values())
+    return Listing(tuple(sorted(names)), answers.errors)
+
+
+async def describe_group(cluster: Cluster, name: str) -> GroupInfo:
+    """What brokers and live members report about a group. Raises NotFound."""
+    online = await connected(cluster, check_group(name))
+    known = await find_group(cluster, name, online)
+    unequal = online.unequal
+    members = [
+        replace(each, subscriptions=unequal.get(each.client_id))
+        if each.subscriptions is None
+        else each
+        for each in await with_details(cluster, name, online)
+    ]
+    first = next((each for each in online.by_broker.values() if each.connection_set), None)
+    return GroupInfo(
+        name=name,
+        settings=tuple(
+            _settings(broker, config)
+            for broker, (config, _) in known.by_broker.items()
+            if config is not None
+        ),
+        members=tuple(members),
+        model=None if first is None else first.message_model,
+        subscriptions=online.subscriptions,
+        topics=tuple(sorted({name for _, names in known.by_broker.values() for name in names})),
+        doubled_client_ids=online.doubled,
+        errors=known.errors,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class KnownGroup:
+    """What brokers have stored of a group: its settings, and topics in which it has progress."""
+
+    by_broker: dict[str, tuple[SubscriptionGroupConfig | None, frozenset[str]]]
+    errors: tuple[BrokerFailure, ...]
+
+
+async def find_group(cluster: Cluster, name: str, online: Connected) -> KnownGroup:
+    """What brokers have stored of a group. Raises NotFound if none knows it."""
+
+    async def ask(
+        broker: str, address: str
+    ) -> tuple[SubscriptionGroupConfig | None, frozenset[str]]:
+        topics = await topics_of_group(cluster, address, name)
+        there = online.by_broker.get(broker)
+        is_known = bool(topics) or (there is not None and bool(there.connection_set))
+        return await _config(cluster, address, name, is_known=is_known), topics
+
+    answers = await cluster.ask_each(online.addresses, ask)
+    if not any(config or topics for config, topics in answers.by_broker.values()):
+        silent = f"; not asked: {', '.join(map(str, answers.errors))}" if answers.errors else ""
+        hint = f"groups() lists those that do, and a group exists once a member was online{silent}"
+        raise NotFound("group", name, hint)
+    return KnownGroup(answers.by_broker, answers.errors)
+
+
+async def topics_of_group(cluster: Cluster, address: str, group: str) -> frozenset[str]:
+    """Topics in which a group has progress on one broker."""
     try:
-        response = await admin.client.peers.call(address, header, timeout_s=_TIMEOUT_S)
-    except NetError as error:
-        raise AdminError(f"broker {broker_name} cannot be told: {error}") from error
-    if response.code != ResponseCode.SUCCESS:
-        raise AdminError(f"broker {broker_name} answered {response.code}: {response.remark}")
+        response = await cluster.call(address, GetTopicsOfConsumer(group=group))
+    except BrokerRefusal as error:
+        if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            raise
+        return frozenset()  # a broker before 5.0
+    return TopicList.from_json(response.body).topic_list
+
+
+async def _config(
+    cluster: Cluster, address: str, group: str, *, is_known: bool
+) -> SubscriptionGroupConfig | None:
+    """How a broker has a group; None if it does not.
+
+    Apache's broker creates a group that it is asked for by name. Unless the group is known to
+    exist, it is looked up in the table of all groups.
+    """
+    if not is_known:
+        return (await _all_configs(cluster, address)).get(group)
+    try:
+        response = await cluster.call(address, GetGroupConfig(group=group))
+    except BrokerRefusal as error:
+        if error.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+            return None
+        if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            raise
+        return (await _all_configs(cluster, address)).get(group)  # a broker before 5.0
+    return SubscriptionGroupConfig.from_json(response.body)
+
+
+async def _all_configs(cluster: Cluster, address: str) -> dict[str, SubscriptionGroupConfig]:
+    response = await cluster.call(address, GetAllGroupConfig())
+    return SubscriptionGroupTable.from_json(response.body).subscription_group_table
+
+
+def _settings(broker: str, config: SubscriptionGroupConfig) -> GroupSettings:
+    return GroupSettings(
+        broker=broker,
+        may_consume=config.consume_enable,
+        may_broadcast=config.consume_broadcast_enable,
+        orderly=config.consume_message_orderly,
+        retries=config.retry_max_times,
+        retry_queues=config.retry_queue_nums,
+        attributes=dict(config.attributes),
+    )
+
+
+# ---- changing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupChange:
+    """Settings to give to a group; None leaves one as it is."""
+
+    may_consume: bool | None = None
+    may_broadcast: bool | None = None
+    orderly: bool | None = None
+    retries: int | None = None
+    retry_queues: int | None = None
+    attributes: Attributes | None = None
+
+    def _fields(self) -> dict[str, Setting]:
+        """Wire field → value, of what is given."""
+        given: dict[str, Setting] = {
+            "consume_enable": self.may_consume,
+            "consume_broadcast_enable": self.may_broadcast,
+            "consume_message_orderly": self.orderly,
+            "retry_max_times": self.retries,
+            "retry_queue_nums": self.retry_queues,
+        }
+        return {name: value for name, value in given.items() if value is not None}
+
+    def changes(self, config: SubscriptionGroupConfig, broker: str) -> list[SettingChange]:
+        """What differs from what the broker has."""
+        changed = [
+            SettingChange(broker, _NAMES[field], getattr(config, field), value)
+            for field, value in self._fields().items()
+            if getattr(config, field) != value
+        ]
+        return changed + attribute_changes(broker, config.attributes, self.attributes)
+
+    def request(self, config: SubscriptionGroupConfig) -> Request:
+        """The broker replaces all settings but attributes, which are sent as changes."""
+        changed = attribute_changes("", config.attributes, self.attributes)
+        attributes = {
+            f"-{each.setting}" if each.after is None else f"+{each.setting}": str(each.after or "")
+            for each in changed
+        }
+        new = msgspec.structs.replace(config, **self._fields(), attributes=attributes)
+        return CreateGroup(), new.to_json()
+
+
+_NAMES = {
+    "consume_enable": "may_consume",
+    "consume_broadcast_enable": "may_broadcast",
+    "consume_message_orderly": "orderly",
+    "retry_max_times": "retries",
+    "retry_queue_nums": "retry_queues",
+}
+
+
+def check_new(group: str, wanted: GroupChange) -> None:
+    """Raises ValueError for a name or attributes that no group can have."""
+    check_group(group)
+    if None in (wanted.attributes or {}).values():
+        raise ValueError("an attribute of a new group needs a value; update_group removes one")
+
+
+async def create_group(
+    cluster: Cluster,
+    group: str,
+    wanted: GroupChange,
+    *,
+    targets: Mapping[str, str],
+    replace: bool,
+) -> list[str]:
+    """Create a group on the targets, or replace its settings there. Raises AlreadyExists where it
+    differs and `replace` is False."""
+
+    async def ask(_: str, address: str) -> SubscriptionGroupConfig | None:
+        return await _config(cluster, address, group, is_known=False)
+
+    if not replace:
+        present = (await cluster.ask_each(targets, ask)).all()
+        changes = [
+            change
+            for name, config in present.items()
+            if config is not None
+            for change in wanted.changes(config, name)
+        ]
+        if changes:
+            raise AlreadyExists("group", group, map(str, changes))
+    request = wanted.request(SubscriptionGroupConfig(group_name=group))
+    return await cluster.change_each(f"group {group} is set", targets, lambda _: request)
+
+
+async def update_group(
+    cluster: Cluster,
+    group: str,
+    wanted: GroupChange,
+    *,
+    brokers: Sequence[str],
+    dry_run: bool,
+) -> list[SettingChange]:
+    """Change a group on the brokers that have it. Nothing is changed unless all of them answer."""
+    check_group(group)
+    targets = await cluster.masters(brokers=brokers)
+    answers = await cluster.ask_each(
+        targets, lambda _, address: _config(cluster, address, group, is_known=False)
+    )
+    configs = {name: config for name, config in answers.all().items() if config is not None}
+    if not configs:
+        raise NotFound("group", group, f"create it first; asked were: {', '.join(targets)}")
+    changes = [each for name in configs for each in wanted.changes(configs[name], name)]
+    if dry_run or not changes:
+        return changes
+    concerned = {name: targets[name] for name in sorted({change.broker for change in changes})}
+    await cluster.change_each(
+        f"group {group} is changed", concerned, lambda name: wanted.request(configs[name])
+    )
+    return changes
+
+
+async def delete_group(
+    cluster: Cluster, group: str, *, keep_offsets: bool, force: bool
+) -> list[str]:
+    """Delete a group and its progress on all brokers. One that does not exist is no error, so that
+    an interrupted call can be repeated. Raises InUse unless `force`."""
+    check_group(group)
+    targets = await cluster.masters()
+    if not force:
+        await check_offline(cluster, group, "stop them first, or their brokers create it again")
+    header = DeleteGroup(group_name=group, clean_offset=not keep_offsets)
+    return await cluster.change_each(f"group {group} is deleted", targets, lambda _: (header, b""))
+
+
+async def check_offline(cluster: Cluster, group: str, hint: str) -> None:
+    """Raises InUse if a group has live members, AdminError if that cannot be known."""
+    online = await connected(cluster, group)
+    if online.members:
+        raise InUse(group, [each.client_id for each in online.members], hint)
+    online.check_all()

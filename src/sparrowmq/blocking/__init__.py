@@ -1,4 +1,4 @@
-"""Producers and consumers for programs without asyncio: the same code behind plain functions.
+"""Producers, consumers and Admin for programs without asyncio: the same code, plain functions.
 
     from sparrowmq.blocking import Producer
     with Producer("orders-svc") as producer:
@@ -8,6 +8,7 @@ Usable from several threads, and after a fork (gunicorn, multiprocessing): a chi
 a producer of its parent gets connections and a client id of its own; consumers it starts itself.
 """
 
+from sparrowmq.blocking.admin import Admin
 from sparrowmq.blocking.consumers import (
     LitePullConsumer,
     PullConsumer,
@@ -19,6 +20,7 @@ from sparrowmq.blocking.producer import Producer, TransactionalProducer
 from sparrowmq.protocol.message import Message
 
 __all__ = [
+    "Admin",
     "LitePullConsumer",
     "Message",
     "Producer",

@@ -4,29 +4,31 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import Self, TypeVar, Unpack, overload
 
-from sparrowmq.blocking.facade import Facade, awaited, called
+from sparrowmq.blocking.facade import Facade, GroupFacade, awaited, called
+from sparrowmq.blocking.settings import LitePullSettings, PushSettings, ScheduledPullSettings
 from sparrowmq.client.argument_checks import check_function
 from sparrowmq.client.background_loop import BackgroundLoop, loop_of_process
-from sparrowmq.client.consuming.handler_calls import Handler
+from sparrowmq.client.consuming.handler_calls import EachHandler, Handler
 from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer as AsyncLitePullConsumer
 from sparrowmq.client.consuming.pull_consumer import PullConsumer as AsyncPullConsumer
-from sparrowmq.client.consuming.push_consumer import WAITS_FOR_ITSELF
+from sparrowmq.client.consuming.push_consumer import WAITS_FOR_ITSELF, is_in_handler
 from sparrowmq.client.consuming.push_consumer import PushConsumer as AsyncPushConsumer
-from sparrowmq.client.consuming.scheduled_pull import PullCallback
+from sparrowmq.client.consuming.scheduled_pull import DEFAULT_WORKERS, PullCallback
 from sparrowmq.client.consuming.scheduled_pull import ScheduledPull as AsyncScheduledPull
 from sparrowmq.client.consuming.scheduled_pull import Turn as AsyncTurn
 from sparrowmq.client.group.group_consumer import GroupConsumer
-from sparrowmq.client.group.member_settings import GroupSettings
+from sparrowmq.client.group.member_settings import OwnClientSettings
 from sparrowmq.client.handler_threads import HandlerThreads
+from sparrowmq.client.setting_names import takes_settings_of
 from sparrowmq.client.subscriptions import Filter
 from sparrowmq.protocol.message import MessageQueue
 
 G = TypeVar("G", bound=GroupConsumer)
 
 
-class _Reading(Facade[G]):
+class _Reading(GroupFacade[G]):
     """What every consumer can do."""
 
     assignment = called(GroupConsumer.assignment)
@@ -40,34 +42,58 @@ class _Reading(Facade[G]):
         return None if self._inner is None else self._inner.failure
 
 
+@takes_settings_of(AsyncPushConsumer, without=["client", "threads"])
 class PushConsumer(_Reading[AsyncPushConsumer]):
     """A blocking `sparrowmq.PushConsumer`; takes the same settings. Handlers run in threads."""
 
-    def __init__(self, group: str, subscriptions: Mapping[str, Filter], **settings: Any) -> None:
-        super().__init__(partial(AsyncPushConsumer, group, subscriptions, **settings))
+    def __init__(
+        self, group: str, subscriptions: Mapping[str, Filter], **settings: Unpack[PushSettings]
+    ) -> None:
+        super().__init__(group, partial(AsyncPushConsumer, group, subscriptions, **settings))
 
     def __enter__(self) -> Self:
         return self  # `start` and `run` need the handler
 
-    def start(self, handler: Handler) -> None:
-        """Consume in the background."""
-        self._consume(handler)
+    @overload
+    def start(self, handler: Handler, *, wait_s: float | None = None) -> None: ...
 
-    def _consume(self, handler: Handler) -> tuple[BackgroundLoop, AsyncPushConsumer]:
+    @overload
+    def start(self, *, each: EachHandler, wait_s: float | None = None) -> None: ...
+
+    def start(
+        self,
+        handler: Handler | None = None,
+        *,
+        each: EachHandler | None = None,
+        wait_s: float | None = None,
+    ) -> None:
+        """Consume in the background, with a handler of batches, or with `each`, which gets one
+        message. `wait_s` as in `sparrowmq.PushConsumer.start`."""
+        self._consume(handler, each, wait_s)
+
+    def _consume(
+        self, handler: Handler | None, each: EachHandler | None, wait_s: float | None = None
+    ) -> tuple[BackgroundLoop, AsyncPushConsumer]:
         async def begin(consumer: AsyncPushConsumer) -> None:
-            await consumer.start(handler)
+            await consumer.start(handler, each=each, wait_s=wait_s)  # type: ignore[call-overload]  # it checks
 
         return self._start(begin)
 
-    def run(self, handler: Handler) -> None:
-        """Consume until Ctrl-C, or until another thread calls `stop`."""
-        loop, consumer = self._consume(handler)
+    @overload
+    def run(self, handler: Handler) -> None: ...
+
+    @overload
+    def run(self, *, each: EachHandler) -> None: ...
+
+    def run(self, handler: Handler | None = None, *, each: EachHandler | None = None) -> None:
+        """Consume until Ctrl-C, or until another thread calls `stop`. Handlers as in `start`."""
+        loop, consumer = self._consume(handler, each)
         loop.run(consumer.stopped())
 
     def stop(self) -> None:
         """Finish what is in work (within a deadline), commit, unregister. Raises RuntimeError
         inside of a handler, for which it would have to wait."""
-        if self._inner is not None and self._inner.is_in_handler:
+        if self._inner is not None and is_in_handler(self._inner):
             raise RuntimeError(WAITS_FOR_ITSELF)
         super().stop()
 
@@ -78,13 +104,17 @@ class PushConsumer(_Reading[AsyncPushConsumer]):
     waits = called(AsyncPushConsumer.waits)
 
 
+@takes_settings_of(AsyncLitePullConsumer, without=["client"])
 class LitePullConsumer(_Reading[AsyncLitePullConsumer]):
     """A blocking `sparrowmq.LitePullConsumer`; takes the same settings. One thread polls."""
 
     def __init__(
-        self, group: str, subscriptions: Mapping[str, Filter] | None = None, **settings: Any
+        self,
+        group: str,
+        subscriptions: Mapping[str, Filter] | None = None,
+        **settings: Unpack[LitePullSettings],
     ) -> None:
-        super().__init__(partial(AsyncLitePullConsumer, group, subscriptions, **settings))
+        super().__init__(group, partial(AsyncLitePullConsumer, group, subscriptions, **settings))
 
     def __exit__(
         self,
@@ -92,14 +122,19 @@ class LitePullConsumer(_Reading[AsyncLitePullConsumer]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._end(lambda consumer: consumer.stop(is_consumed=error is None))
+        self.stop(is_consumed=error is None)
+
+    def stop(self, *, is_consumed: bool = True) -> None:
+        """Commit what was polled (with auto commit), leave the group. What the last poll returned
+        counts as consumed unless `is_consumed` says otherwise."""
+        self._end(lambda consumer: consumer.stop(is_consumed=is_consumed))
 
     async def _begin(self, inner: AsyncLitePullConsumer) -> None:
         await inner.start()
 
-    def start(self) -> None:
-        """Join the group; `with` does it."""
-        self._start(self._begin)
+    def start(self, *, wait_s: float | None = None) -> None:
+        """Join the group; `with` does it. `wait_s` as in the asynchronous class."""
+        self._start(lambda inner: inner.start(wait_s=wait_s))
 
     poll = awaited(AsyncLitePullConsumer.poll)
     subscribe = awaited(AsyncLitePullConsumer.subscribe)
@@ -117,24 +152,29 @@ class LitePullConsumer(_Reading[AsyncLitePullConsumer]):
     committed = awaited(AsyncLitePullConsumer.committed)
 
 
+@takes_settings_of(AsyncPullConsumer, without=["client"])
 class PullConsumer(_Reading[AsyncPullConsumer]):
     """A blocking `sparrowmq.PullConsumer`; takes the same settings."""
 
     def __init__(
-        self, group: str, topics: Iterable[str] = (), **settings: Unpack[GroupSettings]
+        self, group: str, topics: Iterable[str] = (), **settings: Unpack[OwnClientSettings]
     ) -> None:
-        super().__init__(partial(AsyncPullConsumer, group, tuple(topics), **settings))
+        super().__init__(group, partial(AsyncPullConsumer, group, tuple(topics), **settings))
 
     async def _begin(self, inner: AsyncPullConsumer) -> None:
         await inner.start()
 
-    def start(self) -> None:
-        """Join the group; `with` does it."""
-        self._start(self._begin)
+    def start(self, *, wait_s: float | None = None) -> None:
+        """Join the group; `with` does it. `wait_s` as in the asynchronous class."""
+        self._start(lambda inner: inner.start(wait_s=wait_s))
+
+    def stop(self, within_s: float = 0.0) -> None:
+        """Persist progress, leave the group."""
+        self._end(lambda consumer: consumer.stop(within_s))
 
     @classmethod
-    def in_front_of(cls, running: AsyncPullConsumer) -> Self:
-        """For a consumer on the background loop that somebody else started, and will stop."""
+    def _in_front_of(cls, running: AsyncPullConsumer) -> Self:
+        """For a consumer on the background loop that other code started, and will stop."""
         facade = cls(running.group)
         facade._inner, facade._loop = running, loop_of_process.get()
         return facade
@@ -159,6 +199,7 @@ class Turn:
 PlainCallback = Callable[[MessageQueue, Turn], None]
 
 
+@takes_settings_of(AsyncScheduledPull, without=["client"])
 class ScheduledPull(Facade[AsyncScheduledPull]):
     """A blocking `sparrowmq.ScheduledPull`: callbacks are plain functions and run in threads.
 
@@ -175,11 +216,9 @@ class ScheduledPull(Facade[AsyncScheduledPull]):
         self,
         group: str,
         callbacks: Mapping[str, PlainCallback],
-        *,
-        workers: int = 20,
-        **settings: Any,
+        **settings: Unpack[ScheduledPullSettings],
     ) -> None:
-        self._worker_count = workers
+        self._worker_count = settings.get("workers", DEFAULT_WORKERS)
         self._threads: HandlerThreads
         self._consumer: PullConsumer | None = None
         for topic, plain in callbacks.items():
@@ -190,9 +229,7 @@ class ScheduledPull(Facade[AsyncScheduledPull]):
                     " sparrowmq.ScheduledPull takes async ones"
                 )
         in_threads = {topic: self._in_thread(plain) for topic, plain in callbacks.items()}
-        super().__init__(
-            partial(AsyncScheduledPull, group, in_threads, workers=workers, **settings)
-        )
+        super().__init__(partial(AsyncScheduledPull, group, in_threads, **settings))
 
     async def _begin(self, inner: AsyncScheduledPull) -> None:
         await inner.start()
@@ -201,10 +238,10 @@ class ScheduledPull(Facade[AsyncScheduledPull]):
         self.start()
         return self
 
-    def start(self) -> None:
-        """Begin; `with` does it."""
+    def start(self, *, wait_s: float | None = None) -> None:
+        """Begin; `with` does it. `wait_s` as in the asynchronous class."""
         self._threads = HandlerThreads(self._worker_count, "scheduled-pull")
-        self._start(self._begin)
+        self._start(lambda inner: inner.start(wait_s=wait_s))
 
     def stop(self) -> None:
         """Let turns that run finish (within a deadline), persist, leave the group."""
@@ -218,7 +255,7 @@ class ScheduledPull(Facade[AsyncScheduledPull]):
     def _in_thread(self, plain: PlainCallback) -> PullCallback:
         async def callback(queue: MessageQueue, turn: AsyncTurn) -> None:
             if self._consumer is None:
-                self._consumer = PullConsumer.in_front_of(turn.consumer)
+                self._consumer = PullConsumer._in_front_of(turn.consumer)
             mine = Turn(self._consumer, turn.next_delay_s)
             await self._threads.run(plain, queue, mine)
             turn.next_delay_s = mine.next_delay_s

@@ -21,7 +21,7 @@ A = TypeVar("A")
 
 
 class Stoppable(Protocol):
-    """What is behind a facade."""
+    """What a facade passes calls on to."""
 
     async def stop(self) -> None:
         """End it."""
@@ -34,7 +34,7 @@ T = TypeVar("T", bound=Stoppable)
 class Facade(Generic[T]):
     """Something asynchronous, used from any thread. Each call waits for the background loop."""
 
-    survives_fork = False
+    _survives_fork = False
     """Whether a forked child goes on with a copy of its own, made anew."""
 
     def __init__(self, make: Callable[[], T]) -> None:
@@ -84,19 +84,21 @@ class Facade(Generic[T]):
             inner = self._inner
         try:
             if inner is not None and self._loop is not None and self._loop.pid == os.getpid():
-                self._loop.run(end(inner))  # whoever else stops it meanwhile waits for the end too
+                self._loop.run(end(inner))  # another thread that stops it waits for the end too
         finally:
             with loop_of_process.lock:
                 if self._inner is inner:
                     self._inner = None
 
     def _running(self) -> tuple[BackgroundLoop, T]:
+        """The background loop and what runs on it; a forked child of a producer starts one of its
+        own. Raises NotStarted."""
         inner, loop = self._inner, self._loop  # once: another thread may stop it any time
         if inner is None or loop is None:
             raise NotStarted(f"the {self._name} is not running: use `with`, or start() it")
         if loop.pid == os.getpid():
             return loop, inner
-        if not self.survives_fork:
+        if not self._survives_fork:
             raise NotStarted(f"the {self._name} runs in another process: start one here")
         with loop_of_process.lock:
             if self._loop is loop:
@@ -111,6 +113,24 @@ class Facade(Generic[T]):
     def _do(self, name: str, *args: Any, **kwargs: Any) -> Any:
         loop, inner = self._running()
         return loop.run(_called(getattr(inner, name), args, kwargs))
+
+
+class GroupFacade(Facade[T]):
+    """The same for a member of a group."""
+
+    def __init__(self, group: str, make: Callable[[], T]) -> None:
+        super().__init__(make)
+        self._group = group
+
+    @property
+    def group(self) -> str:
+        """The group of producers or consumers."""
+        return self._group
+
+
+def running_inside(facade: Facade[T]) -> tuple[BackgroundLoop, T]:
+    """The background loop and the asynchronous object that a facade runs on it: for tests."""
+    return facade._running()
 
 
 async def _begun(make: Callable[[], T], begin: Callable[[T], Coroutine[Any, Any, None]]) -> T:

@@ -3,21 +3,22 @@
 from functools import partial
 from typing import TypeVar, Unpack
 
-from sparrowmq.blocking.facade import Facade, awaited
+from sparrowmq.blocking.facade import GroupFacade, awaited
 from sparrowmq.client.sending.producer import Producer as AsyncProducer
 from sparrowmq.client.sending.producer import SendSettings
 from sparrowmq.client.sending.transactional_producer import (
     TransactionalProducer as AsyncTransactionalProducer,
 )
 from sparrowmq.client.sending.transactional_producer import TransactionListener
+from sparrowmq.client.setting_names import takes_settings_of
 
 P = TypeVar("P", bound=AsyncProducer)
 
 
-class _Sending(Facade[P]):
+class _Sending(GroupFacade[P]):
     """What every producer can do."""
 
-    survives_fork = True
+    _survives_fork = True
 
     async def _begin(self, inner: P) -> None:
         await inner.start()
@@ -35,19 +36,21 @@ class _Sending(Facade[P]):
     queues = awaited(AsyncProducer.queues)
 
 
+@takes_settings_of(AsyncProducer, without=["client"])
 class Producer(_Sending[AsyncProducer]):
     """A blocking `sparrowmq.Producer`; takes the same settings."""
 
     def __init__(self, group: str, **settings: Unpack[SendSettings]) -> None:
-        super().__init__(partial(AsyncProducer, group, **settings))
+        super().__init__(group, partial(AsyncProducer, group, **settings))
 
 
+@takes_settings_of(AsyncTransactionalProducer, without=["client", "threads"])
 class TransactionalProducer(_Sending[AsyncTransactionalProducer]):
     """A blocking `sparrowmq.TransactionalProducer`. The listener's functions run in threads."""
 
     def __init__(
         self, group: str, listener: TransactionListener, **settings: Unpack[SendSettings]
     ) -> None:
-        super().__init__(partial(AsyncTransactionalProducer, group, listener, **settings))
+        super().__init__(group, partial(AsyncTransactionalProducer, group, listener, **settings))
 
     send_in_transaction = awaited(AsyncTransactionalProducer.send_in_transaction)

@@ -1,12 +1,16 @@
 """Pulls that found nothing and wait for their queue to grow.
 
-A parked pull is a small record, not a coroutine: who keeps up parks on nearly every pull.
+A parked pull is a small record, not a coroutine: a consumer that keeps up parks on nearly every
+pull, and 100,000 of them may wait. Waking them is bounded in two ways. A queue that grew many times
+in one turn of the loop is looked at once, after the sends of that turn; and of a crowd that waits
+for one queue only some are retried in each turn, so that other connections get theirs.
 
     park ──── announce (the queue grew) ── retry once per touched queue and loop turn; of a crowd
          │                                 some in each turn
          ├─── its deadline passed ──────── give up: answer what an empty pull is answered
          ├─── its connection ended ─────── forgotten
          ├─── its group was reset ──────── taken: answered with the new offset
+         ├─── the broker is draining ───── taken: rejected
          └─── every 5 s ────────────────── the safety net: look at the queue again
 """
 
@@ -24,16 +28,16 @@ QueueKey = tuple[str, int]
 
 _CHECK_S = 5.0
 _RETRIES_PER_TURN = 16
-"""A message may wake 100,000 pulls, and each of their replies may be 4 MiB: others go between."""
+"""A message may wake 100,000 pulls, and each reply may be 4 MiB: others get a turn in between."""
 _EXPIRY_S = 0.1
-"""Deadlines are looked at together, at most so often: pulls may wait longer by this.
+"""How often deadlines are checked, at most: pulls may wait longer by this.
 
-All that wait are gone through, which costs less than a table of deadlines: nearly every pull is
-answered long before, and would have to be taken out of it again.
+A check goes through all parked pulls. That costs less than a heap of deadlines: nearly every pull
+is answered long before its deadline, and would have to be taken out of the heap again.
 """
 
 
-class ParkedPull(Protocol):
+class WaitingPull(Protocol):
     """A pull that waits. `handlers/pull.py` has the only real one."""
 
     deadline_s: float
@@ -68,16 +72,15 @@ class Arrivals:
         self._loop = loop
         self._store = store
         self._max_waiting = max_waiting
-        # dicts serve as ordered sets: who waits longest is answered first
-        self._by_queue: dict[QueueKey, dict[ParkedPull, None]] = {}
-        self._by_connection: dict[Connection, dict[ParkedPull, None]] = {}
+        # dicts serve as ordered sets: the pull that waits longest is answered first
+        self._by_queue: dict[QueueKey, dict[WaitingPull, None]] = {}
+        self._by_connection: dict[Connection, dict[WaitingPull, None]] = {}
         self._touched: dict[QueueKey, None] = {}
         self._crowds: dict[QueueKey, bool] = {}
-        """Queues whose pulls are being retried over several turns; whether they grew meanwhile."""
+        """Queues whose pulls are retried over several turns, and whether they grew meanwhile."""
         self._expiry: asyncio.TimerHandle | None = None
         self._expiry_s = inf
-        """When deadlines are looked at next: never later than the first of them, but for the
-        interval."""
+        """When deadlines are checked next."""
         self._check: asyncio.TimerHandle | None = None
         self.waiting = 0
 
@@ -86,7 +89,7 @@ class Arrivals:
         """Whether no more pulls may wait."""
         return self.waiting >= self._max_waiting
 
-    def park(self, pull: ParkedPull, wait_s: float) -> None:
+    def park(self, pull: WaitingPull, wait_s: float) -> None:
         """Let a pull wait for so long at most."""
         pull.deadline_s = deadline_s = self._loop.time() + wait_s
         self._by_queue.setdefault(pull.key, {})[pull] = None
@@ -111,27 +114,27 @@ class Arrivals:
         return connection in self._by_connection
 
     def forget(self, connection: Connection) -> None:
-        """A connection ended, and with it everything it waited for."""
+        """A connection ended: drop the pulls that it waited for."""
         for pull in tuple(self._by_connection.get(connection, ())):
             self._remove(pull)
 
     def end_topic(self, topic: str) -> None:
-        """A topic was deleted: nothing comes any more, and one of its name starts anew."""
+        """A topic was deleted: answer its pulls, for nothing arrives any more."""
         for (name, _), pulls in tuple(self._by_queue.items()):
             if name == topic:
                 for pull in tuple(pulls):
                     self._remove(pull)
                     pull.give_up()
 
-    def take(self, key: QueueKey, wanted: Callable[[ParkedPull], bool]) -> list[ParkedPull]:
-        """Pulls of a queue that wait no longer; the caller answers them."""
+    def take(self, key: QueueKey, wanted: Callable[[WaitingPull], bool]) -> list[WaitingPull]:
+        """Remove the wanted pulls of a queue; the caller answers them."""
         taken = [pull for pull in self._by_queue.get(key, ()) if wanted(pull)]
         for pull in taken:
             self._remove(pull)
         return taken
 
-    def take_all(self) -> list[ParkedPull]:
-        """All parked pulls, which wait no longer: the broker stops, and the caller answers them."""
+    def take_all(self) -> list[WaitingPull]:
+        """Remove all parked pulls, because the broker stops; the caller answers them."""
         taken = list(self._pulls())
         for pull in taken:
             self._remove(pull)
@@ -142,7 +145,7 @@ class Arrivals:
         self._expiry_s = inf
         return taken
 
-    def _pulls(self) -> Iterator[ParkedPull]:
+    def _pulls(self) -> Iterator[WaitingPull]:
         for pulls in self._by_queue.values():
             yield from pulls
 
@@ -157,14 +160,14 @@ class Arrivals:
                 if pull.retry():
                     self._remove(pull)
 
-    def _begin_crowd(self, key: QueueKey, pulls: tuple[ParkedPull, ...]) -> None:
+    def _begin_crowd(self, key: QueueKey, pulls: tuple[WaitingPull, ...]) -> None:
         if key in self._crowds:
             self._crowds[key] = True
         else:
             self._crowds[key] = False
             self._wake_crowd(key, deque(pulls))
 
-    def _wake_crowd(self, key: QueueKey, pulls: deque[ParkedPull]) -> None:
+    def _wake_crowd(self, key: QueueKey, pulls: deque[WaitingPull]) -> None:
         try:
             for _ in range(min(len(pulls), _RETRIES_PER_TURN)):
                 pull = pulls.popleft()
@@ -205,7 +208,7 @@ class Arrivals:
             self._remove(pull)
             pull.give_up()
 
-    def _remove(self, pull: ParkedPull) -> None:
+    def _remove(self, pull: WaitingPull) -> None:
         pulls = self._by_queue[pull.key]
         del pulls[pull]
         if not pulls:

@@ -1,4 +1,4 @@
-"""The parts that handlers share. `server.py` makes them; nothing here does I/O by itself."""
+"""The parts that handlers share. `server.py` opens them; nothing here does I/O by itself."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.consumer_offsets import ConsumerOffsets
 from sparrowmq.broker.durability import Durability
 from sparrowmq.broker.groups import Groups, RequestModes
-from sparrowmq.broker.live_clients import ConsumerGroup, Consumers, Producers, Sessions
-from sparrowmq.broker.name_servers import TopicRoutes
+from sparrowmq.broker.live_clients import ConsumerGroup, Consumers, MemberSessions, Producers
+from sparrowmq.broker.name_servers import ClusterQueues
 from sparrowmq.broker.offset_saving import OffsetSaving
 from sparrowmq.broker.positions import Positions
 from sparrowmq.broker.queue_locks import QueueLocks
@@ -34,6 +34,7 @@ from sparrowmq.protocol.trace import TRACE_FIELDS
 from sparrowmq.store.store import Store
 
 if TYPE_CHECKING:
+    from sparrowmq.broker.delivery.dead_letter_log import DeadLetterLog
     from sparrowmq.broker.delivery.delivery import Delivery
     from sparrowmq.broker.statistics import Statistics
 
@@ -56,7 +57,7 @@ class Broker:
 
     config: BrokerConfig
     clock: Clock
-    """What time it is, for everything that is stamped, and for nothing that is measured."""
+    """The time of day, for everything that is stamped and nothing that is measured."""
     monotonic: Clock
     """Measures how long something takes or lasts, whatever the clock is set to meanwhile."""
     rng: random.Random
@@ -70,6 +71,7 @@ class Broker:
     durability: Durability
     positions: Positions
     delivery: Delivery
+    dead_letters: DeadLetterLog
     locks: QueueLocks
     request_modes: RequestModes
     saving: TableSaving
@@ -78,9 +80,9 @@ class Broker:
     """Their files, and those of consumer offsets and subscriptions."""
     offset_saving: OffsetSaving
     statistics: Statistics
-    topic_routes: TopicRoutes
+    cluster_queues: ClusterQueues
     disk: Disk
-    """Only to tell how full it is; files are the store's business."""
+    """Only to report how full it is; files belong to the store."""
     unique_ids: UniqueIds
     consumers: Consumers
     notices: RebalanceNotices
@@ -92,7 +94,7 @@ class Broker:
     rejected_pulls: int = 0
     """Pulls that were rejected because the broker is draining."""
     producers: Producers = field(default_factory=Producers)
-    sessions: Sessions = field(default_factory=Sessions)
+    sessions: MemberSessions = field(default_factory=MemberSessions)
     config_version: DataVersion = field(default_factory=DataVersion)
     """Counts the changes operators made to `config` since the start."""
     busy_reason: str = ""
@@ -126,5 +128,5 @@ class Broker:
     def member_left(self, group: ConsumerGroup, client_id: str) -> None:
         """Free a member's queues, unless it lives on in another connection; notify the others."""
         if client_id not in group.client_ids:
-            self.locks.free_client(group.name, client_id)
+            self.locks.unlock_all(group.name, client_id)
         self.notices.members_changed(group)

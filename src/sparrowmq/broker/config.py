@@ -1,5 +1,6 @@
 """Settings of one broker process."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -60,14 +61,15 @@ class BrokerConfig:
 
     listen_host: str = setting(
         "127.0.0.1",
-        "Address to accept connections on. Loopback by default: there is no authentication yet.",
+        "Where the broker accepts connections. Loopback by default: there is no authentication"
+        " yet.",
         not_blank(),
     )
     advertise_host: str = setting(
         "", "Host that name servers hand to clients; the listening one when empty."
     )
     port: int = setting(
-        10911, "Port to listen on; 0 takes a free one (and no VIP alias).", between(0, 65_535)
+        10911, "The broker's port; 0 takes a free one (and no VIP alias).", between(0, 65_535)
     )
     vip_alias: bool = setting(
         True, "Listen on port - 2 as well: older clients send there (the VIP channel)."
@@ -207,11 +209,14 @@ class BrokerConfig:
     store: StoreConfig = field(default_factory=StoreConfig)
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        check_fields(self, self._faults())
+
+    def _faults(self) -> Iterator[ConfigError]:
+        """What the rules of single fields do not say."""
         if self.vip_alias and self.port in (1, 2):
-            raise ConfigError("port", self.port, _VIP_PORTS)
+            yield ConfigError("port", self.port, _VIP_PORTS)
         if self.default_queues > self.max_queues_per_topic:
-            raise ConfigError(
+            yield ConfigError(
                 ("default_queues", "max_queues_per_topic"),
                 (self.default_queues, self.max_queues_per_topic),
                 "must not fall",
@@ -221,7 +226,7 @@ class BrokerConfig:
                 split_address(address)
             except ValueError as error:
                 allowed = f"{error}, such as 127.0.0.1:9876"
-                raise ConfigError("name_servers", self.name_servers, allowed) from error
+                yield ConfigError("name_servers", self.name_servers, allowed)
 
     @property
     def advertised_host(self) -> str:
@@ -229,7 +234,7 @@ class BrokerConfig:
         return self.advertise_host or self.listen_host
 
     def address(self, port: int) -> str:
-        """host:port as clients are told."""
+        """host:port that clients connect to."""
         return f"{self.advertised_host}:{port}"
 
     def store_config(self, port: int) -> StoreConfig:

@@ -6,10 +6,10 @@ most what was consumed since the last journal entry.
 A reset is pending until the member that has the queue applies it:
 
     reset ─┬─ each puller is sent to the new offset once; commits are ignored meanwhile
-           └─ over: a puller that was sent there pulls again, or a member asks for the offset
+           └─ ends when a puller that was sent there pulls again, or a member asks for the offset
 
 That it is pending is journaled and saved with the offset: a member may sleep through the reset and
-a restart. Who was sent is not: connections end with the broker.
+a restart. Which pullers were sent there is not saved: their connections end with the broker.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
@@ -61,7 +61,7 @@ class ConsumerOffsets:
         return -1 if row is None else row.get(queue_id, -1)
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """An explicit commit: obeyed, also when it moves back.
+        """An explicit commit: stored, also when it moves back.
 
         One that comes after a reset and before the member has applied it is ignored.
         """
@@ -69,7 +69,7 @@ class ConsumerOffsets:
             self._put(f"{topic}@{group}", queue_id, offset)
 
     def carry(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """The offset a pull carries: it never lowers the stored one."""
+        """Store the offset that a pull carries, unless it is lower than the stored one."""
         key = f"{topic}@{group}"
         row = self._table.get(key)
         if offset <= (-1 if row is None else row.get(queue_id, -1)):
@@ -95,7 +95,7 @@ class ConsumerOffsets:
 
         Each puller is sent there once. Being sent is not enough to end the reset: the clients of
         Java 4.9 and Go go on committing their old progress for 10 s. The next pull ends it, from
-        wherever, so that a reader that keeps offsets of its own is not sent away for ever.
+        whatever offset, so that a reader that keeps offsets of its own is not sent away for ever.
         """
         if not self._resets:
             return None
@@ -111,7 +111,7 @@ class ConsumerOffsets:
     def sent_to_reset(
         self, group: str, topic: str, queue_id: int, pullers: Iterable[Hashable]
     ) -> None:
-        """Pullers learn of a pending reset otherwise than by `redirect`."""
+        """These pullers learned of a pending reset by another way than `redirect`."""
         sent = self._resets.get((f"{topic}@{group}", queue_id))
         if sent is not None:
             sent.update(pullers)
@@ -209,7 +209,7 @@ class ConsumerOffsets:
         """Take back progress beyond the end of a queue; (topic@group, queue, was, is) of each.
 
         A power cut may cost messages that were consumed already. New ones get their offsets, and a
-        group that stood behind them would never see those.
+        group that stood past the end would never see those.
         """
         lowered = []
         for key, row in self._table.items():

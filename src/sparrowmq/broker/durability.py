@@ -2,11 +2,16 @@
 
 ASYNC   reply at once; everything is synced every `flush_interval_s`. Consumers see a message at
         once, unless `unsynced_window` others of its queue are not synced yet
-SYNC    group commit: whoever arrived while a sync ran shares the next one. Consumers see a message
-        when it is durable
+SYNC    group commit: all sends that arrive while a sync runs share the next one. Consumers see a
+        message when it is durable
 
-A sync costs the processor as much as a dozen sends, so where many senders are at work the next
-one waits for a group of them, a millisecond at most. Few senders never wait.
+A sync costs the processor as much as a dozen sends. Where many senders are at work, the next sync
+therefore waits until a group of sends has gathered, a millisecond at most; with few senders it
+never waits, because a send would then wait for the slowest of them. The number of senders is
+estimated by the sends that waited when the last sync ended.
+
+A send that waits is a record in a queue, not a coroutine: a sync that answers a thousand of them
+resolves no futures and wakes no tasks.
 """
 
 import asyncio
@@ -27,13 +32,13 @@ from sparrowmq.store.errors import StoreError
 from sparrowmq.store.store import Store
 
 GROUP = 16
-"""So many sends are worth a sync of their own …"""
+"""So many sends are worth a sync of their own."""
 CROWD = 20
-"""… and are waited for where so many senders were seen. More than a group: who waits for the last
-of few waits for a laggard."""
+"""They are waited for where at least so many senders are active. More than a group, because waiting
+for the last of a few senders means waiting for the slowest."""
 GATHER_S = 0.001
-"""The shortest timer there is."""
-_NOBODY = sys.maxsize
+"""The shortest timer that the event loop offers."""
+_NEVER = sys.maxsize
 
 
 class Waiter(msgspec.Struct, eq=False):
@@ -62,34 +67,34 @@ class Durability:
         self.is_sync = config.flush is Flush.SYNC
         """Whether replies may have to wait at all."""
         # Bound here: this runs for every message.
-        self.announce = self._announce_later if self.is_sync else arrivals.announce
-        """A queue grew: wake the pulls that wait for it when they may see what came."""
+        self.announce = self._announce_after_flush if self.is_sync else arrivals.announce
+        """A queue grew: wake the pulls that wait for it, as soon as they may see what came."""
         self._interval_s = config.flush_interval_s
         self._timeout_s = config.flush_timeout_s
         self._uncancellable = uncancellable
         self._loop = asyncio.get_running_loop()
         self._waiters: deque[Waiter] = deque()
-        self._is_asked = False
-        self._around = 0
-        """How many senders there seem to be: waiting or just answered when the last sync ended."""
-        self._wanted = _NOBODY
-        """So many waiters end the rest of `run` …"""
+        self._flush_requested = False
+        self._active_senders = 0
+        """Sends that waited when the last sync ended: an estimate of how many senders there are."""
+        self._enough = _NEVER
+        """So many waiters end the wait of `run`."""
         self._gathered: asyncio.Future[None] = self._loop.create_future()
-        """… which waits for this."""
-        self.when_flushed: Callable[[], None] | None = None
+        """Resolved when that wait ends."""
+        self.on_next_flush: Callable[[], None] | None = None
         """Called once, after the next flush that succeeds."""
         self._expiry: asyncio.TimerHandle | None = None
 
     @property
     def oldest_wait_s(self) -> float:
-        """How long the first send in line has been waiting; 0 when nobody waits."""
+        """How long the first send in line has been waiting; 0 when none waits."""
         if not self._waiters:
             return 0.0
         return self._timeout_s - (self._waiters[0].deadline_s - self._loop.time())
 
     @property
     def is_stalled(self) -> bool:
-        """Whether a send that came now would hardly be answered in time."""
+        """Whether a send that came now would hardly be acknowledged in time."""
         return self.oldest_wait_s > self._timeout_s / 2
 
     def reply_when_safe(self, request: Request[Any], reply: Reply, end_offset: int) -> Reply | None:
@@ -100,54 +105,54 @@ class Durability:
         # Stored already; a disk that stalls for seconds must not fill the memory with bodies.
         request.body = b""
         self._waiters.append(Waiter(request, reply, end_offset, deadline_s))
-        if len(self._waiters) >= self._wanted:
-            self._go_on()
+        if len(self._waiters) >= self._enough:
+            self._end_wait()
         if self._expiry is None:
             self._expiry = self._loop.call_at(deadline_s, self._expire)
         return None
 
-    def ask(self) -> None:
-        """Flush soon, though no sender waits: a consumer does, or may come."""
-        self._is_asked = True
-        self._go_on()
+    def request_flush(self) -> None:
+        """Flush soon although no sender waits: a consumer does, or may come."""
+        self._flush_requested = True
+        self._end_wait()
 
-    def _announce_later(self, topic: str, queue_id: int) -> None:
-        self.ask()
+    def _announce_after_flush(self, topic: str, queue_id: int) -> None:
+        self.request_flush()
 
     async def run(self) -> None:
-        """Flush for ever: when somebody waits, else by the interval. Ends with an error only."""
+        """Flush for ever: when a send or consumer waits, else by the interval. An error ends it."""
         while True:
-            await self._rest()
-            self._is_asked = False
+            await self._wait_for_work()
+            self._flush_requested = False
             async with self._uncancellable:
                 await self.flush()
 
-    async def _rest(self) -> None:
-        if not self._waiters and not self._is_asked:
+    async def _wait_for_work(self) -> None:
+        if not self._waiters and not self._flush_requested:
             await self._gather(1, self._interval_s)
-        if self._around >= CROWD and 0 < len(self._waiters) < GROUP:
+        if self._active_senders >= CROWD and 0 < len(self._waiters) < GROUP:
             await self._gather(GROUP, GATHER_S)
 
     async def _gather(self, count: int, longest_s: float) -> None:
-        """Return when so many sends wait, or the time is over."""
+        """Return when so many sends wait, or after `longest_s`."""
         self._gathered = self._loop.create_future()
-        self._wanted = count
-        timer = self._loop.call_later(longest_s, self._go_on)
+        self._enough = count
+        timer = self._loop.call_later(longest_s, self._end_wait)
         try:
             await self._gathered
         finally:
             timer.cancel()
-            self._wanted = _NOBODY
+            self._enough = _NEVER
 
-    def _go_on(self) -> None:
-        self._wanted = _NOBODY
+    def _end_wait(self) -> None:
+        self._enough = _NEVER
         if not self._gathered.done():
             self._gathered.set_result(None)
 
     async def flush(self) -> None:
-        """Sync what is appended now and answer who waited for it.
+        """Sync what has been appended by now, and answer the sends that waited for it.
 
-        The first failed sync ends acknowledgements for good: nobody knows what is on the disk.
+        The first failed sync ends acknowledgements for good: what is on the disk is unknown then.
         """
         plan = self._store.begin_flush(urgent=bool(self._waiters))
         if plan is not None:
@@ -161,19 +166,19 @@ class Durability:
             for topic, queue_id in shown:
                 self._arrivals.announce(topic, queue_id)
         self._release()
-        if self.when_flushed is not None:
-            tell, self.when_flushed = self.when_flushed, None
-            tell()
+        if self.on_next_flush is not None:
+            notify, self.on_next_flush = self.on_next_flush, None
+            notify()
 
     def _release(self) -> None:
         durable = self._store.durable_log_offset
-        self._around = len(self._waiters)
+        self._active_senders = len(self._waiters)
         while self._waiters and self._waiters[0].end_offset <= durable:
             waiter = self._waiters.popleft()
             waiter.request.answer(waiter.reply)
 
     def _expire(self) -> None:
-        """Sends that waited too long are told so; their messages stay."""
+        """Answer sends that waited too long with FLUSH_DISK_TIMEOUT; their messages stay stored."""
         self._expiry = None
         now = self._loop.time()
         while self._waiters and self._waiters[0].deadline_s <= now:
@@ -186,5 +191,5 @@ class Durability:
     def _refuse_all(self, reason: str) -> None:
         while self._waiters:
             waiter = self._waiters.popleft()
-            text = f"the broker's disk failed, whether the message is kept is unknown: {reason}"
+            text = f"the broker's disk failed; whether the message was stored is unknown: {reason}"
             waiter.request.answer(Reply(code=ResponseCode.SERVICE_NOT_AVAILABLE, remark=text))

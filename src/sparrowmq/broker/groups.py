@@ -1,4 +1,4 @@
-"""Which consumer groups exist on this broker and how they are configured."""
+"""Which consumer groups exist on this broker, and how they are configured."""
 
 from collections.abc import Iterator
 from typing import Self
@@ -7,56 +7,10 @@ from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.table_saving import TableSaving
 from sparrowmq.broker.tables import BrokerTables
 from sparrowmq.clock import Clock
-from sparrowmq.protocol.body import DataVersion
 from sparrowmq.protocol.broker_stats import MessageRequestMode, MessageRequestModeTable
 from sparrowmq.protocol.group_config import SubscriptionGroupConfig, SubscriptionGroupTable
 from sparrowmq.protocol.names import SYSTEM_GROUPS, group_fault, is_system_group
 from sparrowmq.store.table_file import TableFile
-
-# How groups consume topics, where an operator said so. Only pulling is served.
-
-
-PULL = "PULL"
-
-
-class RequestModes:
-    """The table of messageRequestMode.json."""
-
-    def __init__(
-        self,
-        table: MessageRequestModeTable,
-        *,
-        file: TableFile[MessageRequestModeTable],
-        saving: TableSaving,
-    ) -> None:
-        self._modes = {
-            topic: dict(groups) for topic, groups in table.message_request_mode_map.items()
-        }
-        self.file = file
-        self._saving = saving
-
-    @classmethod
-    def open(cls, tables: BrokerTables, saving: TableSaving) -> Self:
-        """What was saved."""
-        return cls(tables.load_request_modes(), file=tables.modes, saving=saving)
-
-    def get(self, topic: str, group: str) -> MessageRequestMode | None:
-        """What an operator set; None means pulling, as everywhere."""
-        return self._modes.get(topic, {}).get(group)
-
-    def put(self, mode: MessageRequestMode) -> None:
-        """Set how a group consumes a topic; saved soon."""
-        self._modes.setdefault(mode.topic, {})[mode.consumer_group] = mode
-        self._saving.changed(self)
-
-    def table(self) -> MessageRequestModeTable:
-        """All of it, as it is saved and handed to slaves."""
-        modes = {topic: dict(groups) for topic, groups in self._modes.items()}
-        return MessageRequestModeTable(message_request_mode_map=modes)
-
-    def was_saved(self, table: MessageRequestModeTable) -> None:
-        """Nothing depends on that here."""
-
 
 _FORBIDDEN_READ = 1 << 2
 """The bit of forbiddenTable that forbids reading (PermName.INDEX_PERM_READ)."""
@@ -116,7 +70,7 @@ class Groups:
         return iter(tuple(self._groups.values()))
 
     def get(self, group: str) -> SubscriptionGroupConfig | None:
-        """The group as it is configured; None if nobody created it."""
+        """The group's configuration; None if it does not exist."""
         return self._groups.get(group)
 
     def find(self, group: str) -> SubscriptionGroupConfig | None:
@@ -131,11 +85,6 @@ class Groups:
         if group_fault(group) is not None or len(self) >= self.max_groups:
             return False
         return self.auto_create or is_system_group(group)
-
-    @property
-    def version(self) -> DataVersion:
-        """Changes with every change of the table."""
-        return self._version
 
     def table(self) -> SubscriptionGroupTable:
         """All of it, as it is saved and handed to slaves."""
@@ -187,4 +136,42 @@ class Groups:
         self._saving.changed(self)
 
     def was_saved(self, table: SubscriptionGroupTable) -> None:
+        """Nothing depends on that here."""
+
+
+PULL = "PULL"
+
+
+class RequestModes:
+    """How groups consume topics, where an operator chose it. Only pulling can be chosen."""
+
+    def __init__(
+        self,
+        table: MessageRequestModeTable,
+        *,
+        file: TableFile[MessageRequestModeTable],
+        saving: TableSaving,
+    ) -> None:
+        self._modes = {
+            topic: dict(groups) for topic, groups in table.message_request_mode_map.items()
+        }
+        self.file = file
+        self._saving = saving
+
+    @classmethod
+    def open(cls, tables: BrokerTables, saving: TableSaving) -> Self:
+        """What was saved."""
+        return cls(tables.load_request_modes(), file=tables.modes, saving=saving)
+
+    def put(self, mode: MessageRequestMode) -> None:
+        """Set how a group consumes a topic; saved soon."""
+        self._modes.setdefault(mode.topic, {})[mode.consumer_group] = mode
+        self._saving.changed(self)
+
+    def table(self) -> MessageRequestModeTable:
+        """All of it, as it is saved and handed to slaves."""
+        modes = {topic: dict(groups) for topic, groups in self._modes.items()}
+        return MessageRequestModeTable(message_request_mode_map=modes)
+
+    def was_saved(self, table: MessageRequestModeTable) -> None:
         """Nothing depends on that here."""

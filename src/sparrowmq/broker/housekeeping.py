@@ -1,16 +1,17 @@
-"""What a broker does by the clock: write-behind, retention, forgetting the silent."""
+"""Periodic work of a broker: writing behind, retention, silent clients, and noticing overload."""
 
 import asyncio
 import logging
 from functools import partial
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.live_clients import LOOKS
+from sparrowmq.broker.live_clients import SCANS
 from sparrowmq.clock import Clock, cpu_clock
 from sparrowmq.disk.errors import DiskFull
 
+_REMIND_MS = 60_000
 _TICK_S = 0.05
-"""Index entries are at most twice this behind the log."""
+"""Index entries lag at most twice this after the log."""
 _CLEAN_S = 10.0
 _CLIENTS_S = 10.0
 _LAG_S = 0.05
@@ -18,14 +19,42 @@ _LAG_S = 0.05
 
 async def tick_store(broker: Broker) -> None:
     """Write what the store keeps in memory: tails of consume queues, index entries."""
+    refusals = RefusalLog(broker.log, broker.monotonic)
     while True:
         await asyncio.sleep(_TICK_S)
+        refusals.note(broker.store.admission.refusal)
         try:
             # Also when nothing waits: the sooner a step of the clock is noticed, the better.
             broker.store.tick(broker.delivery.clock.now_ms())
         except DiskFull as error:
             broker.log.warning("%s; trying again", error)
             await asyncio.sleep(1.0)
+
+
+class RefusalLog:
+    """Logs that the store refuses messages: when it begins, every minute, and when it ends."""
+
+    def __init__(self, log: logging.Logger, monotonic: Clock) -> None:
+        self._log = log
+        self._monotonic = monotonic
+        self._since_ms: int | None = None
+        self._logged_ms = 0
+
+    def note(self, refusal: Exception | None) -> None:
+        """Why messages are refused now; None while they are taken."""
+        now_ms = self._monotonic()
+        if refusal is None:
+            if self._since_ms is not None:
+                lasted_s = (now_ms - self._since_ms) / 1000
+                self._log.warning("messages are stored again after %.0f s", lasted_s)
+                self._since_ms = None
+            return
+        if self._since_ms is None:
+            self._since_ms = now_ms
+        elif now_ms - self._logged_ms < _REMIND_MS:
+            return
+        self._logged_ms = now_ms
+        self._log.error("messages are refused: %s", refusal)
 
 
 async def clean_store(broker: Broker) -> None:
@@ -39,7 +68,7 @@ async def clean_store(broker: Broker) -> None:
 
 
 def clean(broker: Broker, *, any_hour: bool = False) -> list[int]:
-    """Delete log files whose messages were kept for long enough; what was deleted.
+    """Delete log files whose messages were kept for long enough; returns what was deleted.
 
     With `any_hour` they need not wait for the deletion hour.
     """
@@ -59,13 +88,13 @@ async def forget_silent_clients(broker: Broker) -> None:
 
 
 async def end_silent_sessions(broker: Broker) -> None:
-    """Let go of members whose beats stopped: their queues are free, the others are told."""
+    """Close connections whose beats stopped: their queues are free, other members are notified."""
     life_s = broker.config.session_timeout_s
     while life_s:
-        await asyncio.sleep(life_s / LOOKS)
-        for connection in broker.sessions.look():
+        await asyncio.sleep(life_s / SCANS)
+        for connection in broker.sessions.scan():
             broker.log.warning("closing %s: no beat for %g s", connection.peer, life_s)
-            # What was written to it will never be read: closing in order would wait for that.
+            # Not close, which would wait for the peer to read what was written to it.
             connection.abort()
 
 
@@ -74,8 +103,8 @@ async def watch_lag(broker: Broker, cpu: Clock = cpu_clock) -> None:
 
     `cpu` is the processor time that this process has used.
 
-    A stall counts from half of the flush timeout on. Shorter ones are waited for, as in Apache's
-    broker: the clients' three tries would be over before the disk is back.
+    A stall of the disk counts from half of the flush timeout on. Sends wait for shorter ones, as in
+    Apache's broker: a client's three tries would be over before the disk is back.
     """
     loop = asyncio.get_running_loop()
     limit_s = broker.config.busy_lag_s
@@ -84,19 +113,20 @@ async def watch_lag(broker: Broker, cpu: Clock = cpu_clock) -> None:
         expected_s = loop.time() + _LAG_S
         used_ms = cpu()
         await asyncio.sleep(_LAG_S)
-        # Late because we worked, not because others had the processor: refusing would help nobody.
+        # Only lateness that our own work caused counts. Where other processes had the processor,
+        # refusing sends would not make this broker any faster.
         now_lag_s = min(loop.time() - expected_s, (cpu() - used_ms) / 1000)
-        # Two late turns in a row: one alone may be a hiccup that is over already.
+        # Two late turns in a row: a single one may be a hiccup that is over already.
         lag_s, before_s = min(now_lag_s, before_s), now_lag_s
         durability = broker.durability
         if durability.is_stalled:
             wait_s = durability.oldest_wait_s
             text = f"the disk is slow: sends wait {wait_s:.1f} s for their flush; send again later"
             _set_busy(broker, text)
-            # Who was just answered sends the next message now, not after the next look.
-            durability.when_flushed = partial(_set_busy, broker, "")
+            # Senders that were just answered send the next message now, not after the next check.
+            durability.on_next_flush = partial(_set_busy, broker, "")
         elif lag_s > limit_s:
-            text = f"the broker is {lag_s:.1f} s behind its clients; send again later"
+            text = f"the broker lags {lag_s:.1f} s; send again later"
             _set_busy(broker, text)
         else:
             _set_busy(broker, "")

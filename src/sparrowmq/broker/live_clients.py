@@ -1,4 +1,15 @@
-"""Live consumers: which members a group has now, and what they subscribe to."""
+"""Live clients: the members of consumer groups and what they subscribe to, producers, and sessions.
+
+All of it comes from heartbeats and ends with the connection they came on.
+
+Sessions are for members of our own client that want their death to be detected within seconds. They
+send beats, short heartbeats without a body, four times a session timeout:
+
+    opened by a heartbeat that asks ─▶ first beat ─▶ watched ─┬─ 8 scans without any frame: silent
+                                                              └─ its connection ends: forgotten
+
+A member that names a session which has ended learns that its queues may belong to others by now.
+"""
 
 import random
 from collections import Counter
@@ -12,81 +23,8 @@ from sparrowmq.protocol.heartbeat import ConsumeFromWhere, ConsumerData, Consume
 from sparrowmq.protocol.names import is_retry_topic
 from sparrowmq.protocol.subscription import SubscriptionData
 
-# Sessions of members that want to be missed quickly: who does not beat for seconds is gone.
-#
-# opened by a heartbeat that asks ─▶ first beat ─▶ watched─┬─ 8 looks without a sign of life: silent
-#                                                          └─ its connection ends: forgotten
-#
-# A session lives and ends with its connection. Whoever names a session that is not there any more
-# learns that its queues may have been given to others meanwhile.
 
-
-LOOKS = 8
-"""Looks, not time, make a member silent: a broker that was itself held up has looked only once, and
-does not blame members whose beats wait unread."""
-
-
-class _Session:
-    __slots__ = ("connection", "frames_read", "is_watched", "looks", "name")
-
-    def __init__(self, name: str, connection: Connection) -> None:
-        self.name = name
-        self.connection = connection
-        self.frames_read = connection.frames_read
-        self.looks = 0
-        self.is_watched = False
-        """Not before its first beat: a member that cannot send beats is not to be lost for it."""
-
-
-class Sessions:
-    """At most one for each connection."""
-
-    def __init__(self) -> None:
-        self._by_name: dict[str, _Session] = {}
-        self._by_connection: dict[Connection, _Session] = {}
-
-    def __len__(self) -> int:
-        return len(self._by_name)
-
-    def open(self, connection: Connection, rng: random.Random) -> str:
-        """The name of the connection's session, a new one if it had none."""
-        session = self._by_connection.get(connection)
-        if session is None:
-            session = _Session(f"{rng.getrandbits(64):016x}", connection)
-            self._by_connection[connection] = self._by_name[session.name] = session
-        return session.name
-
-    def beat(self, name: str) -> bool:
-        """A sign of life; False when there is no such session any more."""
-        session = self._by_name.get(name)
-        if session is None:
-            return False
-        session.is_watched = True
-        session.looks = 0
-        return True
-
-    def forget(self, connection: Connection) -> None:
-        """The connection ended, or has no consumer any more."""
-        session = self._by_connection.pop(connection, None)
-        if session is not None:
-            del self._by_name[session.name]
-
-    def look(self) -> list[Connection]:
-        """Look once; connections of members that have been silent for too many looks."""
-        silent = []
-        for session in self._by_name.values():
-            frames_read = session.connection.frames_read
-            if frames_read != session.frames_read or not session.is_watched:
-                session.frames_read = frames_read
-                session.looks = 0
-                continue
-            session.looks += 1
-            if session.looks >= LOOKS:
-                silent.append(session.connection)
-        return silent
-
-
-class Member:
+class GroupMember:
     """One client of a group, on one connection."""
 
     __slots__ = (
@@ -95,9 +33,9 @@ class Member:
         "fingerprint",
         "language",
         "last_seen_ms",
+        "subscribed",
         "takes_locks",
         "version",
-        "wanted",
     )
 
     def __init__(
@@ -110,10 +48,10 @@ class Member:
         self.last_seen_ms = now_ms
         self.fingerprint = 0
         """Of its last version 2 heartbeat; 0 for version 1."""
-        self.wanted: frozenset[str] | None = None
-        """What it subscribes to itself, as text; None until it said so on this connection."""
+        self.subscribed: frozenset[str] | None = None
+        """What it subscribes to, as text; None until it sent that on this connection."""
         self.takes_locks = False
-        """Whether it locks a queue before it begins, and so waits for its owner by itself."""
+        """Whether it locks a queue before it consumes it, and so waits for the owner by itself."""
 
 
 class ConsumerGroup:
@@ -135,7 +73,7 @@ class ConsumerGroup:
         self.consume_type: ConsumeType = data.consume_type
         self.message_model: MessageModel = data.message_model
         self.from_where: ConsumeFromWhere = data.consume_from_where
-        self.members: dict[Connection, Member] = {}
+        self.members: dict[Connection, GroupMember] = {}
         self.subscriptions: dict[str, SubscriptionData] = {}
         self.faults = ""
         """What was last reported to be wrong in it."""
@@ -152,30 +90,30 @@ class ConsumerGroup:
         """Whether every member gets every message."""
         return self.message_model is MessageModel.BROADCASTING
 
-    def find(self, client_id: str) -> Member | None:
+    def find(self, client_id: str) -> GroupMember | None:
         """The member with a client id, on its newest connection."""
         for member in reversed(self.members.values()):
             if member.client_id == client_id:
                 return member
         return None
 
-    def join(self, member: Member, data: ConsumerData) -> bool:
-        """Take a heartbeat in; whether membership changed."""
+    def join(self, member: GroupMember, data: ConsumerData) -> bool:
+        """Take a heartbeat in; returns whether membership changed."""
         self.consume_type = data.consume_type
         self.message_model = data.message_model
         self.from_where = data.consume_from_where
         known = self.members.get(member.connection)
         if known is not None:
             member.takes_locks = known.takes_locks
-            if member.wanted is None:
-                member.wanted = known.wanted
+            if member.subscribed is None:
+                member.subscribed = known.subscribed
         self.members[member.connection] = member
         is_new = known is None or known.client_id != member.client_id
-        if is_new or (known is not None and known.wanted != member.wanted):
+        if is_new or (known is not None and known.subscribed != member.subscribed):
             self.is_checked = False
         return is_new
 
-    def subscribe(self, wanted: Iterable[SubscriptionData]) -> bool:
+    def subscribe(self, subscribed: Iterable[SubscriptionData]) -> bool:
         """Make these the group's subscriptions; whether a topic was added or removed.
 
         The newest version of a subscription wins, as a late heartbeat must not bring back an old
@@ -183,7 +121,7 @@ class ConsumerGroup:
         """
         changed = False
         topics = set()
-        for data in wanted:
+        for data in subscribed:
             topics.add(data.topic)
             known = self.subscriptions.get(data.topic)
             if known is None:
@@ -210,13 +148,13 @@ class Consumers:
         """The live group; None when it has no member."""
         return self._groups.get(name)
 
-    def remember(self, groups: dict[str, ConsumerGroup], until_ms: int) -> None:
-        """Groups that lived when the broker stopped; their members may come back until then
+    def remember_subscriptions(self, groups: dict[str, ConsumerGroup], until_ms: int) -> None:
+        """Keep groups that lived when the broker stopped; members may come back until `until_ms`
         (monotonic)."""
         self._last = groups
         self._last_until_ms = until_ms
 
-    def group_or_last(self, name: str, monotonic: Clock) -> ConsumerGroup | None:
+    def live_or_last(self, name: str, monotonic: Clock) -> ConsumerGroup | None:
         """The live group, or what it was when the broker stopped a moment ago."""
         live = self._groups.get(name)
         if live is None and self._last and monotonic() < self._last_until_ms:
@@ -226,18 +164,20 @@ class Consumers:
     def __iter__(self) -> Iterator[ConsumerGroup]:
         return iter(tuple(self._groups.values()))
 
-    def join(self, member: Member, data: ConsumerData, *, with_subscriptions: bool = True) -> bool:
-        """Register a member by its heartbeat; whether the others should rebalance."""
+    def join(
+        self, member: GroupMember, data: ConsumerData, *, with_subscriptions: bool = True
+    ) -> bool:
+        """Register a member by its heartbeat; returns whether the group should rebalance."""
         group = self._groups.get(data.group_name)
         if group is None:
             group = self._groups[data.group_name] = ConsumerGroup(data.group_name, data)
         self._groups_of.setdefault(member.connection, set()).add(data.group_name)
         if with_subscriptions:
-            member.wanted = _wanted(data)
+            member.subscribed = _subscribed_texts(data)
         joined = group.join(member, data)
         return (with_subscriptions and group.subscribe(data.subscription_data_set)) or joined
 
-    def replace_older(self, member: Member, group_name: str) -> None:
+    def replace_older(self, member: GroupMember, group_name: str) -> None:
         """A client that came back on a new connection is not a member on its old one any more.
 
         Only for ids that a process makes for itself (`ip@pid#time`): other ids may be two clients.
@@ -249,7 +189,9 @@ class Consumers:
             if other.client_id == member.client_id and connection is not member.connection:
                 self.leave(connection, group_name)
 
-    def leave(self, connection: Connection, group_name: str) -> tuple[ConsumerGroup, Member] | None:
+    def leave(
+        self, connection: Connection, group_name: str
+    ) -> tuple[ConsumerGroup, GroupMember] | None:
         """Remove a member; the group and the member when there was one."""
         group = self._groups.get(group_name)
         member = group.members.pop(connection, None) if group is not None else None
@@ -265,17 +207,17 @@ class Consumers:
                 del self._groups_of[connection]
         return group, member
 
-    def has(self, connection: Connection) -> bool:
+    def has_member_on(self, connection: Connection) -> bool:
         """Whether a member lives on this connection."""
         return connection in self._groups_of
 
-    def forget(self, connection: Connection) -> list[tuple[ConsumerGroup, Member]]:
+    def forget(self, connection: Connection) -> list[tuple[ConsumerGroup, GroupMember]]:
         """A connection ended: the groups that lost a member, and which."""
         names = tuple(self._groups_of.get(connection, ()))
         left = (self.leave(connection, name) for name in names)
         return [gone for gone in left if gone is not None]
 
-    def silent_since(self, before_ms: int) -> list[Member]:
+    def silent_since(self, before_ms: int) -> list[GroupMember]:
         """Members whose last heartbeat came before that time."""
         return [
             member
@@ -289,7 +231,7 @@ class Consumers:
         return [name for name, group in self._groups.items() if topic in group.subscriptions]
 
 
-def _wanted(data: ConsumerData) -> frozenset[str]:
+def _subscribed_texts(data: ConsumerData) -> frozenset[str]:
     """Subscriptions as text, without the retry topic, which clients add by themselves."""
     return frozenset(
         f"{one.topic} {one.expression_type or 'TAG'} {one.sub_string}"
@@ -298,25 +240,64 @@ def _wanted(data: ConsumerData) -> frozenset[str]:
     )
 
 
-# Live producers: who can be asked about the transactions of a group.
+class GroupFaults(msgspec.Struct, frozen=True):
+    """What is wrong inside a group: members that subscribe differently, a client id used twice.
+
+    Both are reported and never refused: a rolling change of a subscription looks the same for a
+    while. Empty when all is well.
+    """
+
+    unequal: dict[str, list[str]]
+    """Client id to what it subscribes to, of every member, when they do not agree."""
+    doubled: list[str]
+    """Client ids with several connections: such members take the same queues."""
+
+    def __bool__(self) -> bool:
+        return bool(self.unequal or self.doubled)
+
+    def __str__(self) -> str:
+        parts = []
+        if self.unequal:
+            subscribed = "; ".join(
+                f"{who}: {', '.join(what)}" for who, what in self.unequal.items()
+            )
+            remedy = "give all members of a group the same subscriptions"
+            parts.append(f"members subscribe differently ({subscribed}): {remedy}")
+        if self.doubled:
+            remedy = "give each process an instance name of its own"
+            parts.append(f"client ids are used twice ({', '.join(self.doubled)}): {remedy}")
+        return " and ".join(parts)
+
+
+def group_faults(group: ConsumerGroup) -> GroupFaults:
+    """What is wrong in the group now."""
+    known = [member for member in group.members.values() if member.subscribed is not None]
+    unequal = {}
+    if len({member.subscribed for member in known}) > 1:
+        unequal = {member.client_id: sorted(member.subscribed or ()) for member in known}
+    doubled = []
+    if not group.is_broadcasting:
+        uses = Counter(member.client_id for member in group.members.values())
+        doubled = sorted(client_id for client_id, count in uses.items() if count > 1)
+    return GroupFaults(unequal, doubled)
 
 
 class Producers:
-    """Producer groups and their connections."""
+    """Live producers by group: those that can be asked about the group's transactions."""
 
     def __init__(self) -> None:
-        self._groups: dict[str, dict[Connection, Member]] = {}
+        self._groups: dict[str, dict[Connection, GroupMember]] = {}
         self._groups_of: dict[Connection, set[str]] = {}
-        self._by_client_id: dict[str, Member] = {}
+        self._by_client_id: dict[str, GroupMember] = {}
 
-    def join(self, group: str, member: Member) -> None:
+    def join(self, group: str, member: GroupMember) -> None:
         """Register a producer by its heartbeat."""
         self._groups.setdefault(group, {})[member.connection] = member
         self._groups_of.setdefault(member.connection, set()).add(group)
         self._by_client_id[member.client_id] = member
 
     def leave(self, connection: Connection, group: str) -> None:
-        """A producer said goodbye."""
+        """A producer unregistered."""
         members = self._groups.get(group)
         gone = None
         if members is not None:
@@ -330,13 +311,13 @@ class Producers:
                 del self._groups_of[connection]
                 self._forget_client(gone)
 
-    def _forget_client(self, member: Member | None) -> None:
+    def _forget_client(self, member: GroupMember | None) -> None:
         if member is not None:
             current = self._by_client_id.get(member.client_id)
             if current is not None and current.connection is member.connection:
                 del self._by_client_id[member.client_id]
 
-    def find(self, client_id: str) -> Member | None:
+    def find(self, client_id: str) -> GroupMember | None:
         """The live producer with a client id, on its newest connection."""
         return self._by_client_id.get(client_id)
 
@@ -345,15 +326,15 @@ class Producers:
         for group in tuple(self._groups_of.get(connection, ())):
             self.leave(connection, group)
 
-    def members(self, group: str) -> list[Member]:
+    def members(self, group: str) -> list[GroupMember]:
         """The live producers of a group, in the order they came."""
         return list(self._groups.get(group, {}).values())
 
-    def groups(self) -> Iterator[tuple[str, list[Member]]]:
+    def groups(self) -> Iterator[tuple[str, list[GroupMember]]]:
         """Every live group with its members."""
         return iter([(group, list(members.values())) for group, members in self._groups.items()])
 
-    def silent_since(self, before_ms: int) -> list[Member]:
+    def silent_since(self, before_ms: int) -> list[GroupMember]:
         """Members whose last heartbeat came before that time."""
         return [
             member
@@ -363,43 +344,69 @@ class Producers:
         ]
 
 
-# What is wrong inside a group: members that subscribe differently, one client id used twice.
-#
-# Both are reported and never refused: a rolling change of a subscription looks the same for a
-# while.
+SCANS = 8
+"""Scans without a frame after which a member is silent.
+
+Scans are counted, not time: a broker that was itself held up has scanned only once, and does not
+blame members whose beats wait unread in the socket.
+"""
 
 
-class GroupFaults(msgspec.Struct, frozen=True):
-    """Empty when all is well."""
+class _Session:
+    __slots__ = ("connection", "frames_read", "is_watched", "name", "scans")
 
-    unequal: dict[str, list[str]]
-    """Client id to what it subscribes to, of every member, when they do not agree."""
-    doubled: list[str]
-    """Client ids with several connections: such members take the same queues."""
-
-    def __bool__(self) -> bool:
-        return bool(self.unequal or self.doubled)
-
-    def __str__(self) -> str:
-        parts = []
-        if self.unequal:
-            wanted = "; ".join(f"{who}: {', '.join(what)}" for who, what in self.unequal.items())
-            remedy = "give all members of a group the same subscriptions"
-            parts.append(f"members subscribe differently ({wanted}): {remedy}")
-        if self.doubled:
-            remedy = "give each process an instance name of its own"
-            parts.append(f"client ids are used twice ({', '.join(self.doubled)}): {remedy}")
-        return " and ".join(parts)
+    def __init__(self, name: str, connection: Connection) -> None:
+        self.name = name
+        self.connection = connection
+        self.frames_read = connection.frames_read
+        self.scans = 0
+        self.is_watched = False
+        """Only from its first beat on: a member that cannot send beats must not be lost for it."""
 
 
-def faults_of(group: ConsumerGroup) -> GroupFaults:
-    """What is wrong in the group now."""
-    told = [member for member in group.members.values() if member.wanted is not None]
-    unequal = {}
-    if len({member.wanted for member in told}) > 1:
-        unequal = {member.client_id: sorted(member.wanted or ()) for member in told}
-    doubled = []
-    if not group.is_broadcasting:
-        uses = Counter(member.client_id for member in group.members.values())
-        doubled = sorted(client_id for client_id, count in uses.items() if count > 1)
-    return GroupFaults(unequal, doubled)
+class MemberSessions:
+    """The open sessions, at most one for each connection."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, _Session] = {}
+        self._by_connection: dict[Connection, _Session] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def open(self, connection: Connection, rng: random.Random) -> str:
+        """The name of the connection's session, a new one if it had none."""
+        session = self._by_connection.get(connection)
+        if session is None:
+            session = _Session(f"{rng.getrandbits(64):016x}", connection)
+            self._by_connection[connection] = self._by_name[session.name] = session
+        return session.name
+
+    def beat(self, name: str) -> bool:
+        """Take a sign of life in; False when there is no such session any more."""
+        session = self._by_name.get(name)
+        if session is None:
+            return False
+        session.is_watched = True
+        session.scans = 0
+        return True
+
+    def forget(self, connection: Connection) -> None:
+        """The connection ended, or has no consumer any more."""
+        session = self._by_connection.pop(connection, None)
+        if session is not None:
+            del self._by_name[session.name]
+
+    def scan(self) -> list[Connection]:
+        """Scan once; returns connections of members that have been silent for too many scans."""
+        silent = []
+        for session in self._by_name.values():
+            frames_read = session.connection.frames_read
+            if frames_read != session.frames_read or not session.is_watched:
+                session.frames_read = frames_read
+                session.scans = 0
+                continue
+            session.scans += 1
+            if session.scans >= SCANS:
+                silent.append(session.connection)
+        return silent

@@ -1,9 +1,20 @@
-"""Telling every name server what this broker has: at start, on every change, every 30 s."""
+"""What the broker exchanges with name servers: it registers itself, and asks for queues of topics.
+
+Every name server learns what this broker has: at the start, after every change of a topic, and
+every 30 s. A name server that was lost is tried every two seconds, so that routes are complete soon
+after it is back.
+
+A name server refuses a broker whose name belongs to another master that still answers. A broker
+that is refused so by every name server that answers does not start: no client would find it. One
+that is refused later runs on and logs that as an error once a minute, because it may hold messages
+that its consumers still have to get.
+"""
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from enum import Enum, auto
 
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.topics import Topics
@@ -12,25 +23,191 @@ from sparrowmq.net.errors import NetError
 from sparrowmq.net.peers import Peers
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import BodyError
-from sparrowmq.protocol.headers.nameserver import GetTopicRoute, RegisterBroker, UnregisterBroker
+from sparrowmq.protocol.headers.nameserver import (
+    NAME_TAKEN,
+    GetTopicRoute,
+    RegisterBroker,
+    UnregisterBroker,
+)
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.perm import is_readable
 from sparrowmq.protocol.registration import RegisterBrokerBody, body_checksum
 from sparrowmq.protocol.route import TopicRoute
 from sparrowmq.protocol.topic_config import RegisteredTopics
 
-# The queues of a topic on all brokers, as the name servers know them.
-
-
-Queues = tuple[MessageQueue, ...]
-
+_CALL_S = 3.0
+_AGAIN_S = 2.0
+"""How often a name server that was lost is tried."""
+_NAME_TAKEN_AGAIN_MS = 60_000
+"""How often a broker that has lost its name says so."""
 _FRESH_MS = 30_000
 """As old as a client's own route may be (pollNameServerInterval)."""
-_CALL_S = 3.0
 _MOST_ROUTES = 10_000
+Queues = tuple[MessageQueue, ...]
 
 
-class TopicRoutes:
+class BrokerNameTaken(Exception):
+    """No name server that answers accepts this broker: another master has its name.
+
+    `refusals` are the texts of the name servers, by address; each names that master.
+    """
+
+    def __init__(self, broker_name: str, refusals: Mapping[str, str]) -> None:
+        super().__init__(f"no client would find this broker: {_refusals_text(refusals)}")
+        self.broker_name = broker_name
+        self.refusals = refusals
+
+
+def _refusals_text(refusals: Mapping[str, str]) -> str:
+    return "; ".join(f"name server {server} says {text}" for server, text in refusals.items())
+
+
+class _Outcome(Enum):
+    """Of one attempt to register with one name server."""
+
+    REGISTERED = auto()
+    REFUSED = auto()
+    NAME_TAKEN = auto()
+    UNREACHED = auto()
+
+
+class BrokerRegistration:
+    """Registers this broker with all name servers, also with those that come back."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        topics: Topics,
+        peers: Peers,
+        *,
+        port: int,
+        monotonic: Clock,
+        log: logging.Logger,
+    ) -> None:
+        self._config = config
+        self.topics = topics
+        self._peers = peers
+        self._address = config.address(port)
+        self._ha_address = config.address(config.ha_port)
+        self._monotonic = monotonic
+        self._log = log
+        self._unreached: set[str] = set()
+        """Name servers that do not know this broker, also those that refuse it."""
+        self._taken: dict[str, str] = {}
+        """Name servers that refuse it because of its name, and what they say."""
+        self._taken_logged_ms: int | None = None
+        self._has_unregistered = False
+
+    async def run(self) -> None:
+        """Register for ever, and soon after every change of a topic: changes that come together
+        share one round."""
+        while True:
+            self.topics.changed.clear()
+            await self.register_everywhere()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._config.register_interval_s):
+                    await self._watch()
+
+    async def _watch(self) -> None:
+        """Until a topic changes, register with name servers that were lost."""
+        while not self.topics.changed.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_AGAIN_S):
+                    await self.topics.changed.wait()
+            lost = set(self._config.name_servers) - set(self._peers.known()) | self._unreached
+            # A name server asks the master each time, and logs the refusal: every round will do.
+            lost -= self._taken.keys()
+            if lost:
+                await self._register_with(sorted(lost))
+
+    async def register_at_start(self) -> None:
+        """The first round. Raises BrokerNameTaken."""
+        outcomes = await self._try_to_register_with(self._config.name_servers)
+        answered = [each for each in outcomes if each is not _Outcome.UNREACHED]
+        if answered and all(each is _Outcome.NAME_TAKEN for each in answered):
+            raise BrokerNameTaken(self._config.broker_name, dict(self._taken))
+        self._report_taken()
+
+    async def register_everywhere(self) -> None:
+        """One round. Name servers that cannot be reached are reported and tried again by `run`."""
+        await self._register_with(self._config.name_servers)
+
+    async def _register_with(self, servers: Iterable[str]) -> None:
+        await self._try_to_register_with(servers)
+        self._report_taken()
+
+    async def _try_to_register_with(self, servers: Iterable[str]) -> list[_Outcome]:
+        table = self.topics.table()
+        topics = RegisteredTopics(
+            topic_config_table=table.topic_config_table, data_version=table.data_version
+        )
+        body = RegisterBrokerBody(topics=topics).encode(compressed=False)
+        header = RegisterBroker(
+            cluster_name=self._config.cluster_name,
+            broker_name=self._config.broker_name,
+            broker_id=self._config.broker_id,
+            broker_addr=self._address,
+            ha_server_addr=self._ha_address,
+            enable_acting_master=False,
+            compressed=False,
+            body_crc32=body_checksum(body),
+        )
+        return await asyncio.gather(*(self._register(server, header, body) for server in servers))
+
+    async def _register(self, server: str, header: RegisterBroker, body: bytes) -> _Outcome:
+        if self._has_unregistered:
+            return _Outcome.UNREACHED  # clients would come back to a broker that is about to end
+        try:
+            response = await self._peers.call(server, header, body, timeout_s=_CALL_S)
+        except NetError as error:
+            self._taken.pop(server, None)
+            self._report_failure(server, str(error))
+            return _Outcome.UNREACHED
+        if response.code == NAME_TAKEN:
+            self._taken[server] = response.remark
+            self._unreached.add(server)
+            return _Outcome.NAME_TAKEN
+        self._taken.pop(server, None)
+        if response.code != ResponseCode.SUCCESS:
+            self._report_failure(server, response.remark)
+            return _Outcome.REFUSED
+        if server in self._unreached:
+            self._unreached.discard(server)
+            self._log.info("registered with name server %s again", server)
+        return _Outcome.REGISTERED
+
+    def _report_taken(self) -> None:
+        """Log that another master has the name: at once, and then every minute."""
+        if not self._taken:
+            self._taken_logged_ms = None
+            return
+        now_ms, logged_ms = self._monotonic(), self._taken_logged_ms
+        if logged_ms is None or now_ms - logged_ms >= _NAME_TAKEN_AGAIN_MS:
+            self._taken_logged_ms = now_ms
+            self._log.error("clients do not find this broker: %s", _refusals_text(self._taken))
+
+    def _report_failure(self, server: str, reason: str) -> None:
+        """Once per outage: a name server may be down for days."""
+        if server not in self._unreached:
+            self._unreached.add(server)
+            self._log.warning("cannot register with name server %s: %s", server, reason)
+
+    async def unregister(self) -> None:
+        """Leave all name servers, for good, so that clients stop coming at once."""
+        self._has_unregistered = True
+        header = UnregisterBroker(
+            cluster_name=self._config.cluster_name,
+            broker_name=self._config.broker_name,
+            broker_id=self._config.broker_id,
+            broker_addr=self._address,
+        )
+        known = [server for server in self._config.name_servers if server not in self._unreached]
+        for server in known:
+            with suppress(NetError):
+                await self._peers.call(server, header, timeout_s=1.0)
+
+
+class ClusterQueues:
     """Asks name servers when needed. Without one, this broker's topics are all there is."""
 
     def __init__(self, config: BrokerConfig, topics: Topics, peers: Peers, clock: Clock) -> None:
@@ -44,8 +221,8 @@ class TopicRoutes:
     async def queues_of(self, topic: str) -> Queues | None:
         """The sorted queues that can be read; None when the topic has no route.
 
-        While no name server answers, the last known ones: a member that is told of fewer queues
-        would drop the others.
+        While no name server answers, the last known ones: a member that gets fewer queues would
+        drop the others.
         """
         if not self._name_servers:
             return self._topics.read_queues(topic, self._broker_name)
@@ -78,105 +255,3 @@ class TopicRoutes:
             self._known.clear()
         self._known[topic] = (self._clock(), queues)
         return queues
-
-
-_AGAIN_S = 2.0
-"""How often a name server that was lost is tried: clients ask it for routes once it is back."""
-
-
-class Registration:
-    """Keeps this broker known, also to name servers that come back."""
-
-    def __init__(
-        self,
-        config: BrokerConfig,
-        topics: Topics,
-        peers: Peers,
-        *,
-        port: int,
-        log: logging.Logger,
-    ) -> None:
-        self._config = config
-        self.topics = topics
-        self._peers = peers
-        self._address = config.address(port)
-        self._ha_address = config.address(config.ha_port)
-        self._log = log
-        self._unreached: set[str] = set()
-        self._has_left = False
-
-    async def run(self) -> None:
-        """Register for ever, and soon after every change of a topic: changes that come together
-        share one round."""
-        while True:
-            self.topics.changed.clear()
-            await self.register_everywhere()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._config.register_interval_s):
-                    await self._watch()
-
-    async def _watch(self) -> None:
-        """Until something changes, look after name servers that were lost."""
-        while not self.topics.changed.is_set():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_AGAIN_S):
-                    await self.topics.changed.wait()
-            lost = set(self._config.name_servers) - set(self._peers.known()) | self._unreached
-            if lost:
-                await self._register_with(sorted(lost))
-
-    async def register_everywhere(self) -> None:
-        """One round. Name servers that cannot be reached are reported and tried again by `run`."""
-        await self._register_with(self._config.name_servers)
-
-    async def _register_with(self, servers: Iterable[str]) -> None:
-        table = self.topics.table()
-        topics = RegisteredTopics(
-            topic_config_table=table.topic_config_table, data_version=table.data_version
-        )
-        body = RegisterBrokerBody(topics=topics).encode(compressed=False)
-        header = RegisterBroker(
-            cluster_name=self._config.cluster_name,
-            broker_name=self._config.broker_name,
-            broker_id=self._config.broker_id,
-            broker_addr=self._address,
-            ha_server_addr=self._ha_address,
-            enable_acting_master=False,
-            compressed=False,
-            body_crc32=body_checksum(body),
-        )
-        await asyncio.gather(*(self._register(server, header, body) for server in servers))
-
-    async def _register(self, server: str, header: RegisterBroker, body: bytes) -> None:
-        if self._has_left:
-            return  # clients would come back to a broker that is about to end
-        try:
-            response = await self._peers.call(server, header, body, timeout_s=_CALL_S)
-        except NetError as error:
-            self._complain(server, str(error))
-            return
-        if response.code != ResponseCode.SUCCESS:
-            self._complain(server, response.remark)
-        elif server in self._unreached:
-            self._unreached.discard(server)
-            self._log.info("registered with name server %s again", server)
-
-    def _complain(self, server: str, reason: str) -> None:
-        """Once per outage: a name server may be down for days."""
-        if server not in self._unreached:
-            self._unreached.add(server)
-            self._log.warning("cannot register with name server %s: %s", server, reason)
-
-    async def unregister(self) -> None:
-        """Say goodbye, for good, so that clients stop coming at once."""
-        self._has_left = True
-        header = UnregisterBroker(
-            cluster_name=self._config.cluster_name,
-            broker_name=self._config.broker_name,
-            broker_id=self._config.broker_id,
-            broker_addr=self._address,
-        )
-        known = [server for server in self._config.name_servers if server not in self._unreached]
-        for server in known:
-            with suppress(NetError):
-                await self._peers.call(server, header, timeout_s=1.0)

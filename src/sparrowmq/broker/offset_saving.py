@@ -1,8 +1,8 @@
-"""Saves the progress of groups beside the loop: a journal by the clock, the whole table at times.
+"""Saves the progress of groups: a journal every half second, the whole table every few seconds.
 
 ```
-progress ──────▶ journaled within a second; lost by a crash, it is only delivered again
-an operator's ─▶ journaled at once, and answered then: a topic or group that is made again must not
+progress ──────▶ journaled within a second; what a crash loses is only delivered again
+an operator's ─▶ journaled at once, before the answer: a topic or group that is made again must not
 change           get the old progress back, nor a group that was reset
 ```
 """
@@ -13,7 +13,7 @@ from contextlib import suppress
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.consumer_offsets import ConsumerOffsets
 from sparrowmq.broker.environment import Environment
-from sparrowmq.broker.table_saving import tell_waiters
+from sparrowmq.broker.table_saving import resolve_waiters
 from sparrowmq.broker.tables import OffsetsTable
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import RequestRefused
@@ -85,7 +85,7 @@ class OffsetSaving:
             found = error
             raise
         finally:
-            tell_waiters(waiters, found)
+            resolve_waiters(waiters, found)
 
     async def _save(self) -> None:
         try:

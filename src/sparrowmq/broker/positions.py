@@ -1,17 +1,17 @@
 """Whether a position that a consumer claims still means what it meant when it was learned.
 
-A queue that got shorter gives its offsets to other messages (`store/epochs.py`). Whoever comes back
-with a position past the point where the old messages end would skip new ones, so it is sent back:
+A queue that got shorter gives its offsets to other messages (`store/epochs.py`). A consumer that
+comes back with a position past the end of the old messages would skip new ones, so it is sent back:
 
 ```
-client of ours   says the epoch of its position ▶ good up to the queue's end when that epoch ended;
-                 is told that end, and goes on there or where its own progress is
-Java, Go         in doubt ▶ believed if this connection was told the position since;
+client of ours   states the epoch of its position ▶ valid up to the queue's end when that epoch
+                 ended; learns that end, and goes on there or where its own progress is
+Java, Go         in doubt ▶ believed if this connection was sent to the position since;
                  else goes on at what its group has stored or carries, never past the end
 ```
 
-Commits are judged by the same rule before they are stored. RocketMQ's tools read wherever they
-like.
+Commits are judged by the same rule before they are stored. RocketMQ's own tools are exempt: they
+read wherever they are asked to.
 """
 
 from collections import deque
@@ -20,23 +20,23 @@ from sparrowmq.net.connection import Connection
 from sparrowmq.protocol.names import is_system_group
 from sparrowmq.store.epochs import LogEpochs
 
-UNHANDLED = 2_000
+MAX_UNHANDLED = 2_000
 """Messages that a member without stored progress may have pulled and not handled: the largest span
 between the oldest and the newest that Java's and Go's clients let be in work."""
 _ANSWERS_KEPT = 16
 """Offsets of a queue that one connection asked for and may use: the oldest is forgotten first."""
 
 
-class _Told:
-    """What one connection was told, with the epoch in which that was so."""
+class _Sent:
+    """Offsets that one connection got from this broker, each with its epoch."""
 
     __slots__ = ("answers", "positions")
 
     def __init__(self) -> None:
         self.positions: dict[tuple[str, str, int], tuple[int, int]] = {}
-        """Group, topic and queue to epoch and position: everything up to it was told."""
+        """Group, topic and queue to epoch and position: everything up to it was delivered."""
         self.answers: dict[tuple[str, int], deque[tuple[int, int]]] = {}
-        """Topic and queue to epochs and offsets that were asked for: exactly these were told."""
+        """Topic and queue to epochs and offsets that it asked for: it knows exactly these."""
 
 
 class Positions:
@@ -44,9 +44,9 @@ class Positions:
 
     def __init__(self, epochs: LogEpochs) -> None:
         self._epochs = epochs
-        self._told: dict[Connection, _Told] = {}
+        self._sent: dict[Connection, _Sent] = {}
 
-    def end_of(
+    def valid_end(
         self,
         connection: Connection,
         group: str,
@@ -55,7 +55,7 @@ class Positions:
         position: int,
         epoch: int | None,
     ) -> int | None:
-        """Where the messages end that the position counts, if it lies past that; else None."""
+        """The end of the messages that the position counts, if it lies past that; else None."""
         epochs = self._epochs
         if epoch is not None:
             if epoch == epochs.current:
@@ -68,11 +68,11 @@ class Positions:
             doubt.after
             for doubt in epochs.doubts(topic, queue_id)
             if doubt.after < position <= doubt.until
-            and not self._was_told(connection, group, topic, queue_id, position, doubt.epoch)
+            and not self._was_sent(connection, group, topic, queue_id, position, doubt.epoch)
         ]
         return min(ends, default=None)
 
-    def _was_told(
+    def _was_sent(
         self,
         connection: Connection,
         group: str,
@@ -81,28 +81,28 @@ class Positions:
         position: int,
         since: int,
     ) -> bool:
-        told = self._told.get(connection)
-        if told is None:
+        sent = self._sent.get(connection)
+        if sent is None:
             return False
-        epoch, reached = told.positions.get((group, topic, queue_id), (0, -1))
+        epoch, reached = sent.positions.get((group, topic, queue_id), (0, -1))
         if epoch >= since and position <= reached:
             return True
-        answers = told.answers.get((topic, queue_id), ())
+        answers = sent.answers.get((topic, queue_id), ())
         return any(epoch >= since and position == offset for epoch, offset in answers)
 
-    def tell(
+    def note_sent(
         self, connection: Connection, group: str, topic: str, queue_id: int, offset: int, epoch: int
     ) -> None:
-        """A member that knows no epochs is told to go on at an offset of this epoch."""
+        """Remember that a member without epochs was sent to an offset of this epoch."""
         if self._is_in_doubt(topic, queue_id, offset):
-            told = self._told.setdefault(connection, _Told())
-            told.positions[group, topic, queue_id] = (epoch, offset)
+            sent = self._sent.setdefault(connection, _Sent())
+            sent.positions[group, topic, queue_id] = (epoch, offset)
 
-    def answer(self, connection: Connection, topic: str, queue_id: int, offset: int) -> None:
-        """A client that knows no epochs asked for an offset of a queue, such as its end."""
+    def note_answer(self, connection: Connection, topic: str, queue_id: int, offset: int) -> None:
+        """Remember that a client without epochs asked for an offset of a queue, such as its end."""
         if self._is_in_doubt(topic, queue_id, offset):
-            told = self._told.setdefault(connection, _Told())
-            answers = told.answers.setdefault((topic, queue_id), deque(maxlen=_ANSWERS_KEPT))
+            sent = self._sent.setdefault(connection, _Sent())
+            answers = sent.answers.setdefault((topic, queue_id), deque(maxlen=_ANSWERS_KEPT))
             answers.append((self._epochs.current, offset))
 
     def _is_in_doubt(self, topic: str, queue_id: int, offset: int) -> bool:
@@ -112,12 +112,12 @@ class Positions:
         )
 
     def forget(self, connection: Connection) -> None:
-        """A connection ended: whoever comes back may have slept through a restart."""
-        self._told.pop(connection, None)
+        """A connection ended: a client that comes back may have slept through a restart."""
+        self._sent.pop(connection, None)
 
 
-def back_to(end: int, stored: int, carried: int) -> int:
-    """Where a member goes on that knows no epochs, when its messages end at `end`.
+def resume_offset(end: int, stored: int, carried: int) -> int:
+    """Where a member without epochs goes on, when the messages it knows end at `end`.
 
     What the group stored past the end was stored since. Otherwise everything before the end that
     is not certainly handled comes again: the member drops what it has pulled.
@@ -125,4 +125,4 @@ def back_to(end: int, stored: int, carried: int) -> int:
     if stored > end:
         return stored
     known = max(stored, carried)
-    return min(end, known) if known >= 0 else max(0, end - UNHANDLED)
+    return min(end, known) if known >= 0 else max(0, end - MAX_UNHANDLED)

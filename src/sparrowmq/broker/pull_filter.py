@@ -38,7 +38,7 @@ def filter_for(broker: Broker, header: PullMessage, group: SubscriptionGroupConf
         if expression_type == TAG and header.subscription in ("*", "", None):
             return EVERYTHING
         return _own_filter(header, expression_type)
-    live = broker.consumers.group_or_last(header.consumer_group, broker.monotonic)
+    live = broker.consumers.live_or_last(header.consumer_group, broker.monotonic)
     if live is None:
         text = f"group {header.consumer_group} has no live member here; send a heartbeat first"
         raise RequestRefused(ResponseCode.SUBSCRIPTION_NOT_EXIST, text)

@@ -1,12 +1,16 @@
-"""Members that take no locks wait for the owner of a queue before they get anything of it.
+"""Queue handover: members that take no locks get nothing of a queue until its owner has let go.
 
-Java and Go members that consume concurrently begin a queue at the stored offset, whoever has it.
-A Python owner needs a moment after it was told: its handlers finish, it commits, it unlocks. What
-it had in flight would come twice. So pulls of such a member wait meanwhile, as if nothing had
-come, and are then told where to go on:
+Java and Go members that consume concurrently begin a queue at the stored offset as soon as the
+rebalance gives it to them, even while another member still has it. A Python owner needs a moment
+after it was notified of the rebalance: its handlers finish, it commits, it unlocks. Until then the
+stored offset is too low, and the messages that it has in flight would be consumed twice. So pulls
+of the new member wait meanwhile, as if nothing had come, and are then answered with the offset at
+which to go on:
 
-    pull ─┬─ nobody else holds the queue, or no change was told lately ─▶ served
+    pull ─┬─ no other member holds the queue, or no rebalance was announced lately ─▶ served
           └─ waits ── unlocked, owner gone, time up ─▶ nothing found; next offset: the stored one
+
+The broker cannot refuse such pulls instead: those clients would try again only seconds later.
 """
 
 import asyncio
@@ -20,26 +24,28 @@ from sparrowmq.protocol.headers.pull import PullMessage
 from sparrowmq.protocol.message import MessageQueue
 
 LONGEST_S = 15.0
-"""After members were told of a change: as long as Python members wait for each other."""
+"""From the notice of a rebalance on: as long as Python members wait for each other."""
 
 
-def hand_over_s(broker: Broker, header: PullMessage, connection: Connection) -> float:
-    """How long a pull has to wait for the owner of its queue, at most. Asked only for groups in
-    `broker.notices.rebalancing`."""
+def handover_wait_s(broker: Broker, header: PullMessage, connection: Connection) -> float:
+    """How long a pull has to wait for the owner of its queue, at most.
+
+    Only for groups in `broker.notices.rebalancing`: all others are served without a look at locks.
+    """
     group = header.consumer_group
     rebalancing = broker.notices.rebalancing
     left_s = LONGEST_S - (broker.monotonic() - rebalancing[group]) / 1000
     if left_s <= 0:
         del rebalancing[group]
         return 0.0
-    is_kept = is_anothers(broker, group, header.topic, header.queue_id, connection)
+    is_kept = belongs_to_another(broker, group, header.topic, header.queue_id, connection)
     return left_s if is_kept else 0.0
 
 
-def is_anothers(
+def belongs_to_another(
     broker: Broker, group_name: str, topic: str, queue_id: int, connection: Connection
 ) -> bool:
-    """Whether another member holds the queue, and who asks is one that locks nothing itself."""
+    """Whether another member holds the queue, and the one that asks takes no locks itself."""
     group = broker.consumers.group(group_name)
     asking = None if group is None else group.members.get(connection)
     if group is None or asking is None or asking.takes_locks:
@@ -48,11 +54,13 @@ def is_anothers(
     return owner is not None and owner != asking.client_id and group.find(owner) is not None
 
 
-def after_hand_over(broker: Broker, header: PullMessage, wait_s: float) -> Coroutine[Any, Any, int]:
-    """Where to pull next, when the owner has let go or `wait_s` are over."""
+def offset_after_handover(
+    broker: Broker, header: PullMessage, wait_s: float
+) -> Coroutine[Any, Any, int]:
+    """The offset to pull next, when the owner has let go or `wait_s` are over."""
     group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
-    # Looked up now: when the answer's task begins, the lock may be gone.
-    ended = broker.locks.end_of(group, _queue(broker, topic, queue_id))
+    # Looked up now: the lock may be gone when the task that answers begins.
+    ended = broker.locks.ended_event(group, _queue(broker, topic, queue_id))
     stored_before = broker.offsets.get(group, topic, queue_id)
     return _offset_after(broker, header, ended, wait_s, stored_before)
 
@@ -68,8 +76,8 @@ async def _offset_after(
 
 
 def _next_offset(asked: int, stored_before: int, stored: int) -> int:
-    """Forward to what the owner stored meanwhile; back to it only where nothing was stored before:
-    the member had to guess where to begin then, and may have guessed too late a message."""
+    """Forward to what the owner stored meanwhile. Back to it only where nothing was stored before:
+    the member had to guess where to begin, and may have guessed an offset that is too high."""
     return stored if stored > asked or stored_before < 0 <= stored else asked
 
 

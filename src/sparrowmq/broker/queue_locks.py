@@ -1,10 +1,10 @@
 """Locks of queues: one client of a group at a time, for as long as it renews.
 
-Ordered consumers lock what they consume, and Python members whatever they hold. A lock ends when
-its owner gives it back or is gone; those who were refused, or wait for the end, are told then:
+Ordered consumers lock what they consume, and Python members all queues they hold. A lock ends when
+its owner unlocks it or is gone; clients that were refused it, or wait for its end, learn it then:
 
-    locked ─┬─ unlocked, owner gone, taken by another after its time ─▶ ended: waiters told
-            └─ not renewed in time: free for whoever asks next
+    locked ─┬─ unlocked, owner gone, taken over after its time ─▶ ended: waiters are notified
+            └─ not renewed in time: free for the next client that asks
 """
 
 import asyncio
@@ -21,9 +21,9 @@ class _Lock:
     client_id: str
     renewed_ms: int
     refused: dict[str, None] = field(default_factory=dict)
-    """Clients that want to be told when it ends; a dict keeps their order."""
+    """Clients to notify when it ends; a dict keeps their order."""
     ended: asyncio.Event | None = None
-    """Set at its end, when somebody waits for that."""
+    """Set when the lock ends; None as long as no pull waits for that."""
 
 
 class FreedNotices(Protocol):
@@ -35,7 +35,7 @@ class FreedNotices(Protocol):
 
 
 class QueueLocks:
-    """Who holds which queue. A lock that is not renewed in time is free."""
+    """Locks by group and queue. A lock that is not renewed in time is free."""
 
     def __init__(self, notices: FreedNotices, *, clock: Clock, timeout_s: float) -> None:
         self._notices = notices
@@ -49,10 +49,12 @@ class QueueLocks:
         client_id: str,
         queues: Iterable[MessageQueue],
         *,
-        tells_freed: bool = False,
+        notify_when_freed: bool = False,
     ) -> list[MessageQueue]:
-        """Take or renew; the queues that this client holds afterwards. With `tells_freed` it is
-        told once when one of the others becomes free."""
+        """Take or renew locks; returns the queues that this client holds afterwards.
+
+        With `notify_when_freed` it is notified once when one of the others becomes free.
+        """
         now = self._clock()
         held = self._locks.get(group, {})
         got = []
@@ -61,13 +63,13 @@ class QueueLocks:
             if lock is not None and lock.client_id == client_id:
                 lock.renewed_ms = now
             elif lock is not None and not self._is_free(lock, now):
-                if tells_freed:
+                if notify_when_freed:
                     lock.refused[client_id] = None
                 continue
             else:
                 held[queue] = _Lock(client_id, now)
                 if lock is not None:
-                    # Whoever else was refused waits for this owner now.
+                    # Other clients that were refused wait for the new owner now.
                     lock.refused.pop(client_id, None)
                     held[queue].refused = lock.refused
                     if lock.ended is not None:
@@ -78,7 +80,7 @@ class QueueLocks:
         return got
 
     def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
-        """Give back what this client holds; others' locks stay."""
+        """Free what this client holds; locks of other clients stay."""
         held = self._locks.get(group, {})
         refused: dict[str, None] = {}
         for queue in queues:
@@ -93,8 +95,8 @@ class QueueLocks:
         if refused:
             self._notices.queues_freed(group, refused)
 
-    def free_client(self, group: str, client_id: str) -> None:
-        """A client is gone: its queues need not wait for the time to run out."""
+    def unlock_all(self, group: str, client_id: str) -> None:
+        """A client is gone: free its queues without waiting for their time to run out."""
         held = self._locks.get(group, {})
         self.unlock(
             group, client_id, [q for q, lock in held.items() if lock.client_id == client_id]
@@ -105,22 +107,22 @@ class QueueLocks:
         lock = self._locks.get(group, {}).get(queue)
         return None if lock is None or self._is_free(lock, self._clock()) else lock.client_id
 
-    def end_of(self, group: str, queue: MessageQueue) -> asyncio.Event:
-        """Set when the present owner of a queue does not hold it any more. It has to have one."""
+    def ended_event(self, group: str, queue: MessageQueue) -> asyncio.Event:
+        """Set when the present owner of a queue, which must have one, no longer holds it."""
         lock = self._locks[group][queue]
         if lock.ended is None:
             lock.ended = asyncio.Event()
         return lock.ended
 
-    def end_waits(self) -> None:
-        """Let everybody go on who waits for the end of a lock: the broker stops."""
+    def release_waiters(self) -> None:
+        """End all waits for the end of a lock: the broker stops."""
         for held in self._locks.values():
             for lock in held.values():
                 if lock.ended is not None:
                     lock.ended.set()
 
     def owners(self, group: str, topic: str) -> dict[int, str]:
-        """Who holds which queues of a topic now."""
+        """Queue id to the client that holds it now, for one topic."""
         now = self._clock()
         return {
             queue.queue_id: lock.client_id

@@ -23,7 +23,7 @@ _MEBIBYTE = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class RuntimeSetting:
     """One setting. `unit` is what the number on the wire has to be divided by for our field."""
 
     name: str
@@ -65,38 +65,38 @@ class Setting:
 
 
 _CHANGEABLE = (
-    Setting("autoCreateTopicEnable", "auto_create_topic"),
-    Setting("autoCreateSubscriptionGroup", "auto_create_group"),
-    Setting("notifyConsumerIdsChangedEnable", "notify_consumer_ids_changed"),
-    Setting("defaultTopicQueueNums", "default_queues", 1, 4_096),
-    Setting("maxMessageSize", "max_message_bytes", 1024, 15 * _MEBIBYTE),
-    Setting("maxTransferBytesOnMessageInMemory", "max_pull_bytes", 1024, 8 * _MEBIBYTE),
-    Setting("maxTransferCountOnMessageInMemory", "max_pull_count", 1, 4_096),
-    Setting("longPollingMillis", "long_poll_s", 0, 120_000, 1000),
-    Setting("flushConsumerOffsetInterval", "offsets_save_s", 100, 600_000, 1000),
-    Setting("clientTimeoutMillis", "client_timeout_s", 10_000, 3_600_000, 1000),
-    Setting("maxTopics", "max_topics", 1, 1_000_000),
-    Setting("maxGroups", "max_groups", 1, 1_000_000),
-    Setting("fileReservedTime", "store.retention_ms", 1, 8_760, 1 / _HOUR_MS),
-    Setting("deleteWhen", "store.deletion_hour", 0, 23),
-    Setting("diskMaxUsedSpaceRatio", "store.clean_ratio", 10, 95, 100),
+    RuntimeSetting("autoCreateTopicEnable", "auto_create_topic"),
+    RuntimeSetting("autoCreateSubscriptionGroup", "auto_create_group"),
+    RuntimeSetting("notifyConsumerIdsChangedEnable", "notify_consumer_ids_changed"),
+    RuntimeSetting("defaultTopicQueueNums", "default_queues", 1, 4_096),
+    RuntimeSetting("maxMessageSize", "max_message_bytes", 1024, 15 * _MEBIBYTE),
+    RuntimeSetting("maxTransferBytesOnMessageInMemory", "max_pull_bytes", 1024, 8 * _MEBIBYTE),
+    RuntimeSetting("maxTransferCountOnMessageInMemory", "max_pull_count", 1, 4_096),
+    RuntimeSetting("longPollingMillis", "long_poll_s", 0, 120_000, 1000),
+    RuntimeSetting("flushConsumerOffsetInterval", "offsets_save_s", 100, 600_000, 1000),
+    RuntimeSetting("clientTimeoutMillis", "client_timeout_s", 10_000, 3_600_000, 1000),
+    RuntimeSetting("maxTopics", "max_topics", 1, 1_000_000),
+    RuntimeSetting("maxGroups", "max_groups", 1, 1_000_000),
+    RuntimeSetting("fileReservedTime", "store.retention_ms", 1, 8_760, 1 / _HOUR_MS),
+    RuntimeSetting("deleteWhen", "store.deletion_hour", 0, 23),
+    RuntimeSetting("diskMaxUsedSpaceRatio", "store.clean_ratio", 10, 95, 100),
 )
 _READ_ONLY = (
-    Setting("brokerClusterName", "cluster_name"),
-    Setting("brokerName", "broker_name"),
-    Setting("brokerId", "broker_id"),
-    Setting("brokerIP1", "advertised_host"),
-    Setting("haListenPort", "ha_port"),
-    Setting("flushDiskType", "flush"),
-    Setting("flushIntervalCommitLog", "flush_interval_s", unit=1000),
-    Setting("syncFlushTimeout", "flush_timeout_s", unit=1000),
-    Setting("storePathRootDir", "data_dir"),
-    Setting("mappedFileSizeCommitLog", "store.log_file_size"),
-    Setting("mappedFileSizeConsumeQueue", "store.queue_file_size"),
-    Setting("maxHashSlotNum", "store.index_slots"),
-    Setting("maxIndexNum", "store.index_entries"),
+    RuntimeSetting("brokerClusterName", "cluster_name"),
+    RuntimeSetting("brokerName", "broker_name"),
+    RuntimeSetting("brokerId", "broker_id"),
+    RuntimeSetting("brokerIP1", "advertised_host"),
+    RuntimeSetting("haListenPort", "ha_port"),
+    RuntimeSetting("flushDiskType", "flush"),
+    RuntimeSetting("flushIntervalCommitLog", "flush_interval_s", unit=1000),
+    RuntimeSetting("syncFlushTimeout", "flush_timeout_s", unit=1000),
+    RuntimeSetting("storePathRootDir", "data_dir"),
+    RuntimeSetting("mappedFileSizeCommitLog", "store.log_file_size"),
+    RuntimeSetting("mappedFileSizeConsumeQueue", "store.queue_file_size"),
+    RuntimeSetting("maxHashSlotNum", "store.index_slots"),
+    RuntimeSetting("maxIndexNum", "store.index_entries"),
 )
-CHANGEABLE: Mapping[str, Setting] = {setting.name: setting for setting in _CHANGEABLE}
+CHANGEABLE: Mapping[str, RuntimeSetting] = {setting.name: setting for setting in _CHANGEABLE}
 
 
 def config_lines(broker: Broker) -> str:
@@ -134,8 +134,12 @@ def _changed(config: BrokerConfig, values: Mapping[str, Any]) -> BrokerConfig:
     of_store = {
         field.removeprefix("store."): value for field, value in values.items() if field not in own
     }
+    clean_ratio = of_store.pop("clean_ratio", None)
     try:
-        return replace(config, **own, store=replace(config.store, **of_store))
+        store = replace(config.store, **of_store)
+        if clean_ratio is not None:
+            store = store.with_clean_ratio(clean_ratio)
+        return replace(config, **own, store=store)
     except ConfigError as error:  # settings that do not fit each other
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, str(error)) from error
 

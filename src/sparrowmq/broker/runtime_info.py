@@ -1,7 +1,7 @@
-"""How the broker is doing, in the words that Apache's tools look for."""
+"""The state of a broker, under the names that Apache's tools look for."""
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.statistics import DELIVERED_TIMERS, GROUP_GET, TOPIC_PUT, log_time
+from sparrowmq.broker.statistics import DELIVERED_TIMERS, GROUP_GET, TOPIC_PUT
 from sparrowmq.protocol.codes import MQ_VERSION
 from sparrowmq.protocol.delay import schedule_queue_id
 from sparrowmq.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
@@ -13,7 +13,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def runtime_info(broker: Broker) -> dict[str, str]:
-    """Names and values. There are no thread pools here, so what waits is told in their place."""
+    """Names and values. There are no thread pools here; what waits is reported in their place."""
     now_ms = broker.monotonic()
     running_ms = now_ms - broker.statistics.started_ms
     values: dict[str, object] = {
@@ -69,7 +69,7 @@ def _log(broker: Broker) -> dict[str, object]:
     return {
         "commitLogMinOffset": store.min_log_offset,
         "commitLogMaxOffset": store.max_log_offset,
-        "earliestMessageTimeStamp": log_time(store, store.min_log_offset),
+        "earliestMessageTimeStamp": store.store_time(store.min_log_offset),
         "dispatchBehindBytes": 0,
         "dispatchMaxBuffer": 0,  # an append dispatches at once
         "remainHowManyDataToFlush": human_bytes(store.max_log_offset - store.durable_log_offset),

@@ -1,11 +1,11 @@
-"""Whether a client may send: its topic, created where that is allowed, its flag, and the sizes.
+"""Whether a client may send: the topic, created where that is allowed, the system flag, the sizes.
 
-The system flag comes from the client. What would make a message unreadable is refused or put right:
+The system flag comes from the client. What would make a message unreadable is refused or corrected:
 
     2-3  prepared or rolled back  would get no place in a queue: refused unless it is a half message
     4-5  hosts are IPv6           the broker knows better: set by the addresses that it writes
     7    inner batch              clients would take the body apart: refused, as by Apache's broker
-    8-10 compression type         refused where the body is compressed and nobody knows the type
+    8-10 compression type         refused where the body is compressed and the type is unknown
     else                          kept, as by Apache's broker: readers ignore what they do not know
 """
 
@@ -34,13 +34,13 @@ from sparrowmq.store.errors import MessageTooLarge, StoreStopped
 _UNKNOWN_COMPRESSION = 0x400
 """Set in the types 4 to 7, which have no meaning."""
 UNUSUAL_BITS = TRANSACTION_PREPARED | INNER_BATCH | _UNKNOWN_COMPRESSION
-"""A flag without any of these needs no look."""
+"""A flag without any of these needs no check."""
 
 
 def topic_for_send(broker: Broker, request: Request[AnySend]) -> TopicConfig:
     """The topic, checked, created when its default topic lets it be; or RequestRefused.
 
-    A saved topic that passes is remembered in `topics.sendable` until it changes.
+    A saved topic that passes is remembered in `topics.checked_for_send` until it changes.
     """
     header = request.header
     fault = topic_fault(header.topic)
@@ -52,13 +52,13 @@ def topic_for_send(broker: Broker, request: Request[AnySend]) -> TopicConfig:
         raise RequestRefused(ResponseCode.NO_PERMISSION, text)
     topic = broker.topics.get(header.topic) or _create(broker, header)
     if broker.topics.is_saved(header.topic):
-        broker.topics.sendable[header.topic] = topic
+        broker.topics.checked_for_send[header.topic] = topic
     return topic
 
 
-def safe_topic_for_send(broker: Broker, request: Request[AnySend]) -> TopicConfig | None:
-    """The same; None while a message that is acknowledged could be lost with its new topic in a
-    crash: send it with `send_when_saved`."""
+def saved_topic_for_send(broker: Broker, request: Request[AnySend]) -> TopicConfig | None:
+    """The same; None while the topic is new and not saved yet, so that a crash could lose it with
+    an acknowledged message in it: then send with `send_when_saved`."""
     topic = topic_for_send(broker, request)
     is_safe = request.is_oneway or broker.topics.is_saved(request.header.topic)
     return topic if is_safe else None
@@ -88,7 +88,7 @@ def _create(broker: Broker, header: AnySend) -> TopicConfig:
         header.topic, header.default_topic, header.default_topic_queue_nums
     )
     if created is None and is_retry_topic(header.topic):
-        created = broker.topics.set_read_write(header.topic, 1)
+        created = broker.topics.get_or_create(header.topic, 1)
     if created is None:
         raise RequestRefused(
             ResponseCode.TOPIC_NOT_EXIST,
@@ -102,7 +102,7 @@ def _create(broker: Broker, header: AnySend) -> TopicConfig:
 def checked_sys_flag(sys_flag: int, topic: str) -> int:
     """A flag with UNUSUAL_BITS as it may be stored for this topic; or RequestRefused.
 
-    Half messages have lost their transaction bits when this is asked: their placement took them.
+    Half messages have no transaction bits any more when this is asked: placing them took those.
     """
     if sys_flag & INNER_BATCH:
         raise RequestRefused(
@@ -123,7 +123,7 @@ def checked_sys_flag(sys_flag: int, topic: str) -> int:
         raise RequestRefused(
             ResponseCode.MESSAGE_ILLEGAL,
             f"sysFlag {sys_flag:#x} says half message (0x4) and its property TRAN_MSG does not:"
-            " nobody could end the transaction; set TRAN_MSG to true, or leave the bit out",
+            " the transaction could never end; set TRAN_MSG to true, or leave the bit out",
         )
     return sys_flag
 
@@ -139,7 +139,7 @@ def answer_when_safe(
 
 def _wants_to_wait(request: Request[AnySend]) -> bool:
     """Whether the sender wants its answer only when the message is as safe as it can be."""
-    # Looked for before it is looked up: nobody says false, and taking all apart is expensive.
+    # Searched before it is parsed: hardly any sender says false, and parsing is expensive.
     text = request.header.properties
     return "WAIT\x01false" not in text or parse_properties(text).get(WAIT_STORE_OK) != "false"
 
@@ -163,8 +163,8 @@ def size_fault(broker: Broker, body_bytes: int, properties_bytes: int) -> str | 
     return None
 
 
-def refusal(error: DiskFull | StoreStopped | MessageTooLarge) -> RequestRefused:
-    """What the client is told when the store could not take a message."""
+def store_refusal(error: DiskFull | StoreStopped | MessageTooLarge) -> RequestRefused:
+    """The answer to a send whose message the store could not take."""
     if isinstance(error, MessageTooLarge):
         return RequestRefused(ResponseCode.MESSAGE_ILLEGAL, str(error))
     return RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, f"not stored: {error}")

@@ -24,6 +24,7 @@ from sparrowmq.broker.arrivals import Arrivals
 from sparrowmq.broker.broker import Broker, State
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.delivery import delivery
+from sparrowmq.broker.delivery.dead_letter_log import DeadLetterLog
 from sparrowmq.broker.delivery.delivery import Delivery
 from sparrowmq.broker.durability import Durability
 from sparrowmq.broker.environment import Environment
@@ -46,7 +47,7 @@ from sparrowmq.broker.handlers import (
     topics,
     transactions,
 )
-from sparrowmq.broker.name_servers import Registration, TopicRoutes
+from sparrowmq.broker.name_servers import BrokerRegistration, ClusterQueues
 from sparrowmq.broker.offset_saving import OffsetSaving
 from sparrowmq.broker.positions import Positions
 from sparrowmq.broker.queue_locks import QueueLocks
@@ -54,7 +55,7 @@ from sparrowmq.broker.rebalance_notices import RebalanceNotices
 from sparrowmq.broker.statistics import Statistics, keep_sampling, sample
 from sparrowmq.broker.table_saving import TableSaving
 from sparrowmq.broker.tables import BrokerTables
-from sparrowmq.broker.topics import Topics, own_topics
+from sparrowmq.broker.topics import Topics, broker_made_topics
 from sparrowmq.clock import Clock, cpu_clock, monotonic_clock
 from sparrowmq.disk.disk import Disk
 from sparrowmq.disk.syncer import Syncer
@@ -114,7 +115,8 @@ class BrokerServer:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["BrokerServer"]:
-        """Serve while the block runs. Raises what made it impossible to go on, as a group."""
+        """Serve while the block runs. Raises what made it impossible to start or to go on, such as
+        BrokerNameTaken, as a group."""
         config, log = self.config, self._env.log
         async with asyncio.TaskGroup() as tasks, AsyncExitStack() as opened:
             server: Server[Broker] = Server(None, routes, tasks, log=log, limits=config.limits)
@@ -132,8 +134,10 @@ class BrokerServer:
             broker.state = State.SERVING
             if config.vip_alias and config.port:
                 await server.listen(config.listen_host, config.port - 2)
-            registration = Registration(config, broker.topics, peers, port=self.port, log=log)
-            await registration.register_everywhere()
+            registration = BrokerRegistration(
+                config, broker.topics, peers, port=self.port, monotonic=broker.monotonic, log=log
+            )
+            await registration.register_at_start()
             async with running(_loops(broker, registration, self._env.cpu), broker.uncancellable):
                 try:
                     yield self
@@ -153,7 +157,7 @@ def open_broker(config: BrokerConfig, env: Environment, peers: Peers, port: int)
     saving = TableSaving(env.workers, uncancellable, log)
     topic_table = Topics.open(config, tables, saving, clock, store_is_used=is_used)
     group_table = Groups.open(config, tables, saving, clock, store_is_used=is_used)
-    topic_table.add_missing(own_topics(store.queues(), group_table))
+    topic_table.add_missing(broker_made_topics(store.queues(), group_table))
     consumer_offsets = tables.offsets.open(store, log)
     consumers = tables.open_consumers(env, config.client_timeout_s)
     is_enabled = config.notify_consumer_ids_changed
@@ -182,10 +186,11 @@ def open_broker(config: BrokerConfig, env: Environment, peers: Peers, port: int)
         durability=Durability(config, store, env.syncer, arrivals, uncancellable),
         positions=Positions(store.epochs),
         delivery=Delivery.open(config, env, store, consumer_offsets),
+        dead_letters=DeadLetterLog(log),
         consumers=consumers,
         notices=notices,
         locks=QueueLocks(notices, clock=monotonic, timeout_s=config.lock_timeout_s),
-        topic_routes=TopicRoutes(config, topic_table, peers, monotonic),
+        cluster_queues=ClusterQueues(config, topic_table, peers, monotonic),
         statistics=Statistics.open(config, env),
         unique_ids=env.unique_ids(store.config.store_host),
     )
@@ -193,7 +198,7 @@ def open_broker(config: BrokerConfig, env: Environment, peers: Peers, port: int)
     return broker
 
 
-def _loops(broker: Broker, registration: Registration, cpu: Clock) -> list[Loop]:
+def _loops(broker: Broker, registration: BrokerRegistration, cpu: Clock) -> list[Loop]:
     """What a broker runs as long as it serves."""
     return [
         broker.durability.run,
@@ -206,5 +211,6 @@ def _loops(broker: Broker, registration: Registration, cpu: Clock) -> list[Loop]
         partial(housekeeping.end_silent_sessions, broker),
         partial(housekeeping.watch_lag, broker, cpu),
         partial(keep_sampling, broker),
+        broker.dead_letters.run,
         *delivery.loops(broker),
     ]

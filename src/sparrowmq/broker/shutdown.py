@@ -16,7 +16,7 @@ import asyncio
 from sparrowmq.broker.broker import Broker, State
 from sparrowmq.broker.delivery import delivery
 from sparrowmq.broker.handlers.pull import reject
-from sparrowmq.broker.name_servers import Registration
+from sparrowmq.broker.name_servers import BrokerRegistration
 from sparrowmq.broker.tables import last_subscriptions
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.server import Server
@@ -24,10 +24,10 @@ from sparrowmq.net.server import Server
 _QUIET_S = 0.1
 """A pull that was on its way when the last one was rejected has arrived by then."""
 _MAX_ROUNDS = 10
-_FAILED_GOODBYE_S = 0.3
+_GRACE_AFTER_FAILURE_S = 0.3
 
 
-async def drain(registration: Registration, server: Server[Broker]) -> None:
+async def drain(registration: BrokerRegistration, server: Server[Broker]) -> None:
     """Leave the name servers, reject pulls, and close all connections.
 
     A broker whose store has failed is gone within a second: name servers drop it when its
@@ -36,7 +36,7 @@ async def drain(registration: Registration, server: Server[Broker]) -> None:
     broker = server.endpoint.context
     if broker.store.has_failed:
         broker.state = State.DRAINING
-        await server.close(goodbye_s=_FAILED_GOODBYE_S)
+        await server.close(grace_s=_GRACE_AFTER_FAILURE_S)
         return
     await registration.unregister()
     await reject_pulls(server)
@@ -48,7 +48,7 @@ async def reject_pulls(server: Server[Broker]) -> None:
     """Reject the pulls that wait and those that still come, until no more come."""
     broker = server.endpoint.context
     broker.state = State.DRAINING
-    broker.locks.end_waits()  # their clients pull again, and are rejected
+    broker.locks.release_waiters()  # their clients pull again, and are rejected
     for pull in broker.arrivals.take_all():
         pull.request.answer(reject(broker))
     for _ in range(_MAX_ROUNDS):
@@ -75,7 +75,8 @@ async def close(broker: Broker) -> None:
         await delivery.close(broker)
         await broker.saving.save()
         await broker.tables.offsets.save(broker.offsets, broker.workers)
+    broker.dead_letters.report_rest()
     broker.delivery.close()
     broker.tables.offsets.close()
-    broker.store.close(broker.clock())
+    broker.store.close()
     broker.state = State.STOPPED

@@ -1,7 +1,7 @@
-"""Saves tables beside the loop: changes that come together share one save.
+"""Saves tables in worker threads: changes that come together share one save.
 
 ```
-changed ──▶ dirty ──▶ snapshot taken ──▶ encoded, written and synced in a worker ──▶ waiters told
+changed ──▶ dirty ──▶ snapshot taken ──▶ encoded, written and synced in a worker ──▶ answered
               ▲                                        │
               └────── no space: tried again later ◀────┘
 ```
@@ -27,7 +27,7 @@ from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.store.table_file import TableFile
 
 _GATHER_S = 0.05
-"""How long changes that nobody waits for are gathered."""
+"""How long changes are gathered that no handler waits for."""
 _AGAIN_S = 1.0
 
 
@@ -56,7 +56,7 @@ class TableSaving:
         self._uncancellable = uncancellable
         self._log = log
         self._dirty: dict[SavedTable, list[asyncio.Future[None]]] = {}
-        """Who waits for them to be saved."""
+        """Tables to save, and the handlers that wait for it."""
         self._under_way: dict[SavedTable, list[asyncio.Future[None]]] = {}
         self._has_changes = asyncio.Event()
         self._has_waiters = asyncio.Event()
@@ -117,7 +117,7 @@ class TableSaving:
         except OSError as error:
             self._failure = error
             for waiters in (*saves.values(), *self._dirty.values()):
-                tell_waiters(waiters, error)
+                resolve_waiters(waiters, error)
             raise
         finally:
             self._under_way = {}
@@ -127,7 +127,7 @@ class TableSaving:
             else:
                 self._log.warning("%s is not saved: %s; trying again", table.file.path, full)
                 self._dirty.setdefault(table, [])
-            tell_waiters(waiters, full)
+            resolve_waiters(waiters, full)
 
 
 def _write(tables: Sequence[tuple[TableFile[Any], Body]]) -> list[DiskFull | None]:
@@ -143,11 +143,11 @@ def _write(tables: Sequence[tuple[TableFile[Any], Body]]) -> list[DiskFull | Non
     return found
 
 
-def tell_waiters(waiters: Sequence[asyncio.Future[None]], error: Exception | None) -> None:
-    """A save ended, with an error or None."""
+def resolve_waiters(waiters: Sequence[asyncio.Future[None]], error: Exception | None) -> None:
+    """A save ended, with an error or None: let the handlers go on."""
     for waiter in waiters:
         if waiter.done():
-            continue  # its client has gone
+            continue  # its client is gone
         if error is None:
             waiter.set_result(None)
         else:

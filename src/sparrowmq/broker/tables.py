@@ -1,4 +1,11 @@
-"""The broker's tables on disk: topics, groups and consumer offsets under config/."""
+"""The broker's tables on disk, under config/: topics, groups, request modes, consumer offsets, and
+what groups subscribed to at the last graceful shutdown.
+
+Topics, groups and request modes are rewritten whole (`table_saving`). Consumer offsets change with
+every commit, so a journal of changes follows their table and is replayed at the start.
+"""
+
+from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
@@ -24,48 +31,8 @@ from sparrowmq.store.messages import Damage
 from sparrowmq.store.store import Store
 from sparrowmq.store.table_file import TableFile
 
-# What groups subscribed to when the broker stopped, until their members say it again.
-#
-# Pulls of the Go client do not carry their filter, and its heartbeats come every 30 s: without this
-# its consumers would stand still that long after every restart.
-
-
-class LastSubscriptions(Body, frozen=True, kw_only=True):
-    """Contents of config/lastSubscriptions.json, written by a broker that stops in order."""
-
-    until_ms: int = 0
-    """Members that have not come back by then are gone."""
-    groups: tuple[ConsumerData, ...] = ()
-
-    def by_name(self) -> dict[str, ConsumerGroup]:
-        """Groups as they were, without their members."""
-        found = {}
-        for data in self.groups:
-            group = found[data.group_name] = ConsumerGroup(data.group_name, data)
-            group.subscribe(data.subscription_data_set)
-        return found
-
-
-def last_subscriptions(groups: Iterable[ConsumerGroup], until_ms: int) -> LastSubscriptions:
-    """What these groups subscribe to now."""
-    return LastSubscriptions(
-        until_ms=until_ms,
-        groups=tuple(
-            ConsumerData(
-                group_name=group.name,
-                consume_type=group.consume_type,
-                message_model=group.message_model,
-                consume_from_where=group.from_where,
-                subscription_data_set=tuple(group.subscriptions.values()),
-            )
-            for group in groups
-        ),
-    )
-
-
 Report = Callable[[Damage], None]
 T = TypeVar("T", bound=Body)
-Changes = list[OffsetChange]
 
 
 def _decoder(kind: type[T]) -> Callable[[bytes], T]:
@@ -78,22 +45,52 @@ def _decoder(kind: type[T]) -> Callable[[bytes], T]:
     return decode
 
 
+class BrokerTables:
+    """The files of all tables."""
+
+    def __init__(self, disk: Disk, report: Report) -> None:
+        self._report = report
+        self.topics = TableFile(disk, "topics.json", _decoder(TopicConfigTable))
+        self.groups = TableFile(disk, "subscriptionGroup.json", _decoder(SubscriptionGroupTable))
+        self.modes = TableFile(disk, "messageRequestMode.json", _decoder(MessageRequestModeTable))
+        self._subscriptions = TableFile(disk, "lastSubscriptions.json", _decoder(LastSubscriptions))
+        self.offsets = OffsetsTable(disk, report)
+
+    def load_topics(self, *, store_is_used: bool) -> TopicConfigTable:
+        """topics.json. Raises TableMissing."""
+        found = self.topics.load(self._report, store_is_used=store_is_used)
+        return found if found is not None else TopicConfigTable()
+
+    def load_groups(self, *, store_is_used: bool) -> SubscriptionGroupTable:
+        """subscriptionGroup.json. Raises TableMissing."""
+        found = self.groups.load(self._report, store_is_used=store_is_used)
+        return found if found is not None else SubscriptionGroupTable()
+
+    def load_request_modes(self) -> MessageRequestModeTable:
+        """messageRequestMode.json, which exists once a mode was set."""
+        found = self.modes.load(self._report, store_is_used=True, may_be_missing=True)
+        return found if found is not None else MessageRequestModeTable()
+
+    def open_consumers(self, env: Environment, timeout_s: float) -> Consumers:
+        """No live consumers yet, but what groups subscribed to at the last graceful shutdown.
+
+        It comes from lastSubscriptions.json and counts for `timeout_s` after that shutdown.
+        """
+        found = self._subscriptions.load(self._report, store_is_used=True, may_be_missing=True)
+        last = found if found is not None else LastSubscriptions()
+        # A clock that was set back meanwhile must not keep them longer.
+        left_ms = min(last.until_ms - env.clock(), int(timeout_s * 1000))
+        consumers = Consumers()
+        consumers.remember_subscriptions(last.by_name(), env.monotonic() + left_ms)
+        return consumers
+
+    def save_last_subscriptions(self, table: LastSubscriptions) -> None:
+        """Durable when this returns. Raises DiskFull or OSError."""
+        self._subscriptions.save(table.to_json())
+
+
 _OWN_MARK = "sparrowmq"
-
-
-def _table(offsets: ConsumerOffsets) -> ConsumerOffsetTable:
-    return ConsumerOffsetTable(
-        offset_table=dict(offsets.rows()),
-        pending_resets=offsets.pending_resets() or None,
-        written_by=_OWN_MARK,
-    )
-
-
-def replay_journal(journal: Journal, offsets: ConsumerOffsets, report: Report) -> None:
-    """Apply what the journal of consumer offsets says to the table it follows."""
-    for entry in journal.replay(report):
-        for change in msgspec.json.decode(entry, type=Changes):
-            offsets.replay(change)
+Changes = list[OffsetChange]
 
 
 class OffsetsTable:
@@ -116,7 +113,7 @@ class OffsetsTable:
             offsets = ConsumerOffsets(table.offset_table, table.pending_resets)
         if table is None or table.written_by != _OWN_MARK:
             self._journal.discard()
-            # From here on the journal counts: the table it builds on has to say that it is ours.
+            # From here on the journal counts, so the table it builds on has to be marked as ours.
             self._file.save(_table(offsets).to_json())
         replay_journal(self._journal, offsets, self._report)
         return offsets
@@ -159,7 +156,7 @@ class OffsetsTable:
             self._journal.sync()
 
     async def save(self, offsets: ConsumerOffsets, workers: Workers) -> None:
-        """Rewrite the table; the journal starts anew behind it. Raises DiskFull."""
+        """Rewrite the table; the journal starts anew after it. Raises DiskFull."""
         changes = offsets.take_dirty()
         table = _table(offsets)
         try:
@@ -169,55 +166,63 @@ class OffsetsTable:
             raise
 
     def _save(self, changes: Changes, table: ConsumerOffsetTable) -> None:
-        # The journal first: it must never say less than a saved table.
+        # The journal first: it must never hold less than a saved table.
         self._append(changes)
         if self._file.save(table.to_json()):
             self._journal.rotate()
 
     def close(self) -> None:
-        """Give the journal's file back."""
+        """Close the journal's file."""
         self._journal.close()
 
 
-class BrokerTables:
-    """All of them."""
+def _table(offsets: ConsumerOffsets) -> ConsumerOffsetTable:
+    return ConsumerOffsetTable(
+        offset_table=dict(offsets.rows()),
+        pending_resets=offsets.pending_resets() or None,
+        written_by=_OWN_MARK,
+    )
 
-    def __init__(self, disk: Disk, report: Report) -> None:
-        self._report = report
-        self.topics = TableFile(disk, "topics.json", _decoder(TopicConfigTable))
-        self.groups = TableFile(disk, "subscriptionGroup.json", _decoder(SubscriptionGroupTable))
-        self.modes = TableFile(disk, "messageRequestMode.json", _decoder(MessageRequestModeTable))
-        self._subscriptions = TableFile(disk, "lastSubscriptions.json", _decoder(LastSubscriptions))
-        self.offsets = OffsetsTable(disk, report)
 
-    def load_topics(self, *, store_is_used: bool) -> TopicConfigTable:
-        """topics.json. Raises TableMissing."""
-        found = self.topics.load(self._report, store_is_used=store_is_used)
-        return found if found is not None else TopicConfigTable()
+def replay_journal(journal: Journal, offsets: ConsumerOffsets, report: Report) -> None:
+    """Apply what the journal of consumer offsets says to the table it follows."""
+    for entry in journal.replay(report):
+        for change in msgspec.json.decode(entry, type=Changes):
+            offsets.replay(change)
 
-    def load_groups(self, *, store_is_used: bool) -> SubscriptionGroupTable:
-        """subscriptionGroup.json. Raises TableMissing."""
-        found = self.groups.load(self._report, store_is_used=store_is_used)
-        return found if found is not None else SubscriptionGroupTable()
 
-    def load_request_modes(self) -> MessageRequestModeTable:
-        """messageRequestMode.json, which exists once a mode was set."""
-        found = self.modes.load(self._report, store_is_used=True, may_be_missing=True)
-        return found if found is not None else MessageRequestModeTable()
+class LastSubscriptions(Body, frozen=True, kw_only=True):
+    """What groups subscribed to at the last graceful shutdown: config/lastSubscriptions.json.
 
-    def open_consumers(self, env: Environment, timeout_s: float) -> Consumers:
-        """No live consumers yet, but what groups subscribed to at the last graceful shutdown.
+    Pulls of the Go client do not carry their filter, and its heartbeats come every 30 s: without
+    this its consumers would stand still for that long after every restart.
+    """
 
-        It comes from lastSubscriptions.json and counts for `timeout_s` after that shutdown.
-        """
-        found = self._subscriptions.load(self._report, store_is_used=True, may_be_missing=True)
-        last = found if found is not None else LastSubscriptions()
-        # A clock that was set back meanwhile must not keep them longer.
-        left_ms = min(last.until_ms - env.clock(), int(timeout_s * 1000))
-        consumers = Consumers()
-        consumers.remember(last.by_name(), env.monotonic() + left_ms)
-        return consumers
+    until_ms: int = 0
+    """Members that have not come back by then are gone."""
+    groups: tuple[ConsumerData, ...] = ()
 
-    def save_last_subscriptions(self, table: LastSubscriptions) -> None:
-        """Durable when this returns. Raises DiskFull or OSError."""
-        self._subscriptions.save(table.to_json())
+    def by_name(self) -> dict[str, ConsumerGroup]:
+        """Groups as they were, without their members."""
+        found = {}
+        for data in self.groups:
+            group = found[data.group_name] = ConsumerGroup(data.group_name, data)
+            group.subscribe(data.subscription_data_set)
+        return found
+
+
+def last_subscriptions(groups: Iterable[ConsumerGroup], until_ms: int) -> LastSubscriptions:
+    """What these groups subscribe to now."""
+    return LastSubscriptions(
+        until_ms=until_ms,
+        groups=tuple(
+            ConsumerData(
+                group_name=group.name,
+                consume_type=group.consume_type,
+                message_model=group.message_model,
+                consume_from_where=group.from_where,
+                subscription_data_set=tuple(group.subscriptions.values()),
+            )
+            for group in groups
+        ),
+    )

@@ -12,7 +12,6 @@ from sparrowmq.broker.table_saving import TableSaving
 from sparrowmq.broker.tables import BrokerTables
 from sparrowmq.clock import Clock
 from sparrowmq.protocol import names
-from sparrowmq.protocol.body import DataVersion
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.perm import PERM_INHERIT, PERM_READ_WRITE, is_inherited, is_readable
 from sparrowmq.protocol.topic_config import TopicConfig, TopicConfigTable
@@ -41,8 +40,8 @@ class Topics:
         """Topics that a crash could lose, each with the version that its last change made."""
         self.changed = asyncio.Event()
         """Set by every change; cleared by the loop that registers topics with name servers."""
-        self.sendable: dict[str, TopicConfig] = {}
-        """Saved topics that passed all checks of a send once: the hot path's only look-up."""
+        self.checked_for_send: dict[str, TopicConfig] = {}
+        """Saved topics that have passed all checks of a send: the only look-up on the hot path."""
 
     @classmethod
     def open(
@@ -73,11 +72,6 @@ class Topics:
         """The topic, None if this broker does not have it."""
         return self._topics.get(topic)
 
-    @property
-    def version(self) -> DataVersion:
-        """Changes with every change of the table."""
-        return self._version
-
     def table(self) -> TopicConfigTable:
         """All of it, as it is saved and registered."""
         return TopicConfigTable(topic_config_table=dict(self._topics), data_version=self._version)
@@ -86,7 +80,7 @@ class Topics:
         """Create or replace topics."""
         for topic in topics:
             self._topics[topic.topic_name] = topic
-            self.sendable.pop(topic.topic_name, None)
+            self.checked_for_send.pop(topic.topic_name, None)
         self._commit()
         self._unsaved.update((topic.topic_name, self._version.counter) for topic in topics)
 
@@ -100,8 +94,8 @@ class Topics:
         self._unsaved = {name: made for name, made in self._unsaved.items() if made > saved}
 
     def remove(self, topic: str) -> bool:
-        """Forget a topic; its messages are the store's business."""
-        self.sendable.pop(topic, None)
+        """Remove a topic from the table; its messages stay in the store."""
+        self.checked_for_send.pop(topic, None)
         self._unsaved.pop(topic, None)
         if self._topics.pop(topic, None) is None:
             return False
@@ -114,8 +108,8 @@ class Topics:
         if missing:
             self.put(*missing)
 
-    def set_read_write(self, topic: str, queues: int) -> TopicConfig:
-        """The topic, made with so many queues and perm 6 if it does not exist."""
+    def get_or_create(self, topic: str, queues: int) -> TopicConfig:
+        """The topic, created with so many queues and perm 6 if it does not exist."""
         config = self._topics.get(topic)
         if config is None:
             config = plain_topic(topic, queues)
@@ -157,15 +151,16 @@ def plain_topic(topic: str, queues: int, perm: int = PERM_READ_WRITE) -> TopicCo
     return TopicConfig(topic_name=topic, read_queue_nums=queues, write_queue_nums=queues, perm=perm)
 
 
-def own_topics(queues: Iterable[tuple[str, int]], groups: Groups) -> list[TopicConfig]:
-    """Topics that only the broker makes, on its own, as the queues in its store tell.
+def broker_made_topics(queues: Iterable[tuple[str, int]], groups: Groups) -> list[TopicConfig]:
+    """Topics that the broker itself made, as the queues in its store show.
 
-    What it stores there is not held up until the table is saved: a start makes up for it.
+    A retry or dead letter does not wait until its new topic is saved: the next start makes up for
+    what a crash lost of the table.
     """
     counts: dict[str, int] = {}
     for topic, queue_id in queues:
         if topic.startswith(_OWN_TOPICS):
-            # Of a group's retry queues some may be empty yet.
+            # Some of a group's retry queues may still be empty.
             group = groups.get(topic.removeprefix(names.RETRY_PREFIX))
             least = 1 if group is None else group.retry_queue_nums
             counts[topic] = max(counts.get(topic, least), queue_id + 1)
@@ -185,7 +180,7 @@ def system_topics(config: BrokerConfig) -> list[TopicConfig]:
         plain_topic(names.TRANS_HALF_TOPIC, 1),
         plain_topic(names.TRANS_OP_HALF_TOPIC, 1),
         plain_topic(names.TIMER_TOPIC, 1),
-        # Apache's only with traceTopicEnable; without auto-creation nobody else makes it.
+        # Apache's only with traceTopicEnable; without auto-creation no client could make it.
         plain_topic(names.TRACE_TOPIC, 1),
     ]
     if config.auto_create_topic:

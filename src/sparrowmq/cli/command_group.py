@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from sparrowmq.cli.settings.settings import nearest
+from sparrowmq.cli.stop_signal import STOPPED_BY, sigterm_like_ctrl_c
 
 
 class Group(click.Group):
@@ -55,9 +56,16 @@ class LazyGroup(Group):
         return next(command for command in made if command.name == cmd_name)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; Ctrl-C ends it with the exit code that shells use for that."""
+        """Run the command; SIGINT (Ctrl-C) and SIGTERM end it with the exit codes of shells."""
         try:
-            return super().invoke(ctx)
+            with sigterm_like_ctrl_c(ctx.meta):
+                return super().invoke(ctx)
         except KeyboardInterrupt:
+            number = ctx.meta.get(STOPPED_BY, signal.SIGINT)
+            self.report_stop(number)
+            sys.exit(128 + number)
+
+    def report_stop(self, number: int) -> None:
+        """Say what a signal has ended, where there is something to say."""
+        if number == signal.SIGINT:
             click.echo(err=True)  # the terminal has written ^C
-            sys.exit(128 + signal.SIGINT)

@@ -71,12 +71,12 @@ async def serve_several(
     nameserver: NameServerConfig,
     first: BrokerConfig,
     count: int,
-    *,
-    insecure: bool,
-    as_json: bool,
+    flags: list[str],
 ) -> None:
-    """Serve until a signal comes. A broker that dies stops all; raises CannotServe naming it."""
-    extra = ["--insecure"] * insecure + ["--json"] * as_json + ["--with-parent"]
+    """Serve until a signal comes; `flags` are for each broker besides its settings.
+
+    Raises CannotServe when a broker dies, and all others stop.
+    """
     stopping = await stop_signal()
     nameserver = fitted_to(nameserver, Descriptors.raised_for(nameserver))
     async with AsyncExitStack() as stack:
@@ -84,7 +84,7 @@ async def serve_several(
         processes = []
         for number in range(count):
             arguments = broker_arguments(first, number, names.address)
-            process = await stack.enter_async_context(_child([*arguments, *extra]))
+            process = await stack.enter_async_context(_child([*arguments, *flags, "--with-parent"]))
             processes.append((arguments[1], process))
         say_ready(
             f"name server {names.address}, {count} brokers"

@@ -4,15 +4,17 @@ import json
 import logging
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import click
 
 Warn: TypeAlias = Callable[[str], None]
 """Reports what does not keep a command from running."""
 
+LOG_LEVEL_VARIABLE = "SPARROWMQ_LOG_LEVEL"
 _PER_TEMPLATE = 20
 _WINDOW_MS = 10_000
 
@@ -58,13 +60,68 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, ensure_ascii=False)
 
 
-def set_up_logs(*, as_json: bool, level: int = logging.INFO) -> None:
+def set_up_logs(*, as_json: bool = False, level: str = "info") -> None:
     """Send every log of this process to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(FloodGate())
     people = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     handler.setFormatter(JsonLines() if as_json else people)
-    logging.basicConfig(level=level, handlers=[handler], force=True)
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+# ---- the option --log-level
+
+_LOG_LEVEL: dict[str, Any] = {
+    "type": click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
+    "metavar": "LEVEL",
+    "show_default": True,
+    "envvar": LOG_LEVEL_VARIABLE,
+    "help": "The least that is logged: debug, info, warning or error.",
+}
+
+
+def log_level_option() -> click.Option:
+    """Of servers, which set up their logs themselves."""
+    return click.Option(["--log-level"], default="info", **_LOG_LEVEL)
+
+
+def _set_up(ctx: click.Context, param: click.Parameter, level: str) -> None:
+    """Until the command ends: it may be called by a program that has logs of its own."""
+    root = logging.getLogger()
+    handlers, before = root.handlers[:], root.level
+    root.handlers[:] = []  # `force` would close them
+    set_up_logs(level=level)
+
+    def restore() -> None:
+        root.handlers[:] = handlers
+        root.setLevel(before)
+
+    ctx.call_on_close(restore)
+
+
+with_log_level = click.option(
+    "--log-level", default="warning", expose_value=False, callback=_set_up, **_LOG_LEVEL
+)
+"""For commands that run for long; their logs are set up before they start."""
+
+
+# ---- warnings and errors of commands
+
+
+@contextmanager
+def without_client_warnings() -> Iterator[None]:
+    """For a block whose failure the command reports itself: a client's warning says the same.
+
+    A level below warning was asked for and is obeyed.
+    """
+    logger = logging.getLogger("sparrowmq.client")
+    before = logger.level
+    if logging.getLogger().level >= logging.WARNING:
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def print_warning(text: str) -> None:
@@ -74,4 +131,10 @@ def print_warning(text: str) -> None:
 
 def log_warning(text: str) -> None:
     """A line of the log, for programs that read it."""
-    logging.getLogger("sparrowmq").warning("%s", text)
+    # The text itself is the template: warnings with one template would count as a flood.
+    logging.getLogger("sparrowmq").warning(text)
+
+
+def log_error(text: str) -> None:
+    """A line of the log that says why a command ends."""
+    logging.getLogger("sparrowmq").error(text)

@@ -1,65 +1,80 @@
 """Commands that talk to a cluster: the option that says where it is, and how failures are shown."""
 
 import asyncio
+import logging
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import TypeVar
 
 import click
-from click.core import ParameterSource
 
 from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.errors import AdminError, NameServerRefusal, NameServersAway
+from sparrowmq.cli.logs import without_client_warnings
 from sparrowmq.client.errors import ClientError, NameServerRefused, NoNameServer
+from sparrowmq.cluster_address import DEFAULT, NAME_SERVERS_VARIABLE, find_name_servers
 from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.codes import ResponseCode
 
 T = TypeVar("T")
+ORIGIN = "sparrowmq.name_servers_origin"
+"""Where a command's context keeps the words that say where its addresses come from."""
 
-HELP = "host:port of the name servers, separated by commas."
-DEFAULT = "127.0.0.1:9876"
-VARIABLE = "SPARROWMQ_NAME_SERVERS"
+ADDRESSES = "HOST:PORT,…"
+HELP = (
+    "The name servers. Without it SPARROWMQ_NAME_SERVERS,"
+    " SPARROWMQ_CONTEXT and NAMESRV_ADDR of the environment count, in this order."
+)
 NOT_A_NAME_SERVER = "is that a broker? --name-servers takes name servers, port 9876 by default"
 
 
-def checked_addresses(ctx: click.Context, param: click.Parameter, text: str) -> str:
-    """The text as it is. Raises BadParameter for anything but a list of host:port."""
-    from sparrowmq.client.config import parse_name_servers
+def found_addresses(ctx: click.Context, param: click.Parameter, text: str | None) -> str:
+    """The addresses as one text. Raises BadParameter for anything but a list of host:port."""
     from sparrowmq.net.peers import split_address
 
-    source = ctx.get_parameter_source(param.name or "")
-    where = f" (environment variable {VARIABLE})" if source is ParameterSource.ENVIRONMENT else ""
-    allowed = f"such as {DEFAULT}; separate several with commas"
-    addresses = parse_name_servers(text)
-    if not addresses:
-        raise click.BadParameter(f"{text!r}{where} has no address, {allowed}", ctx, param)
+    try:
+        addresses, origin = find_name_servers(text)
+    except ValueError:
+        if text is not None:
+            error = ValueError(f"{text!r} has no address, such as {DEFAULT}")
+        raise click.BadParameter(str(error), ctx, param) from error
+    where = f" (from {origin})" if text is None else ""
     for address in addresses:
         try:
             split_address(address)
         except ValueError as error:
+            allowed = f"such as {DEFAULT}; separate several with commas"
             raise click.BadParameter(f"{error}{where}, {allowed}", ctx, param) from error
-    return text
+    ctx.meta[ORIGIN] = where
+    return ";".join(addresses)
 
 
 name_servers_option = click.option(
     "--name-servers",
     "-n",
-    envvar=VARIABLE,
-    default=DEFAULT,
-    show_default=True,
-    callback=checked_addresses,
+    metavar=ADDRESSES,
+    default=None,
+    show_default=DEFAULT,
+    callback=found_addresses,
     help=HELP,
 )
 
 
-def run_remote(work: Awaitable[T]) -> T:
-    """Run a command's work; an ordinary failure is one line on standard error and exit code 1."""
+def run_remote(work: Awaitable[T], *, is_long: bool = False) -> T:
+    """Run a command's work; an ordinary failure is one line on standard error and exit code 1.
+
+    A client in work that goes on for long (`is_long`) logs its warnings.
+    """
 
     async def run() -> T:
         return await work
 
+    # The line below says what failed; without a handler Python would print warnings of its own.
+    logging.getLogger("sparrowmq").addHandler(logging.NullHandler())
     try:
-        return asyncio.run(run())
+        with nullcontext() if is_long else without_client_warnings():
+            return asyncio.run(run())
     except (AdminError, ClientError, NetError) as error:
         click.echo(f"sparrowmq: {explained(error)}", err=True)
         sys.exit(1)
@@ -69,9 +84,12 @@ def run_remote(work: Awaitable[T]) -> T:
 
 def no_name_server(addresses: str, failure: str) -> str:
     """No name server answers, and what to do about it at a terminal."""
+    context = click.get_current_context(silent=True)
+    where = context.meta.get(ORIGIN, "") if context is not None else ""
+    where = where.replace(" (from ", ", from ").removesuffix(")")
     return (
-        f"no name server answers ({addresses}): {failure}; is it running? start one with:"
-        f" sparrowmq up, or say where it is with --name-servers or {VARIABLE}"
+        f"no name server answers ({addresses}{where}): {failure}; is it running? start one with:"
+        f" sparrowmq up, or say where it is with --name-servers or {NAME_SERVERS_VARIABLE}"
     )
 
 

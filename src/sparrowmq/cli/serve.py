@@ -11,12 +11,13 @@ import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from ipaddress import ip_address
 from typing import Any
 
 from sparrowmq.broker.config import BrokerConfig
+from sparrowmq.broker.name_servers import BrokerNameTaken
 from sparrowmq.broker.server import BrokerServer
 from sparrowmq.cli.descriptors import Config, Descriptors, TooFewDescriptors
+from sparrowmq.cli.logs import log_error
 from sparrowmq.cli.settings.settings import SettingError
 from sparrowmq.cli.stop_signal import stop_signal
 from sparrowmq.clock import boot_id, system_clock
@@ -43,18 +44,11 @@ class CannotServe(Exception):
     """A server cannot start or had to stop; the text says why and what to do."""
 
 
-def check_exposure(hosts: list[str], *, insecure: bool) -> None:
-    """There is no authentication yet: anything but loopback has to be allowed explicitly."""
-    for host in hosts:
-        try:
-            is_loopback = host == "localhost" or ip_address(host).is_loopback
-        except ValueError:
-            is_loopback = False
-        if not is_loopback and not insecure:
-            raise SettingError(
-                f"listen is {host}, which other machines can reach, and there is no authentication"
-                " yet; listen on 127.0.0.1, or accept that with --insecure"
-            )
+_EXPECTED = (
+    *(DiskError, StoreError, OSError, BrokerNameTaken),
+    *(CannotServe, ConfigError, SettingError),
+)
+"""What is reported in one line, and ends a server with code 1."""
 
 
 @asynccontextmanager
@@ -156,7 +150,7 @@ def run(work: Coroutine[Any, Any, None], *, as_json: bool, ports: str = "--port"
     code = 0
     try:
         _run_loop(work)
-    except* (DiskError, StoreError, OSError, CannotServe, ConfigError, SettingError) as group:
+    except* _EXPECTED as group:
         for error in _leaves(group):
             _report(_explain(error).replace("{ports}", ports), as_json=as_json)
         code = 1
@@ -167,7 +161,7 @@ def run(work: Coroutine[Any, Any, None], *, as_json: bool, ports: str = "--port"
 
 def _report(text: str, *, as_json: bool) -> None:
     if as_json:
-        logging.getLogger("sparrowmq").error("%s", text)
+        log_error(text)
     else:
         print(f"sparrowmq: {text}", file=sys.stderr)
 

@@ -1,10 +1,21 @@
-"""Requests to stop: SIGTERM, Ctrl-C, or the end of the parent process."""
+"""Requests to stop: SIGTERM, Ctrl-C, or the end of the parent process.
+
+Servers and consumers wait for a `StopSignal`. Every other command ends by KeyboardInterrupt, and
+SIGTERM is made to do the same: files are closed and Spark is stopped, as after Ctrl-C.
+"""
 
 import asyncio
 import logging
 import os
 import signal
 import sys
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+STOPPED_BY = "sparrowmq.stopped_by"
+"""Where a command's context keeps the number of the signal that ended it, if not SIGINT."""
 
 log = logging.getLogger("sparrowmq")
 
@@ -30,7 +41,8 @@ async def stop_signal(*, with_parent: bool = False) -> StopSignal:
         stopping.number = number
         stopping.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    # A terminal that is closed sends SIGHUP.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         try:
             loop.add_signal_handler(number, stop, number)
         except NotImplementedError:  # Windows: Ctrl-C arrives as KeyboardInterrupt
@@ -48,3 +60,29 @@ class _UntilClosed(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed.set()
+
+
+@contextmanager
+def sigterm_like_ctrl_c(notes: MutableMapping[str, Any]) -> Iterator[None]:
+    """While the block runs, SIGTERM does what SIGINT does; `notes` tells the two apart.
+
+    What handles SIGINT at that moment is called: asyncio cancels the main task, Spark its jobs.
+    """
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        notes[STOPPED_BY] = number
+        interrupt = signal.getsignal(signal.SIGINT)
+        if callable(interrupt):
+            interrupt(signal.SIGINT, frame)
+        else:  # ignored, as shells do for commands in the background
+            raise KeyboardInterrupt
+
+    try:
+        before = signal.signal(signal.SIGTERM, terminate)
+    except ValueError:  # not the main thread, which alone may handle signals
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

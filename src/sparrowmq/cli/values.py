@@ -17,8 +17,19 @@ _EXPECTED = {
 }
 
 
+_METAVARS = {
+    "_host": "HOST",
+    "port": "PORT",
+    "_dir": "DIRECTORY",
+    "_path": "FILE",
+    "_name": "NAME",
+    "_ratio": "RATIO",
+    "_hour": "HOUR",
+}
+
+
 def parse_value(text: str, kind: Any, field: str) -> Any:
-    """The value in a text; `field` tells the unit by its ending. Raises ValueError."""
+    """The value in a text; the ending of `field` gives the unit. Raises ValueError."""
     if kind is bool:
         return _bool(text)
     if kind in (int, float):
@@ -41,6 +52,22 @@ def parse_value(text: str, kind: Any, field: str) -> Any:
             raise ValueError("must be a path")
         return Path(text).expanduser()
     return text
+
+
+def metavar_of(kind: Any, field: str) -> str:
+    """What stands in a usage text for a value of that field."""
+    if get_origin(kind) is tuple:
+        return f"{'HOST:PORT' if 'server' in field else metavar_of(get_args(kind)[0], field)},…"
+    if kind is bool:
+        return "true|false"
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        return "|".join(choice.name.lower() for choice in kind)
+    for ending, word in _METAVARS.items():
+        if field.endswith(ending):
+            return word
+    if kind in (int, float):
+        return {"time": "DURATION", "size": "SIZE"}.get(_measure(field), "NUMBER")
+    return "TEXT"
 
 
 def _bool(text: str) -> bool:
@@ -101,6 +128,8 @@ def format_value(value: Any, field: str) -> str:
         for unit, size in (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
             if value % size == 0 and ("bytes" in field or "size" in field):
                 return f"{value // size}{unit}"
+    if isinstance(value, Path) and not value.is_absolute():
+        return f"./{value}"
     return "(none)" if value is None or value == "" else str(value)
 
 

@@ -3,12 +3,15 @@ what was given and what is allowed."""
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
+from enum import Enum
+from typing import Any, TypeVar
 
 from sparrowmq.protocol.message import MessageQueue
 
 MAX_LONG = 2**63 - 1
 MAX_INT = 2**31 - 1
+
+E = TypeVar("E", bound=Enum)
 
 
 def check_number(name: str, value: object, lowest: float, highest: float = math.inf) -> None:
@@ -35,9 +38,18 @@ def check_time(name: str, seconds: object) -> None:
 
 
 def check_kind(name: str, value: object, kind: type) -> None:
-    """A value of a type: text that names a member of an enum is not one."""
+    """A value of a type."""
     if not isinstance(value, kind):
         raise ValueError(f"{name} is {value!r}, must be a {kind.__name__}")
+
+
+def member_of(name: str, value: object, kind: type[E]) -> E:
+    """The member of an enum, which may be given as its name, such as "FIRST_OFFSET"."""
+    if isinstance(value, kind):
+        return value
+    if isinstance(value, str) and value in kind.__members__:
+        return kind[value]
+    raise ValueError(f"{name} is {value!r}, must be one of {', '.join(kind.__members__)}")
 
 
 def check_function(name: str, value: object) -> None:

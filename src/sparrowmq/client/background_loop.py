@@ -66,7 +66,7 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
-class LoopOfProcess:
+class ProcessLoop:
     """The process's one background loop, made anew after a fork."""
 
     def __init__(self) -> None:
@@ -89,5 +89,5 @@ class LoopOfProcess:
             return self._loop
 
 
-loop_of_process = LoopOfProcess()
-"""There is one process, so there is one of these; everybody else gets it from here."""
+loop_of_process = ProcessLoop()
+"""One for the process: facades share its thread."""

@@ -92,8 +92,8 @@ async def group_members(client: Client, topic: str, group: str) -> list[str]:
 async def queue_owners(
     client: Client, topic: str, group: str, broker_names: Iterable[str]
 ) -> dict[MessageQueue, str] | None:
-    """Who of a group holds which queues; None where brokers do not know. A broker that cannot be
-    asked counts as one whose queues nobody holds. Raises NoRoute."""
+    """Which member of a group holds which queue; None where brokers do not know. A broker that
+    cannot be asked counts as one whose queues no member holds. Raises NoRoute."""
     owners: dict[MessageQueue, str] = {}
     is_known = False
     for name in sorted(broker_names):
@@ -101,13 +101,13 @@ async def queue_owners(
             address = await address_of(client, topic, name)
             header = GetConsumerList(consumer_group=group, owners_of=topic)
             response = await call(client, address, header)
-            told = _ConsumerIds.from_json(response.body).owners
+            known = _ConsumerIds.from_json(response.body).owners
         except (BrokerRefused, NetError, ProtocolError) as error:
             client.log.info("owners of %s at %s not known: %s", topic, name, error)
             continue
-        if told is not None:
+        if known is not None:
             is_known = True
-            owners |= {MessageQueue(topic, name, number): who for number, who in told.items()}
+            owners |= {MessageQueue(topic, name, number): owner for number, owner in known.items()}
     return owners if is_known else None
 
 

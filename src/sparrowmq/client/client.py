@@ -15,70 +15,17 @@ from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.errors import NotStarted
 from sparrowmq.client.failures import Loop, keep_running
 from sparrowmq.client.heartbeats import Heartbeats
-from sparrowmq.client.members import MEMBERS_OF_PROCESS, Members, MembersHere
+from sparrowmq.client.members import CONSUMERS_OF_PROCESS, Members, ProcessConsumers
 from sparrowmq.client.name_servers import NameServers
+from sparrowmq.client.outages import Outages
 from sparrowmq.client.route_table import RoutePolls, RouteTable
-from sparrowmq.client.session_keepalive import BeatPlace, Beats, OwnThread
+from sparrowmq.client.session_keepalive import KeepalivePlace, KeepaliveThread, SessionKeepalive
 from sparrowmq.client.sessions import Sessions
 from sparrowmq.clock import Clock, system_clock
 from sparrowmq.net.peers import Peers
 from sparrowmq.net.routes import Routes
 from sparrowmq.net.tasks import TaskOwner
 from sparrowmq.protocol.ids import UniqueIds
-
-# The address of this machine, as the ids of clients and messages carry it.
-
-
-async def find_own_address(name_server: str) -> str:
-    """The same without stopping the loop: a name may have to be looked up, and that takes time."""
-    host = name_server.rpartition(":")[0].strip("[]")
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(None, own_address, name_server)
-    return own_address(name_server)
-
-
-def own_address(name_server: str) -> str:
-    """The local address that reaches a name server: a connected UDP socket sends nothing."""
-    host, _, port = name_server.rpartition(":")
-    try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect((host, int(port)))
-            address: Any = probe.getsockname()
-            return str(address[0])
-    except (OSError, ValueError):
-        return "127.0.0.1"
-
-
-def packed(ip: str) -> bytes:
-    """Four or sixteen bytes; a name counts as 127.0.0.1."""
-    try:
-        return socket.inet_pton(socket.AF_INET6 if ":" in ip else socket.AF_INET, ip)
-    except OSError:
-        return bytes((127, 0, 0, 1))
-
-
-# The client id: who a process is for brokers and for the other members of its groups.
-
-
-_numbers = itertools.count()
-
-
-def make_client_id(
-    config: ClientConfig, *, ip: str, pid: int, now_ms: int, rng: random.Random
-) -> str:
-    """`ip@instance`, with `@unit` where there is one; each is another unless the instance is named.
-
-    `pid#number` is what Java's changeInstanceNameToPID makes. The random part tells containers
-    apart that share an address, a pid and a start time.
-    """
-    own = f"{now_ms}{next(_numbers)}{rng.getrandbits(32)}"
-    name = config.instance_name or f"{pid}#{own}"
-    unit = f"@{config.unit_name}" if config.unit_name else ""
-    return f"{ip}@{name}{unit}"
-
 
 _ANOTHER_LOOP = (
     "started on another event loop: start one in each asyncio.run, or use sparrowmq.blocking"
@@ -101,11 +48,12 @@ class Client:
         rng: random.Random | None = None,
         log: logging.Logger | None = None,
         pid: int | None = None,
-        beats_from: BeatPlace | None = None,
-        members_here: MembersHere | None = None,
+        keepalive_from: KeepalivePlace | None = None,
+        process_consumers: ProcessConsumers | None = None,
     ) -> None:
-        """Beats of consumers come from a thread of their own unless `beats_from` says otherwise.
-        `members_here` are the consumers of this process, of which simulations have several."""
+        """Session keep-alives come from a thread of their own unless `keepalive_from` says
+        otherwise. `process_consumers` are the consumers of this process; a simulation has such an
+        object for each host."""
         self.config = config
         self.clock = clock
         self.rng = rng if rng is not None else random.Random()
@@ -121,16 +69,18 @@ class Client:
         self.route_table: RouteTable
         self.heartbeats: Heartbeats
         self.failure: BaseException | None = None
-        """What ended its tasks without `stop`: then its members do nothing any more."""
+        """What ended its tasks without `stop`; its members do nothing any more then."""
         self._owner = TaskOwner(self._died)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._home: asyncio.AbstractEventLoop | None = None
         """The loop while calls are possible there: one comparison for each of them."""
         self._routes: Routes[Client] = routes if routes is not None else _all_routes()
-        self.members_here = MEMBERS_OF_PROCESS if members_here is None else members_here
-        place = beats_from if beats_from is not None else OwnThread()
+        self.process_consumers = (
+            CONSUMERS_OF_PROCESS if process_consumers is None else process_consumers
+        )
+        place = keepalive_from if keepalive_from is not None else KeepaliveThread()
         self.sessions = Sessions(place.now_s)
-        self._beats = Beats(self.sessions, place)
+        self._keepalive = SessionKeepalive(self.sessions, place)
         self._closed_listeners: list[Callable[[str], None]] = [self.sessions.closed]
 
     @property
@@ -168,11 +118,11 @@ class Client:
         ip = self.config.client_ip or await find_own_address(self.config.name_servers[0])
         self._loop = self._home = asyncio.get_running_loop()
         await self._owner.start()
-        self._reach_servers()
-        self._take_names(ip)
-        self._stay_known()
+        self._connect()
+        self._choose_ids(ip)
+        self._start_loops()
 
-    def _reach_servers(self) -> None:
+    def _connect(self) -> None:
         servers = self.config.name_servers
         self.peers = Peers(
             self.tasks,
@@ -182,16 +132,19 @@ class Client:
             connect_timeout_s=self.config.connect_timeout_s,
             closed=self._peer_closed,
         )
+        self.outages = Outages(self.log, asyncio.get_running_loop().time)
         self.name_servers = NameServers(
             self.peers,
             servers,
+            outages=self.outages,
+            origin=self.config.name_servers_from,
             first=self.rng.randrange(len(servers)),
             timeout_s=self.config.name_server_timeout_s,
         )
         self.route_table = RouteTable(self.name_servers)
-        self._beats.start(self.peers, self.tasks)
+        self._keepalive.start(self.peers, self.tasks)
 
-    def _take_names(self, ip: str) -> None:
+    def _choose_ids(self, ip: str) -> None:
         self.client_id = make_client_id(
             self.config, ip=ip, pid=self.pid, now_ms=self.clock(), rng=self.rng
         )
@@ -199,16 +152,16 @@ class Client:
             self.clock, ip=packed(ip), pid=self.pid, instance=self.rng.getrandbits(32)
         )
 
-    def _stay_known(self) -> None:
+    def _start_loops(self) -> None:
         self.heartbeats = Heartbeats(
             self.client_id,
             self._members,
             config=self.config,
             peers=self.peers,
-            routes=self.route_table,
+            route_table=self.route_table,
             sessions=self.sessions,
             tasks=self.tasks,
-            log=self.log,
+            outages=self.outages,
         )
         polls = RoutePolls(
             self._members,
@@ -223,7 +176,7 @@ class Client:
         self.keep(self.heartbeats.run, "heartbeats")
 
     def _died(self, error: BaseException) -> None:
-        """Nobody may be waiting for its tasks: without this line nobody would hear of their end."""
+        """Nothing may be waiting for its tasks: without this line their end would go unnoticed."""
         self.failure = error
         self._home = None
         members = [*self.producers, *self.consumers]
@@ -238,14 +191,14 @@ class Client:
         )
 
     async def ended(self) -> None:
-        """Return when its tasks have ended, whoever ended them."""
+        """Return when its tasks have ended, for whatever reason."""
         await self._owner.ended()
 
     async def stop(self) -> None:
         """End connections and tasks. Members leave before. Does nothing when not started."""
         if not self._owner.is_running:
             return
-        self._beats.stop()
+        self._keepalive.stop()
         try:
             await self.peers.close()
         finally:
@@ -268,7 +221,7 @@ class Client:
 
     async def make_ready(self, *, is_own: bool) -> None:
         """For a member that starts: run, if this client is the member's own. Raises NotStarted
-        where it is somebody else's and does not run."""
+        where it is shared and does not run."""
         if self.is_running:
             return
         if not is_own:
@@ -276,7 +229,7 @@ class Client:
         await self.start()
 
     def when_peer_closes(self, listener: Callable[[str], None]) -> None:
-        """Be told the address of every connection that ends."""
+        """Call a function with the address of every connection that ends."""
         self._closed_listeners.append(listener)
 
     def _peer_closed(self, address: str) -> None:
@@ -285,10 +238,61 @@ class Client:
 
 
 def _all_routes() -> Routes[Client]:
-    """What producers and consumers answer: a client that is shared may get either."""
+    """Handlers for the calls of brokers to producers and to consumers: a shared client has both."""
     from sparrowmq.client.group.broker_requests import routes as consumer_routes
     from sparrowmq.client.sending.broker_requests import routes as producer_routes
 
     routes: Routes[Client] = Routes()
     routes.include(consumer_routes, producer_routes)
     return routes
+
+
+# ---- identity
+
+_numbers = itertools.count()
+
+
+def make_client_id(
+    config: ClientConfig, *, ip: str, pid: int, now_ms: int, rng: random.Random
+) -> str:
+    """`ip@instance`, with `@unit` where there is one; each is another unless the instance is named.
+
+    `pid#number` is what Java's changeInstanceNameToPID makes. The random part tells containers
+    apart that share an address, a pid and a start time.
+    """
+    own = f"{now_ms}{next(_numbers)}{rng.getrandbits(32)}"
+    name = config.instance_name or f"{pid}#{own}"
+    unit = f"@{config.unit_name}" if config.unit_name else ""
+    return f"{ip}@{name}{unit}"
+
+
+async def find_own_address(name_server: str) -> str:
+    """The address of this machine, as the ids of clients and messages carry it. A name is looked up
+    in a thread: that takes time."""
+    host = name_server.rpartition(":")[0].strip("[]")
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(None, own_address, name_server)
+    return own_address(name_server)
+
+
+def own_address(name_server: str) -> str:
+    """The local address that reaches a name server: a connected UDP socket sends nothing."""
+    host, _, port = name_server.rpartition(":")
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((host, int(port)))
+            address: Any = probe.getsockname()
+            return str(address[0])
+    except (OSError, ValueError):
+        return "127.0.0.1"
+
+
+def packed(ip: str) -> bytes:
+    """Four or sixteen bytes; a name counts as 127.0.0.1."""
+    try:
+        return socket.inet_pton(socket.AF_INET6 if ":" in ip else socket.AF_INET, ip)
+    except OSError:
+        return bytes((127, 0, 0, 1))

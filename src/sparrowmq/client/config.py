@@ -1,23 +1,42 @@
 """Settings every producer and consumer shares."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sparrowmq.client.argument_checks import check_kind
-from sparrowmq.config_fields import ConfigError, between, check_fields, more_than, setting
+from sparrowmq.client.setting_names import checks_setting_names
+from sparrowmq.cluster_address import find_name_servers, split_addresses
+from sparrowmq.config_fields import ConfigError, between, check_fields, more_than, required, setting
 from sparrowmq.net.peers import split_address
 
-DEFAULT_NAME_SERVERS = ("127.0.0.1:9876",)
+
+class _NotGiven(tuple[str, ...]):
+    """Told apart from an empty tuple, and from None: a setting of the user's that is missing."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "FROM_ENVIRONMENT"
 
 
+FROM_ENVIRONMENT: tuple[str, ...] = _NotGiven()
+"""Name servers that `sparrowmq.cluster_address` finds."""
+
+
+@checks_setting_names
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
     """How a client finds and talks to servers. The defaults are RocketMQ's."""
 
     name_servers: tuple[str, ...] = setting(
-        DEFAULT_NAME_SERVERS,
+        FROM_ENVIRONMENT,
         "host:port of each; the client asks one at a time and turns to the next when it fails. A"
-        " text such as `a:9876;b:9876` is accepted too.",
+        " text such as `a:9876;b:9876` is accepted too. Without it SPARROWMQ_NAME_SERVERS,"
+        " SPARROWMQ_CONTEXT and NAMESRV_ADDR of the environment count, in this order, and"
+        " 127.0.0.1:9876 if none of them is set.",
+    )
+    name_servers_from: str = field(
+        init=False, default="", metadata=required("Where they are from.")
     )
     instance_name: str = setting(
         "", "The part of the client id after '@'. Empty makes one that no other client has."
@@ -67,25 +86,34 @@ class ClientConfig:
     connect_timeout_s: float = setting(3.0, "How long opening a connection may take.", more_than(0))
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "name_servers", name_servers_of(self.name_servers))
+        addresses, origin = _found(self.name_servers)
+        object.__setattr__(self, "name_servers", addresses)
+        object.__setattr__(self, "name_servers_from", origin)
         check_fields(self)
         for address in self.name_servers:
             try:
                 split_address(address)
             except ValueError as error:
-                raise ConfigError("name_servers", self.name_servers, str(error)) from error
+                allowed = f"{error} (from {origin})"
+                raise ConfigError("name_servers", self.name_servers, allowed) from error
         if not self.name_servers:
             raise ConfigError("name_servers", (), "must be at least one host:port")
 
 
-def name_servers_of(given: str | Sequence[str]) -> tuple[str, ...]:
-    """As a text or one by one. Raises ConfigError for anything else, such as None."""
-    if isinstance(given, str):
-        return parse_name_servers(given)
+def _found(given: str | Sequence[str]) -> tuple[tuple[str, ...], str]:
+    """Addresses, and where they come from. Raises ConfigError for what is neither text nor list,
+    such as None, and for an environment that names a cluster which cannot be found."""
+    if given is FROM_ENVIRONMENT:
+        try:
+            return find_name_servers()
+        except ValueError as error:
+            raise ValueError(str(error)) from error
     anything: object = given
+    if isinstance(anything, str):
+        return split_addresses(anything), "the argument name_servers"
     if not isinstance(anything, Iterable):
         raise ConfigError("name_servers", given, "must be host:port of each")
-    return tuple(given)
+    return tuple(anything), "the argument name_servers"
 
 
 def config_of(
@@ -93,18 +121,13 @@ def config_of(
 ) -> ClientConfig:
     """Of the client that a producer or consumer makes for itself: `config`, or the defaults with
     `name_servers`. Raises ValueError where one of them would not count."""
-    names_servers = name_servers is not DEFAULT_NAME_SERVERS
+    names_servers = name_servers is not FROM_ENVIRONMENT
     if has_client and (names_servers or config is not None):
         given = "name_servers" if names_servers else "config"
         raise ValueError(f"client and {given} exclude each other: the client has settings already")
     if config is None:
-        return ClientConfig(name_servers=name_servers_of(name_servers))
+        return ClientConfig(name_servers=name_servers)  # type: ignore[arg-type]  # it takes a text too
     check_kind("config", config, ClientConfig)
     if names_servers:
         raise ValueError("name_servers and config exclude each other: put them into the config")
     return config
-
-
-def parse_name_servers(text: str) -> tuple[str, ...]:
-    """`a:9876;b:9876` (or commas) as Java clients write it."""
-    return tuple(part.strip() for part in text.replace(",", ";").split(";") if part.strip())

@@ -13,6 +13,7 @@ ClientError
 Wrong arguments are ValueErrors, raised before anything is sent.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
 from sparrowmq.client.send_result import SendResult
@@ -25,7 +26,7 @@ class ClientError(Exception):
 
     stored: Sequence[SendResult] = ()
     """What `send_batch` had stored when a later one of its sends failed, in the order of the
-    messages: only what comes behind it is to be sent again."""
+    messages: only what comes after it is to be sent again."""
 
 
 class NoRoute(ClientError):
@@ -38,14 +39,16 @@ class NoRoute(ClientError):
 
 
 class NoNameServer(NoRoute):
-    """None of the name servers at `addresses` answers; `failure` is what the last one gave."""
+    """None of the name servers at `addresses` answers; `failure` is what the last one gave, and
+    `origin` where the addresses come from."""
 
-    def __init__(self, topic: str, addresses: Sequence[str], failure: str) -> None:
+    def __init__(self, topic: str, addresses: Sequence[str], origin: str, failure: str) -> None:
         super().__init__(
             topic,
-            f"no name server answers ({', '.join(addresses)}): {failure};"
-            " is it running and are name_servers its addresses? start one with: sparrowmq up",
+            f"no name server answers ({', '.join(addresses)}, from {origin}): {failure};"
+            " is it running, and is that its address? start one with: sparrowmq up",
         )
+        self.origin = origin
         self.addresses = tuple(addresses)
         self.failure = failure
 
@@ -54,8 +57,9 @@ class BrokerRefused(ClientError):
     """`address` answered `code` with `text`."""
 
     def __init__(self, address: str, code: int, text: str) -> None:
-        known = code in ResponseCode.__members__.values()
-        name = ResponseCode(code).name if known else "unknown code"
+        self.is_known = code in ResponseCode.__members__.values()
+        """Whether RocketMQ gives `code` a name."""
+        name = ResponseCode(code).name if self.is_known else "unknown code"
         super().__init__(f"{address} answered {code} ({name}): {text or 'no reason given'}")
         self.address = address
         self.code = code
@@ -75,14 +79,22 @@ class StrategyFailed(ClientError):
         self.reason = reason
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 attempt`, `2 attempts`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 class SendFailed(ClientError):
     """No attempt succeeded. `attempts` lists (broker name, reason) in their order."""
 
     def __init__(self, topic: str, attempts: list[tuple[str, str]], elapsed_s: float) -> None:
-        tried = "; ".join(f"{broker}: {reason}" for broker, reason in attempts)
+        tried = "; ".join(
+            f"{broker}: {reason}" + (f" ({count} times)" if count > 1 else "")
+            for (broker, reason), count in Counter(attempts).items()
+        )
+        tries = counted(len(attempts), "attempt")
         super().__init__(
-            f"sending to topic {topic} failed after {len(attempts)} attempts in {elapsed_s:.3f} s"
-            f" ({tried})"
+            f"sending to topic {topic} failed after {tries} in {elapsed_s:.3f} s ({tried})"
         )
         self.topic = topic
         self.attempts = attempts

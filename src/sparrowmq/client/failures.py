@@ -54,7 +54,7 @@ async def keep_running(
     """Run a loop until it returns or its task is cancelled. Whatever else ends it is logged, and it
     begins again after a pause that grows while it keeps failing.
 
-    A handler can cancel the task it runs in: where `may_end` denies that somebody else did, that is
+    A handler can cancel the task it runs in: where `may_end` denies that anything else did, that is
     a failure like any other.
     """
     now_s = asyncio.get_running_loop().time

@@ -1,7 +1,7 @@
 """Threads for the user's plain functions, of which some never return.
 
-The interpreter waits for the functions that run when it ends, as long as somebody may be interested
-in their results. What a stop has given up is not waited for: it would keep the process for ever.
+The interpreter waits at its end for the functions that still run, as long as a consumer may use
+their results. It does not wait for what a stop has given up: that would keep the process for ever.
 """
 
 import asyncio
@@ -85,7 +85,7 @@ class _Crew:
                 self._changed.wait_for(lambda: not self._unfinished or self._is_given_up)
 
     def give_up(self) -> None:
-        """Take nothing more, and let nobody wait for what runs."""
+        """Take nothing more, and let nothing wait for what runs."""
         with self._changed:
             self._dismiss()
             self._is_given_up = True
@@ -94,7 +94,7 @@ class _Crew:
     def _dismiss(self) -> None:
         if not self._is_dismissed:
             self._is_dismissed = True
-            self._jobs.put(None)  # behind all jobs
+            self._jobs.put(None)  # after all jobs
 
 
 class HandlerThreads:
@@ -102,7 +102,7 @@ class HandlerThreads:
 
     def __init__(self, threads: int, name: str) -> None:
         self._crew = _Crew(threads, name)
-        # Called when nobody has the pool any more, and when the interpreter ends
+        # Called when nothing refers to the pool any more, and when the interpreter ends
         self._finish = weakref.finalize(self, self._crew.finish)
 
     @property
@@ -121,6 +121,6 @@ class HandlerThreads:
         self._crew.finish()
 
     def abandon(self) -> None:
-        """Take no more and wait for nobody: what runs goes on until it returns or the process
+        """Take no more and wait for nothing: what runs goes on until it returns or the process
         ends, whichever comes first."""
         self._crew.give_up()

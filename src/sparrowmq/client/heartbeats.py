@@ -1,15 +1,15 @@
-"""Telling brokers who lives here: heartbeats while members run, a goodbye when one leaves."""
+"""Heartbeats: they tell brokers which members a client has, until a member unregisters."""
 
 import asyncio
-import logging
 import math
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.members import Members
+from sparrowmq.client.outages import Outages
 from sparrowmq.client.route_table import RouteTable
-from sparrowmq.client.session_keepalive import beat
+from sparrowmq.client.session_keepalive import send_keepalive
 from sparrowmq.client.sessions import Sessions
 from sparrowmq.net.errors import NetError
 from sparrowmq.net.peers import Peers
@@ -25,7 +25,8 @@ from sparrowmq.protocol.route import MASTER_ID, TopicRoute
 
 
 class Heartbeats:
-    """What one client tells brokers of its members. Until then they count nobody of them."""
+    """Registers the members of one client at brokers. Before its first heartbeat a broker knows
+    none of them."""
 
     def __init__(
         self,
@@ -34,52 +35,52 @@ class Heartbeats:
         *,
         config: ClientConfig,
         peers: Peers,
-        routes: RouteTable,
+        route_table: RouteTable,
         sessions: Sessions,
         tasks: asyncio.TaskGroup,
-        log: logging.Logger,
+        outages: Outages,
     ) -> None:
         self._client_id = client_id
         self._members = members
         self._config = config
         self._peers = peers
-        self._routes = routes
+        self._route_table = route_table
         self._sessions = sessions
         self._tasks = tasks
-        self._log = log
-        self._met_s: dict[str, float] = {}
+        self._outages = outages
+        self._first_heartbeat_s: dict[str, float] = {}
         """When each broker was sent its first heartbeat, by address."""
 
     async def run(self) -> None:
-        """Tell everybody at the regular times, for ever."""
+        """Send heartbeats at the regular interval, for ever."""
         while True:
             await asyncio.sleep(self._config.heartbeat_s)
             await self.send_everywhere()
 
     async def send_everywhere(self) -> None:
-        """Tell every known broker; one that cannot be reached is skipped."""
+        """Send one to every known broker; a broker that cannot be reached is skipped."""
         addresses = [
             address
-            for _, broker_id, address in self._routes.all_addresses()
+            for _, broker_id, address in self._route_table.all_addresses()
             if self._members.consumers or broker_id == MASTER_ID
         ]
         await self.send_to(sorted(set(addresses)))
 
     async def send_to(self, addresses: Iterable[str]) -> set[str]:
-        """Tell these brokers; those that have heard it."""
+        """Send one to these brokers; those that answered are returned."""
         body = self._body()
-        told = tuple(addresses)
+        brokers = tuple(addresses)
         now_s = asyncio.get_running_loop().time()
-        for address in told:
-            self._met_s.setdefault(address, now_s)
-        heard = await asyncio.gather(*(self._send(address, body) for address in told))
-        return {address for address, has_heard in zip(told, heard, strict=True) if has_heard}
+        for address in brokers:
+            self._first_heartbeat_s.setdefault(address, now_s)
+        arrived = await asyncio.gather(*(self._send(address, body) for address in brokers))
+        return {address for address, has_it in zip(brokers, arrived, strict=True) if has_it}
 
-    async def meet(self, route: TopicRoute) -> None:
-        """Tell brokers that a route has brought, before the next regular heartbeat."""
-        everybody = {at for broker in route.broker_datas for at in broker.broker_addrs.values()}
-        if strangers := everybody.difference(self._met_s):
-            await self.send_to(sorted(strangers))
+    async def reach_new_brokers(self, route: TopicRoute) -> None:
+        """Send one to brokers that a route names for the first time, ahead of the regular ones."""
+        named = {at for broker in route.broker_datas for at in broker.broker_addrs.values()}
+        if new := named.difference(self._first_heartbeat_s):
+            await self.send_to(sorted(new))
 
     def best_informed(self, addresses: Collection[str]) -> list[str]:
         """Those of these brokers that know most members of a group.
@@ -89,18 +90,18 @@ class Heartbeats:
         both intervals therefore knows every member. Where none has been known for that long, the
         ones that have been known longest are the best there are.
         """
-        met_s = {address: self._met_s.get(address, math.inf) for address in addresses}
+        known_s = {address: self._first_heartbeat_s.get(address, math.inf) for address in addresses}
         settled_s = self._config.route_poll_s + self._config.heartbeat_s
         latest_s = asyncio.get_running_loop().time() - settled_s
-        latest_s = max(latest_s, min(met_s.values(), default=math.inf))
-        return [address for address in addresses if met_s[address] <= latest_s]
+        latest_s = max(latest_s, min(known_s.values(), default=math.inf))
+        return [address for address in addresses if known_s[address] <= latest_s]
 
     async def confirm(self, address: str) -> bool:
-        """Whether a broker that was asked just now knows who lives here."""
+        """Whether a broker knows our members, asking it now."""
         sessions = self._sessions
         session = sessions.get(address)
         if session is not None:
-            await beat(self._peers, session, sessions.now_s, sessions.ended)
+            await send_keepalive(self._peers, session, sessions.now_s, sessions.ended)
             if not session.is_over:
                 return sessions.is_sure(address)
         return await self._send(address, self._body())
@@ -118,15 +119,16 @@ class Heartbeats:
             response = await self._peers.call(address, header, body, timeout_s=timeout_s)
             answer = response.header(HeartbeatAnswer)
         except (NetError, ProtocolError) as error:
-            self._log.info("no heartbeat to %s: %s", address, error)
+            self._outages.failed(self._route_table.label(address), error)
             return False
+        self._outages.reached(self._route_table.label(address))
         if response.code == ResponseCode.SUCCESS and self._members.consumers:
             life_s = (answer.session_ms or 0) / 1000
             self._sessions.answered(address, answer.session if life_s else None, life_s, sent_s)
         return response.code == ResponseCode.SUCCESS
 
     async def unregister(self, *, producer_group: str = "", consumer_group: str = "") -> None:
-        """Say goodbye for a group everywhere."""
+        """Unregister a group at every broker."""
         if consumer_group and not self._members.consumers:
             self._sessions.end_all()
         header = UnregisterClient(
@@ -134,14 +136,14 @@ class Heartbeats:
             producer_group=producer_group or None,
             consumer_group=consumer_group or None,
         )
-        for address in {address for _, _, address in self._routes.all_addresses()}:
+        for address in {address for _, _, address in self._route_table.all_addresses()}:
             with suppress(NetError):
                 await self._peers.call(address, header, timeout_s=self._config.call_timeout_s)
 
     def unregister_later(self, consumer_group: str) -> None:
         """The same without waiting."""
-        goodbye = self.unregister(consumer_group=consumer_group)
+        unregister = self.unregister(consumer_group=consumer_group)
         try:
-            self._tasks.create_task(goodbye, name="goodbye")
-        except RuntimeError:  # everything ends already, and brokers see that
-            goodbye.close()
+            self._tasks.create_task(unregister, name="unregister")
+        except RuntimeError:  # the client is ending: brokers see that its connections close
+            unregister.close()

@@ -1,72 +1,32 @@
-"""What `async with` means for producers and consumers: open now, stop in the end."""
+"""The lifecycle of producers and consumers: started, stopped once, opened by `async with`.
+
+Starts and stops come from any task, also at the same time: a signal handler stops what a block is
+about to stop, or what is still starting.
+
+start ── `with self._starting` ──▶ running ── stop ──▶ stopped
+           │                                    └ a second stop waits for the first
+           └ a stop waits for its end: it would find nothing to stop yet, and what it should have
+             stopped would run on
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
 
-# Stopping once: a signal handler and the end of a block may stop the same thing together.
+from sparrowmq.net.tasks import InProgress
 
 
-class Stopping:
-    """The first one stops; whoever comes meanwhile waits for the end of that, and cuts off nothing
-    that it still waits for."""
-
-    def __init__(self) -> None:
-        self._over: asyncio.Event | None = None
-
-    async def run(self, stop: Callable[[], Awaitable[None]]) -> None:
-        """Stop, or wait until it is stopped."""
-        if self._over is not None:
-            await self.until_over()
-            return
-        over = self._over = asyncio.Event()
-        try:
-            await stop()
-        finally:
-            self._over = None
-            over.set()
-
-    async def until_over(self) -> None:
-        """Return when nobody is stopping it any more."""
-        if self._over is not None:
-            await self._over.wait()
-
-
-# Starts that are under way: a stop that comes meanwhile would find nothing to stop yet.
-
-
-class Starting:
-    """`with` surrounds a start. A stop waits for `until_over`, or what it stops would go on."""
+class Lifecycle:
+    """Base of what can be started and stopped. What did not open to its end is stopped as well."""
 
     def __init__(self) -> None:
-        self._running = 0
-        self._over = asyncio.Event()
-        self._over.set()
-
-    def __enter__(self) -> None:
-        self._running += 1
-        self._over.clear()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._running -= 1
-        if not self._running:
-            self._over.set()
-
-    async def until_over(self) -> None:
-        """Return when nobody is starting it."""
-        await self._over.wait()
-
-
-class OpenBlock:
-    """Something that is opened by a block. What did not open to its end is stopped as well."""
+        self._starting = InProgress()
+        self._stopped: asyncio.Event | None = None
+        """While it is being stopped: set at the end of that."""
 
     async def _open(self) -> None:
+        """What the beginning of a block does."""
         raise NotImplementedError
 
     async def stop(self) -> None:
@@ -88,3 +48,21 @@ class OpenBlock:
         trace: TracebackType | None,
     ) -> None:
         await self.stop()
+
+    async def _stop_once(self, stop: Callable[[], Awaitable[None]]) -> None:
+        """Stop it. A caller that comes while another stops it waits for the end of that, and cuts
+        off nothing that the other still waits for."""
+        if self._stopped is not None:
+            await self._until_stopped()
+            return
+        stopped = self._stopped = asyncio.Event()
+        try:
+            await stop()
+        finally:
+            self._stopped = None
+            stopped.set()
+
+    async def _until_stopped(self) -> None:
+        """Return when nothing is stopping it any more."""
+        if self._stopped is not None:
+            await self._stopped.wait()

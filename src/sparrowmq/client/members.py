@@ -1,4 +1,4 @@
-"""What a client needs to know of the producers and consumers that live in it."""
+"""The producers and consumers of a client, and all consumers of this process."""
 
 import asyncio
 import weakref
@@ -13,90 +13,9 @@ from sparrowmq.protocol.heartbeat import ConsumerData, HeartbeatData, ProducerDa
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
 
-# Consumers of this process, so that two of them do not get into each other's way.
-#
-# Two members of a clustering group with one client id take the same queues, and members that
-# subscribe differently lose messages. Brokers can only report both; here they are refused.
-
-
-class Here(Protocol):
-    """A consumer as far as it matters here."""
-
-    subscriptions: Subscriptions
-
-    @property
-    def group(self) -> str:
-        """Its group."""
-        ...
-
-    @property
-    def is_broadcasting(self) -> bool:
-        """Whether each member gets everything."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Who it is for brokers, and which brokers."""
-
-    client_id: str
-    name_servers: frozenset[str]
-    pid: int
-    """A forked child has copies of its parent's entries."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    consumer: "weakref.ref[Here]"
-    place: Place
-    loop: asyncio.AbstractEventLoop
-
-
-class MembersHere:
-    """Started consumers; one that was forgotten without being stopped does not count."""
-
-    def __init__(self) -> None:
-        self._entries: list[_Entry] = []
-
-    def enter(self, consumer: Here, place: Place) -> None:
-        """Raises ValueError for a client id that is taken and for another subscription."""
-        for other, where in self._of_group(consumer.group, place):
-            everybody_gets_all = consumer.is_broadcasting and other.is_broadcasting
-            if where.client_id == place.client_id and not everybody_gets_all:
-                raise ValueError(
-                    f"group {consumer.group} has a member with client id {place.client_id} in this"
-                    " process already: both would take the same queues; give each Client an"
-                    " instance_name of its own, or none"
-                )
-            difference = differences(consumer.subscriptions.all(), other.subscriptions.all())
-            if difference:
-                raise ValueError(
-                    f"group {consumer.group} has a member in this process that subscribes"
-                    f" differently: {difference}; members of one group need the same"
-                    " subscriptions, else messages are lost: use another group"
-                )
-        loop = asyncio.get_running_loop()
-        self._entries.append(_Entry(weakref.ref(consumer), place, loop))
-
-    def leave(self, consumer: Here) -> None:
-        """It stopped."""
-        self._entries = [one for one in self._entries if one.consumer() is not consumer]
-
-    def _of_group(self, group: str, place: Place) -> Iterator[tuple[Here, Place]]:
-        for entry in self._entries:
-            other = entry.consumer()
-            if other is None or other.group != group or entry.loop.is_closed():
-                continue
-            if entry.place.pid == place.pid and entry.place.name_servers & place.name_servers:
-                yield other, entry.place
-
-
-MEMBERS_OF_PROCESS = MembersHere()
-"""Of this process. Simulations have one for each host."""
-
 
 class Member(Protocol):
-    """A producer or consumer that lives in a client."""
+    """A producer or consumer of a client."""
 
     @property
     def group(self) -> str:
@@ -130,7 +49,7 @@ class ConsumerMember(Member, Protocol):
     """A consumer: shares queues with the other members of its group."""
 
     def members_changed(self) -> None:
-        """A broker says that somebody came or went."""
+        """A broker says that a member joined or left."""
         ...
 
     def queue_freed(self) -> None:
@@ -156,21 +75,101 @@ class ConsumerMember(Member, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """Who lives in a client, by group."""
+    """The members of one client, by group."""
 
     producers: dict[str, ProducerMember] = field(default_factory=dict)
     consumers: dict[str, ConsumerMember] = field(default_factory=dict)
 
     def topics(self) -> set[str]:
-        """Topics whose routes somebody needs."""
+        """Topics whose routes a member needs."""
         members: list[Member] = [*self.producers.values(), *self.consumers.values()]
         return set[str]().union(*(member.topics() for member in members))
 
     def heartbeat(self, client_id: str) -> HeartbeatData:
-        """What brokers are told of them."""
+        """What a heartbeat tells brokers of them."""
         datas = (member.consumer_data() for member in self.consumers.values())
         return HeartbeatData(
             client_id=client_id,
             producer_data_set=tuple(ProducerData(group_name=group) for group in self.producers),
             consumer_data_set=tuple(data for data in datas if data is not None),
         )
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+class StartedConsumer:
+    """What consumers of one process are compared by. Each consumer keeps its own."""
+
+    group: str
+    subscriptions: Subscriptions
+    is_broadcasting: bool
+    """Whether each member gets everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerIdentity:
+    """How brokers identify a consumer, and which brokers."""
+
+    client_id: str
+    name_servers: frozenset[str]
+    pid: int
+    """A forked child has copies of its parent's entries."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Started:
+    consumer: "weakref.ref[StartedConsumer]"
+    identity: ConsumerIdentity
+    loop: asyncio.AbstractEventLoop
+
+
+class ProcessConsumers:
+    """Started consumers; one that was garbage collected without being stopped does not count.
+
+    Two members of a clustering group with one client id take the same queues, and members that
+    subscribe differently lose messages. Brokers can only report both. Where both members are in one
+    process, the second is refused at its start.
+    """
+
+    def __init__(self) -> None:
+        self._started: list[_Started] = []
+
+    def enter(self, consumer: StartedConsumer, identity: ConsumerIdentity) -> None:
+        """Raises ValueError for a client id that is taken and for another subscription."""
+        for other, its in self._of_group(consumer.group, identity):
+            everybody_gets_all = consumer.is_broadcasting and other.is_broadcasting
+            if its.client_id == identity.client_id and not everybody_gets_all:
+                raise ValueError(
+                    f"group {consumer.group} has a member with client id {identity.client_id} in"
+                    " this process already: both would take the same queues; give each Client an"
+                    " instance_name of its own, or none"
+                )
+            difference = differences(consumer.subscriptions.all(), other.subscriptions.all())
+            if difference:
+                raise ValueError(
+                    f"group {consumer.group} has a member in this process that subscribes"
+                    f" differently: {difference}; members of one group need the same"
+                    " subscriptions, else messages are lost: use another group"
+                )
+        loop = asyncio.get_running_loop()
+        self._started.append(_Started(weakref.ref(consumer), identity, loop))
+
+    def leave(self, consumer: StartedConsumer) -> None:
+        """It stopped."""
+        self._started = [one for one in self._started if one.consumer() is not consumer]
+
+    def _of_group(
+        self, group: str, identity: ConsumerIdentity
+    ) -> Iterator[tuple[StartedConsumer, ConsumerIdentity]]:
+        for started in self._started:
+            other = started.consumer()
+            if other is None or other.group != group or started.loop.is_closed():
+                continue
+            if (
+                started.identity.pid == identity.pid
+                and started.identity.name_servers & identity.name_servers
+            ):
+                yield other, started.identity
+
+
+CONSUMERS_OF_PROCESS = ProcessConsumers()
+"""The default of every client. Simulations have one object for each host."""

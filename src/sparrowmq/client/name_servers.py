@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from sparrowmq.client.errors import NameServerRefused, NoNameServer, NoRoute
+from sparrowmq.client.outages import Outages
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import NetError
 from sparrowmq.net.peers import Peers
@@ -18,10 +19,22 @@ class NameServers:
     """The list of name servers and which one is in use."""
 
     def __init__(
-        self, peers: Peers, addresses: Sequence[str], *, first: int = 0, timeout_s: float = 3.0
+        self,
+        peers: Peers,
+        addresses: Sequence[str],
+        *,
+        origin: str = "the argument name_servers",
+        outages: Outages | None = None,
+        first: int = 0,
+        timeout_s: float = 3.0,
     ) -> None:
+        """`origin` says where the addresses come from, for the error when none answers."""
         self._peers = peers
         self._addresses = list(addresses)
+        self.origin = origin
+        self._outages = outages
+        many = len(self._addresses) > 1
+        self._label = f"{'every' if many else 'the'} name server ({', '.join(addresses)})"
         self._current = first
         self._timeout_s = timeout_s
         """For all of them together."""
@@ -47,20 +60,29 @@ class NameServers:
             limit_s = left_s if step == count - 1 else left_s / 2
             try:
                 address = self._addresses[index]
-                return await self._peers.call(address, header, body, timeout_s=limit_s)
+                response = await self._peers.call(address, header, body, timeout_s=limit_s)
+                if self._outages is not None:
+                    self._outages.reached(self._label)
+                return response
             except NetError as error:
                 failure = error
                 self._leave(index)
             except asyncio.CancelledError:
-                self._leave(index)  # nearly always: whoever asked had no more time to wait
+                self._leave(index)  # nearly always: the caller had no more time to wait
                 raise
         assert failure is not None
+        if self._outages is not None:
+            self._outages.failed(self._label, failure)
         raise failure
 
     def _leave(self, index: int) -> None:
         """Go to the next, once: calls that fail together must not go around in a circle."""
         if self._current == index:
             self._current = (index + 1) % len(self._addresses)
+
+    def away(self, failure: str, topic: str = "") -> NoNameServer:
+        """The error for a question that none of them answered."""
+        return NoNameServer(topic, self._addresses, self.origin, failure)
 
     async def route(self, topic: str) -> TopicRoute | None:
         """The route of a topic, None when the name server says that there is none.
@@ -72,7 +94,7 @@ class NameServers:
         try:
             response = await self.call(header)
         except NetError as error:
-            raise NoNameServer(topic, self._addresses, str(error)) from error
+            raise self.away(str(error), topic) from error
         if response.code == ResponseCode.TOPIC_NOT_EXIST:
             return None
         if response.code != ResponseCode.SUCCESS:

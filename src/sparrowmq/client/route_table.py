@@ -1,4 +1,11 @@
-"""Routes as a client sees them: which queues to send to, which to read, where brokers are."""
+"""Topic routes as a client sees them: which queues to send to, which to read, where brokers are.
+
+`RouteTable` caches them, `RoutePolls` keeps them fresh:
+
+poll         every topic a member needs, every `poll_s`
+lost broker  the topics whose routes named it, at once; where it is gone from a route, again after
+             1, 2, 4, … s until it is back, for a broker that restarts is away for seconds
+"""
 
 import asyncio
 import logging
@@ -92,7 +99,7 @@ class RouteTable:
         self._lent_until_s: dict[str, float] = {}
         self._asked: dict[str, asyncio.Future[TopicRoute | None]] = {}
         self.changed: list[Callable[[str], None]] = []
-        """Told the topic whose route is new or different."""
+        """Called with the topic whose route is new or different."""
 
     def get(self, topic: str) -> TopicRoute | None:
         """The cached route."""
@@ -105,14 +112,14 @@ class RouteTable:
     async def refresh(self, topic: str) -> TopicRoute | None:
         """Ask a name server now. A topic that vanished keeps its last route. Raises NoRoute.
 
-        Who asks while an answer is on its way gets that one: a thousand sends to a new topic are
-        one question.
+        A caller that asks while an answer is on its way gets that one: a thousand sends to a new
+        topic are one question.
         """
         asked = self._asked.get(topic)
         if asked is None:
             return await self._ask(topic)
         await asyncio.wait((asked,))
-        if asked.cancelled():  # who asked gave up
+        if asked.cancelled():  # that caller gave up
             return await self.refresh(topic)
         return asked.result()
 
@@ -125,7 +132,7 @@ class RouteTable:
             asked.set_result(route)
         except ClientError as error:
             asked.set_exception(error)
-            asked.exception()  # seen: there may be nobody else who waits for it
+            asked.exception()  # seen: nothing else may wait for it
             raise
         finally:
             asked.cancel()
@@ -133,7 +140,7 @@ class RouteTable:
         return route
 
     def put(self, topic: str, route: TopicRoute) -> None:
-        """Take a route over and tell whoever wants to know when it differs."""
+        """Take a route over, and call the listeners when it differs."""
         for broker in route.broker_datas:
             self._addresses[broker.broker_name] = dict(broker.broker_addrs)
         if self._routes.get(topic) != route:
@@ -180,6 +187,12 @@ class RouteTable:
             if any(address in data.broker_addrs.values() for data in route.broker_datas)
         }
 
+    def label(self, address: str) -> str:
+        """What a log calls the broker at this address."""
+        names = (name for name, at in self._addresses.items() if address in at.values())
+        name = next(names, None)
+        return f"broker {name}" if name is not None else f"the broker at {address}"
+
     def all_addresses(self) -> list[tuple[str, int, str]]:
         """(broker name, id, address) of every broker any route names."""
         return [
@@ -187,13 +200,6 @@ class RouteTable:
             for name, addresses in self._addresses.items()
             for broker_id, address in addresses.items()
         ]
-
-
-# Asking name servers for the routes of what members send and read: polls, and after a loss.
-#
-# poll         every topic a member needs, every `poll_s`
-# lost broker  the topics whose routes named it, at once; where it is gone from a route, again after
-#              1, 2, 4, … s until it is back, for a broker that restarts is away for seconds
 
 
 _FIRST_POLL_S = 0.01
@@ -208,14 +214,14 @@ class RoutePolls:
     def __init__(
         self,
         members: Members,
-        routes: RouteTable,
+        route_table: RouteTable,
         *,
         poll_s: float,
         rng: random.Random,
         log: logging.Logger,
     ) -> None:
         self._members = members
-        self._routes = routes
+        self._route_table = route_table
         self._poll_s = poll_s
         self._unanswered = Backoff(longest_s=poll_s, rng=rng)
         """While no name server answers."""
@@ -237,7 +243,7 @@ class RoutePolls:
 
     def lost(self, address: str) -> None:
         """A connection ended: if it led to a broker, look whether that is still there."""
-        topics = self._routes.topics_naming(address)
+        topics = self._route_table.topics_naming(address)
         if topics:
             self._lost[address] = topics
             self._loss.set()
@@ -260,7 +266,7 @@ class RoutePolls:
             away = {
                 address: topics
                 for address, topics in away.items()
-                if not topics <= self._routes.topics_naming(address)
+                if not topics <= self._route_table.topics_naming(address)
             }
             pause_s = self._away.wait_s(rounds)
             if not away or pause_s >= self._poll_s:
@@ -275,12 +281,12 @@ class RoutePolls:
         """Ask for routes; failures leave what is cached. Whether there was a name server to ask."""
         now_s = asyncio.get_running_loop().time()
         for topic in sorted(topics):
-            if self._routes.is_lent(topic, now_s):
+            if self._route_table.is_lent(topic, now_s):
                 continue
             try:
-                await self._routes.refresh(topic)
+                await self._route_table.refresh(topic)
             except NoRoute as error:
-                self._log.info("%s; the cached route stays", error)
+                self._log.debug("%s; the cached route stays", error)
                 return False
             except ClientError as error:
                 self._log.warning("route of %s not refreshed: %s", topic, error)

@@ -1,18 +1,18 @@
 """Sessions at brokers: whether a broker can have given this client's queues away meanwhile.
 
-opened by a heartbeat's answer ─▶ beats confirm it ─┬─ refused, or its connection closed: over
-                                                    └─ no answer for long: in doubt
+opened by a heartbeat's answer ─▶ keep-alives confirm it ─┬─ refused, or connection closed: over
+                                                          └─ no answer for long: in doubt
 
-Only our own brokers have them. A broker that misses beats frees the member's queues after `life_s`;
-what was confirmed no longer ago than three quarters of that is certainly still ours.
+Only our own brokers have them. A broker that gets no keep-alives frees the member's queues after
+`life_s`; what was confirmed no longer ago than three quarters of that is certainly still ours.
 """
 
 from collections.abc import Callable
 
 _SURE = 0.75
 """Less than 7/8, where a broker's eighth look may come already."""
-_BEATS = 4
-"""Beats in a session's life, so that two may get lost."""
+_KEEPALIVES = 4
+"""Keep-alives in a session's life, so that two may get lost."""
 
 
 class Session:
@@ -27,13 +27,13 @@ class Session:
         self.confirmed_s = confirmed_s
         """When the last request was sent that the broker answered."""
         self.is_unreachable = False
-        """Whether the last beat got no answer at all."""
+        """Whether the last keep-alive got no answer at all."""
         self.is_over = False
 
     @property
-    def beat_s(self) -> float:
-        """Time from one beat to the next."""
-        return self.life_s / _BEATS
+    def interval_s(self) -> float:
+        """Time from one keep-alive to the next."""
+        return self.life_s / _KEEPALIVES
 
     @property
     def sure_s(self) -> float:
@@ -48,11 +48,11 @@ class Sessions:
         self.now_s = now_s
         self._sessions: dict[str, Session] = {}
         self.listeners: list[Callable[[], None]] = []
-        """Told when a session began or ended."""
+        """Called when a session began or ended."""
 
     def live(self) -> list[Session]:
-        """Those that want beats. Asked by the thread that sends them, too: it goes through a copy,
-        as the client's loop may take up another one meanwhile."""
+        """Those that need keep-alives. The thread that sends them asks too: it goes through a copy,
+        because the client's loop may add another one meanwhile."""
         return [session for session in tuple(self._sessions.values()) if not session.is_over]
 
     def get(self, address: str | None) -> Session | None:
@@ -87,14 +87,14 @@ class Sessions:
         if name:
             self._sessions[address] = Session(address, name, life_s, sent_s)
         if name or known is not None:
-            self._tell()
+            self._notify()
 
     def ended(self, session: Session) -> None:
         """Its broker does not know it any more."""
         session.is_over = True
         if self._sessions.get(session.address) is session:
             del self._sessions[session.address]
-            self._tell()
+            self._notify()
 
     def closed(self, address: str) -> None:
         """The connection to a broker ended, and the session with it, as far as we can know."""
@@ -103,11 +103,11 @@ class Sessions:
             self.ended(session)
 
     def end_all(self) -> None:
-        """Nobody here needs them any more."""
+        """The client has no consumer any more, or stops."""
         for session in self._sessions.values():
             session.is_over = True
         self._sessions.clear()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for listener in tuple(self.listeners):
             listener()

@@ -1,4 +1,4 @@
-"""What a consumer subscribes to, and how messages are chosen: tags, SQL92, or a function."""
+"""What a consumer subscribes to: tags, an SQL92 condition, or a function; and its checks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sparrowmq.client.argument_checks import check_function
+from sparrowmq.client.argument_checks import check_function, check_kind
 from sparrowmq.client.broker_calls import address_of, call
 from sparrowmq.client.errors import ClientError, NoRoute
 from sparrowmq.net.errors import NetError
@@ -16,8 +16,9 @@ from sparrowmq.protocol.headers.clients import CheckClientConfig
 from sparrowmq.protocol.headers.connections import GetConsumerConnections
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import check_topic, is_retry_topic
-from sparrowmq.protocol.sql92 import compile_sql92
+from sparrowmq.protocol.sql92 import Sql92Error, compile_sql92
 from sparrowmq.protocol.subscription import SQL92, TAG, SubscriptionData
+from sparrowmq.protocol.tags import ALL_TAGS
 
 if TYPE_CHECKING:
     from sparrowmq.client.client import Client
@@ -35,7 +36,12 @@ class Sql:
     expression: str
 
     def __post_init__(self) -> None:
-        compile_sql92(self.expression)
+        check_kind("the expression of Sql", self.expression, str)
+        read = compile_sql92(self.expression)
+        if read.ignored_from is not None:
+            rest = self.expression[read.ignored_from :]
+            reason = f"brokers would ignore {rest[:40]!r}; join conditions with AND or OR"
+            raise Sql92Error(self.expression, read.ignored_from, reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +56,28 @@ class Only:
 
     def __post_init__(self) -> None:
         check_function("the filter of Only", self.accepts)
+        check_tags("the tags of Only", self.tags)
 
 
 Filter = str | Sql | Only
 """Tags as `created || paid` (`*` for all), a condition, or a function."""
+
+
+def check_tags(name: str, expression: object) -> None:
+    """Raises ValueError for tags that cannot be meant. Brokers take an empty text for everything,
+    and skip a missing name: where a variable was empty, the group would get what it did not ask
+    for, or miss what it did."""
+    check_kind(name, expression, str)
+    assert isinstance(expression, str)
+    tags = [tag.strip() for tag in expression.split("||")]
+    if not all(tags):
+        missing = "is empty" if len(tags) == 1 else f"has no name at place {tags.index('') + 1}"
+        allowed = "must be names such as 'created || paid', or * for all"
+        raise ValueError(f"{name} is {expression!r}, which {missing}; {allowed}")
+    if len(tags) > 1 and ALL_TAGS in tags:
+        raise ValueError(f"{name} is {expression!r}, and * stands alone: it means all tags")
+    if any(" |" in tag or "| " in tag for tag in tags):  # without blanks it is a legal tag
+        raise ValueError(f"{name} is {expression!r}, and tags are separated by ||, not by |")
 
 
 class Subscriptions:
@@ -102,7 +126,7 @@ class Subscriptions:
         self._datas.pop(topic, None)
 
     def renew(self, topics: Iterable[str], now_ms: int) -> None:
-        """The assignment changed: a new version tells brokers which subscription is newest."""
+        """The assignment changed: a new version shows brokers which subscription is newest."""
         for topic in topics:
             if topic in self._filters:
                 version = self._next_version(topic, now_ms)
@@ -131,6 +155,7 @@ def _data(topic: str, choice: Filter, version: int) -> SubscriptionData:
         case Sql(expression):
             return SubscriptionData.build(topic, expression, version=version, expression_type=SQL92)
         case Only(_, tags) | str(tags):
+            check_tags(f"the filter of topic {topic}", tags)
             return SubscriptionData.build(topic, tags, version=version, expression_type=TAG)
     raise ValueError(f"the filter of topic {topic} is {choice!r}, must be tags, Sql or Only")
 
@@ -138,7 +163,7 @@ def _data(topic: str, choice: Filter, version: int) -> SubscriptionData:
 def check_filters(filters: object) -> None:
     """Raises ValueError for what is no mapping: people forget the filter and pass topics."""
     if not isinstance(filters, Mapping):
-        text = "must tell a filter for each topic, such as {'orders': '*'}"
+        text = "must give a filter for each topic, such as {'orders': '*'}"
         raise ValueError(f"subscriptions are {filters!r}, {text}")
 
 
@@ -179,7 +204,7 @@ def _by_topic(subscriptions: Iterable[SubscriptionData]) -> dict[str, str]:
     }
 
 
-# Whether a broker accepts subscriptions, and whether the group's other members have the same.
+# ---- checks: does a broker accept them, and do the group's other members have the same
 
 
 async def check_subscriptions(
@@ -229,7 +254,7 @@ async def report_differences(
             known = ConsumerConnection.from_json(response.body)
         except (ClientError, NetError, ProtocolError) as error:
             client.log.debug("subscriptions of %s not compared: %s", group, error)
-            continue  # mostly: nobody of the group is there
+            continue  # mostly: no member of the group is there
         difference = differences(ours, known.subscription_table.values())
         if difference:
             others = ", ".join(sorted(one.client_id for one in known.connection_set))

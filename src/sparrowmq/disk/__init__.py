@@ -1,1 +1,1 @@
-"""Files behind a seam that tests replace: opening, syncing, replacing, locking."""
+"""Files, through a seam that tests replace: opening, syncing, replacing, locking."""

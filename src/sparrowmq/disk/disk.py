@@ -6,12 +6,13 @@ for speed, but only inside `DiskFile.write`. A write is durable only when `sync`
 returned, a new, renamed or removed name only when `sync_dir` (of its directory) has.
 """
 
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:  # clients replace files too, and do without numpy
+    import numpy as np
+    import numpy.typing as npt
 
-Words: TypeAlias = npt.NDArray[np.uint32]
+Words: TypeAlias = "npt.NDArray[np.uint32]"
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
 

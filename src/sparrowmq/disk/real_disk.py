@@ -1,7 +1,7 @@
 """The real `Disk`: system calls, and for the commit log a map of space that is already allocated.
 
-A mapped write costs 0.1 µs where a pwrite costs 2.5 µs, but touching a mapped page without a block
-behind it ends the process with SIGBUS when the disk is full. Hence `write` uses the map only inside
+A mapped write costs 0.1 µs where a pwrite costs 2.5 µs, but touching a mapped page that has no
+block ends the process with SIGBUS when the disk is full. Hence `write` uses the map only inside
 what `reserve` has allocated; the rest goes through pwrite, whose ENOSPC is an ordinary error.
 """
 
@@ -13,8 +13,6 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from sparrowmq.disk.disk import Bytes, DiskFile, Words
 from sparrowmq.disk.errors import DiskFull, NoDescriptors, StoreLocked
 
@@ -23,7 +21,7 @@ _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 _WOULD_BLOCK = frozenset({errno.EAGAIN, errno.EWOULDBLOCK})
 _RECENT_BYTES = 32 * 1024 * 1024
-"""How far behind the last write the map is read: those pages are in memory, no fault blocks."""
+"""How far before the last write the map is read: those pages are in memory, no fault blocks."""
 
 
 class RealUsage(NamedTuple):
@@ -71,7 +69,17 @@ class RealFile:
         return data + self.read(offset + len(data), length - len(data))
 
     def read_cached(self, offset: int, length: int) -> bytes | None:
-        """The same without waiting for the device: None if it would have to."""
+        """The same without waiting for the device: None if it would have to.
+
+        That is as true as the kernel makes it. RWF_NOWAIT never waits for the data, but a read that
+        misses the page cache starts read-ahead before it gives up (the next attempt finds the
+        bytes), and submitting that may have to wait: for the file's extents, if they are not in
+        memory, or for a place in the device's queue when it is saturated. Tens of milliseconds
+        were seen on a busy machine, once for each cold place. Nothing that a program can pass
+        prevents it, and asking first (mincore needs a map, cachestat Linux 6.5) would cost every
+        warm read a system call to spare a cold one. The mapped part cannot miss unless memory is
+        so short that the kernel drops pages written seconds ago.
+        """
         end = offset + length
         recent_from = max(self._mapped_from, self._written_to - _RECENT_BYTES)
         if self._map is not None and recent_from <= offset and end <= self._written_to:
@@ -85,6 +93,8 @@ class RealFile:
             if error.errno in _WOULD_BLOCK:
                 return None
             if error.errno in (errno.EOPNOTSUPP, errno.ENOSYS):
+                # Overlay and FUSE file systems. Handing every read to a worker would cost each
+                # pull a thread switch; most of what is read is in memory there as well.
                 self._nowait = 0
                 return self.read(offset, length)
             raise
@@ -109,6 +119,8 @@ class RealFile:
             for place, value in zip(places.tolist(), values.tolist(), strict=True):
                 self.write(offset + 4 * place, value.to_bytes(4, "big"))
             return
+        import numpy as np  # here, so that clients, which replace files too, do without it
+
         # Through a view of words: a fifth of what a slice of the map for each costs.
         np.frombuffer(self._map, ">u4", (end - offset) // 4, offset)[places] = values
         self._written_to = max(self._written_to, end)
@@ -181,7 +193,8 @@ class RealDisk:
 
     def __init__(self, root: Path, *, mapped: bool = True) -> None:
         self.root = root
-        self._prefix = f"{root}/"  # joining paths costs more than opening files
+        # Joining paths costs more than opening files.
+        self._prefix = f"{str(root).rstrip('/')}/"
         self._mapped = mapped
 
     def open(self, path: str, *, create: bool = False, write: bool = True) -> DiskFile:
@@ -239,7 +252,9 @@ class RealDisk:
 
     def sync_dir(self, path: str) -> None:
         """Make the names in a directory durable."""
-        self._sync(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+        # Windows opens no directories, and journals their names by itself.
+        if hasattr(os, "O_DIRECTORY"):
+            self._sync(path, os.O_RDONLY | os.O_DIRECTORY)
 
     def _sync(self, path: str, flags: int) -> None:
         try:

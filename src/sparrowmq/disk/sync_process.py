@@ -26,7 +26,7 @@ _fdatasync = getattr(os, "fdatasync", os.fsync)
 
 
 class Files:
-    """Log files stay open: a write error is told to the descriptors open at the time."""
+    """Log files stay open: a write error is reported to the descriptors open at the time."""
 
     def __init__(self) -> None:
         self._open: dict[str, int] = {}

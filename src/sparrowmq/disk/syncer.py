@@ -26,7 +26,8 @@ _PATIENCE_S = 10.0
 
 MANY_FILES = 256
 """From so many on they are synced all at once, with everything else on the machine: one by one
-they take 1 to 3 ms each. That no error is told does not matter: their CRCs are checked at start."""
+they take 1 to 3 ms each. Errors are not reported then, which does not matter:
+their CRCs are checked at start."""
 
 
 class SyncPlan(msgspec.Struct):
@@ -96,9 +97,9 @@ class ProcessSyncer:
         self._loop: asyncio.AbstractEventLoop | None = None
         """The one that watches the socket …"""
         self._waiting: asyncio.Future[None] | None = None
-        """… and who waits for an answer."""
+        """… and the one that waits for an answer."""
         self._failure: OSError | None = None
-        """Of a plan that nobody waits for any more: a file system tells an error only once."""
+        """Of a plan that has no waiter any more: a file system reports an error only once."""
 
     def start(self) -> None:
         """Start the helper; `begin` does it where it was not done before."""
@@ -190,7 +191,7 @@ class ProcessSyncer:
         self._loop = None
 
     def _tell(self) -> None:
-        """Read an answer and tell who waits for it; an earlier one's waiter was cancelled.
+        """Read an answer and wake its waiter; an earlier one's waiter was cancelled.
 
         An earlier plan that failed is the next one's failure too: nothing is sure then.
         """

@@ -1,4 +1,4 @@
-"""The name server: who is alive, which broker serves which topic. It keeps no routes on disk."""
+"""The name server: live brokers, and the topics they serve. It keeps no routes on disk."""
 
 from sparrowmq.config_fields import ConfigError
 from sparrowmq.nameserver.config import NameServerConfig

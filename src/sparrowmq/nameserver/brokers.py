@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from sparrowmq.nameserver.encoded_routes import encode_broker
+from sparrowmq.nameserver.route_encoding import encode_broker
 from sparrowmq.protocol.body import DataVersion
 from sparrowmq.protocol.route import MASTER_ID, BrokerData, TopicQueueMappingInfo
 from sparrowmq.protocol.topic_config import TopicConfig

@@ -18,7 +18,7 @@ class NameServerConfig:
         not_blank(),
     )
     listen_port: int = setting(
-        9876, "Port to listen on, RocketMQ's by default; 0 takes a free one.", between(0, 65_535)
+        9876, "The name server's port; 0 takes a free one.", between(0, 65_535)
     )
     kv_config_path: Path | None = setting(
         None,

@@ -1,6 +1,6 @@
 """Key-value configuration by namespace, kept in one JSON file that Apache's name server reads."""
 
-from sparrowmq.nameserver.durable_file import DurableFile
+from sparrowmq.disk.atomic_file import AtomicFile
 from sparrowmq.protocol.body import Body, KVTable
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
@@ -18,7 +18,7 @@ class KvConfigFile(Body, frozen=True, kw_only=True):
 class KvConfig:
     """A change is in the file, durably, before it shows; one that cannot be saved never does."""
 
-    def __init__(self, file: DurableFile | None = None) -> None:
+    def __init__(self, file: AtomicFile | None = None) -> None:
         self._file = file
         self._tables: Tables = {}
 
@@ -38,12 +38,12 @@ class KvConfig:
         return KVTable(table=table) if table is not None else None
 
     def put(self, namespace: str, key: str, value: str) -> None:
-        """Set a value. Raises OSError, and nothing has changed then."""
+        """Set a value. Raises DiskFull or OSError, and nothing has changed then."""
         changed = {**self._tables.get(namespace, {}), key: value}
         self._save({**self._tables, namespace: changed})
 
     def delete(self, namespace: str, key: str) -> None:
-        """Remove a value, if it is there. Raises OSError, with nothing changed."""
+        """Remove a value, if it is there. Raises DiskFull or OSError, with nothing changed."""
         if self.get(namespace, key) is None:
             return
         changed = {name: value for name, value in self._tables[namespace].items() if name != key}

@@ -6,7 +6,7 @@ Nothing of it is on disk: brokers say it again every 30 seconds.
 """
 
 from sparrowmq.nameserver.brokers import BrokerGroup, LiveBroker, Registration
-from sparrowmq.nameserver.encoded_routes import EncodedRoutes
+from sparrowmq.nameserver.route_encoding import RouteAnswers
 from sparrowmq.nameserver.topic_table import TopicTable
 from sparrowmq.protocol.perm import PERM_READ_WRITE, PERM_WRITE
 from sparrowmq.protocol.route import MASTER_ID, ClusterInfo
@@ -16,12 +16,12 @@ class RoutingTable:
     """Every change is one plain call, so readers never see half of it."""
 
     def __init__(self, route_cache_bytes: int = 0) -> None:
-        self.encoded = EncodedRoutes(route_cache_bytes)
+        self.encoded = RouteAnswers(route_cache_bytes)
         self.topics = TopicTable(self.encoded)
         self.groups: dict[str, BrokerGroup] = {}
         self.live: dict[str, LiveBroker] = {}
 
-    # ---- who registers
+    # ---- registering
 
     def holder(self, broker_name: str, broker_id: int) -> LiveBroker | None:
         """The live broker of this name and id."""
@@ -29,7 +29,7 @@ class RoutingTable:
         return group.members.get(broker_id) if group is not None else None
 
     def newer_holder(self, registration: Registration) -> LiveBroker | None:
-        """Who has the registration's name and id at another address, with a newer state."""
+        """The broker with the registration's name and id at another address and a newer state."""
         holder = self.holder(registration.broker_name, registration.broker_id)
         if holder is None or holder.address == registration.address:
             return None
@@ -107,7 +107,7 @@ class RoutingTable:
         )
         group.members[broker.broker_id] = self.live[broker.address] = broker
         if before is None or before.filter_servers != broker.filter_servers or not is_as_before:
-            self._show_anew(group)
+            self._forget_encoded(group)
         return group
 
     def _take_topics(
@@ -115,11 +115,11 @@ class RoutingTable:
     ) -> None:
         # The slave that stands in for a master does so for reading only.
         stands_in = registration.broker_id != MASTER_ID and group.acting_master
-        self.topics.take_all(
+        self.topics.put_all(
             group.name,
             registration.topics,
             only_missing=only_missing,
-            change_perm=_without_write if stands_in else _as_it_is,
+            change_perm=_without_write if stands_in else _unchanged,
         )
         if not only_missing:
             for topic, mapping in registration.mappings.items():
@@ -131,7 +131,7 @@ class RoutingTable:
         for topic in self.topics.of_broker(name) - named:
             self.topics.drop(name, topic)
 
-    # ---- who leaves
+    # ---- leaving
 
     def unregister(self, broker_name: str, address: str) -> LiveBroker | None:
         """Drop the broker at this address if it has that name; topics go with the last one."""
@@ -149,7 +149,7 @@ class RoutingTable:
         del self.live[broker.address]
         group = self.groups[broker.broker_name]
         del group.members[broker.broker_id]
-        self._show_anew(group)
+        self._forget_encoded(group)
         if replaced:
             return
         if not group.members:
@@ -166,8 +166,8 @@ class RoutingTable:
         """The brokers that have been quiet for too long."""
         return [broker for broker in self.live.values() if broker.is_silent(now_ms)]
 
-    def forgive(self, lost_ms: int, now_ms: int) -> None:
-        """Take time in which nobody could be heard out of every broker's silence."""
+    def excuse_silence(self, lost_ms: int, now_ms: int) -> None:
+        """Subtract time in which this process heard no broker from every broker's silence."""
         for broker in self.live.values():
             broker.last_seen_ms = min(now_ms, broker.last_seen_ms + lost_ms)
 
@@ -200,7 +200,7 @@ class RoutingTable:
         brokers = {name: group.data() for name, group in self.groups.items()}
         return ClusterInfo(broker_addr_table=brokers, cluster_addr_table=self.clusters())
 
-    def _show_anew(self, group: BrokerGroup) -> None:
+    def _forget_encoded(self, group: BrokerGroup) -> None:
         """Routes that show this group have to be encoded again."""
         group.changed()
         for topic in self.topics.of_broker(group.name):
@@ -218,5 +218,5 @@ def _without_write(perm: int) -> int:
     return perm & ~PERM_WRITE
 
 
-def _as_it_is(perm: int) -> int:
+def _unchanged(perm: int) -> int:
     return perm

@@ -8,9 +8,9 @@ from typing import Self
 
 from sparrowmq.clock import Clock, monotonic_clock
 from sparrowmq.config_fields import ConfigError
+from sparrowmq.disk.atomic_file import AtomicFile, disk_and_path
 from sparrowmq.nameserver.brokers import LiveBroker, Registration
 from sparrowmq.nameserver.config import NameServerConfig
-from sparrowmq.nameserver.durable_file import DurableFile, RealFile
 from sparrowmq.nameserver.handlers import clusters, key_values, registration, settings, topics
 from sparrowmq.nameserver.kv_config import KvConfig
 from sparrowmq.nameserver.routing_table import RoutingTable
@@ -30,7 +30,7 @@ class NameServer:
         async with NameServer(NameServerConfig(listen_port=0)).running() as server:
             print(server.address)
 
-    `clock` measures how long brokers are silent; the name server never tells anybody the time.
+    `clock` measures how long brokers are silent; the time of day is never needed.
     `kv_file` replaces the file at `config.kv_config_path`, for tests.
     """
 
@@ -39,7 +39,7 @@ class NameServer:
         config: NameServerConfig,
         *,
         clock: Clock = monotonic_clock,
-        kv_file: DurableFile | None = None,
+        kv_file: AtomicFile | None = None,
     ) -> None:
         self.config = config
         self.clock = clock
@@ -119,7 +119,7 @@ class NameServer:
             text = f"broker {broker_name} would have {count} topics, at most {most} allowed"
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, text)
 
-    def hear_from(self, address: str) -> None:
+    def note_alive(self, address: str) -> None:
         """The broker at this address is alive."""
         broker = self.table.live.get(address)
         if broker is not None:
@@ -131,7 +131,7 @@ class NameServer:
             self.table.drop(broker)
 
     async def _watch(self) -> None:
-        """Drop brokers that are silent, not those that we could not hear."""
+        """Drop silent brokers, but not those that were silent while this process stood still."""
         before_ms = self.clock()
         while True:
             interval_s = self.config.scan_interval_s
@@ -140,7 +140,7 @@ class NameServer:
             lost_ms = now_ms - before_ms - round(interval_s * 1000)
             if lost_ms > interval_s * 1000:
                 # This process was stopped, or the machine slept.
-                self.table.forgive(lost_ms, now_ms)
+                self.table.excuse_silence(lost_ms, now_ms)
             before_ms = now_ms
             for broker in self.table.silent(now_ms):
                 self._drop_silent(broker)
@@ -171,7 +171,7 @@ def all_routes() -> Routes[NameServer]:
     return routes
 
 
-def _kv_config(config: NameServerConfig, file: DurableFile | None) -> KvConfig:
+def _kv_config(config: NameServerConfig, file: AtomicFile | None) -> KvConfig:
     if file is None and config.kv_config_path is not None:
-        file = RealFile(config.kv_config_path)
+        file = AtomicFile(*disk_and_path(config.kv_config_path))
     return KvConfig(file)

@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from sparrowmq.nameserver.encoded_routes import EncodedRoutes
+from sparrowmq.nameserver.route_encoding import RouteAnswers
 from sparrowmq.protocol.route import QueueData, TopicQueueMappingInfo
 from sparrowmq.protocol.topic_config import TopicConfig
 
@@ -16,7 +16,7 @@ _NONE: Set[str] = frozenset()
 class TopicTable:
     """Topics by name and by broker name. A topic without any broker does not exist."""
 
-    def __init__(self, encoded: EncodedRoutes) -> None:
+    def __init__(self, encoded: RouteAnswers) -> None:
         self._queues: dict[str, dict[str, QueueData]] = {}
         self._of_broker: dict[str, set[str]] = {}
         self._mappings: dict[str, dict[str, TopicQueueMappingInfo]] = {}
@@ -64,7 +64,7 @@ class TopicTable:
         self._mappings.setdefault(topic, {})[broker_name] = mapping
         self._encoded.forget(topic)
 
-    def take_all(
+    def put_all(
         self,
         broker_name: str,
         configs: Iterable[TopicConfig],

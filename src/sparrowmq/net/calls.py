@@ -38,9 +38,6 @@ class Calls:
         self.waiting: dict[int, tuple[asyncio.Future[Response], asyncio.TimerHandle]] = {}
         """By opaque number: the future of the answer and its timer."""
 
-    def __len__(self) -> int:
-        return len(self.waiting)
-
     def next_opaque(self) -> int:
         """A number no waiting call has."""
         self._opaque = (self._opaque + 1) & 0x7FFFFFFF
@@ -67,7 +64,7 @@ class Calls:
             future.set_result(response)
 
     def fail_all(self, error: NetError) -> None:
-        """The connection ended: nobody will be answered."""
+        """The connection ended: no call will be answered."""
         waiting, self.waiting = self.waiting, {}
         for future, timer in waiting.values():
             timer.cancel()

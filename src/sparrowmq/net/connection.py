@@ -71,14 +71,14 @@ class Connection(asyncio.Protocol):
         transport.set_write_buffer_limits(high=self.endpoint.limits.write_buffer_bytes)
         address = transport.get_extra_info("peername") or ("", 0)
         self.peer_host, self.peer_port = address[0], address[1]
-        self.peer_bytes = _packed(self.peer_host, self.peer_port)
+        self.peer_bytes = _host_bytes(self.peer_host, self.peer_port)
         self.peer = f"{self.peer_host}:{self.peer_port}"
         self.last_read_s = self._loop.time()
         self.is_open = True
         self.endpoint.connection_opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The transport has ended, whoever closed it."""
+        """The transport has ended, closed by either side."""
         self.is_open = False
         self._backlog.clear()
         self._decoder.abandon()
@@ -122,7 +122,10 @@ class Connection(asyncio.Protocol):
     # ---- serving
 
     def _serve_one(self, frame: Frame) -> None:
-        """`_serve` of the usual read: one request of a peer that waits for its answer."""
+        """`_serve` for the usual read: one request of a peer that waits for its answer.
+
+        The loop over frames, the joining of replies and the budgets would cost more than the rest.
+        """
         try:
             reply = self._answer(*frame)
         except ProtocolError as error:
@@ -178,10 +181,10 @@ class Connection(asyncio.Protocol):
         try:
             envelope = endpoint.decode(True, header) if binary else endpoint.decode_json(header)
         except (msgspec.MsgspecError, ProtocolError, UnicodeDecodeError, TypeError) as error:
-            return self._answer_odd(binary, header, body, error)
+            return self._answer_unusual(binary, header, body, error)
         flag = envelope.flag
         if flag & RESPONSE_FLAG:
-            return self._answer_odd(binary, header, body, None)
+            return self._answer_unusual(binary, header, body, None)
         typed = envelope.header
         request: Request[Any] = Request(
             typed, body, envelope.opaque, flag, envelope.language, envelope.version, binary, self
@@ -198,7 +201,7 @@ class Connection(asyncio.Protocol):
         return None
 
     def _took_response(self, binary: bool, header: bytes, body: bytes) -> bool:
-        """Whether the frame was a response. Asked first where calls wait: it nearly always is."""
+        """Whether the frame was a response. Where calls wait, it nearly always is."""
         plain = decode_plain(binary, header)
         if not plain.is_response:
             return False
@@ -206,7 +209,7 @@ class Connection(asyncio.Protocol):
         self._calls.resolve(plain.opaque, response)
         return True
 
-    def _answer_odd(
+    def _answer_unusual(
         self, binary: bool, header: bytes, body: bytes, error: Exception | None
     ) -> bytes | None:
         """A response to a call of ours, an undeclared request code, or a malformed request."""
@@ -255,7 +258,7 @@ class Connection(asyncio.Protocol):
             self.endpoint.unread(self, self.unsent_bytes)
 
     def _drop(self, error: Exception) -> None:
-        """Bytes behind a broken frame mean nothing: close this connection, and only this one."""
+        """Bytes after a broken frame mean nothing: close this connection, and only this one."""
         self.endpoint.log.warning("closing %s: %s", self.peer, error)
         self._backlog.clear()
         self.close()
@@ -276,7 +279,7 @@ class Connection(asyncio.Protocol):
         return future
 
     def send_oneway(self, header: RequestHeader, body: bytes = b"") -> None:
-        """Send a request nobody answers. Raises ConnectionLost when there is no connection."""
+        """Send a request without an answer. Raises ConnectionLost when there is no connection."""
         if not self.is_open:
             raise ConnectionLost(self.peer, "closed")
         opaque = self._calls.next_opaque()
@@ -293,7 +296,7 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
 
-def _packed(host: str, port: int) -> bytes:
+def _host_bytes(host: str, port: int) -> bytes:
     try:
         return encode_host(host, port)
     except ValueError:  # a named host of a simulated network: records have room for addresses only

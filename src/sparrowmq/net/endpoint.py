@@ -1,4 +1,4 @@
-"""What all connections of one process share: who answers, who is told, who owns the tasks."""
+"""What all connections of one side share: handlers, limits, callbacks, and the owner of tasks."""
 
 from __future__ import annotations
 
@@ -111,9 +111,9 @@ class Endpoint(Generic[C]):
         self.opened = opened
         self.closed = closed
         self.unfinished = unfinished
-        """Called with the bytes of an unfinished frame that a connection holds, if any …"""
+        """Called with the bytes of an unfinished frame that a connection holds, 0 for none."""
         self.unread = unread
-        """… and with those of replies that its peer does not read."""
+        """Called with the bytes of replies that its peer has not read, 0 for none."""
         # In the order they came: a set would end them in another order in every run.
         self.connections: dict[Connection, None] = {}
         self._tasks = tasks

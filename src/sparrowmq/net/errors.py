@@ -2,6 +2,7 @@
 
 NetError
 ├── ConnectionLost     no connection, or it broke: another attempt may succeed
+│   └── NotConnected       … and nothing was sent: another attempt can repeat nothing
 ├── CallTimedOut       the peer did not answer in time: it may or may not have acted
 └── RequestRefused     the request cannot be served: answered with a response code and a text
 """
@@ -18,6 +19,14 @@ class ConnectionLost(NetError):
         super().__init__(f"connection to {address} lost: {reason}")
         self.address = address
         self.reason = reason
+
+
+class NotConnected(ConnectionLost):
+    """No connection to `address` could be opened, so that it has got nothing."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(address, reason)
+        self.args = (f"cannot connect to {address}: {reason}",)
 
 
 class CallTimedOut(NetError):

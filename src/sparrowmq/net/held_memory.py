@@ -1,8 +1,8 @@
 """Memory that peers make a server hold: how much all of them together, and for how long.
 
 A frame may be 16 MiB long and arrive in any number of pieces, and a reply of 4 MiB waits until its
-peer reads it. What one connection may cost so is little; thousands of them are the machine's
-memory. Hence their sum has a limit.
+peer reads it. For one connection that is little; thousands of them would take the machine's whole
+memory. Hence the sum has a limit.
 """
 
 import asyncio
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from sparrowmq.net.connection import Connection
 
 _FREED_PART = 8
-"""This part of the limit is freed at once: looking at everybody for each byte too many would let
-many small ones keep the loop busy."""
+"""This part of the limit is freed at once: going through all connections for each byte over the
+limit would let many small ones keep the loop busy."""
 
 
 @dataclass(slots=True)
@@ -71,8 +71,8 @@ class HeldMemory:
                 self._close(connection, text)
 
     def _make_room(self) -> None:
-        """Close what cost most, in bytes times seconds: what is large and moves has cost little,
-        what stands still costs more and more."""
+        """Close what cost most, in bytes times seconds: a large frame that arrives quickly costs
+        little, one that stands still costs more and more."""
         if self._measure is not None:
             self._measure_all(self._measure)
         now_s, limit_bytes = _now_s(), self._limit_bytes

@@ -1,4 +1,4 @@
-"""Calling others: one shared connection per address, opened when first needed."""
+"""Calling other servers: one shared connection per address, opened when first needed."""
 
 import asyncio
 import logging
@@ -9,7 +9,7 @@ from typing import Any
 from sparrowmq.net.calls import Response
 from sparrowmq.net.connection import Connection
 from sparrowmq.net.endpoint import Endpoint, Limits
-from sparrowmq.net.errors import CallTimedOut, ConnectionLost
+from sparrowmq.net.errors import CallTimedOut, NotConnected
 from sparrowmq.net.routes import Routes
 from sparrowmq.protocol.header import RequestHeader
 
@@ -87,31 +87,31 @@ class Peers:
                 # Shielded: others may wait for the same attempt.
                 opened = await asyncio.shield(opening)
         except TimeoutError:
-            raise ConnectionLost(address, f"not connected within {limit_s:g} s") from None
+            raise NotConnected(address, f"not connected within {limit_s:g} s") from None
         except asyncio.CancelledError:
             caller = asyncio.current_task()
             is_asked_to_end = caller is not None and caller.cancelling() > 0
             if opening.cancelled() and not is_asked_to_end:  # by `close` alone
-                raise ConnectionLost(address, "this side is closing") from None
+                raise NotConnected(address, "this side is closing") from None
             raise
-        if isinstance(opened, ConnectionLost):
+        if isinstance(opened, NotConnected):
             raise opened
         return opened
 
     def _begin(self, address: str) -> asyncio.Task[Connection]:
         """Start an attempt, which callers then share."""
-        if self._is_closed:  # whoever lost its connection by that tries again at once
-            raise ConnectionLost(address, "this side is closing")
+        if self._is_closed:  # callers that lost their connection by `close` try again at once
+            raise NotConnected(address, "this side is closing")
         try:
             host, port = split_address(address)
         except ValueError as error:
-            raise ConnectionLost(address, str(error)) from error
+            raise NotConnected(address, str(error)) from error
         attempt = self._open(address, host, port)
         try:
             opening = self._tasks.create_task(attempt)
         except RuntimeError as error:  # the group that owns our tasks is shutting down
             attempt.close()
-            raise ConnectionLost(address, "this side is closing") from error
+            raise NotConnected(address, "this side is closing") from error
         self._opening[address] = opening
         opening.add_done_callback(lambda _: self._opening.pop(address, None))
         return opening
@@ -126,7 +126,7 @@ class Peers:
         except (OSError, TimeoutError, ValueError) as error:  # the last: no name for a host
             reason = str(error) or f"not connected within {self._connect_timeout_s:g} s"
             # Returned, not raised: an exception would end the task group that owns this attempt.
-            return ConnectionLost(address, reason)  # type: ignore[return-value]
+            return NotConnected(address, reason)  # type: ignore[return-value]
         connection.peer = address
         self._ready[address] = connection
         return connection

@@ -1,5 +1,8 @@
-"""Routes: which function answers which request. Importing a handler module has no effect by itself;
-a server includes the routes it wants.
+"""Routes: which function answers which request, what it gets and what it returns.
+
+A handler sees a typed request and returns a reply, or an awaitable where it has to wait; it never
+sees a socket. Importing a handler module has no effect by itself: a server includes the routes it
+wants.
 """
 
 from __future__ import annotations
@@ -15,11 +18,9 @@ from sparrowmq.protocol.header import ONEWAY_FLAG, RequestDecoder, RequestHeader
 if TYPE_CHECKING:
     from sparrowmq.net.connection import Connection
 
-
-# What a handler gets and what it gives back; sockets stay out of both.
-
-
 H = TypeVar("H", bound=RequestHeader, covariant=True)
+C = TypeVar("C")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Reply(msgspec.Struct, eq=False):
@@ -54,7 +55,7 @@ class Request(msgspec.Struct, Generic[H], eq=False):
 
     @property
     def is_oneway(self) -> bool:
-        """Whether nobody waits for an answer."""
+        """Whether the peer waits for no answer."""
         return bool(self.flag & ONEWAY_FLAG)
 
     def answer(self, reply: Reply) -> None:
@@ -63,10 +64,6 @@ class Request(msgspec.Struct, Generic[H], eq=False):
 
 
 Handled = Reply | Awaitable[Reply | None] | None
-
-
-C = TypeVar("C")
-F = TypeVar("F", bound=Callable[..., Any])
 Handler = Callable[[C, Request[Any]], Handled]
 
 

@@ -1,13 +1,13 @@
 """Listening: accept connections within limits, close idle ones, stop in order.
 
-A server that is full makes room for a new connection by closing the one that is missed least:
+A server that is full makes room for a new connection by closing the least useful one:
 
     never sent a whole frame, the oldest first
     silent for half of `idle_s` and not in use, the longest silent first
     otherwise the new one is refused
 
-In use is a connection that a handler works for or a call waits for, and what the server's owner
-says: a broker names those with parked pulls, a name server those of registered brokers.
+A connection is in use while a handler works for it or a call waits for it, and where the server's
+owner says so: a broker names those with parked pulls, a name server those of registered brokers.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ C = TypeVar("C")
 _SWEEP_S = 5.0
 _LOOK_S = 1.0
 """How often a full server looks for idle connections: a flood must not pay for each of its own."""
-_GOODBYE_S = 3.0
+_GRACE_S = 3.0
 """How long a closing server waits for peers to read what was written to them."""
 
 
@@ -54,12 +54,12 @@ class Server(Generic[C]):
         self._log = log
         self._per_host: Counter[str] = Counter()
         self._newcomers: OrderedDict[Connection, None] = OrderedDict()
-        """Those that had sent no whole frame when they were last looked at, oldest first."""
+        """Connections without a whole frame when they were last checked, oldest first."""
         self._idle: list[Connection] = []
-        """Those that were idle at the last look, the longest silent last."""
+        """Connections that were idle at the last check, the longest silent last."""
         self._look_again_s = 0.0
         self._turned_away: Counter[str] = Counter()
-        """What was done for want of room since the last sweep, and how often."""
+        """What lack of room made necessary since the last sweep, and how often."""
         limits = limits or Limits()
         self.unfinished = HeldMemory(limits.max_unfinished_bytes, "an unfinished frame", log)
         self.unread = HeldMemory(
@@ -70,7 +70,7 @@ class Server(Generic[C]):
         )
         self._listeners: list[asyncio.AbstractServer] = []
         self._sweeper: asyncio.TimerHandle | None = None
-        self._deserted = asyncio.Event()
+        self._all_closed = asyncio.Event()
         self.endpoint: Endpoint[C] = Endpoint(
             context,
             routes,
@@ -85,7 +85,7 @@ class Server(Generic[C]):
 
     @property
     def connections(self) -> Collection[Connection]:
-        """Everybody who is connected now, in the order they came."""
+        """All connections, in the order they came."""
         return self.endpoint.connections
 
     async def listen(self, host: str, port: int) -> int:
@@ -112,7 +112,7 @@ class Server(Generic[C]):
         self._closed = closed
         self._is_in_use = is_in_use
 
-    async def close(self, *, goodbye_s: float = _GOODBYE_S) -> None:
+    async def close(self, *, grace_s: float = _GRACE_S) -> None:
         """Stop listening, then end every connection after what is already written.
 
         A peer that does not read it in time is cut off.
@@ -126,18 +126,18 @@ class Server(Generic[C]):
             connection.close()
         if self.connections:
             with suppress(TimeoutError):
-                async with asyncio.timeout(goodbye_s):
-                    await self._deserted.wait()
+                async with asyncio.timeout(grace_s):
+                    await self._all_closed.wait()
         for connection in tuple(self.connections):
             connection.abort()
-        # The transports tell connection_lost in their next callbacks; one turn lets them.
+        # The transports call connection_lost in their next callbacks: give them one turn.
         await asyncio.sleep(0)
         for listener in self._listeners:
             await listener.wait_closed()
         self._listeners.clear()
 
     def _opened(self, connection: Connection) -> None:
-        self._deserted.clear()
+        self._all_closed.clear()
         limits = self.endpoint.limits
         host = connection.peer_host
         self._per_host[host] += 1
@@ -147,13 +147,13 @@ class Server(Generic[C]):
             self._turned_away[f"refused from {host}, which has {most}"] += 1
             connection.abort()
         elif len(self.connections) > limits.max_connections and not self._make_room():
-            self._turned_away["refused, for none is idle"] += 1
+            self._turned_away["refused, because none is idle"] += 1
             connection.abort()
         else:
             self._newcomers[connection] = None
 
     def _make_room(self) -> bool:
-        """Close the connection that is missed least; False where none may be closed."""
+        """Close the least useful connection; False where none may be closed."""
         while self._newcomers:
             oldest, _ = self._newcomers.popitem(last=False)
             if oldest.is_open and not oldest.frames_read:
@@ -188,7 +188,7 @@ class Server(Generic[C]):
         self.unfinished.forget(connection)
         self.unread.forget(connection)
         if not self.connections:
-            self._deserted.set()
+            self._all_closed.set()
         if self._closed is not None:
             self._closed(connection)
 
@@ -199,16 +199,16 @@ class Server(Generic[C]):
             allowed_s = limits.idle_s if connection.frames_read else limits.first_frame_s
             if now - connection.last_read_s > allowed_s:
                 self._log.info("closing %s: silent for %g s", connection.peer, allowed_s)
-                # Not close: a peer that does not read would keep what it is owed in memory.
+                # Not close: what a peer does not read would stay in memory.
                 connection.abort()
             else:
                 self.unread.note(connection, connection.unsent_bytes)
         self.unfinished.close_older_than(limits.whole_frame_s)
-        self._tell_turned_away()
+        self._report_turned_away()
         self._sweeper = loop.call_later(_SWEEP_S, self._sweep)
 
-    def _tell_turned_away(self) -> None:
-        """Not a line for each: a flood of connections must not become one of the log."""
+    def _report_turned_away(self) -> None:
+        """One line for all: a flood of connections must not become a flood of log lines."""
         if self._turned_away:
             counts = ", ".join(f"{count} {what}" for what, count in self._turned_away.items())
             most = self.endpoint.limits.max_connections

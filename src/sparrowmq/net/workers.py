@@ -10,11 +10,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _NOT_PASSED_ON = (
-    StopIteration,  # a future does not take it: whoever waits would wait for ever
-    CancelledError,  # whoever waits would take it for the end of its own task
+    StopIteration,  # a future does not accept it: the caller would wait for ever
+    CancelledError,  # the caller would take it for the end of its own task
     asyncio.CancelledError,
     GeneratorExit,
-    SystemExit,  # these two would end the loop, and with it everybody else's work
+    SystemExit,  # these two would end the loop, and with it all other work
     KeyboardInterrupt,
 )
 

@@ -24,9 +24,6 @@ class Body(msgspec.Struct, frozen=True, rename="camel"):
         return read_json(data, cls, cls.SLOW_LIMIT_BYTES)
 
 
-# Small bodies that are nothing but a table or a list.
-
-
 class KVTable(Body, frozen=True, kw_only=True):
     """Names and values: a namespace of the name server, a broker's runtime information."""
 
@@ -53,11 +50,8 @@ class BrokerMemberGroupAnswer(Body, frozen=True, kw_only=True):
     broker_member_group: BrokerMemberGroup
 
 
-# Versions of the tables that brokers keep and name servers copy.
-
-
 class DataVersion(Body, frozen=True, kw_only=True):
-    """Two tables are the same if their versions are."""
+    """Version of a table that brokers keep and name servers copy: the same if the tables are."""
 
     state_version: int = 0
     timestamp: int = 0
@@ -66,11 +60,3 @@ class DataVersion(Body, frozen=True, kw_only=True):
     def next(self, now_ms: int, state_version: int = 0) -> Self:
         """The version after a change made at `now_ms`."""
         return type(self)(state_version=state_version, timestamp=now_ms, counter=self.counter + 1)
-
-    def is_newer_than(self, other: Self) -> bool:
-        """Apache's order: state version, then counter, then time."""
-        return self._order > other._order
-
-    @property
-    def _order(self) -> tuple[int, int, int]:
-        return self.state_version, self.counter, self.timestamp

@@ -30,7 +30,7 @@ class ConsumeQueueUnit(Body, frozen=True, kw_only=True):
     physic_size: int
     tags_code: int
     eval: bool = False
-    """Whether the group's filter takes the message, as far as the unit tells."""
+    """Whether the group's filter takes the message, as far as the unit shows."""
 
 
 class ConsumeQueueUnits(Body, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from enum import IntEnum
 
 MQ_VERSION = 479
-"""What we tell peers: the ordinal of RocketMQ 5.3.3. Clients refuse features below their marks."""
+"""What we announce: the ordinal of RocketMQ 5.3.3. Clients refuse features below their marks."""
 
 
 class RequestCode(IntEnum):
@@ -250,7 +250,7 @@ class ResponseCode(IntEnum):
 
 
 class Language(IntEnum):
-    """Who wrote a frame; the number is used by the binary header, the name by the JSON header."""
+    """Language of a frame's sender: a number in the binary header, a name in the JSON header."""
 
     JAVA = 0
     CPP = 1

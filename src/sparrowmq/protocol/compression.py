@@ -13,7 +13,7 @@ MAX_PLAIN_BYTES = 4 * 1024 * 1024 + 64 * 1024
 DEFAULT_LEVEL = 5
 
 _MAX_ZSTD_WINDOW = 8 * 1024 * 1024
-_LZ4_BLOCK_4_MIB = 7  # what Java's LZ4FrameOutputStream uses when not told otherwise
+_LZ4_BLOCK_4_MIB = 7  # what Java's LZ4FrameOutputStream uses by default
 
 
 class CompressionType(IntEnum):

@@ -1,4 +1,4 @@
-"""Bodies about live clients: who is connected, what a member is doing."""
+"""Bodies about live clients: connections, and what a member is doing."""
 
 from typing import ClassVar
 
@@ -17,7 +17,7 @@ class ConsumerIdList(Body, frozen=True, kw_only=True):
     consumer_id_list: tuple[str, ...] = ()
 
 
-class Connection(Body, frozen=True, kw_only=True):
+class ClientConnection(Body, frozen=True, kw_only=True):
     """One connected client."""
 
     client_id: str
@@ -29,7 +29,7 @@ class Connection(Body, frozen=True, kw_only=True):
 class ConsumerConnection(Body, frozen=True, kw_only=True):
     """A consumer group's live members and what they subscribe."""
 
-    connection_set: tuple[Connection, ...] = ()
+    connection_set: tuple[ClientConnection, ...] = ()
     subscription_table: dict[str, SubscriptionData] = field(default_factory=dict)
     consume_type: ConsumeType = ConsumeType.PASSIVELY
     message_model: MessageModel = MessageModel.CLUSTERING
@@ -39,7 +39,7 @@ class ConsumerConnection(Body, frozen=True, kw_only=True):
 class ProducerConnection(Body, frozen=True, kw_only=True):
     """A producer group's live members."""
 
-    connection_set: tuple[Connection, ...] = ()
+    connection_set: tuple[ClientConnection, ...] = ()
 
 
 class ProducerInfo(Body, frozen=True, kw_only=True):
@@ -89,7 +89,7 @@ class ConsumeStatus(Body, frozen=True, kw_only=True):
 
 
 class ConsumerRunningInfo(Body, frozen=True, kw_only=True):
-    """What a member tells an operator about itself."""
+    """What a member reports to an operator about itself."""
 
     SLOW_LIMIT_BYTES: ClassVar[int] = MAX_TABLE_BYTES
 

@@ -1,4 +1,4 @@
-"""Delay levels: `1s 5s 10s …`, the table behind DELAY and behind retries."""
+"""Delay levels: `1s 5s 10s …`, the table that DELAY and retries use."""
 
 import re
 from collections.abc import Sequence
@@ -42,11 +42,6 @@ def _format_level(level_ms: int) -> str:
 
 
 RETRY_DELAYS_MS = parse_delay_levels(DEFAULT_DELAY_LEVELS)
-
-
-def effective_level(level: int, levels: Sequence[int] = RETRY_DELAYS_MS) -> int:
-    """The level a broker uses: above the highest means the highest, 0 or less means no delay."""
-    return max(0, min(level, len(levels)))
 
 
 def schedule_queue_id(level: int) -> int:

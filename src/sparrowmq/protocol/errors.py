@@ -6,7 +6,7 @@
     └── BodyError        a body, a message or its properties are not what they say they are
         └── TooLarge     … or grow over one of our limits
 
-A caller of ours who is wrong (an illegal topic name, a separator inside a property) gets an
+A caller of ours that is wrong (an illegal topic name, a separator inside a property) gets an
 ordinary ValueError.
 """
 

@@ -105,7 +105,7 @@ class FrameDecoder:
         return frames
 
     def abandon(self) -> None:
-        """Forget an unfinished frame and who watches it: no more bytes will come."""
+        """Forget an unfinished frame and its watcher: no more bytes will come."""
         self._watch = None
         self._held.clear()
         self._held_bytes = 0

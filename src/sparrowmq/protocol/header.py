@@ -28,7 +28,7 @@ class ResponseHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
 
     CONSTANTS: ClassVar[Mapping[str, str]] = {}
     """Wire fields with one value in all answers of the type. They are part of the prepared text,
-    so that an answer costs the same with them; who decodes into the type does not see them."""
+    so that an answer costs the same with them; decoding into the type does not show them."""
 
 
 H = TypeVar("H", bound=RequestHeader, covariant=True)
@@ -45,7 +45,7 @@ class Envelope(Generic[H]):
 
 
 class PlainHeader(msgspec.Struct, rename="camel"):
-    """Any frame header, untyped: responses, and requests nobody declared."""
+    """Any frame header, untyped: responses, and requests without a declared type."""
 
     code: int = 0
     opaque: int = 0
@@ -63,7 +63,7 @@ class PlainHeader(msgspec.Struct, rename="camel"):
 
 
 class RequestDecoder:
-    """Decodes the headers of exactly the requests it was told about, in one pass each.
+    """Decodes the headers of exactly the requests it was made for, in one pass each.
 
     The request code is the tag of a tagged union, so one call both picks the type and fills it.
     """

@@ -155,7 +155,7 @@ def _fields_code(kind: type) -> tuple[str, list[str]]:
     values = [value for _, value in pieces]
     for field, name in names:
         if _is_optional(hints[field]):
-            # Behind the required ones, so that each brings its own comma.
+            # After the required ones, so that each brings its own comma.
             hint = next(one for one in get_args(hints[field]) if one is not type(None))
             piece, value = _field_code(field, name, hint)
             template += "%b"

@@ -12,7 +12,7 @@ from sparrowmq.protocol.subscription import SubscriptionData
 
 
 class ConsumeType(StrEnum):
-    """Who starts a delivery."""
+    """Which side starts a delivery."""
 
     ACTIVELY = "CONSUME_ACTIVELY"
     """The application pulls."""
@@ -26,7 +26,7 @@ class ConsumeType(StrEnum):
 
 
 class MessageModel(StrEnum):
-    """Who of a group gets a message."""
+    """Which members of a group get a message."""
 
     BROADCASTING = "BROADCASTING"
     CLUSTERING = "CLUSTERING"

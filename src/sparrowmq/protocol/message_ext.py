@@ -167,7 +167,7 @@ class MessageExt:
 
     @property
     def born_host(self) -> Address:
-        """Who sent it."""
+        """Address of the producer."""
         return decode_host(self.record.born_host)
 
     @property
@@ -182,7 +182,7 @@ class MessageExt:
 
     @property
     def store_host(self) -> Address:
-        """Who stored it."""
+        """Address of the broker that stored it."""
         return decode_host(self.record.store_host)
 
     @property

@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping
 
-NAME_VALUE_SEPARATOR = "\x01"
-PROPERTY_SEPARATOR = "\x02"
 KEY_SEPARATOR = " "
 """Between the keys of one message."""
 

@@ -1,78 +1,34 @@
-"""The commit-log record: RocketMQ's message as it lies on disk and travels in a pull reply.
+"""Encoding and decoding of single commit-log records; `record_layout` draws what they look like."""
 
-```
- 0 total size 4        36 sysFlag 4                       then  reconsume times 4
- 4 magic 4             40 born timestamp 8                      prepared-transaction offset 8
- 8 body CRC 4          48 born host 8 (IPv6: 20)                body length 4, body
-12 queue id 4          .. store timestamp 8                     topic length 1 (v1) or 2 (v2), topic
-16 flag 4              .. store host 8 (IPv6: 20)               properties length 2, properties
-20 queue offset 8
-28 physical offset 8   (the record's own position in the log)
-```
-
-The optional whole-record CRC is the last property: `__CRC32#` 0x01, ten decimal digits with the
-lowest first, 0x02 (MessageDecoder.createCrc32). It covers every byte before it. A Java
-consumer sees it as one more system property, nothing else changes for it.
-"""
-
-import struct
 from functools import lru_cache
 
 import msgspec
 
 from sparrowmq.protocol.crc import crc32
 from sparrowmq.protocol.errors import BodyError
-from sparrowmq.protocol.properties import CRC32, MAX_PROPERTIES_BYTES
+from sparrowmq.protocol.properties import MAX_PROPERTIES_BYTES
+from sparrowmq.protocol.record_layout import (
+    BLANK,
+    BLANK_MAGIC,
+    CRC_ALIKE,
+    CRC_END,
+    CRC_HEAD,
+    CRC_PROPERTY_SIZE,
+    HEAD_SIZE,
+    HEADS,
+    HOSTS_V6,
+    MAGIC_V1,
+    MAGIC_V2,
+    MAX_V1_TOPIC,
+    MIN_RECORD_SIZE,
+    SYS_FLAG,
+    SYS_FLAG_AT,
+    TOPIC_LENGTH_SIZES,
+)
 from sparrowmq.protocol.sys_flag import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_PREPARED
 
-__all__ = [
-    "BLANK",
-    "BLANK_MAGIC",
-    "CRC_BACKWARDS",
-    "CRC_PROPERTY",
-    "CRC_PROPERTY_SIZE",
-    "MAGIC_V1",
-    "MAGIC_V2",
-    "MAX_V1_TOPIC",
-    "MIN_RECORD_SIZE",
-    "Record",
-    "RecordError",
-    "body_crc",
-    "check_record",
-    "decode_record",
-    "encode_blank",
-    "encode_record",
-    "topic_part",
-    "with_host_bits",
-]
-
-MAGIC_V1 = 0xDAA320A7
-MAGIC_V2 = 0xDAA320AB
-BLANK_MAGIC = 0xCBD43194
-
-MAX_V1_TOPIC = 127  # Java reads the one-byte length as signed
-
-CRC_PROPERTY = CRC32.encode()
-CRC_PROPERTY_SIZE = len(CRC_PROPERTY) + 1 + 10 + 1
-
-HEADS = {
-    0: struct.Struct(">IIIiiqqiq8sq8siqi"),
-    BORN_HOST_V6: struct.Struct(">IIIiiqqiq20sq8siqi"),
-    STORE_HOST_V6: struct.Struct(">IIIiiqqiq8sq20siqi"),
-    BORN_HOST_V6 | STORE_HOST_V6: struct.Struct(">IIIiiqqiq20sq20siqi"),
-}
-_HOSTS_V6 = BORN_HOST_V6 | STORE_HOST_V6
-_HEAD_V4 = HEADS[0]
-_pack_v4 = _HEAD_V4.pack
-MIN_RECORD_SIZE = _HEAD_V4.size + 1 + 2
-"""Bytes of a v1 record between IPv4 hosts with an empty body, topic and properties."""
-
-BLANK = struct.Struct(">II")
-"""What ends a log file: the length of the rest of the file, and its magic."""
-_SYS_FLAG = struct.Struct(">i")
-_SYS_FLAG_AT = 36
-_CRC_HEAD = CRC_PROPERTY + b"\x01"
-CRC_BACKWARDS = b"\x02%010d" + _CRC_HEAD[::-1]
+_pack_v4 = HEADS[0].pack
+CRC_BACKWARDS = b"\x02%010d" + CRC_HEAD[::-1]
 """The digits come lowest first: the whole property is formatted backwards and turned round."""
 
 
@@ -157,14 +113,14 @@ def encode_record(
         record_crc = False
         properties_size = len(properties)
     pack = _pack_v4
-    head_size = 88
+    head_size = HEAD_SIZE
     if len(born_host) != 8 or len(store_host) != 8:
         sys_flag = with_host_bits(sys_flag, born_host, store_host)
-        head = HEADS[sys_flag & _HOSTS_V6]
+        head = HEADS[sys_flag & HOSTS_V6]
         pack = head.pack
         head_size = head.size
-    elif sys_flag & _HOSTS_V6:
-        sys_flag &= ~_HOSTS_V6
+    elif sys_flag & HOSTS_V6:
+        sys_flag &= ~HOSTS_V6
     record = b"".join(
         (
             pack(
@@ -201,7 +157,7 @@ def with_host_bits(sys_flag: int, born_host: bytes, store_host: bytes) -> int:
         if len(host) not in (8, 20):
             raise ValueError(f"a host of {len(host)} bytes, must be 8 (IPv4) or 20 (IPv6)")
     bits = BORN_HOST_V6 if len(born_host) == 20 else 0
-    return sys_flag & ~_HOSTS_V6 | bits | (STORE_HOST_V6 if len(store_host) == 20 else 0)
+    return sys_flag & ~HOSTS_V6 | bits | (STORE_HOST_V6 if len(store_host) == 20 else 0)
 
 
 def encode_blank(space_left: int) -> bytes:
@@ -212,7 +168,7 @@ def encode_blank(space_left: int) -> bytes:
 def decode_record(
     data: bytes | bytearray | memoryview, at: int = 0, *, check_crc: bool = True
 ) -> Record:
-    """The record that starts at `at`; bytes behind it are ignored.
+    """The record that starts at `at`; bytes after it are ignored.
 
     `check_crc` checks the body's CRC and, where the record carries one, the whole-record CRC.
     Raises RecordError for anything that is not a whole, consistent record.
@@ -220,13 +176,15 @@ def decode_record(
     available = len(data) - at
     if available < MIN_RECORD_SIZE:
         raise RecordError(at, f"{available} bytes, at least {MIN_RECORD_SIZE} needed")
-    sys_flag: int = _SYS_FLAG.unpack_from(data, at + _SYS_FLAG_AT)[0]
-    head = HEADS[sys_flag & _HOSTS_V6]
+    sys_flag: int = SYS_FLAG.unpack_from(data, at + SYS_FLAG_AT)[0]
+    head = HEADS[sys_flag & HOSTS_V6]
     if available < head.size + 3:
         raise RecordError(at, f"{available} bytes, at least {head.size + 3} needed")
     fields = head.unpack_from(data, at)
     size, magic, body_size = fields[0], fields[1], fields[14]
-    topic_length_size = _topic_length_size(magic, at)
+    topic_length_size = TOPIC_LENGTH_SIZES.get(magic)
+    if topic_length_size is None:
+        raise RecordError(at, f"magic 0x{magic:08X}")
     if not MIN_RECORD_SIZE <= size <= available:
         raise RecordError(at, f"total size {size}, {available} bytes available")
     body_at = at + head.size
@@ -255,14 +213,6 @@ def decode_record(
     return Record(*fields[:14], body, topic, properties)  # type: ignore[call-arg]  # 14 fields
 
 
-def _topic_length_size(magic: int, at: int) -> int:
-    if magic == MAGIC_V1:
-        return 1
-    if magic == MAGIC_V2:
-        return 2
-    raise RecordError(at, f"magic 0x{magic:08X}")
-
-
 def _check_crcs(
     data: bytes | bytearray | memoryview,
     at: int,
@@ -276,7 +226,7 @@ def _check_crcs(
     if actual != expected:
         raise RecordError(at, f"body CRC {actual:08X}, {expected:08X} recorded")
     tail = properties[-CRC_PROPERTY_SIZE:]
-    if tail[:9] == _CRC_HEAD and tail[-1] == 2 and len(tail) == CRC_PROPERTY_SIZE:
+    if tail[:9] == CRC_HEAD and tail[-1] == CRC_END and len(tail) == CRC_PROPERTY_SIZE:
         covered = memoryview(data)[at : at + size - CRC_PROPERTY_SIZE]
         digits = b"%010d" % (crc32(covered) & 0x7FFFFFFF)
         if digits[::-1] != tail[9:19]:
@@ -289,9 +239,9 @@ def _almost_crc_property(tail: bytes) -> bool:
     """Whether a flipped byte hides the CRC property: chance does not spell most of it."""
     if len(tail) != CRC_PROPERTY_SIZE:
         return False
-    fixed = _CRC_HEAD + tail[9:19] + b"\x02"
+    fixed = CRC_HEAD + tail[9:19] + b"\x02"
     alike = sum(a == b for a, b in zip(tail, fixed, strict=True))
-    return alike - 10 >= 7
+    return alike - 10 >= CRC_ALIKE
 
 
 def check_record(

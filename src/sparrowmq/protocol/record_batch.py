@@ -7,13 +7,14 @@ from typing import NamedTuple
 
 from sparrowmq.protocol.crc import crc32
 from sparrowmq.protocol.properties import MAX_PROPERTIES_BYTES
-from sparrowmq.protocol.record import (
-    CRC_BACKWARDS,
+from sparrowmq.protocol.record import CRC_BACKWARDS, with_host_bits
+from sparrowmq.protocol.record_layout import (
     CRC_PROPERTY_SIZE,
+    HOSTS_V6,
     MAGIC_V1,
     MAGIC_V2,
     MAX_V1_TOPIC,
-    with_host_bits,
+    head_codes,
 )
 
 
@@ -30,9 +31,12 @@ class BatchedPuts(NamedTuple):
     keys: Sequence[str]
 
 
-@lru_cache(maxsize=8)
-def _head(shared_size: int) -> struct.Struct:
-    return struct.Struct(f">IIIiiqq{shared_size}si")
+@lru_cache(maxsize=4)
+def _heads(host_bits: int) -> tuple[struct.Struct, struct.Struct]:
+    """The fields that all records share, and the head of one with these as a single field."""
+    shared = struct.Struct(f">{head_codes('sys_flag', 'prepared_transaction_offset', host_bits)}")
+    own, last = head_codes("size", "log_offset"), head_codes("body_size", "body_size")
+    return shared, struct.Struct(f">{own}{shared.size}s{last}")
 
 
 def encode_records(
@@ -55,8 +59,8 @@ def encode_records(
     Offsets are those of the first one. No half messages: these do not come in batches.
     """
     sys_flag = with_host_bits(sys_flag, born_host, store_host)
-    shared = struct.pack(
-        f">iq{len(born_host)}sq{len(store_host)}siq",
+    shared_head, head = _heads(sys_flag & HOSTS_V6)
+    shared = shared_head.pack(
         sys_flag,
         born_timestamp,
         born_host,
@@ -65,7 +69,6 @@ def encode_records(
         reconsume_times,
         0,
     )
-    head = _head(len(shared))
     pack, fixed_size = head.pack, head.size + len(topic) + 2
     magic = MAGIC_V1 if len(topic) <= MAX_V1_TOPIC + 1 else MAGIC_V2
     most_with_crc = MAX_PROPERTIES_BYTES - CRC_PROPERTY_SIZE if record_crc else 0

@@ -1,4 +1,4 @@
-"""What a broker tells a name server about its topics when it registers.
+"""What a broker announces to a name server about its topics when it registers.
 
 JSON, or compressed (zlib over length-prefixed parts, all lengths 4 bytes):
 

@@ -5,16 +5,43 @@ from msgspec import field
 from sparrowmq.protocol.body import Body
 from sparrowmq.protocol.perm import PERM_READ_WRITE
 
-# Static topics: logic queues mapped to the queues of brokers.
-#
-# SparrowMQ's brokers have none; the name server carries what Apache's brokers register.
-
-
+MASTER_ID = 0
+"""The broker id of a master; slaves have 1 and more."""
 GLOBAL_SCOPE = "__global__"
 
 
+class QueueData(Body, frozen=True, kw_only=True):
+    """A topic's queues on the brokers of one name."""
+
+    broker_name: str
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int = PERM_READ_WRITE
+    topic_sys_flag: int = 0
+
+
+class BrokerData(Body, frozen=True, kw_only=True):
+    """The brokers of one name: a master and its slaves."""
+
+    cluster: str
+    broker_name: str
+    broker_addrs: dict[int, str] = field(default_factory=dict)
+    """Broker id to `host:port`. Written with quoted ids: Apache does so for clients from 4.9.4 on,
+    older Java and the Go client read them as well."""
+    enable_acting_master: bool = False
+    zone_name: str | None = None
+
+    @property
+    def master_addr(self) -> str | None:
+        """Address of the master, None while there is none."""
+        return self.broker_addrs.get(MASTER_ID)
+
+
 class TopicQueueMappingInfo(Body, frozen=True, kw_only=True):
-    """Which logic queues of a static topic one broker name holds."""
+    """Which logic queues of a static topic one broker name holds, and on which queues they lie.
+
+    Our brokers have no static topics; the name server carries what Apache's register.
+    """
 
     topic: str | None = None
     scope: str = GLOBAL_SCOPE
@@ -43,37 +70,6 @@ class TopicQueueMappingDetail(TopicQueueMappingInfo, frozen=True, kw_only=True):
     """The stretches of all logic queues that one broker name holds."""
 
     hosted_queues: dict[int, tuple[LogicQueueMappingItem, ...]] = field(default_factory=dict)
-
-
-MASTER_ID = 0
-"""The broker id of a master; slaves have 1 and more."""
-
-
-class QueueData(Body, frozen=True, kw_only=True):
-    """A topic's queues on the brokers of one name."""
-
-    broker_name: str
-    read_queue_nums: int
-    write_queue_nums: int
-    perm: int = PERM_READ_WRITE
-    topic_sys_flag: int = 0
-
-
-class BrokerData(Body, frozen=True, kw_only=True):
-    """The brokers of one name: a master and its slaves."""
-
-    cluster: str
-    broker_name: str
-    broker_addrs: dict[int, str] = field(default_factory=dict)
-    """Broker id to `host:port`. Written with quoted ids: Apache does so for clients from 4.9.4 on,
-    older Java and the Go client read them as well."""
-    enable_acting_master: bool = False
-    zone_name: str | None = None
-
-    @property
-    def master_addr(self) -> str | None:
-        """Address of the master, None while there is none."""
-        return self.broker_addrs.get(MASTER_ID)
 
 
 class TopicRoute(Body, frozen=True, kw_only=True):

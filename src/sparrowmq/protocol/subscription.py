@@ -1,4 +1,4 @@
-"""What a group wants of a topic, as heartbeats tell it."""
+"""What a group wants of a topic, as heartbeats announce it."""
 
 from typing import Self
 
@@ -64,11 +64,3 @@ class SubscriptionData(Body, frozen=True, kw_only=True):
     def takes_tag(self, tag: str | None) -> bool:
         """Whether a message with this tag is wanted; hashes may collide, strings do not."""
         return self.sub_string == ALL_TAGS or not self.tags_set or tag in self.tags_set
-
-    def same_filter(self, other: Self) -> bool:
-        """Whether both choose the same messages; versions do not matter."""
-        return (
-            self.topic == other.topic
-            and self.sub_string == other.sub_string
-            and self.expression_type == other.expression_type
-        )

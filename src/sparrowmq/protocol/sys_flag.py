@@ -33,11 +33,6 @@ PULL_CLASS_FILTER = 0x8
 PULL_LITE = 0x10
 
 
-def transaction_type(sys_flag: int) -> int:
-    """One of the TRANSACTION values."""
-    return sys_flag & TRANSACTION_MASK
-
-
 def with_transaction_type(sys_flag: int, kind: int) -> int:
     """The flag with its transaction bits replaced."""
     return sys_flag & ~TRANSACTION_MASK | kind

@@ -30,7 +30,7 @@ class TracedKind(IntEnum):
 
 
 class TracedMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """What both kinds of line say of a message and of who sent it where."""
+    """What both kinds of line say of a message, its sender and its place."""
 
     time_ms: int
     region: str = DEFAULT_REGION

@@ -38,11 +38,12 @@ class TopicMissing(RocketMQError):
 
 
 class Unreachable(RocketMQError):
-    """No answer from `address`."""
+    """No answer from `address`; `origin` says where it was configured, if that is known."""
 
-    def __init__(self, address: str, request: str, reason: str) -> None:
+    def __init__(self, address: str, request: str, reason: str, origin: str = "") -> None:
+        where = f"{address} ({origin})" if origin else address
         super().__init__(
-            f"{request} at {address}: {reason}; check that the server runs there and that this"
+            f"{request} at {where}: {reason}; check that the server runs there and that this"
             " machine reaches it (an executor uses the address that the broker advertises)"
         )
         self.address = address

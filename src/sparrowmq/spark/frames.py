@@ -6,7 +6,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 ROW_ID = ("topic", "msgId")
-"""What tells messages apart: the sink gives a row the same msgId each time it writes it."""
+"""What identifies a message: the sink gives a row the same msgId each time it writes it."""
 
 
 def deduplicated(frame: "DataFrame", *, within: str = "1 hour") -> "DataFrame":

@@ -37,7 +37,7 @@ class LogReader(DataSourceReader):
         """The log in ranges."""
         path = self._options.path
         ranges = log_ranges(log_files(path), self._options.max_bytes_per_partition, _sure(path))
-        # Spark reads one partition of nothing where there is none.
+        # Spark needs at least one partition; this one is empty.
         return [RangePartition(one) for one in ranges] or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
@@ -67,7 +67,7 @@ class LogSource(DataSource):
 
 
 def _sure(path: Path) -> int:
-    """How far the store itself knows its log to be whole; 0 where that cannot be told."""
+    """How far the store itself knows its log to be whole; 0 where it does not say."""
     try:
         from sparrowmq.store.files import StoreFiles
     except ImportError:  # a driver that has the zip only

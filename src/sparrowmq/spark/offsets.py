@@ -151,7 +151,7 @@ def split(
     max_records: int | None = None,
 ) -> list[QueueRange]:
     """The pieces that tasks read: none longer than `max_records`, and at least `min_partitions`
-    where there are so many messages. Without either, one a queue.
+    where there are so many messages. Without either, one per queue.
     """
     wanted = [found for found in ranges if found.size > 0]
     if max_records is not None:

@@ -8,13 +8,16 @@ what is allowed; `read_options` adds which option it was and what was given.
 """
 
 import json
+import os
 import re
 from collections.abc import Callable, Collection, Mapping
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Any, TypeAlias
 
+from sparrowmq.cluster_address import NameServerAddresses, find_name_servers
 from sparrowmq.protocol.names import check_topic
-from sparrowmq.spark.errors import OptionError
+from sparrowmq.spark.errors import OptionError, RocketMQError
 from sparrowmq.spark.offsets import EARLIEST, LATEST, NestedOffsets, flat, read_offsets
 from sparrowmq.spark.positions import EPOCHS, Positions
 from sparrowmq.spark.wire.cluster import UNKNOWN_EPOCH, QueuePosition, split_name_servers
@@ -27,6 +30,12 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _BYTES = {"": 1, "b": 1, "kb": 1 << 10, "kib": 1 << 10, "mb": 1 << 20, "mib": 1 << 20}
 
 
+NO_TABLES = (
+    "Spark 4.3 does not hand the options of a table to data sources in Python: use CREATE TEMPORARY"
+    " VIEW … USING … OPTIONS (…) instead of CREATE TABLE"
+)
+
+
 def read_options(
     options: Mapping[str, str], known: KnownOptions, what: str, of_spark: Collection[str] = ()
 ) -> dict[str, Any]:
@@ -35,6 +44,8 @@ def read_options(
     Raises OptionError that names the option and what is allowed.
     """
     names = {name.lower(): name for name in known}
+    if "provider" in {given.lower() for given in options}:  # Spark adds it for CREATE TABLE only
+        raise RocketMQError(NO_TABLES)
     values: dict[str, Any] = {}
     for given, text in options.items():
         if given.lower() in of_spark:
@@ -50,9 +61,19 @@ def read_options(
     return values
 
 
+_KAFKA_OPTIONS = {
+    "kafka.bootstrap.servers": "nameServer",
+    "kafka.group.id": "group",
+    "groupidprefix": "group",
+}
+"""What users of spark-sql-kafka write, in lower case, by what it is called here."""
+
+
 def _unknown(given: str, names: Mapping[str, str], what: str) -> str:
-    close = get_close_matches(given, names, 1)
-    hint = f"did you mean {names[close[0]]}? " if close else ""
+    meant = _KAFKA_OPTIONS.get(given)
+    if meant is None and (close := get_close_matches(given, names, 1)):
+        meant = names[close[0]]
+    hint = f"did you mean {meant}? " if meant in names.values() else ""
     return f"unknown to {what}; {hint}allowed are {', '.join(names.values())}"
 
 
@@ -62,6 +83,42 @@ def read_servers(text: str) -> str:
         return ";".join(split_name_servers(text))
     except ValueError as error:
         raise ValueError(f"must be host:port, several with semicolons ({error})") from error
+
+
+NAME_SERVER = "nameServer"
+
+
+def find_servers(
+    options: Mapping[str, str], environment: Mapping[str, str] = os.environ
+) -> NameServerAddresses:
+    """The name servers of the option, without it those of the environment.
+
+    Spark's driver calls this once for a source or a sink, and executors get what it found: theirs
+    is another environment. Raises OptionError.
+    """
+    given = next((text for name, text in options.items() if name.lower() == "nameserver"), None)
+    if given is not None:
+        try:
+            return NameServerAddresses(split_name_servers(given), f"option {NAME_SERVER}")
+        except ValueError as error:
+            text = f"must be host:port, several with semicolons ({error}), not {given!r}"
+            raise OptionError(NAME_SERVER, text) from error
+    try:
+        found = find_name_servers(environment=environment)
+    except ValueError as error:
+        raise OptionError(NAME_SERVER, f"missing, and {error}") from error
+    try:
+        split_name_servers(";".join(found.addresses))
+    except ValueError as error:
+        text = f"missing, and {found.origin} has no host:port ({error})"
+        raise OptionError(NAME_SERVER, text) from error
+    return found
+
+
+def set_servers(values: dict[str, Any], servers: NameServerAddresses) -> None:
+    """Set the fields `name_server` and `name_server_origin`."""
+    values["name_server"] = ";".join(servers.addresses)
+    values["name_server_origin"] = servers.origin
 
 
 def read_topics(text: str) -> tuple[str, ...]:
@@ -124,10 +181,23 @@ def read_count(text: str) -> int:
 
 
 def read_time_ms(text: str) -> int:
-    """A point in time, in milliseconds since 1970."""
-    if not text.isascii() or not text.isdigit():
-        raise ValueError("must be milliseconds since 1970")
-    return int(text)
+    """A point in time, in milliseconds since 1970: digits alone are such, the rest is a date."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        time_ms = round(read_moment(text).timestamp() * 1000)
+    except ValueError:
+        time_ms = -1
+    if time_ms < 0:
+        example = "2026-11-15, 2026-11-15T13:30 (UTC) or 2026-11-15T13:30+01:00"
+        raise ValueError(f"must be a time from 1970 on such as {example}, or milliseconds")
+    return time_ms
+
+
+def read_moment(text: str) -> datetime:
+    """A date or a time, in UTC unless it has a zone. Raises ValueError."""
+    found = datetime.fromisoformat(text)
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
 def _measure(text: str, units: Mapping[str, float], example: str) -> float:

@@ -7,11 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sparrowmq.cluster_address import NameServerAddresses
 from sparrowmq.protocol.names import check_group
 from sparrowmq.spark.errors import OptionError
 from sparrowmq.spark.offsets import EARLIEST, LATEST, Assignment, NestedOffsets, read_assignment
 from sparrowmq.spark.option_values import (
+    NAME_SERVER,
+    NO_TABLES,
     KnownOptions,
+    find_servers,
     read_condition,
     read_count,
     read_flag,
@@ -26,9 +30,11 @@ from sparrowmq.spark.option_values import (
     read_time_ms,
     read_times,
     read_topics,
+    set_servers,
 )
 from sparrowmq.spark.positions import Positions
 from sparrowmq.spark.schema import PROPERTIES, Column, read_columns
+from sparrowmq.spark.wire.cluster import RemoteCluster
 
 _OF_SPARK = frozenset({"checkpointlocation", "path"})
 """What Spark passes on although it is for Spark itself."""
@@ -50,7 +56,10 @@ class Options:
     """What to read, and how."""
 
     name_server: str
-    """`host:port`, several with semicolons between."""
+    """`host:port`, several with semicolons between. Without the option, the driver finds them as
+    `sparrowmq.cluster_address` says."""
+    name_server_origin: str = f"option {NAME_SERVER}"
+    """Not the user's: where the name servers were configured, for errors."""
     subscribe: tuple[str, ...] = ()
     """Topics, separated by commas."""
     subscribe_pattern: str | None = None
@@ -95,14 +104,27 @@ class Options:
     request_timeout_s: float = 10.0
     """How long one request may take."""
 
+    def cluster(self) -> RemoteCluster:
+        """The cluster to read from."""
+        return RemoteCluster(
+            self.name_server, self.request_timeout_s, origin=self.name_server_origin
+        )
 
-def parse_options(options: Mapping[str, str], *, stream: bool | None = None) -> Options:
-    """The options of a reader; `stream` is None where it is not known yet.
+
+def parse_options(
+    options: Mapping[str, str],
+    *,
+    stream: bool | None = None,
+    servers: NameServerAddresses | None = None,
+) -> Options:
+    """The options of a reader; `stream` is None where it is not known yet, `servers` where the name
+    servers have not been found before.
 
     Raises OptionError that names the option and what is allowed.
     """
     values = read_options(options, _OPTIONS, "the source", _OF_SPARK)
     _check_what(values)
+    set_servers(values, servers or find_servers(options))
     values["starting"] = _place(values, "starting", stream)
     values["ending"] = _place(values, "ending", stream)
     _choose_columns(values)
@@ -113,12 +135,13 @@ def parse_options(options: Mapping[str, str], *, stream: bool | None = None) -> 
 
 
 def _check_what(values: dict[str, Any]) -> None:
-    if "name_server" not in values:
-        raise OptionError("nameServer", "missing; give host:port of a name server")
     ways = {"subscribe": "subscribe", "subscribe_pattern": "subscribePattern", "assign": "assign"}
     given = [name for key, name in ways.items() if key in values]
     if not given:
-        raise OptionError("subscribe", "missing; give subscribe, subscribePattern or assign")
+        # A table of Spark's catalog comes without any option.
+        hint = "" if values else f". If this is a table: {NO_TABLES}"
+        text = f"missing; give subscribe, subscribePattern or assign{hint}"
+        raise OptionError("subscribe", text)
     if len(given) > 1:
         raise OptionError(given[1], f"contradicts {given[0]}; give only one of the two")
 
@@ -193,7 +216,7 @@ def _refuse_in(values: dict[str, Any], what: str, names: dict[str, str]) -> None
 
 
 _OPTIONS: KnownOptions = {
-    "nameServer": ("name_server", read_servers),
+    NAME_SERVER: ("name_server", read_servers),
     "subscribe": ("subscribe", read_topics),
     "subscribePattern": ("subscribe_pattern", read_pattern),
     "assign": ("assign", read_assignment),

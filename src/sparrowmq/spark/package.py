@@ -22,6 +22,7 @@ CARRIED = (
     "__init__.py",
     "backoff.py",
     "clock.py",
+    "cluster_address.py",
     "protocol",
     "spark",
     "store/__init__.py",

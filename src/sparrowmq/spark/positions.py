@@ -100,7 +100,7 @@ def checked(
         raise DataLoss(text)
     _log.warning("%s", text)
     is_exact = at.epoch != UNKNOWN_EPOCH and end.valid_end is not None
-    # Without epochs nobody knows what was lost: again is better than never.
+    # Without epochs it is unknown what was lost: reading twice is better than never.
     back_to = good if is_exact else min(good, cluster.min_offset(queue))
     return QueuePosition(back_to, end.position.epoch)
 
@@ -116,7 +116,7 @@ def checked_again(
 
 
 def went_back(queue: Queue, offset: int, good: int) -> str:
-    """What to tell about a queue that got shorter, without a remedy."""
+    """The report of a queue that got shorter, without a remedy."""
     return (
         f"{queue} went back: it had reached {offset}, and of the messages that it had then only"
         f" those before {good} are left; what follows is new. The broker lost power, the topic was"

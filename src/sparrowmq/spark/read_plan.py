@@ -97,7 +97,7 @@ def _marked(cluster: RemoteCluster, queue: Queue, place: QueuePosition) -> Queue
 
 
 def batch_ranges(cluster: RemoteCluster, queues: list[Queue], options: Options) -> list[QueueRange]:
-    """From where to where a batch reads each queue.
+    """The range of each queue that a batch reads.
 
     Raises OptionError for contradictory offsets, DataLoss where the start is deleted already or the
     queue went back.
@@ -111,7 +111,7 @@ def batch_ranges(cluster: RemoteCluster, queues: list[Queue], options: Options) 
         if given[1]:
             end = _checked_end(cluster, queue, end, options.fail_on_data_loss)
         if any(given) and start.offset > ends[queue].offset:
-            text = f"{queue} would start at {start.offset}, behind its end {end.offset}"
+            text = f"{queue} would start at {start.offset}, past its end {end.offset}"
             raise OptionError("startingOffsets" if given[0] else "endingOffsets", text)
         first = start.offset
         if given[0]:
@@ -147,7 +147,7 @@ def _checked_end(
 
 
 def loss_text(queue: Queue, wanted: int, earliest: int) -> str:
-    """What to tell about messages that are gone."""
+    """The report of messages that are gone."""
     return (
         f"{queue}: offset {wanted} was wanted, but the broker's oldest is {earliest}:"
         f" {earliest - wanted} messages were deleted before they were read. Keep messages longer"
@@ -159,7 +159,7 @@ def loss_text(queue: Queue, wanted: int, earliest: int) -> str:
 
 
 class Reach(NamedTuple):
-    """From where to where queues can be read. Both have the same queues."""
+    """The ranges in which queues can be read. Both dictionaries have the same queues."""
 
     starts: Positions
     ends: Positions
@@ -205,7 +205,7 @@ def _reach_in(
         start = checked(cluster, queue, known, now, fail_on_data_loss=loss)
     if last is not None:
         end = QueuePosition(min(end.offset, last.offset), end.epoch)
-    # Word for word where there is nothing new: another epoch alone would be a batch of nothing.
+    # Unchanged where there is nothing new: another epoch alone would make an empty batch.
     return start, end if end.offset > start.offset else start
 
 

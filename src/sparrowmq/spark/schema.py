@@ -65,6 +65,34 @@ READ_NAMES = tuple(column.name for column in READ_COLUMNS)
 _BY_NAME = {column.name: column for column in READ_COLUMNS}
 
 
+KAFKA_READ_NAMES = {
+    "key": "keys",
+    "value": "body",
+    "partition": "queueId",
+    "offset": "queueOffset",
+    "timestamp": "storeTimestamp",
+    "headers": "properties",
+}
+"""What spark-sql-kafka calls a column that it reads, and its name here."""
+KAFKA_WRITE_NAMES = {
+    "key": "keys",
+    "value": "body",
+    "partition": "shardingKey",
+    "headers": "properties",
+}
+"""The same for a column that is written."""
+
+
+def _no_column(name: str, offered: Iterable[str]) -> str:
+    hint = _kafka_hint(name, KAFKA_READ_NAMES)
+    return f"there is no column {name!r}{hint}, allowed are {', '.join(offered)}"
+
+
+def _kafka_hint(name: str, names: dict[str, str]) -> str:
+    ours = names.get(name.lower())
+    return "" if ours is None else f" (Kafka's {name} is {ours} here)"
+
+
 def choose_columns(offered: Sequence[Column], names: Iterable[str] | None) -> tuple[Column, ...]:
     """The columns of these names, in any case, in the order they are offered; all for None.
 
@@ -76,8 +104,7 @@ def choose_columns(offered: Sequence[Column], names: Iterable[str] | None) -> tu
     wanted = {name.lower(): name for name in names}
     for lower, name in wanted.items():
         if lower not in known:
-            listed = ", ".join(column.name for column in offered)
-            raise OptionError("columns", f"there is no column {name!r}, allowed are {listed}")
+            raise OptionError("columns", _no_column(name, [column.name for column in offered]))
     return tuple(column for column in offered if column.name.lower() in wanted)
 
 
@@ -137,8 +164,7 @@ def chosen_columns(schema: StructType) -> tuple[Column, ...]:
     declared = {field.name: field.dataType for field in struct_type()}
     for field in schema.fields:
         if field.name not in declared:
-            text = f"there is no column {field.name!r}, allowed are {', '.join(READ_NAMES)}"
-            raise ValueError(text)
+            raise ValueError(_no_column(field.name, READ_NAMES))
         if field.dataType != declared[field.name]:
             found = field.dataType.simpleString()
             wanted = _BY_NAME[field.name].sql_type
@@ -175,6 +201,13 @@ class ColumnError(RocketMQError, ValueError):
     def __init__(self, column: str, problem: str) -> None:
         super().__init__(f"column {column}: {problem}")
         self.column = column
+        self.problem = problem
+
+    def after(self, rows: int) -> ColumnError:
+        """The same in a task that has sent rows already, which stay."""
+        sent = f"up to {rows} rows of this task were sent before" if rows else "this task sent none"
+        text = f"{self.problem}; {sent}, and other tasks may have sent theirs"
+        return ColumnError(self.column, text)
 
 
 def check_columns(fields: Iterable[tuple[str, str]], *, has_topic: bool) -> ColumnPlaces:
@@ -188,7 +221,10 @@ def check_columns(fields: Iterable[tuple[str, str]], *, has_topic: bool) -> Colu
         column = _BY_LOWER.get(name.lower())
         if column is None:
             if name.lower() not in _LEFT_OUT:
-                raise ColumnError(name, f"unknown to the sink, allowed are {_listed(WRITE_NAMES)}")
+                hint = _kafka_hint(name, KAFKA_WRITE_NAMES)
+                raise ColumnError(
+                    name, f"unknown to the sink{hint}, allowed are {_listed(WRITE_NAMES)}"
+                )
             continue
         if column in found:
             raise ColumnError(column, "comes twice, one of them has to go")

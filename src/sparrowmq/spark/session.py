@@ -5,11 +5,12 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from sparrowmq.spark.worker_python import set_python_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,8 +43,9 @@ def spark_session(
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise ImportError("PySpark is missing; run: pip install 'sparrowmq[spark]'") from error
-    # spark-submit, which PySpark starts, knows no other way to be told.
+    # spark-submit, which PySpark starts, takes it from nowhere else.
     environ["JAVA_HOME"] = str(find_java(environ).home)
+    set_python_for(master, environ)
     builder = SparkSession.builder.appName(name).master(master)
     for option, value in {**_defaults(master, environ), **settings}.items():
         builder = builder.config(option, value)
@@ -57,9 +59,7 @@ def _defaults(master: str, environ: MutableMapping[str, str]) -> dict[str, str]:
         "spark.hadoop.parquet.dictionary.page.size": str(_DICTIONARY_BYTES),
     }
     if master.startswith("local"):
-        # The same Python as here: it has the package and the libraries.
-        environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        # A laptop's address may change or be a name nobody resolves. Checkpoints on this machine
+        # A laptop's address may change, or its name may not resolve. Checkpoints on this machine
         # go without the checksum files: Hadoop starts a `chmod` for each file that it makes, and a
         # micro-batch of 210 ms is one of 167 ms without half of them.
         return defaults | {

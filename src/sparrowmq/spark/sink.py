@@ -9,7 +9,7 @@ ids they had (see `encode.row_encoder.RowKeys`), so that `frames.deduplicated` d
 
 import logging
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -22,8 +22,7 @@ from pyspark.sql.types import StructType
 
 from sparrowmq.spark.errors import RocketMQError
 from sparrowmq.spark.schema import ColumnPlaces, check_columns
-from sparrowmq.spark.sink_options import SinkOptions, parse_sink_options
-from sparrowmq.spark.wire.cluster import RemoteCluster
+from sparrowmq.spark.sink_options import SinkOptions
 from sparrowmq.spark.wire.remoting import Patience
 from sparrowmq.spark.wire.sender import write_queues
 
@@ -49,14 +48,14 @@ class BatchWriter(DataSourceArrowWriter):
     """Writes a DataFrame once."""
 
     def __init__(self, options: SinkOptions, positions: ColumnPlaces) -> None:
-        self._options = options
+        self.options = options
         self._positions = positions
         # Made on the driver, so that a repeated task has the same one.
         self._write_id = options.job_id or uuid.uuid4().hex
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> TaskSent:
         """Send the rows of one task."""
-        return _write(iterator, self._options, self._positions, f"job {self._write_id}")
+        return _write(iterator, self.options, self._positions, f"job {self._write_id}")
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Every task has sent its rows."""
@@ -71,7 +70,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     """Writes micro-batches."""
 
     def __init__(self, options: SinkOptions, positions: ColumnPlaces) -> None:
-        self._options = options
+        self.options = options
         self._positions = positions
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> TaskSent:
@@ -83,7 +82,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         batch = context.getLocalProperty(BATCH_ID) if context else None
         if query is None or batch is None:
             raise RocketMQError(f"Spark did not say which micro-batch this is ({QUERY_ID})")
-        return _write(iterator, self._options, self._positions, f"query {query} {batch}")
+        return _write(iterator, self.options, self._positions, f"query {query} {batch}")
 
     # Spark calls the argument batchId; both names are its own.
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
@@ -95,21 +94,22 @@ class StreamWriter(DataSourceStreamArrowWriter):
         _log.warning("batch %d failed after %s", batchId, _summary(messages))
 
 
-def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
+def batch_writer(options: SinkOptions, schema: StructType, overwrite: bool) -> BatchWriter:
     """The writer of a DataFrame. Raises OptionError, ColumnError, RocketMQError."""
     parsed, positions = _checked(options, schema, overwrite)
-    # The option topic was found just now, by the driver; topics of rows never were.
+    # The option topic was found or created just now, by the driver; topics of rows never were.
     seen = parsed.topic is not None
-    return BatchWriter(replace(parsed, waits_for_topics=seen), positions)
+    create = parsed.create_topic and not seen
+    return BatchWriter(replace(parsed, waits_for_topics=seen, create_topic=create), positions)
 
 
-def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
+def stream_writer(options: SinkOptions, schema: StructType, overwrite: bool) -> StreamWriter:
     """The writer of a stream. Raises OptionError, ColumnError, RocketMQError."""
     return StreamWriter(*_checked(options, schema, overwrite, is_stream=True))
 
 
 def _checked(
-    options: Mapping[str, str], schema: StructType, overwrite: bool, *, is_stream: bool = False
+    options: SinkOptions, schema: StructType, overwrite: bool, *, is_stream: bool = False
 ) -> tuple[SinkOptions, ColumnPlaces]:
     """Check what can be known before the first row is sent.
 
@@ -122,7 +122,7 @@ def _checked(
             "a topic cannot be overwritten, only appended to: write with mode append, a stream"
             " with output mode append or update"
         )
-    parsed = replace(parse_sink_options(options), waits_for_topics=is_stream)
+    parsed = replace(options, waits_for_topics=is_stream)
     fields = [(field.name, field.dataType.simpleString()) for field in schema.fields]
     positions = check_columns(fields, has_topic=parsed.topic is not None)
     if parsed.topic is not None and not is_stream:
@@ -131,10 +131,13 @@ def _checked(
 
 
 def _check_topic(options: SinkOptions, topic: str) -> None:
-    """Raise UnknownTopic before anything is sent."""
+    """Find the topic, or create it if that is wanted. Raises UnknownTopic."""
     patience = Patience(options.retry_timeout_s)
-    with RemoteCluster(options.name_server, options.request_timeout_s) as cluster:
-        patience.call(f"looking for topic {topic}", lambda: write_queues(cluster, topic))
+    with options.cluster() as cluster:
+        patience.call(
+            f"looking for topic {topic}",
+            lambda: write_queues(cluster, topic, new_queues=options.new_topic_queues),
+        )
 
 
 def _write(

@@ -3,17 +3,23 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sparrowmq.cluster_address import NameServerAddresses
 from sparrowmq.protocol.names import check_group, send_fault
 from sparrowmq.spark.errors import OptionError
 from sparrowmq.spark.option_values import (
+    NAME_SERVER,
     KnownOptions,
+    find_servers,
     read_count,
+    read_flag,
     read_options,
     read_seconds,
     read_servers,
     read_size,
     read_text,
+    set_servers,
 )
+from sparrowmq.spark.wire.cluster import RemoteCluster
 
 _OF_SPARK = frozenset({"checkpointlocation"})
 """What Spark passes on although it is for Spark itself."""
@@ -25,7 +31,10 @@ class SinkOptions:
     """How rows are sent."""
 
     name_server: str
-    """`host:port`, several with semicolons between."""
+    """`host:port`, several with semicolons between. Without the option, the driver finds them as
+    `sparrowmq.cluster_address` says."""
+    name_server_origin: str = f"option {NAME_SERVER}"
+    """Not the user's: where the name servers were configured, for errors."""
     topic: str | None = None
     """Where all rows go, whatever their column topic says."""
     group: str = "sparrowmq-spark"
@@ -42,16 +51,37 @@ class SinkOptions:
     """How long a send may fail before its task does."""
     request_timeout_s: float = 10.0
     """How long one request may take."""
+    create_topic: bool = False
+    """Create topics that do not exist, on every broker, before the first row is sent to them."""
+    create_topic_queues: int = 8
+    """Queues per broker of a topic that is created."""
     waits_for_topics: bool = False
     """Not the user's: a topic that is not found was there before, so its broker is away."""
 
+    @property
+    def new_topic_queues(self) -> int | None:
+        """How many queues a topic that is not found is created with; None where it is not."""
+        return self.create_topic_queues if self.create_topic else None
 
-def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
-    """The options in a writer. Raises OptionError that names the option and what is allowed."""
+    def cluster(self) -> RemoteCluster:
+        """The cluster to write to."""
+        return RemoteCluster(
+            self.name_server, self.request_timeout_s, origin=self.name_server_origin
+        )
+
+
+def parse_sink_options(
+    options: Mapping[str, str], *, servers: NameServerAddresses | None = None
+) -> SinkOptions:
+    """The options in a writer; `servers` is None where the name servers were not found before.
+
+    Raises OptionError that names the option and what is allowed.
+    """
     values = read_options(options, _OPTIONS, "the sink", _OF_SPARK)
-    if "name_server" not in values:
-        raise OptionError("nameServer", "missing; give host:port of a name server")
+    set_servers(values, servers or find_servers(options))
     made = SinkOptions(**values)
+    if "create_topic_queues" in values and not made.create_topic:
+        raise OptionError("createTopicQueues", "goes with createTopic=true; set that, or remove it")
     if made.max_batch_bytes > made.max_message_bytes:
         text = f"must be at most maxMessageBytes, {made.max_message_bytes}"
         raise OptionError("maxBatchBytes", f"{text}, not {made.max_batch_bytes}")
@@ -66,9 +96,11 @@ def _topic(text: str) -> str:
 
 
 _OPTIONS: KnownOptions = {
-    "nameServer": ("name_server", read_servers),
+    NAME_SERVER: ("name_server", read_servers),
     "topic": ("topic", _topic),
     "group": ("group", check_group),
+    "createTopic": ("create_topic", read_flag),
+    "createTopicQueues": ("create_topic_queues", read_count),
     "jobId": ("job_id", read_text),
     "maxRowsPerSecond": ("max_rows_per_second", read_count),
     "maxBatchBytes": ("max_batch_bytes", read_size),

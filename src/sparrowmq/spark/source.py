@@ -22,17 +22,18 @@ from pyspark.sql.datasource import (
     GreaterThanOrEqual,
     In,
     InputPartition,
-    IsNotNull,
     LessThan,
     LessThanOrEqual,
 )
 from pyspark.sql.types import StructType
 
 from sparrowmq.spark.offsets import QueueRange, split
+from sparrowmq.spark.option_values import find_servers
 from sparrowmq.spark.options import Options, parse_options
 from sparrowmq.spark.pushdown import RowCondition, can_be_pushed, narrow_queues, narrow_range
 from sparrowmq.spark.read_plan import batch_ranges, find_queues
 from sparrowmq.spark.schema import Column, chosen_columns, struct_type
+from sparrowmq.spark.sink_options import SinkOptions, parse_sink_options
 from sparrowmq.spark.wire.cluster import RemoteCluster
 from sparrowmq.spark.wire.puller import read_range
 from sparrowmq.spark.wire.remoting import Patience
@@ -54,6 +55,12 @@ _OPERATORS: dict[type[Filter], str] = {
 class RocketMQSource(DataSource):
     """The format `rocketmq`."""
 
+    def __init__(self, options: dict[str, str]) -> None:
+        """Spark makes it on the driver. What it finds of the environment travels with it: readers,
+        writers and the tasks on executors use these name servers and look for no others."""
+        super().__init__(options)
+        self._servers = find_servers(options)
+
     @classmethod
     def name(cls) -> str:
         """What `format` takes."""
@@ -61,12 +68,12 @@ class RocketMQSource(DataSource):
 
     def schema(self) -> StructType:
         """The chosen columns. Raises OptionError for any wrong option, before anything runs."""
-        return struct_type(parse_options(self.options).columns)
+        return struct_type(parse_options(self.options, servers=self._servers).columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For `spark.read`."""
-        options = parse_options(self.options, stream=False)
-        # Spark refuses a reader with pushFilters unless it is told to push filters; then, and only
+        options = parse_options(self.options, stream=False, servers=self._servers)
+        # Spark refuses a reader with pushFilters unless it is set to push filters; then, and only
         # then, this runs in the worker that pushes them.
         pushes = options.push_down and _PUSHING_WORKER in sys.modules
         kind = PushingReader if pushes else BatchReader
@@ -76,20 +83,23 @@ class RocketMQSource(DataSource):
         """For `spark.readStream`."""
         from sparrowmq.spark.stream import StreamReader
 
-        options = parse_options(self.options, stream=True)
+        options = parse_options(self.options, stream=True, servers=self._servers)
         return StreamReader(options, chosen_columns(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """For `df.write`."""
         from sparrowmq.spark.sink import batch_writer
 
-        return batch_writer(self.options, schema, overwrite)
+        return batch_writer(self._sink_options(), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """For `df.writeStream`."""
         from sparrowmq.spark.sink import stream_writer
 
-        return stream_writer(self.options, schema, overwrite)
+        return stream_writer(self._sink_options(), schema, overwrite)
+
+    def _sink_options(self) -> SinkOptions:
+        return parse_sink_options(self.options, servers=self._servers)
 
 
 @dataclass(frozen=True)
@@ -101,7 +111,7 @@ class Piece(InputPartition):
 
 
 class BatchReader(DataSourceReader):
-    """Reads queues from where to where the options say, as known when the query is planned."""
+    """Reads the ranges that the options ask for, fixed when the query is planned."""
 
     def __init__(self, options: Options, columns: tuple[Column, ...]) -> None:
         self.options = options
@@ -111,7 +121,7 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """One piece for each queue, or as many as the options ask for."""
         patience = Patience(self.options.retry_timeout_s)
-        with RemoteCluster(self.options.name_server, self.options.request_timeout_s) as cluster:
+        with self.options.cluster() as cluster:
             return patience.call("planning the read", lambda: self._plan(cluster))
 
     def _plan(self, cluster: RemoteCluster) -> list[InputPartition]:
@@ -120,7 +130,7 @@ class BatchReader(DataSourceReader):
             narrow_range(found, self.conditions, cluster.offset_at)
             for found in batch_ranges(cluster, queues, self.options)
         ]
-        # Spark reads one piece of nothing where there is none.
+        # Spark needs at least one partition; this one is empty.
         return list(pieces(cluster, ranges, self.options)) or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
@@ -151,7 +161,7 @@ class PushingReader(BatchReader):
 
 def _condition(found: Any) -> RowCondition | None:
     op = _OPERATORS.get(type(found))
-    if op is None or isinstance(found, IsNotNull) or len(found.attribute) != 1:
+    if op is None or len(found.attribute) != 1:
         return None
     condition = RowCondition(found.attribute[0], op, found.value)
     return condition if can_be_pushed(condition) else None

@@ -1,4 +1,4 @@
-"""The stream reader: what Spark calls for each micro-batch, and the consumer group's progress.
+"""The stream reader: what Spark calls for each micro-batch.
 
     latestOffset(start) ── the batch before is committed ──▶ progress of the group := start
          │ end
@@ -37,7 +37,6 @@ from sparrowmq.spark.positions import (
 from sparrowmq.spark.read_plan import Reach, find_queues, reach, reach_again, resolve
 from sparrowmq.spark.schema import Column
 from sparrowmq.spark.source import Piece, pieces
-from sparrowmq.spark.wire.cluster import RemoteCluster
 from sparrowmq.spark.wire.puller import read_range
 from sparrowmq.spark.wire.remoting import Patience
 
@@ -62,7 +61,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.columns = columns
         self._now = now
         self._patience = Patience(options.retry_timeout_s)
-        self._cluster = RemoteCluster(options.name_server, options.request_timeout_s)
+        self._cluster = options.cluster()
         self._progress = GroupProgress(self._cluster, options.group)
         self._latest: Positions = {}
         self._begin: Positions = {}

@@ -10,9 +10,8 @@ import pyarrow as pa
 
 from sparrowmq.spark.encode.row_encoder import UNSHARDED, EncodedRows, RowEncoder, RowKeys
 from sparrowmq.spark.encode.row_properties import values_of
-from sparrowmq.spark.schema import ColumnPlaces
+from sparrowmq.spark.schema import ColumnError, ColumnPlaces
 from sparrowmq.spark.sink_options import SinkOptions
-from sparrowmq.spark.wire.cluster import RemoteCluster
 from sparrowmq.spark.wire.sender import RowSender, Send
 
 ENCODED_BYTES = 16 * 1024 * 1024
@@ -48,17 +47,22 @@ def write_rows(
         positions, options.topic, RowKeys(write_id, partition_id), options.max_message_bytes
     )
     rows = sends = body_bytes = 0
-    with RemoteCluster(options.name_server, options.request_timeout_s) as cluster:
+    with options.cluster() as cluster:
         sender = RowSender(
             cluster,
             group=options.group,
             retry_timeout_s=options.retry_timeout_s,
             waits_for_topics=options.waits_for_topics,
+            new_topic_queues=options.new_topic_queues,
         )
         limits = SendLimits(options.max_batch_bytes, min(max_rows, MAX_ROWS_A_SEND))
         plan = SendPlan(sender.queue_count, limits, first_turn=partition_id)
         for batch in bounded(batches):
-            for send in plan.sends(encoder.encode(batch)):
+            try:
+                encoded = encoder.encode(batch)
+            except ColumnError as error:
+                raise error.after(rows) from error
+            for send in plan.sends(encoded):
                 pace.before(send.rows)
                 sender.begin(send)
                 rows += send.rows
@@ -149,7 +153,7 @@ class SendPlan:
         ends: npt.NDArray[np.int64],
         is_alone: npt.NDArray[np.bool_],
     ) -> Iterator[tuple[int, int]]:
-        """First and last + 1 of the rows that go together."""
+        """The rows that go together, as first and last + 1."""
         # A run ends where the queue changes, and around each row that goes alone.
         changes = (np.diff(queues) != 0) | is_alone[1:] | is_alone[:-1]
         stops = [*(np.flatnonzero(changes) + 1).tolist(), len(queues)]
@@ -163,7 +167,7 @@ class SendPlan:
 
 
 class Pace:
-    """Holds back what would be faster than the rate."""
+    """Holds sends back that would exceed the rate."""
 
     def __init__(
         self,
@@ -177,7 +181,7 @@ class Pace:
         self._due_s = elapsed_s()
 
     def before(self, rows: int) -> None:
-        """Wait until so many rows may be sent."""
+        """Wait until this many rows may be sent."""
         if self._rate is None:
             return
         now_s = self._elapsed_s()

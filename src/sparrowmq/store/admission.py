@@ -17,7 +17,7 @@ from sparrowmq.store.errors import StoreStopped
 
 
 class Admission:
-    """Shared by everything that appends, and by everything that finds out why nobody may."""
+    """Shared by the parts that append and the parts that detect a reason to refuse."""
 
     __slots__ = ("_no_space", "_over_mark", "_stopped", "refusal")
 

@@ -4,8 +4,10 @@
 due → queue tails written (a portion per tick) → files synced (a portion per flush) → snapshot
 ```
 
-Where every flush is waited for, the portions are small, but they come: a log whose checkpoint never
-ends would have to be scanned as a whole after a crash.
+A checkpoint bounds what a start after a crash has to scan: everything derived from the log before
+its offset is durable. The snapshot is written last, when that has become true; until then the older
+one counts, and recovery repeats more. Where senders wait for every flush, the portions are small,
+but they come: a log whose checkpoint never ends would have to be scanned as a whole.
 """
 
 from collections import deque
@@ -13,6 +15,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from sparrowmq.disk.syncer import SyncPlan
 from sparrowmq.store.commit_log import CommitLog
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.dispatch import Dispatch
@@ -67,7 +70,7 @@ class Checkpoints:
         self._began_ms = now_ms
 
     def forget_topic(self, topic: str) -> None:
-        """A topic was deleted: make that durable before anybody is told."""
+        """A topic was deleted: make that durable before it is reported."""
         self._states = [state for state in self._states if state.topic != topic]
         self.save()
 
@@ -126,8 +129,9 @@ class Checkpoints:
     def _collect(self, checkpoint: Checkpoint) -> None:
         files = self._dispatch.files
         self._dispatch.index.build()
-        checkpoint.paths = deque([*files.unsynced, *self._dispatch.index.begin_sync()])
-        checkpoint.directories = sorted(files.unsynced_dirs)
+        index = self._dispatch.index.begin_sync() or SyncPlan([], [], [])
+        checkpoint.paths = deque([*files.unsynced, *index.derived])
+        checkpoint.directories = sorted({*files.unsynced_dirs, *index.directories})
         files.unsynced.clear()
         files.unsynced_dirs.clear()
         checkpoint.min_log_offset = self._log.min_offset

@@ -6,7 +6,7 @@
 ^ min                             ^ end ^ ready   ^ reserved
 ```
 
-A record goes in only if eight bytes are left behind it, for the blank record that ends a file.
+A record goes in only if eight bytes are left after it, for the blank record that ends a file.
 Space is reserved ahead of the writer by `prepare`, outside of appends; `make_room` does it inside
 one only where the writer was faster. Its pages are brought into memory in small steps.
 """
@@ -16,11 +16,12 @@ from bisect import bisect_left
 from sparrowmq.disk.disk import Bytes, Disk, DiskFile
 from sparrowmq.disk.open_files import OpenFiles
 from sparrowmq.protocol.record import encode_blank
+from sparrowmq.protocol.record_layout import BLANK
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.errors import MessageTooLarge
 from sparrowmq.store.layout import LOG_DIR, file_offset, log_path
 
-BLANK_SIZE = 8
+BLANK_SIZE = BLANK.size
 WARM_BYTES = 256 * 1024
 """How much is warmed at once. Less costs more calls; from 1 MiB on, cold memory (decision 14)."""
 _OPEN_FOR_READING = 64

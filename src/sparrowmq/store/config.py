@@ -1,6 +1,8 @@
 """Sizes and times of a store, RocketMQ's own by default."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from sparrowmq.config_fields import (
     Allowed,
@@ -13,9 +15,14 @@ from sparrowmq.config_fields import (
 from sparrowmq.protocol.delay import RETRY_DELAYS_MS
 
 CONSUME_QUEUE_UNIT = 20
+DISK_RATIOS = ("clean_ratio", "force_clean_ratio", "refuse_ratio")
+"""Fields with a share of the disk, in the order in which a disk that fills up reaches them."""
 _HOUR_MS = 3_600_000
 _MIB = 1024 * 1024
 _TIME_ZONES = between(-12 * _HOUR_MS, 14 * _HOUR_MS, "no time zone is further from UTC")
+_SHARES = Allowed(
+    "must be more than {} and at most {}", (0, 1), accepts=lambda share: 0 < share <= 1
+)
 _HOSTS = Allowed("must be 4 + 4 or 16 + 4 bytes", accepts=lambda host: len(host) in (8, 20))
 _DELAYS = Allowed(
     "must be one time or more, each more than 0",
@@ -102,13 +109,17 @@ class StoreConfig:
     clean_ratio: float = setting(
         0.75,
         "Disk use from which expired files are deleted at any hour (diskMaxUsedSpaceRatio).",
+        _SHARES,
     )
     force_clean_ratio: float = setting(
         0.85,
         "Disk use from which the oldest file is deleted although it has not expired; below it,"
-        " refused writes resume.",
+        " refused writes resume (diskSpaceCleanForciblyRatio).",
+        _SHARES,
     )
-    refuse_ratio: float = setting(0.90, "Disk use from which messages are refused.")
+    refuse_ratio: float = setting(
+        0.90, "Disk use from which messages are refused (diskSpaceWarningLevelRatio).", _SHARES
+    )
     utc_offset_ms: int = setting(
         0,
         "Offset of the local time zone from UTC, for the deletion hour and the names of index"
@@ -133,13 +144,53 @@ class StoreConfig:
     )
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        check_fields(self, self._faults())
+
+    def _faults(self) -> Iterator[ConfigError]:
         ratios = (self.clean_ratio, self.force_clean_ratio, self.refuse_ratio)
-        if not 0 < self.clean_ratio <= self.force_clean_ratio <= self.refuse_ratio <= 1:
-            names = ("clean_ratio", "force_clean_ratio", "refuse_ratio")
-            raise ConfigError(names, ratios, "must rise within 0 to 1")
+        if list(ratios) != sorted(ratios):
+            yield ConfigError(DISK_RATIOS, ratios, "must not fall")
+
+    def with_clean_ratio(self, clean_ratio: float) -> "StoreConfig":
+        """The same with another `clean_ratio`; the other two follow it if they follow the present
+        one. Raises ConfigError where they were chosen and do not fit."""
+        chosen = {name: getattr(self, name) for name in DISK_RATIOS}
+        is_scaled = chosen == scaled_ratios({"clean_ratio": self.clean_ratio})
+        others = {} if is_scaled else chosen
+        ratios: dict[str, Any] = {**scaled_ratios({**others, "clean_ratio": clean_ratio})}
+        return replace(self, **ratios)
 
     @property
     def queue_file_size(self) -> int:
         """Bytes of a consume-queue file."""
         return self.queue_file_units * CONSUME_QUEUE_UNIT
+
+
+def scaled_ratios(given: Mapping[str, float]) -> dict[str, float]:
+    """All `DISK_RATIOS`: those that were given, and the others where these leave room for them.
+
+    A ratio that was not given keeps its default while that lies in order. Otherwise it divides the
+    room between its neighbours as the default does: 0.75, 0.85 and 0.90 become 0.88, 0.928 and
+    0.952 when only the first is given. Ratios that cannot be used leave the others alone, so that
+    StoreConfig refuses them for what they are.
+    """
+    declared: dict[str, Any] = {each.name: each.default for each in fields(StoreConfig)}
+    defaults: dict[str, float] = {name: declared[name] for name in DISK_RATIOS}
+    ratios = {name: given.get(name, default) for name, default in defaults.items()}
+    chosen = [given[name] for name in DISK_RATIOS if name in given]
+    if chosen != sorted(chosen) or not all(map(_SHARES.accepts, chosen)):
+        return ratios
+    moves = [(defaults[name], given[name]) for name in DISK_RATIOS if name in given]
+    for name, default in defaults.items():
+        if name not in given:
+            ratios[name] = _moved(default, [(0.0, 0.0), *moves, (1.0, 1.0)])
+    return ratios
+
+
+def _moved(ratio: float, moves: list[tuple[float, float]]) -> float:
+    """Where a ratio goes when its neighbours go from the first to the second of their values."""
+    low, new_low = max(move for move in moves if move[0] < ratio)
+    high, new_high = min(move for move in moves if move[0] > ratio)
+    if new_low <= low and new_high >= high:
+        return ratio
+    return round(new_low + (ratio - low) / (high - low) * (new_high - new_low), 4)

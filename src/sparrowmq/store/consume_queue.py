@@ -1,13 +1,19 @@
-"""One consume queue: which log record holds the n-th message of a topic's queue.
-
-New units stay in memory (`tail`) and are written together once per tick; the youngest stay there
-to be read. Files are named by the byte position of their first unit.
+"""Consume queues: which log record holds the n-th message of a topic's queue, and their files.
 
 ```
+unit 20   log offset 8, record size 4, tag hash 8 (delay topics: delivery time)
+
  files:  |blank blank unit unit unit unit|
  memory:                       |unit unit unit|
                         tail_from ^    ^ written_to   ^ max_offset
 ```
+
+New units stay in memory (`tail`) and are written together once per tick, so that an append touches
+no queue file: with 8,000 queues, a write for each message would go to 8,000 places. The youngest
+units stay in memory after that, because consumers that keep up read nothing else.
+
+Files are sparse and named by the byte position of their first unit. Units that are missing because
+their log records are gone hold Apache's blank: log offset 0, size 2^31-1, tag 0.
 """
 
 import struct
@@ -23,19 +29,13 @@ from sparrowmq.store.config import CONSUME_QUEUE_UNIT as UNIT_SIZE
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.layout import file_name, file_offset, queue_dir
 
-# The files of all consume queues, and the units they hold.
-#
-# ```
-# unit 20   log offset 8, record size 4, tag hash 8 (delay topics: delivery time)
-# ```
-#
-# Files are sparse. Units that are missing because their log records are gone hold Apache's blank:
-# log offset 0, size 2^31-1, tag 0.
-
-
 UNIT = struct.Struct(">qiq")
 BLANK_UNIT = UNIT.pack(0, 0x7FFFFFFF, 0)
 BLANK_UNIT_SIZE = 0x7FFFFFFF
+KEPT_UNITS = 128
+"""Written units that stay in memory, so that consumers that keep up need no file."""
+_READ_AHEAD = 128
+"""Units that one read of a file fetches for a consumer that goes through a backlog: four pulls."""
 
 
 class QueueFiles:
@@ -96,12 +96,6 @@ class QueueFiles:
         self._open.close()
 
 
-KEPT_UNITS = 128
-"""Written units that stay in memory, so that consumers who keep up need no file."""
-_READ_AHEAD = 128
-"""Units that one read of a file fetches for a consumer that goes through a backlog: four pulls."""
-
-
 class FileSum(msgspec.Struct, array_like=True):
     """The CRC of units `first` up to `end` of one file, as they were written."""
 
@@ -134,7 +128,7 @@ class ConsumeQueue:
     )
 
     def __init__(self, topic: str, queue_id: int, files: QueueFiles) -> None:
-        # One object for all queues of a topic: the index tells topics apart by identity first
+        # One object for all queues of a topic: the index distinguishes topics by identity first
         self.topic = intern(topic)
         self.queue_id = queue_id
         self.topic_part = topic_part(topic)
@@ -241,8 +235,8 @@ class ConsumeQueue:
         data = self.units(offset, 1, may_block=True)
         return UNIT.unpack(data) if data is not None and len(data) == UNIT_SIZE else None
 
-    def first_at_or_behind(self, log_offset: int) -> int:
-        """The first unit whose record lies at or behind `log_offset`, `max_offset` if none does."""
+    def first_from(self, log_offset: int) -> int:
+        """The first unit whose record lies at `log_offset` or later, `max_offset` if none does."""
         end = self.max_offset
         while end > self.min_offset and self._log_offset(end - 1) is None:
             end -= 1
@@ -264,12 +258,12 @@ class ConsumeQueue:
         return None if unit is None or unit[1] == BLANK_UNIT_SIZE else unit[0]
 
     def truncate(self, offset: int) -> None:
-        """Forget unit `offset` and all behind it; what is in the files there becomes zero."""
+        """Forget unit `offset` and all after it; what is in the files there becomes zero."""
         if offset < self.max_offset:
             self.truncate_files(offset)
 
     def truncate_files(self, offset: int) -> None:
-        """The same, also for units in the files behind `max_offset`, which a crash may leave."""
+        """The same, also for units in the files past `max_offset`, which a crash may leave."""
         self._ahead = b""
         if offset < self.tail_from:
             self.tail.clear()
@@ -331,7 +325,7 @@ class ConsumeQueue:
             return
         per_file = self._files.units_per_file
         oldest = self.min_offset - self.min_offset % per_file
-        self.min_offset = self.first_at_or_behind(min_log_offset)
+        self.min_offset = self.first_from(min_log_offset)
         needed = min(self.min_offset, max(self.max_offset - 1, 0))
         needed -= needed % per_file
         for first in range(oldest, needed, per_file):

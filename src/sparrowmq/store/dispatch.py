@@ -2,6 +2,10 @@
 
 Live appends, recovery and replicas all come through `Dispatch`, so that a rebuilt queue is the
 same as one that grew message by message.
+
+What is derived may lag behind the log, but never lead it. A unit is only added to the queue's tail
+in memory, and an index request only to a list: both are written by ticks and made durable by
+checkpoints. A crash loses them, and recovery dispatches the same records again.
 """
 
 from collections import deque
@@ -14,7 +18,7 @@ from sparrowmq.protocol.record import Record
 from sparrowmq.protocol.record_batch import BatchedPuts
 from sparrowmq.protocol.tags import cached_tag_code
 from sparrowmq.store.consume_queue import BLANK_UNIT, UNIT, ConsumeQueue, QueueFiles
-from sparrowmq.store.index.key_index import MessageIndex
+from sparrowmq.store.index.key_index import KeyIndex
 
 
 def unit_tag(
@@ -29,9 +33,9 @@ def unit_tag(
 
 
 class Dispatch:
-    """All consume queues, and the index behind them."""
+    """All consume queues, and the key index."""
 
-    def __init__(self, files: QueueFiles, index: MessageIndex, delays_ms: Sequence[int]) -> None:
+    def __init__(self, files: QueueFiles, index: KeyIndex, delays_ms: Sequence[int]) -> None:
         self.files = files
         self.index = index
         self._delays_ms = delays_ms
@@ -157,7 +161,7 @@ class Dispatch:
             queue.delete()
             queue.start_at(offset)
         else:
-            # Messages between are damaged: blank units keep the offsets of those behind them.
+            # Messages between are damaged: blank units keep the offsets of those after them.
             queue.tail += BLANK_UNIT * (offset - queue.max_offset)
             queue.max_offset = offset
         return True

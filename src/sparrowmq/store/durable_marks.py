@@ -15,6 +15,7 @@ import struct
 
 import msgspec
 
+from sparrowmq.disk.atomic_file import read_file
 from sparrowmq.disk.disk import Disk, DiskFile
 from sparrowmq.protocol.crc import crc32
 from sparrowmq.store.config import StoreConfig
@@ -84,7 +85,7 @@ class Marks:
 
     def load_mark(self) -> Mark | None:
         """The newest whole mark."""
-        data = _read_all(self._disk, MARK)
+        data = read_file(self._disk, MARK) or b""
         found = [mark for at in (0, _SLOT_SIZE) if (mark := _decode_mark(data, at)) is not None]
         best = max(found, key=lambda mark: mark.sequence, default=None)
         if best is not None:
@@ -108,7 +109,7 @@ class Marks:
         found = [
             snapshot
             for slot in (0, 1)
-            if (snapshot := _decode_snapshot(_read_all(self._disk, _snapshot_path(slot))))
+            if (snapshot := _decode_snapshot(read_file(self._disk, _snapshot_path(slot)) or b""))
         ]
         best = max(found, key=lambda snapshot: snapshot.sequence, default=None)
         if best is not None:
@@ -177,7 +178,7 @@ class Marks:
 
 def load_checkpoint(disk: Disk) -> tuple[int, int, int]:
     """Times of the last durable message, queue unit and index entry; zeros where there is none."""
-    data = _read_all(disk, CHECKPOINT)[: _CHECKPOINT.size]
+    data = (read_file(disk, CHECKPOINT) or b"")[: _CHECKPOINT.size]
     if len(data) < _CHECKPOINT.size:
         return 0, 0, 0
     log_time, queue_time, index_time, _, _ = _CHECKPOINT.unpack(data)
@@ -186,17 +187,6 @@ def load_checkpoint(disk: Disk) -> tuple[int, int, int]:
 
 def _snapshot_path(slot: int) -> str:
     return f"{OWN_DIR}/queues.{slot}"
-
-
-def _read_all(disk: Disk, path: str) -> bytes:
-    try:
-        file = disk.open(path, write=False)
-    except FileNotFoundError:
-        return b""
-    try:
-        return file.read(0, file.size())
-    finally:
-        file.close()
 
 
 def _decode_mark(data: bytes, at: int) -> Mark | None:

@@ -18,6 +18,11 @@ that cannot say it, a Java or Go client, is in doubt where readers may have seen
 gone: from the queue's end at the start of an epoch, as far past it as unsynced messages were
 served (`doubts`).
 
+Deciding by epochs and not by times or checksums has a reason: a position is a bare number, sent by
+clients that never heard of epochs, and the only thing that can be known of it is when it was
+learned. Epochs are few, one for each start and deletion, so they are kept until the log has no
+record of them any more.
+
 The file is JSON, replaced as a whole. Where it is missing the last life of the store is unknown:
 another release or Apache's broker wrote it, and any position past the end is in doubt.
 """
@@ -27,7 +32,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from sparrowmq.disk.atomic_file import write_draft
+from sparrowmq.disk.atomic_file import AtomicFile
 from sparrowmq.disk.disk import Disk
 from sparrowmq.store.consume_queue import ConsumeQueue
 from sparrowmq.store.layout import OWN_DIR
@@ -35,7 +40,7 @@ from sparrowmq.store.layout import OWN_DIR
 EPOCHS = f"{OWN_DIR}/epochs"
 
 UNBOUNDED = sys.maxsize // 2
-"""Nobody knows how far past the end readers have seen."""
+"""It is unknown how far past the end readers have seen."""
 _MOST_DELETED = 10_000
 """Deleted topics that are remembered; each costs about 100 bytes."""
 
@@ -75,7 +80,7 @@ class LogEpochs:
     """The epochs that the log still holds something of, oldest first."""
 
     def __init__(self, disk: Disk, queues: Mapping[tuple[str, int], ConsumeQueue]) -> None:
-        self._disk = disk
+        self._file = AtomicFile(disk, EPOCHS)
         self._queues = queues
         self._epochs: list[Epoch] = []
         self._deleted: dict[str, Deletion] = {}
@@ -90,16 +95,13 @@ class LogEpochs:
 
     def load(self) -> int:
         """Read the file; how far past the synced end readers of the last life have seen."""
-        try:
-            file = self._disk.open(EPOCHS, write=False)
-        except FileNotFoundError:
+        data = self._file.read()
+        if data is None:
             return UNBOUNDED
         try:
-            saved = msgspec.json.decode(file.read(0, file.size()), type=_Saved)
+            saved = msgspec.json.decode(data, type=_Saved)
         except msgspec.MsgspecError:
             return UNBOUNDED
-        finally:
-            file.close()
         self._epochs, self._deleted = saved.epochs, saved.deleted
         return saved.unsynced_window
 
@@ -109,7 +111,7 @@ class LogEpochs:
         self._begin(start, seen_past_end, now_ms)
 
     def delete_topic(self, topic: str, log_end: int, longest: int, now_ms: int) -> None:
-        """A topic's queues are gone, and may begin again. Call `save` before that is told."""
+        """A topic's queues are gone, and may begin again. Call `save` before that is reported."""
         # A position may be older than the last loss, and than the last deletion of this topic.
         longest += max((one.seen_past_end for one in self._epochs), default=0)
         before = self._deleted.pop(topic, None)
@@ -142,10 +144,8 @@ class LogEpochs:
         """Make what began durable; nothing is written when it is. Raises DiskFull, or OSError."""
         if self._is_saved:
             return
-        self._disk.mkdir(OWN_DIR)
         saved = _Saved(self._epochs, self._window, self._deleted)
-        self._disk.replace(write_draft(self._disk, EPOCHS, msgspec.json.encode(saved)), EPOCHS)
-        self._disk.sync_dir(OWN_DIR)
+        self._file.replace(msgspec.json.encode(saved))
         self._is_saved = True
 
     def forget_before(self, min_log_offset: int) -> None:
@@ -164,7 +164,7 @@ class LogEpochs:
         return None if following is None else self._end_at(topic, queue_id, following)
 
     def doubts(self, topic: str, queue_id: int) -> tuple[Doubt, ...]:
-        """Positions of a queue that count only for who was told them since."""
+        """Positions of a queue that count only for clients that learned them since."""
         found = self._doubts.get((topic, queue_id))
         if found is None:
             found = self._doubts[topic, queue_id] = self._find_doubts(topic, queue_id)
@@ -187,6 +187,6 @@ class LogEpochs:
         end = self._ends.get(key)
         if end is None:
             queue = self._queues.get((topic, queue_id))
-            end = 0 if queue is None else queue.first_at_or_behind(epoch.start)
+            end = 0 if queue is None else queue.first_from(epoch.start)
             self._ends[key] = end
         return end

@@ -5,7 +5,11 @@ begin_flush   names the files; the caller syncs them, in another thread or proce
 finish_flush  the log is durable up to where it was at begin_flush: the mark says so
 ```
 
-A checkpoint makes queues and index durable as well, in small portions, so that a sender who waits
+The writer never waits: `begin_flush` notes where the log ends, and what is appended while the sync
+runs belongs to the next flush. One flush at a time is enough, because each covers everything before
+it, and the mark must not say more than the last sync that ended.
+
+A checkpoint makes queues and index durable as well, in small portions, so that a sender that waits
 for the log never waits for hundreds of other files.
 """
 
@@ -24,7 +28,7 @@ from sparrowmq.store.layout import LOG_DIR, log_path
 FILES_AT_ONCE = 32
 """Queue and index files one flush syncs along with the log."""
 FILES_BESIDE_WAITERS = 2
-"""… and so many when somebody waits for the log, but only each time that …"""
+"""… and so many when senders wait for the log, but only each time that …"""
 PATIENT_FLUSHES = 50
 """… so many flushes in a row were waited for; with each where …"""
 FILES_IN_A_HURRY = 16
@@ -84,7 +88,7 @@ class Flushing:
         """Written after the last sync: the next one makes them durable."""
 
     def forget_topic(self, topic: str) -> None:
-        """A topic was deleted: make that durable before anybody is told."""
+        """A topic was deleted: make that durable before it is reported."""
         self._checkpoints.forget_topic(topic)
 
     def save_start(self) -> None:
@@ -94,9 +98,9 @@ class Flushing:
         self._marks.sync()
 
     def save_scanned(self) -> None:
-        """Make everything durable after a start that had to scan much of the log: who crashes again
-        and again must not scan more each time. Thousands of queues would keep senders waiting for
-        seconds; they get a checkpoint that begins at once, a portion at a time."""
+        """Make everything durable after a start that had to scan much of the log: a store that
+        crashes again and again must not scan more each time. Thousands of queues would keep senders
+        waiting for seconds; they get a checkpoint that begins at once, a portion at a time."""
         dispatch = self._dispatch
         if len(dispatch.files.unsynced) > MANY_FILES:
             self._checkpoints.hurry()
@@ -105,9 +109,8 @@ class Flushing:
         sync_plan(self._disk, self._last_plan())
         dispatch.files.unsynced.clear()
         dispatch.files.unsynced_dirs.clear()
-        while paths := dispatch.index.begin_sync():
-            for path in paths:
-                self._disk.sync(path)
+        while plan := dispatch.index.begin_sync():
+            sync_plan(self._disk, plan)
             dispatch.index.end_sync()
         self.durable = self._log.end
         self._checkpoints.complete()
@@ -131,7 +134,7 @@ class Flushing:
     def begin_flush(self, *, urgent: bool = False) -> FlushPlan | None:
         """What to sync now; None if nothing is to be done or a flush is under way.
 
-        With `urgent` the log alone: somebody waits.
+        With `urgent` the log alone: senders wait.
         """
         if self._plan is not None:
             return None
@@ -155,7 +158,7 @@ class Flushing:
         return self._plan
 
     def _last_plan(self) -> FlushPlan:
-        """Everything that may not be durable, whoever was about to make it so."""
+        """Everything that may not be durable, also what a cancelled flush was about to sync."""
         cancelled, files = self._plan, self._dispatch.files
         left, left_directories = self._checkpoints.abandon()
         self._plan = None

@@ -69,7 +69,7 @@ class Journal:
         if not 0 < len(entry) <= _MAX_ENTRY:
             raise ValueError(f"an entry of {len(entry)} bytes, 1 to {_MAX_ENTRY} are allowed")
         file = self._open()
-        # A failed write leaves half an entry behind `size`; the next one goes over it.
+        # A failed write leaves half an entry past `size`; the next one goes over it.
         file.write(self.size, _HEAD.pack(_MAGIC, len(entry), crc32(entry)) + entry)
         self.size += _HEAD.size + len(entry)
 
@@ -90,7 +90,7 @@ class Journal:
         self._disk.sync_dir(OWN_DIR)
 
     def discard(self) -> None:
-        """Forget all entries: the table was written by somebody who did not know them."""
+        """Forget all entries: the table was written by a broker that did not know them."""
         self.close()
         self.size = 0
         for path in (self._before, self.path):

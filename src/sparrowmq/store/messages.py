@@ -52,11 +52,11 @@ class Stored(msgspec.Struct, gc=False):
 
 
 class StoredBatch(msgspec.Struct, gc=False):
-    """Where the messages of a batch lie: one behind the other."""
+    """Where the messages of a batch lie: one after the other."""
 
     log_offsets: list[int]
     end: int
-    """The log offset behind the last."""
+    """Log offset just past the last record."""
     queue_offset: int
     """Of the first; the others follow without gaps."""
 

@@ -7,19 +7,15 @@ from enum import Enum
 import msgspec
 
 from sparrowmq.protocol.properties import KEY_SEPARATOR, KEYS, UNIQUE_KEY, decode_properties
-from sparrowmq.protocol.record import MIN_RECORD_SIZE, Record, RecordError, check_record
-from sparrowmq.protocol.sys_flag import BORN_HOST_V6
+from sparrowmq.protocol.record import Record, RecordError, check_record
+from sparrowmq.protocol.record_layout import MIN_RECORD_SIZE, STORE_TIMESTAMP_BYTES, store_timestamp
 from sparrowmq.store.commit_log import CommitLog
 from sparrowmq.store.consume_queue import ConsumeQueue
-from sparrowmq.store.index.key_index import MessageIndex
+from sparrowmq.store.index.key_index import KeyIndex
 
 _SIZE = struct.Struct(">i")
 _MOST_RECORDS = 1024
 """Bytes that hold nearly any record: read at once instead of its size first."""
-_SYS_FLAG_AT = 36
-_SYS_FLAG = struct.Struct(">i")
-_TIME = struct.Struct(">q")
-_TIME_AT, _TIME_AT_V6 = 56, 68
 
 
 class Boundary(Enum):
@@ -64,12 +60,8 @@ def store_time(log: CommitLog, log_offset: int) -> int | None:
     """When the record at a log offset was stored, None if it is gone."""
     if not log.min_offset <= log_offset < log.end:
         return None
-    head = _read(log, log_offset, _TIME_AT_V6 + _TIME.size)
-    if len(head) < _TIME_AT + _TIME.size:
-        return None
-    is_v6 = _SYS_FLAG.unpack_from(head, _SYS_FLAG_AT)[0] & BORN_HOST_V6
-    time: int = _TIME.unpack_from(head, _TIME_AT_V6 if is_v6 else _TIME_AT)[0]
-    return time
+    head = _read(log, log_offset, STORE_TIMESTAMP_BYTES)
+    return store_timestamp(head) if len(head) == STORE_TIMESTAMP_BYTES else None
 
 
 def _read(log: CommitLog, log_offset: int, length: int) -> bytes:
@@ -110,7 +102,7 @@ def _time_of(log: CommitLog, queue: ConsumeQueue, offset: int) -> int | None:
 
 def find_by_key(
     log: CommitLog,
-    index: MessageIndex,
+    index: KeyIndex,
     topic: str,
     key: str,
     begin_ms: int,

@@ -1,7 +1,15 @@
-"""Choosing among a queue's units, and fetching their records in as few reads as possible.
+"""Reading a queue: choose among its units and fetch their records in as few reads as possible.
 
-Nothing is decoded on the way to a consumer. Records that this process did not write itself are
-checked first (CRC, position, topic, queue, offset): a damaged one is reported and left out.
+```
+ReadPlan ─▶ read_planned ─▶ pick ─┬─ _pick_all       everything fits: most pulls
+            (units, until         ├─ _pick_plain     lengths are added up, tags compared
+            something is found)   └─ _pick_checked   records of another process, or a filter
+```
+
+A plan carries all that a read needs, so that it can be finished anywhere: on the loop, from memory,
+or, where the device has to be waited for, in another thread (`ColdRead`). Nothing is decoded on the
+way to a consumer. Records that this process did not write itself are checked first (CRC, position,
+topic, queue, offset): a damaged one is reported and left out.
 """
 
 from collections.abc import Callable, Container, Sequence
@@ -18,8 +26,8 @@ from sparrowmq.store.commit_log import read_log
 from sparrowmq.store.consume_queue import BLANK_UNIT_SIZE, UNIT, ConsumeQueue
 from sparrowmq.store.messages import QueueRead, ReadStatus
 
-# What one read of a queue is to find, and what it found on its way.
-
+_UNITS_AT_ONCE = 256
+_LARGEST_READ = 1024 * 1024
 
 AcceptsRecord: TypeAlias = Callable[[bytes | memoryview], bool]
 
@@ -56,7 +64,7 @@ class ReadPlan(msgspec.Struct, gc=False):
     file_size: int
     units_per_file: int
     damaged: Callable[[int, int, str], None]
-    """Told log offset, size and reason."""
+    """Called with log offset, size and reason."""
 
 
 class Picked(msgspec.Struct, gc=False):
@@ -71,10 +79,86 @@ class Picked(msgspec.Struct, gc=False):
     """Some record was no longer, or not properly, there."""
 
 
+def read_planned(plan: ReadPlan, source: Source) -> QueueRead | None:
+    """Finish the plan; None if the source would have to wait for the device."""
+    is_filtered = plan.accepts_tag is not None or plan.accepts_record is not None
+    step = _UNITS_AT_ONCE if is_filtered else plan.max_count
+    end = min(plan.max_offset, plan.offset + max(plan.scan_units, plan.max_count))
+    offset = plan.offset
+    status = ReadStatus.NO_MATCHED_MESSAGE
+    while offset < end:
+        units = source.units(offset, min(step, end - offset))
+        if units is None:
+            return None
+        if not units:
+            # The queue's file is missing: go on with the next, as Apache does.
+            status = ReadStatus.OFFSET_FOUND_NULL
+            offset = min(
+                offset - offset % plan.units_per_file + plan.units_per_file, plan.max_offset
+            )
+            break
+        picked = pick(plan, offset, units, source)
+        if picked is None:
+            return None
+        offset += picked.scanned
+        if picked.count:
+            return QueueRead(
+                ReadStatus.FOUND,
+                offset,
+                plan.min_offset,
+                plan.max_offset,
+                picked.chunks,
+                picked.count,
+                picked.size,
+            )
+        if picked.any_gone:
+            status = ReadStatus.MESSAGE_WAS_REMOVING
+    return QueueRead(status, offset, plan.min_offset, plan.max_offset)
+
+
+class ColdRead:
+    """A read that has to wait for the device. `load` may run in any thread."""
+
+    __slots__ = ("_disk", "_path_of", "_plan", "_recent", "_recent_from")
+
+    def __init__(self, plan: ReadPlan, queue: ConsumeQueue, disk: Disk) -> None:
+        self._plan = plan
+        self._disk = disk
+        self._path_of = queue.path_of
+        # What is in memory belongs to the writer's thread: take a copy of what may be needed.
+        self._recent_from = queue.tail_from
+        count = max(0, plan.offset + max(plan.scan_units, plan.max_count) - queue.tail_from)
+        self._recent = bytes(queue.tail[: count * UNIT.size])
+
+    def load(self) -> QueueRead:
+        """Wait for the device and finish the read."""
+        read = read_planned(self._plan, self)
+        assert read is not None, "a source that waits never says that it would have to"
+        return read
+
+    def units(self, offset: int, count: int) -> bytes | None:
+        """Units from memory, or from the file through a descriptor of this read's own."""
+        if offset >= self._recent_from:
+            start = (offset - self._recent_from) * UNIT.size
+            return self._recent[start : start + count * UNIT.size]
+        per_file = self._plan.units_per_file
+        end = min(offset + count, self._recent_from, offset - offset % per_file + per_file)
+        try:
+            file = self._disk.open(self._path_of(offset), write=False)
+        except FileNotFoundError:
+            return b""
+        try:
+            return file.read(offset % per_file * UNIT.size, (end - offset) * UNIT.size)
+        finally:
+            file.close()
+
+    def log(self, log_offset: int, length: int) -> bytes | None:
+        """Records from the file, through a descriptor of this read's own."""
+        return read_log(self._disk, self._plan.file_size, log_offset, length)
+
+
 Span: TypeAlias = tuple[int, int]
 """Log offsets: start and end."""
-
-_LARGEST_READ = 1024 * 1024
 
 
 def pick(plan: ReadPlan, offset: int, units: bytes, source: Source) -> Picked | None:
@@ -96,7 +180,7 @@ def _pick_all(plan: ReadPlan, units: bytes, source: Source) -> Picked | None:
     if count > plan.max_count or total > plan.max_bytes:
         return None
     start, end = fields[0], fields[-3] + fields[-2]
-    # Mostly one behind the other, as after a batch; then they are in one file.
+    # Mostly one after the other, as after a batch; then they are in one file.
     spans = [(start, end)] if end - start == total else _spans(fields[::3], sizes)
     return _fetched(plan, source, spans, count, count, total)
 
@@ -251,87 +335,3 @@ def _is_the_one(
         and record.queue_id == plan.queue_id
         and record.topic == plan.topic
     )
-
-
-# Reading a queue: go through its units until something is found, here or in another thread.
-
-
-_UNITS_AT_ONCE = 256
-
-
-class ColdRead:
-    """A read that has to wait for the device. `load` may run in any thread."""
-
-    __slots__ = ("_disk", "_path_of", "_plan", "_recent", "_recent_from")
-
-    def __init__(self, plan: ReadPlan, queue: ConsumeQueue, disk: Disk) -> None:
-        self._plan = plan
-        self._disk = disk
-        self._path_of = queue.path_of
-        # What is in memory belongs to the writer's thread: take a copy of what may be needed.
-        self._recent_from = queue.tail_from
-        count = max(0, plan.offset + max(plan.scan_units, plan.max_count) - queue.tail_from)
-        self._recent = bytes(queue.tail[: count * UNIT.size])
-
-    def load(self) -> QueueRead:
-        """Wait for the device and finish the read."""
-        read = run(self._plan, self)
-        assert read is not None, "a source that waits never says that it would have to"
-        return read
-
-    def units(self, offset: int, count: int) -> bytes | None:
-        """Units from memory, or from the file through a descriptor of this read's own."""
-        if offset >= self._recent_from:
-            start = (offset - self._recent_from) * UNIT.size
-            return self._recent[start : start + count * UNIT.size]
-        per_file = self._plan.units_per_file
-        end = min(offset + count, self._recent_from, offset - offset % per_file + per_file)
-        try:
-            file = self._disk.open(self._path_of(offset), write=False)
-        except FileNotFoundError:
-            return b""
-        try:
-            return file.read(offset % per_file * UNIT.size, (end - offset) * UNIT.size)
-        finally:
-            file.close()
-
-    def log(self, log_offset: int, length: int) -> bytes | None:
-        """Records from the file, through a descriptor of this read's own."""
-        return read_log(self._disk, self._plan.file_size, log_offset, length)
-
-
-def run(plan: ReadPlan, source: Source) -> QueueRead | None:
-    """Finish the plan; None if the source would have to wait for the device."""
-    is_filtered = plan.accepts_tag is not None or plan.accepts_record is not None
-    step = _UNITS_AT_ONCE if is_filtered else plan.max_count
-    end = min(plan.max_offset, plan.offset + max(plan.scan_units, plan.max_count))
-    offset = plan.offset
-    status = ReadStatus.NO_MATCHED_MESSAGE
-    while offset < end:
-        units = source.units(offset, min(step, end - offset))
-        if units is None:
-            return None
-        if not units:
-            # The queue's file is missing: go on with the next, as Apache does.
-            status = ReadStatus.OFFSET_FOUND_NULL
-            offset = min(
-                offset - offset % plan.units_per_file + plan.units_per_file, plan.max_offset
-            )
-            break
-        picked = pick(plan, offset, units, source)
-        if picked is None:
-            return None
-        offset += picked.scanned
-        if picked.count:
-            return QueueRead(
-                ReadStatus.FOUND,
-                offset,
-                plan.min_offset,
-                plan.max_offset,
-                picked.chunks,
-                picked.count,
-                picked.size,
-            )
-        if picked.any_gone:
-            status = ReadStatus.MESSAGE_WAS_REMOVING
-    return QueueRead(status, offset, plan.min_offset, plan.max_offset)

@@ -4,7 +4,8 @@ A master sends pieces that end anywhere. Only whole, checked records go into the
 beginning of one that is still to come is held back, so that the log never holds half a record.
 """
 
-from sparrowmq.protocol.record import BLANK, BLANK_MAGIC, MIN_RECORD_SIZE, check_record
+from sparrowmq.protocol.record import check_record
+from sparrowmq.protocol.record_layout import BLANK, BLANK_MAGIC, MIN_RECORD_SIZE
 from sparrowmq.store.commit_log import CommitLog
 from sparrowmq.store.dispatch import Dispatch
 

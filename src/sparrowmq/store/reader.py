@@ -18,7 +18,7 @@ from sparrowmq.store.queries import (
     read_record,
     store_time,
 )
-from sparrowmq.store.queue_read import AcceptsRecord, ColdRead, ReadPlan, run
+from sparrowmq.store.queue_read import AcceptsRecord, ColdRead, ReadPlan, read_planned
 
 
 class Reader:
@@ -54,7 +54,7 @@ class Reader:
         """Records of a queue from `offset` on, or a ColdRead if the device has to be waited for.
 
         At least one message is returned however large it is. A filter that rejects a long run of
-        messages ends the read early; `next_offset` tells where to go on. With `only_visible` the
+        messages ends the read early; `next_offset` is where to go on. With `only_visible` the
         queue ends where consumers may see it: see `visible_range`.
         """
         queue = self._queues.get((topic, queue_id))
@@ -90,13 +90,13 @@ class Reader:
             self._units_per_file,
             self._damaged,
         )
-        read = run(plan, _Hot(queue, self._log))
+        read = read_planned(plan, _Hot(queue, self._log))
         if read is None:
             return ColdRead(plan, queue, self._disk)
         return read
 
     def _newest(self, queue: ConsumeQueue, accepts_tag: Container[int] | None) -> bytes | None:
-        """The last record of a queue, which is all that a consumer who keeps up ever asks for.
+        """The last record of a queue, which is all that a consumer that keeps up ever asks for.
 
         None when it is not in memory, not of our own making, or not accepted: the long way then.
         """
@@ -133,8 +133,8 @@ class Reader:
 
     def visible_range(self, topic: str, queue_id: int) -> tuple[int, int]:
         """What consumers may know of a queue: `min_offset`, and an end that is at most
-        `unsynced_window` messages past the last durable one. Whoever has consumed more could, after
-        a power cut, miss what gets the same offsets."""
+        `unsynced_window` messages past the last durable one. A consumer that has seen more
+        could, after a power cut, miss what gets the same offsets."""
         queue = self._queues.get((topic, queue_id))
         if queue is None:
             return 0, 0
@@ -195,9 +195,16 @@ class Reader:
     def earliest_store_time(self, topic: str, queue_id: int) -> int:
         """When the oldest message of a queue was stored, -1 if there is none."""
         for log_offset, _, _ in self.units(topic, queue_id, self.min_offset(topic, queue_id), 1):
-            time = store_time(self._log, log_offset)
-            return -1 if time is None else time
+            return self.store_time(log_offset)
         return -1
+
+    def store_time(self, log_offset: int) -> int:
+        """When the record at a log offset was stored, -1 if there is none.
+
+        Reads only its head: statistics of a group look at a message of every queue.
+        """
+        time = store_time(self._log, log_offset)
+        return -1 if time is None else time
 
     def find_by_key(self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int) -> KeyFound:
         """Messages that have the key, as unique id or among their keys, newest first."""

@@ -27,7 +27,7 @@ from sparrowmq.store.durable_marks import Marks
 from sparrowmq.store.epochs import UNBOUNDED, LogEpochs
 from sparrowmq.store.flushing import Flushing, FlushPlan, Recovered
 from sparrowmq.store.index.entries import IndexLayout
-from sparrowmq.store.index.key_index import KeyIndex, MessageIndex
+from sparrowmq.store.index.key_index import KeyIndex
 from sparrowmq.store.layout import ABORT, LOCK, LOG_DIR, OWN_DIR, QUEUE_DIR
 from sparrowmq.store.messages import Damage, Progress, Report
 from sparrowmq.store.queries import Boundary
@@ -50,15 +50,15 @@ def _ignore(_: Damage | Progress) -> None:
 class Store:
     """An open store. Made by `Store.open`, ended by `close`."""
 
-    def __init__(
-        self, config: StoreConfig, disk: Disk, lock: DiskLock, index: MessageIndex, report: Report
-    ) -> None:
+    def __init__(self, config: StoreConfig, disk: Disk, lock: DiskLock, report: Report) -> None:
         self.config = config
         self._disk = disk
         self._lock = lock
         self._report = report
         self._log = CommitLog(config, disk)
         self._files = QueueFiles(config, disk)
+        layout = IndexLayout(config.index_slots, config.index_entries)
+        index = KeyIndex(disk, layout=layout, utc_offset_ms=config.utc_offset_ms)
         self._dispatch = Dispatch(self._files, index, config.delay_levels_ms)
         self._marks = Marks(config, disk)
         self._flushing = Flushing(config, disk, self._log, self._dispatch, self._marks)
@@ -87,6 +87,7 @@ class Store:
         self.visible_range = reader.visible_range
         self.queue_offset_by_time = reader.queue_offset_by_time
         self.earliest_store_time = reader.earliest_store_time
+        self.store_time = reader.store_time
         self.find_by_key = reader.find_by_key
 
         self.begin_flush = self._flushing.begin_flush
@@ -102,7 +103,6 @@ class Store:
         disk: Disk,
         now_ms: int,
         report: Report = _ignore,
-        index: MessageIndex | None = None,
     ) -> "Store":
         """Open the store on `disk`, repairing what a crash left. `report` learns of damage.
 
@@ -111,7 +111,7 @@ class Store:
         disk.mkdir("")
         lock = disk.lock(LOCK)
         try:
-            store = Store(config, disk, lock, index or _key_index(config, disk), report)
+            store = Store(config, disk, lock, report)
             store._recover(now_ms)
         except BaseException:
             lock.release()
@@ -156,7 +156,7 @@ class Store:
         self._flushing.save_start()
         self._log.prepare()
 
-    def close(self, now_ms: int) -> None:
+    def close(self) -> None:
         """Make everything durable and let go of the directory.
 
         After a failure nothing is marked: the next start recovers as after a crash.
@@ -239,14 +239,12 @@ class Store:
         ends = [queue.max_offset for queue in self._dispatch.of_topic(topic)]
         if not ends:
             return False
-        # First, so that a full disk leaves the topic as it was.
+        # Both files are synced here, on the caller's thread, although that may take tens of
+        # milliseconds: the epoch has to be durable before another message is appended, or positions
+        # learned from now on would pass for good after a power cut that undoes the deletion. The
+        # epoch comes first, so that a full disk leaves the topic as it was.
         self.epochs.delete_topic(topic, self._log.end, max(ends), now_ms)
         self.epochs.save()
         self._dispatch.drop_topic(topic, self._log.end)
         self._flushing.forget_topic(topic)
         return True
-
-
-def _key_index(config: StoreConfig, disk: Disk) -> MessageIndex:
-    layout = IndexLayout(config.index_slots, config.index_entries)
-    return KeyIndex(disk, layout=layout, utc_offset_ms=config.utc_offset_ms)

@@ -1,7 +1,7 @@
 """A table of the broker in config/: a JSON file that is replaced as a whole, and its `.bak`.
 
 ```
-save    write name.tmp, sync it → name becomes name.bak → name.tmp becomes name → sync the directory
+save    replace name atomically, what it held before becomes name.bak
 load    name, else name.bak (reported), else nothing: fine in a new store, refused in a used one
 ```
 
@@ -14,7 +14,7 @@ time before. What a table means is the broker's business: it brings the function
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from sparrowmq.disk.atomic_file import write_draft
+from sparrowmq.disk.atomic_file import AtomicFile, read_file
 from sparrowmq.disk.disk import Disk
 from sparrowmq.store.errors import StoreError
 from sparrowmq.store.layout import CONFIG_DIR
@@ -43,6 +43,7 @@ class TableFile(Generic[Table]):
     def __init__(self, disk: Disk, name: str, decode: Callable[[bytes], Table]) -> None:
         self.path = f"{CONFIG_DIR}/{name}"
         self._disk = disk
+        self._file = AtomicFile(disk, self.path, keeps_backup=True)
         self._decode = decode
         self._saved: bytes | None = None
 
@@ -58,10 +59,10 @@ class TableFile(Generic[Table]):
         `store_is_used` when the log holds messages; `may_be_missing` for tables that Apache does
         not always write. Raises TableMissing, or DiskFull and OSError.
         """
-        backup = f"{self.path}.bak"
+        backup = self._file.backup_path
         reasons = []
         for path in (self.path, backup):
-            data = self._read(path)
+            data = read_file(self._disk, path)
             if data is None:
                 reasons.append("is missing")
                 continue
@@ -90,13 +91,9 @@ class TableFile(Generic[Table]):
         """
         if data == self._saved:
             return False
-        self._disk.mkdir(CONFIG_DIR)
-        draft = write_draft(self._disk, self.path, data)
-        if self._disk.exists(self.path):
-            self._disk.replace(self.path, f"{self.path}.bak")
-        self._disk.replace(draft, self.path)
-        self._disk.sync_dir(CONFIG_DIR)
+        self._file.replace(data)
         if self._saved is None:
+            # A process that was killed may have made the directory without syncing its name.
             self._disk.sync_dir("")
         self._saved = data
         return True
@@ -108,13 +105,3 @@ class TableFile(Generic[Table]):
         self._disk.replace(path, f"{path}.damaged")
         self._disk.sync_dir(CONFIG_DIR)
         report(Damage(path, 0, size, reason, f"kept as {path}.damaged"))
-
-    def _read(self, path: str) -> bytes | None:
-        try:
-            file = self._disk.open(path, write=False)
-        except FileNotFoundError:
-            return None
-        try:
-            return file.read(0, file.size())
-        finally:
-            file.close()

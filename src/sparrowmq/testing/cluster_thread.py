@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
@@ -50,6 +50,13 @@ class Cluster:
     def stop_broker(self, name: str) -> None:
         """Stop a broker in order; its files stay."""
         self._call(self._inner.stop_broker(name))
+
+    def create_topic(
+        self, topic: str, *, queues: int = 8, attributes: Mapping[str, str] | None = None
+    ) -> None:
+        """Create a topic with so many queues on every broker, or change it. Clients find it when
+        this returns. Raises AdminError, ValueError."""
+        self._call(self._inner.create_topic(topic, queues=queues, attributes=attributes))
 
     def _call(self, work: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result()
@@ -100,7 +107,7 @@ def cluster(
     """A cluster for `with`: real servers on free loopback ports, in this process.
 
     `data_dir` is a temporary directory unless given. `settings` are fields of `BrokerConfig`.
-    `loop_factory` makes the loop the servers run on; asyncio's own unless given. `clock` tells the
+    `loop_factory` makes the loop the servers run on; asyncio's own unless given. `clock` gives the
     brokers the time.
 
         with cluster(brokers=2, default_queues=4) as running:

@@ -4,7 +4,7 @@ SimulationStuck            it cannot or does not come to an end
 ├── Deadlock
 ├── TimeLimitReached
 └── Spinning
-UnhandledError             something failed and nobody looked
+UnhandledError             something failed unnoticed
 """
 
 
@@ -13,7 +13,7 @@ class SimulationStuck(Exception):
 
 
 class Deadlock(SimulationStuck):
-    """Everybody waits and no timer is set."""
+    """Every task waits and no timer is set."""
 
 
 class TimeLimitReached(SimulationStuck):
@@ -25,4 +25,4 @@ class Spinning(SimulationStuck):
 
 
 class UnhandledError(Exception):
-    """A callback failed, or a task failed and nobody looked at its result."""
+    """A callback failed, or a task failed and its result was not looked at."""

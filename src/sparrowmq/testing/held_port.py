@@ -1,6 +1,6 @@
-"""A loopback port that stays ours while nobody listens on it.
+"""A loopback port that stays ours while no one listens on it.
 
-A port that a server gave back a moment ago may be anybody's: the system hands it to the next
+A port that a server gave back a moment ago may be anyone's: the system hands it to the next
 connection that goes out, even to a client that knocks at the stopped server. A socket that is bound
 and never listens keeps it. Servers allow the address to be bound again (SO_REUSEADDR), so they
 listen beside it as often as they like, in this process or in another one.
@@ -32,7 +32,7 @@ class HeldPort:
                     self._held = tried.pop_all()
                 return
             except OSError:
-                continue  # somebody has one of them
+                continue  # one of them is taken
 
     @property
     def address(self) -> str:

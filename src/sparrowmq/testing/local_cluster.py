@@ -14,12 +14,14 @@ import os
 import random
 import string
 import tempfile
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from sparrowmq.admin.admin import Admin
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.server import BrokerServer
 from sparrowmq.clock import Clock, system_clock
@@ -33,6 +35,8 @@ from sparrowmq.testing.held_port import LOOPBACK, HeldPort
 READ_THREADS = 2
 BUSY_LAG_S = 60.0
 """Tests share their processor and this process: a broker that is late for that is not busy."""
+_ADMIN_TIMEOUT_S = 60.0
+"""For the same reason: only a broker that is stopped does not answer."""
 
 
 class ServedBroker:
@@ -96,7 +100,7 @@ class ServedBroker:
 class AsyncCluster:
     """A cluster on the running loop; `async_cluster` makes one.
 
-    `data_dir` is a temporary directory unless given, and then stays. `clock` tells the brokers the
+    `data_dir` is a temporary directory unless given, and then stays. `clock` gives the brokers the
     time. `settings` are fields of `BrokerConfig`, for every broker.
     """
 
@@ -133,6 +137,14 @@ class AsyncCluster:
     async def stop_broker(self, name: str) -> None:
         """Stop a broker in order; its files stay."""
         await self._broker(name).stop()
+
+    async def create_topic(
+        self, topic: str, *, queues: int = 8, attributes: Mapping[str, str] | None = None
+    ) -> None:
+        """Create a topic with so many queues on every broker, or change it. Clients find it when
+        this returns. Raises AdminError, ValueError."""
+        async with Admin(self.name_server, timeout_s=_ADMIN_TIMEOUT_S) as admin:
+            await admin.create_topic(topic, queues=queues, attributes=attributes)
 
     def _broker(self, name: str) -> ServedBroker:
         if name not in self._brokers:

@@ -19,7 +19,7 @@ another thread of ours waited, which may have held the interpreter meanwhile. Wh
 computing, blocking system calls such as fsync, waiting for a lock or for the interpreter. Time that
 the loop's thread has computed always counts. A process that was stopped (SIGSTOP) is not late
 either: SIGCONT discards the callback it interrupted, in the second form. Time that a hypervisor
-takes from the whole machine cannot be told from computing; without Linux all time is ours.
+takes from the whole machine cannot be distinguished from computing; without Linux all time is ours.
 """
 
 from __future__ import annotations

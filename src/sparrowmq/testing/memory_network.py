@@ -1,4 +1,4 @@
-"""A network of named hosts in memory: who listens, who is connected, what is on its way.
+"""A network of named hosts in memory: listeners, connections, and what is on its way.
 
 Each host has an address of its own, and `127.0.0.1` means the host that says it. Code outside of
 any host (the test itself) counts as the host `test`.
@@ -203,7 +203,7 @@ class MemoryNetwork:
         await arrived
 
     def record(self, event: str, *facts: object) -> None:
-        """Add a line to the trace, whose checksum tells whether two runs were the same."""
+        """Add a line to the trace, whose checksum shows whether two runs were the same."""
         line = " ".join([f"{self.loop.time():.9f}", event, *map(_fact, facts)])
         self.trace.append(line)
         self.trace_crc = zlib.crc32(line.encode(), self.trace_crc)

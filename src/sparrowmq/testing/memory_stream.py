@@ -50,7 +50,7 @@ class Stream:
         return max(0, self._network.conditions.window_bytes - used)
 
     def send(self, segment: Segment) -> None:
-        """Put a segment on the wire; it arrives behind everything sent before.
+        """Put a segment on the wire; it arrives after everything sent before.
 
         One that would be faster than the first in the line waits for it: only the first has a
         timer.

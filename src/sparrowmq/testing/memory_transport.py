@@ -249,7 +249,7 @@ class MemoryTransport(asyncio.Transport):
         self._soon(self._end, error)
 
     def _end(self, error: OSError | None) -> None:
-        """Tell the protocol, then close the socket, in asyncio's order."""
+        """Notify the protocol, then close the socket, in asyncio's order."""
         try:
             if self._protocol is not None:
                 self._protocol.connection_lost(error)

@@ -28,7 +28,7 @@ class Conditions:
 
 
 class Paths:
-    """Latencies and cuts between hosts. Nobody is told of a cut: bytes just do not arrive."""
+    """Latencies and cuts between hosts. A cut is not reported: bytes just do not arrive."""
 
     def __init__(
         self, rng: random.Random, conditions: Conditions, opened: Callable[[], object]

@@ -69,7 +69,7 @@ class Process:
         self._held.clear()
 
     def haunt(self) -> None:
-        """Let a dead process run its cleanup, when nobody is left who could see it."""
+        """Let a dead process run its cleanup, when nothing is left that could see it."""
         self.state = ProcessState.RUNNING
 
 

@@ -1,4 +1,4 @@
-"""Calls to a recorded disk: counted, seen, and failing where a test wants it.
+"""Below a recording disk: contents sector by sector, and calls that fail where a test wants it.
 
 Errors are planted with `fail`, a cut at a given call with `cut_at`. After a cut every call raises
 PowerCut, which no `except Exception` takes for an error.
@@ -13,9 +13,6 @@ from random import Random
 
 from sparrowmq.disk.disk import Bytes
 from sparrowmq.disk.errors import DiskFull
-
-# The contents of a file on a RecordingDisk, sector by sector.
-
 
 SECTOR = 512
 
@@ -51,7 +48,7 @@ class RecordedBytes:
             if sector not in self._before:
                 at = sector * SECTOR
                 self._before[sector] = bytes(self.data[at : min(at + SECTOR, self.synced_size)])
-        # Sectors behind the durable end had nothing: their loss leaves zeros.
+        # Sectors past the durable end had nothing: their loss leaves zeros.
         for sector in range(max(start, self.synced_size) // SECTOR, -(-end // SECTOR)):
             self._before.setdefault(sector, b"")
 

@@ -7,7 +7,7 @@ gone after a power cut, as POSIX allows. `crashed(rng)` gives the disk a machine
 * of the names changed in a directory since its sync, the first few changes have arrived.
 
 `killed()` gives what the next process finds: everything written. A full disk is made with
-`capacity_bytes`; which calls fail is said as `RecordedCalls` tells.
+`capacity_bytes`; `RecordedCalls` decides which calls fail.
 """
 
 import errno
@@ -145,7 +145,7 @@ class RecordingDisk(RecordedCalls):
         return {path: bytes(content.data) for path, content in sorted(self._names.files())}
 
     def poke(self, path: str, data: bytes) -> None:
-        """Replace a file's contents behind everybody's back, durably: damage, or a copied store."""
+        """Replace a file's contents from outside, durably: damage, or a copied store."""
         self._names.poke(path, RecordedBytes(bytearray(data)))
 
     def open(self, path: str, *, create: bool = False, write: bool = True) -> DiskFile:

@@ -19,8 +19,8 @@ from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import ClientConfig
-from sparrowmq.client.members import MembersHere
-from sparrowmq.client.session_keepalive import SameLoop
+from sparrowmq.client.members import ProcessConsumers
+from sparrowmq.client.session_keepalive import KeepaliveInLoop
 from sparrowmq.net.routes import Routes
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.testing.paths import Conditions
@@ -85,8 +85,8 @@ class RunningCluster(Simulation):
             clock=self.clock,
             rng=rng,
             pid=FIRST_PID,
-            beats_from=SameLoop(),
-            members_here=MembersHere(),
+            keepalive_from=KeepaliveInLoop(),
+            process_consumers=ProcessConsumers(),
         )
 
     @property

@@ -142,7 +142,7 @@ class Simulation:
         self.loop.run_until(condition)
 
     def until_idle(self) -> None:
-        """Run until nothing is on its way and everybody waits for a timer or for a peer."""
+        """Run until nothing is on its way and every task waits for a timer or for a peer."""
         self.until(lambda: self.loop.is_quiet and self.network.in_flight == 0)
 
     def advance(self, seconds: float) -> None:

@@ -1,7 +1,7 @@
 """Tasks, futures and callbacks of the virtual loop: in the same order in every run.
 
 asyncio keeps tasks in sets, whose order comes from addresses in memory; and timers of the same
-instant in a heap, whose order is anybody's guess. Here both follow the order of creation.
+instant in a heap, whose order is undefined. Here both follow the order of creation.
 """
 
 from __future__ import annotations

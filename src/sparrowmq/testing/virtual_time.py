@@ -27,7 +27,7 @@ class VirtualLoop(JumpingLoop):
         self._watched: list[SimTask[Any]] = []
 
     def watch(self, task: SimTask[T]) -> SimTask[T]:
-        """Fail at the end if the task failed and nobody looked at it by then."""
+        """Fail at the end if the task failed and its result was not looked at by then."""
         self._watched.append(task)
         return task
 
@@ -49,7 +49,7 @@ class VirtualLoop(JumpingLoop):
         """Cancel what still runs, lay dead and stopped processes to rest, then close.
 
         Raises `SimulationStuck` when a task of the living does not end although it was cancelled,
-        and `UnhandledError` for a failure nobody looked at.
+        and `UnhandledError` for a failure that was not looked at.
         """
         if self.is_closed():
             return
@@ -84,7 +84,7 @@ class VirtualLoop(JumpingLoop):
         """End the coroutines that death left suspended.
 
         Python runs their cleanup blocks one way or another, at the latest when it collects them
-        as garbage; on the loop and after everybody else is the way that disturbs nobody.
+        as garbage; on the loop, after all others, they disturb nothing.
         """
         ghosts = [task for task in self._graveyard if not task.done()]
         for task in ghosts:
@@ -101,10 +101,10 @@ class VirtualLoop(JumpingLoop):
 
 def _bury(task: SimTask[Any]) -> None:
     """End a coroutine that refuses cancellation, so that nothing is left to complain about."""
-    # asyncio complains about a pending task that nobody refers to any more
+    # asyncio complains about a pending task without any reference to it
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     coroutine = task.get_coro()
-    for _ in range(100):  # each close leaves at least one `await` of a cleanup block behind
+    for _ in range(100):  # each close passes at least one `await` of a cleanup block
         try:
             coroutine.close()
         except BaseException:  # a task group makes a BaseExceptionGroup of the GeneratorExit

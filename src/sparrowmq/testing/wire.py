@@ -34,8 +34,8 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class PullResult:
-    """What a pull brought; `code` tells why it brought nothing."""
+class WirePull:
+    """What a pull brought; `code` says why it brought nothing."""
 
     code: int
     next_offset: int
@@ -102,7 +102,7 @@ class Wire:
         tags: str = "*",
         group: str = "test",
         count: int = 32,
-    ) -> PullResult:
+    ) -> WirePull:
         """Pull; with `wait_s` it waits at the broker while there is nothing. Raises `Refused`."""
         header = PullMessage(
             consumer_group=group,
@@ -123,7 +123,7 @@ class Wire:
             raise Refused(response)
         pulled = response.header(Pulled)
         messages = decode_messages(response.body) if response.code == ResponseCode.SUCCESS else []
-        return PullResult(response.code, pulled.next_begin_offset, tuple(messages))
+        return WirePull(response.code, pulled.next_begin_offset, tuple(messages))
 
 
 @asynccontextmanager

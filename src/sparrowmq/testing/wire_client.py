@@ -10,7 +10,7 @@ from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.protocol.headers.send import MessageSent
 from sparrowmq.testing.simulation import Simulation
 from sparrowmq.testing.virtual_tasks import SimTask
-from sparrowmq.testing.wire import CALL_S, PullResult, Wire, wire
+from sparrowmq.testing.wire import CALL_S, Wire, WirePull, wire
 
 
 class WireClient:
@@ -57,6 +57,6 @@ class WireClient:
         to = address or self._broker_address
         return self.host.start(self._wire.send(to, topic, body, queue_id=queue_id, **properties))
 
-    def pull(self, topic: str, *, address: str = "", **options: Any) -> SimTask[PullResult]:
+    def pull(self, topic: str, *, address: str = "", **options: Any) -> SimTask[WirePull]:
         """Pull; options as for `Wire.pull`."""
         return self.host.start(self._wire.pull(address or self._broker_address, topic, **options))

@@ -53,10 +53,10 @@ def test_an_archive_holds_every_message_once_and_its_group_shows_the_progress(
 ) -> None:
     sent = fill_topic(running, "archive-all", 90)
     job = job_of(running, tmp_path, "archive-all", batch=50)
-    told: list[Step] = []
-    with opened_archive(spark, job, told.append) as archiver:
+    reported: list[Step] = []
+    with opened_archive(spark, job, reported.append) as archiver:
         archive_once(archiver)
-    assert [(step.name, step.rows) for step in told] == [
+    assert [(step.name, step.rows) for step in reported] == [
         *((name, 50) for name in STEPS),
         *((name, 40) for name in STEPS),
     ]
@@ -127,7 +127,7 @@ def test_readers_see_the_same_rows_before_during_and_after_compactions_that_die(
     assert len(ArchiveLog(LocalFiles(tmp_path)).read().files) == 1
 
 
-def test_files_that_nobody_reads_any_more_are_dropped_after_their_time(
+def test_files_that_no_reader_can_use_any_more_are_dropped_after_their_time(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:
     sent = fill_topic(running, "compact-drop", 30)

@@ -221,6 +221,7 @@ def test_files_and_names_are_on_the_disk_before_a_commit_speaks_of_them(
         archive_a_file(folder, tmp_path)
         staged(folder, tmp_path)
         monkeypatch.setattr(os, "fsync", synced)
+        monkeypatch.setattr(os, "fdatasync", synced)
         monkeypatch.setattr(Path, "rename", renamed)
         monkeypatch.setattr(Path, "replace", replaced)
         added = folder.settle()

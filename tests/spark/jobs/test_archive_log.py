@@ -117,7 +117,7 @@ DAMAGES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
 
 @pytest.mark.parametrize("name", [f"{2:020d}.json", f"{50:020d}.snapshot.json", "archive.json"])
 @pytest.mark.parametrize(("damage", "said"), DAMAGES.values(), ids=DAMAGES)
-def test_a_record_that_is_not_whole_is_told_from_a_missing_one(
+def test_an_incomplete_record_is_distinguished_from_a_missing_one(
     tmp_path: Path, name: str, damage: Callable[[bytes], bytes], said: str
 ) -> None:
     log_of(tmp_path, 50 if "snapshot" in name else 3)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import logging
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +14,11 @@ import pytest
 from click.testing import CliRunner
 
 from sparrowmq.cli.commands.pipeline import spark_reason
-from sparrowmq.cli.commands.pipeline_session import shown_progress
+from sparrowmq.cli.commands.pipeline_session import quiet_stop, shown_progress
 from sparrowmq.cli.main import app
 from sparrowmq.spark.jobs.job import Step
+from tests.patience import PATIENCE_S
+from tests.spark.admin import create_topic
 from tests.spark.jobs.backlog import fill_topic, put_group, topics
 
 if TYPE_CHECKING:
@@ -42,10 +47,41 @@ if TYPE_CHECKING:
         (["archive", "--topics", "a", "--to", "c", "--conf", "nothing"], "is not NAME=VALUE"),
     ],
 )
-def test_wrong_input_is_told_before_spark_starts(arguments: list[str], said: str) -> None:
+def test_wrong_input_is_reported_before_spark_starts(arguments: list[str], said: str) -> None:
     done = CliRunner().invoke(app, ["pipeline", *arguments])
     assert done.exit_code != 0
     assert said in done.output
+
+
+def test_a_signal_leaves_no_stack_trace_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    with quiet_stop():
+        logging.exception("KeyboardInterrupt while sending command.")  # as py4j does
+        logging.error("something else")
+    assert [record.getMessage() for record in caplog.records] == ["something else"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_archive_that_runs_for_ever_ends_quietly_by_a_signal(
+    number: signal.Signals, sparrowmq_session_cluster: Cluster, tmp_path: Path
+) -> None:
+    topic = f"stopped-by-{number.name.lower()}"
+    fill_topic(sparrowmq_session_cluster, topic, 1)
+    words = ["pipeline", "archive", "--topics", topic, "--to", str(tmp_path), "--interval", "1h"]
+    at = ["--name-servers", sparrowmq_session_cluster.name_server, "--master", "local[1]"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "sparrowmq", *words, *at],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        said = next(line for line in process.stderr if "1 of 1" in line or "1 done" in line)
+        process.send_signal(number)
+        _, rest = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 128 + number, said + rest
+    assert "Traceback" not in rest
+    assert rest.endswith("sparrowmq: stopped; run it again to go on\n")
 
 
 def test_help_needs_neither_spark_nor_numpy() -> None:
@@ -63,7 +99,7 @@ def test_help_needs_neither_spark_nor_numpy() -> None:
         assert "--master" in done.stdout
 
 
-def test_a_missing_pyspark_is_told_with_its_remedy(tmp_path: Path) -> None:
+def test_a_missing_pyspark_is_reported_with_its_remedy(tmp_path: Path) -> None:
     code = (
         "import sys\n"
         "sys.modules['pyspark'] = None\n"
@@ -78,7 +114,7 @@ def test_a_missing_pyspark_is_told_with_its_remedy(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_an_error_in_a_task_is_told_by_its_last_words_and_not_by_its_stack() -> None:
+def test_an_error_in_a_task_is_reported_without_its_stack() -> None:
     from pyspark.errors import PySparkException
 
     stack = "Job aborted\n at x\nsparrowmq.spark.errors.DataLoss: orders queue 0: gone\n at y"
@@ -87,6 +123,60 @@ def test_an_error_in_a_task_is_told_by_its_last_words_and_not_by_its_stack() -> 
         "[UNRESOLVED] no column x"
     )
     assert spark_reason(ValueError("ours")) is None
+
+
+def test_the_reason_of_an_error_in_java_is_reported_and_not_the_call() -> None:
+    from py4j.protocol import Py4JError
+
+    text = (
+        "An error occurred while calling o41.save.\n: org.apache.spark.SparkException: [X] gone\n"
+    )
+    assert spark_reason(Py4JError(f"{text}\tat org.apache.spark.A.b(A.scala:7)\n")) == "[X] gone"
+
+
+WRONG_CONDITION = ("--where", "nosuch = 1", "--master", "local[1]")
+
+
+@pytest.mark.parametrize("more", [(), ("--verbose",)], ids=["quiet", "verbose"])
+def test_an_error_is_one_message_and_its_trace_if_that_is_wanted(
+    spark: SparkSession, running: Cluster, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    assert spark.range(1).count() == 1
+    create_topic(running, "%DLQ%told-wrong", 1)
+    where = ("--name-server", running.name_server, "--state", str(tmp_path))
+    given = ("pipeline", "dead-letters", "told-wrong", *WRONG_CONDITION, *where, *more)
+    logged = io.StringIO()
+    from pyspark.logger import PySparkLogger
+
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
+    handler = logging.StreamHandler(logged)
+    logger.addHandler(handler)
+    try:
+        done = CliRunner().invoke(app, given)
+    finally:
+        logger.removeHandler(handler)
+    assert done.exit_code == 1
+    message, *trace = [line for line in done.output.splitlines() if line]
+    assert message.startswith("sparrowmq: [UNRESOLVED_COLUMN.WITH_SUGGESTION]")
+    assert bool(logged.getvalue()) is bool(more)
+    if more:
+        assert trace[0] == "Traceback (most recent call last):"
+    else:
+        assert trace == []
+
+
+def test_a_mistake_of_ours_is_one_message_with_where_its_trace_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("unexpected")
+
+    monkeypatch.setattr("sparrowmq.cli.commands.pipeline_copies.check_dead_letters", fail)
+    done = CliRunner().invoke(app, ["pipeline", "dead-letters", "any"])
+    assert (done.exit_code, done.output.count("\n")) == (1, 1), done.output
+    assert "sparrowmq: KeyError: 'unexpected' (a mistake of SparrowMQ's; --verbose" in done.output
+    done = CliRunner().invoke(app, ["pipeline", "dead-letters", "any", "--verbose"])
+    assert "Traceback (most recent call last):" in done.output
 
 
 def test_progress_is_a_line_for_each_commit_where_there_is_no_terminal(

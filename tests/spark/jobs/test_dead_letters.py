@@ -41,7 +41,9 @@ def test_dead_letters_are_selected_and_each_sent_back_once(
     assert bodies(letters.frame(spark)) == [b"000002", b"000005"]
 
     def sent_back() -> int:
-        with JobJournal(letters.journal_folder(tmp_path)) as journal:
+        with Wire(running.name_server) as wire:
+            folder = letters.journal_folder(tmp_path, wire)
+        with JobJournal(folder) as journal:
             return send_back(spark, letters, journal)[0]
 
     assert sent_back() == 2

@@ -122,7 +122,7 @@ def test_runs_that_die_after_any_step_lose_nothing_and_repeat_one_batch_at_most(
     assert (copied.sent, copied.wanted) == (70, 70)
     frame = table(spark, running, job.to)
     assert sorted(set(bodies(frame))) == sent
-    # "under way" died before its batch was sent, "sent" behind it: 40 are there twice, and a
+    # "under way" died before its batch was sent, "sent" after it: 40 are there twice, and a
     # reader can tell which.
     assert (report.twice, copied.repeated) == (40, 80)
     assert frame.select("msgId").distinct().count() == 70
@@ -189,7 +189,7 @@ def test_a_drain_goes_on_only_as_it_was_begun(
 def test_a_topic_that_the_drain_did_not_make_is_neither_reported_nor_deleted(
     running: Cluster, tmp_path: Path
 ) -> None:
-    """Forgetting --to at the hand-back would mean a topic of somebody else."""
+    """Forgetting --to at the hand-back would mean a topic of another operator."""
     blocked(running, "drain-name", 4)
     fill_topic(running, "drain-name-drain", 1)
     with opened(job_of(running, tmp_path, "drain-name")) as drain:

@@ -44,7 +44,7 @@ def claim_on(running: Cluster, topic: str) -> dict[str, Any] | None:
     return found
 
 
-def test_a_second_operator_is_refused_and_told_who_drains_and_what_to_do(
+def test_a_second_operator_is_refused_with_who_drains_and_what_to_do(
     running: Cluster, tmp_path: Path
 ) -> None:
     blocked(running, "claim-two", 4)
@@ -80,7 +80,7 @@ def test_the_same_operator_goes_on_after_a_kill_at_any_step(
     assert claim_on(running, "claim-killed") is None
 
 
-def test_a_drain_that_is_over_leaves_what_came_later_to_whoever_wants_it(
+def test_a_finished_drain_leaves_later_messages_to_any_operator(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:
     blocked(running, "claim-next", 20)

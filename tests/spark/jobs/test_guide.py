@@ -74,6 +74,7 @@ def test_the_guide_names_every_option_with_its_default(
             assert read(default) == value, name
 
 
+@pytest.mark.slow
 def test_the_guide_runs_as_pasted(
     spark: SparkSession,
     sparrowmq_cluster: Cluster,

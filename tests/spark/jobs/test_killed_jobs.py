@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from sparrowmq.spark.jobs.archive import archive_once, opened_archive, read_archive
 from sparrowmq.spark.jobs.drain import Drain, drain_report
 from sparrowmq.spark.jobs.job import AdminOperator
@@ -37,6 +39,7 @@ def begin(
     )
 
 
+@pytest.mark.slow
 def test_an_archive_and_a_drain_whose_drivers_are_killed_before_a_commit_are_finished(
     spark: SparkSession, running: Cluster, tmp_path: Path
 ) -> None:

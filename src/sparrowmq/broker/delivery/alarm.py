@@ -1,4 +1,9 @@
-"""Waiting for the next thing that is due, and being woken when something is due earlier."""
+"""Waiting for the next thing that is due, and waking up early when something is due sooner.
+
+Delay levels, timers and transaction checks all run the same loop: deliver what is due, ask when the
+next is due, sleep until then. What is stored meanwhile may be due sooner than the loop has planned,
+so whatever stores something also announces its due time to the loop's alarm.
+"""
 
 import asyncio
 import sys
@@ -11,21 +16,23 @@ from sparrowmq.disk.errors import DiskFull
 from sparrowmq.store.errors import StoreStopped
 
 _LONGEST_S = 1.0
-"""The clock may be set forward while nobody looks: look again after this long."""
+"""Sleep no longer than this: the clock may be set forward meanwhile."""
 _SHORTEST_S = 0.001
+TRY_AGAIN_MS = 1_000
+"""How soon a round that found no space is tried again."""
 
 
 class Alarm:
     """Where one loop sleeps. Times are milliseconds, of one clock.
 
-    The loop says `begins` before it looks what is due, and `wait` when it has: what comes in
-    between may have come behind its back.
+    The loop calls `start_round` before it looks for what is due and `wait` afterwards. What
+    `due_at` announces in between counts: the loop may have looked there already.
     """
 
     def __init__(self) -> None:
         self._earlier = asyncio.Event()
         self.planned_ms = sys.maxsize
-        """`due_at` changes nothing for what is due later."""
+        """When the loop wakes up; announcing something later changes nothing."""
 
     def due_at(self, due_ms: int) -> None:
         """Something new is due then: wake up if that is before the planned time."""
@@ -33,13 +40,13 @@ class Alarm:
             self.planned_ms = due_ms
             self._earlier.set()
 
-    def begins(self) -> None:
-        """From now on everything counts that `due_at` tells."""
+    def start_round(self) -> None:
+        """From now on everything counts that `due_at` announces."""
         self.planned_ms = sys.maxsize
 
     async def wait(self, due_ms: int | None, now_ms: int) -> None:
-        """Sleep until `due_ms`, or what was told since `begins`, at most a second; with neither
-        until something is due."""
+        """Sleep until `due_ms` or what `due_at` announced since `start_round`, at most a second;
+        with neither, until something is announced."""
         if due_ms is not None:
             self.planned_ms = min(due_ms, self.planned_ms)
         self._earlier.clear()
@@ -51,26 +58,20 @@ class Alarm:
                 await self._earlier.wait()
 
 
-# Rounds of delivery for ever: one when something is due, another when space may be back.
-
-
-TRY_AGAIN_MS = 1_000
-"""How soon after it found no space."""
-
-
-async def repeat(
+async def repeat_rounds(
     broker: Broker,
     alarm: Alarm,
     deliver_due: Callable[[Broker], Awaitable[int | None]],
     trouble: str,
     clock: Clock,
 ) -> None:
-    """Call `deliver_due`, which tells when the next is due, until the store is stopped.
+    """Call `deliver_due`, which returns when the next is due, until the store is stopped.
 
-    `trouble` is what the log says of a round without space, `clock` what the times are of.
+    A round that finds the disk full is logged as `trouble` and tried again soon. Times are those of
+    `clock`.
     """
     while True:
-        alarm.begins()
+        alarm.start_round()
         try:
             due_ms = await deliver_due(broker)
         except DiskFull as error:

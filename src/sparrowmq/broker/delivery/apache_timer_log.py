@@ -7,9 +7,9 @@ timerlog/00000000000000000000   a unit of 52 bytes for each pending message:
 timerwheel                      where the last unit of each second is; Apache finds that out again
 ```
 
-Without them Apache reads the timer queue from a place that config/timercheck names, and delivers
-again whatever was delivered behind it. They are true only as long as nobody delivers anything: we
-write them when we stop and remove them when we start.
+Without them Apache reads the timer queue from the offset that config/timercheck names, and delivers
+again what was delivered after it. They are true only as long as nothing is delivered, so they are
+written by a graceful shutdown and removed by the next start.
 """
 
 import struct
@@ -28,13 +28,13 @@ _UNIT = struct.Struct(">iqiqiqiiq")
 _NORMAL, _DELETE = 1, 1 | 1 << 2  # TimerMessageStore.MAGIC_DEFAULT, MAGIC_DELETE
 _UNITS_AT_ONCE = 1_024
 _LONG_AGO_MS = 8 * 24 * 3600 * 1000
-"""Apache's wheel reaches a week back: nobody looks at a second before that."""
+"""Apache's wheel reaches a week back: a second before that is never looked at."""
 _MOST = 100_000
 _MOST_SPREAD = 10_000_000
-"""More would make a stop slow; then Apache delivers some of them again."""
+"""More entries would make a shutdown slow; Apache then delivers some of them again."""
 
 
-def is_there(disk: Disk) -> bool:
+def exists(disk: Disk) -> bool:
     """Whether Apache's broker, or we when we stopped, left a timer log or a wheel."""
     names = disk.listdir(LOG_DIR)
     return any(file_offset(name) is not None for name in names) or disk.exists(WHEEL)
@@ -49,8 +49,8 @@ def is_quick(store: Store, count: int, spread: int) -> bool:
     return count < most and spread < _MOST_SPREAD
 
 
-def forget(disk: Disk) -> None:
-    """Remove what will not be true any more."""
+def remove(disk: Disk) -> None:
+    """Remove both files before they become untrue."""
     for name in disk.listdir(LOG_DIR):
         if file_offset(name) is not None:  # other files are not Apache's
             disk.unlink(f"{LOG_DIR}/{name}")

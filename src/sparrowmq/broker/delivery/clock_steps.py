@@ -7,14 +7,16 @@ log     ──────────────┬─────────
 since:     +59 min    │      -1 min       │  0
 ```
 
-What waits in the store says by the clock when it is due. A delay is a length of time, though, and
-somebody who sets the clock changes no length: a message is due when its stored time plus what the
-clock was set forward since then is over. The monotonic clock tells a step from time that passed.
+Messages that wait in the store carry their due time as a time of day. A delay is a length of time,
+though, and setting the clock must not change it: a message is due when its due time plus everything
+by which the clock was set forward since it was stored has come. The monotonic clock distinguishes a
+step from time that passed: the difference of both clocks changes only when one of them is set.
 
 A step is saved (`config/clockSteps.json`) before anything that waits is stored by the new time, so
-it counts after a restart as well. Steps whose messages have all left the log are forgotten. One
-that happens between two runs of the broker is noticed at the start: the monotonic clock goes on
-until the machine is switched off.
+that it counts after a restart as well. Steps whose messages have all left the log are forgotten. A
+step between two runs of the broker is noticed at the start, because the monotonic clock goes on
+until the machine is switched off. After a reboot only a clock that was set back can be noticed, by
+messages that were stored in the future.
 """
 
 from bisect import bisect_right
@@ -65,7 +67,7 @@ def _decode(data: bytes) -> _Table:
 
 
 class ClockSteps:
-    """The clock as delivery looks at it: every look notices whether it was set."""
+    """The clock as delivery reads it: every reading notices whether it was set."""
 
     def __init__(
         self,
@@ -84,7 +86,7 @@ class ClockSteps:
         self._monotonic = monotonic
         self._report = report
         self.alarms: list[Alarm] = []
-        """Of loops to wake after a step: what they plan is by the old clock."""
+        """Alarms of loops to wake after a step: their plans are by the old clock."""
         self._ahead_ms = clock() - monotonic()
         self._set(steps)
 
@@ -114,14 +116,14 @@ class ClockSteps:
         if boot and boot == table.boot:
             by_ms = steps._ahead_ms - table.ahead_ms
         else:
-            by_ms = steps._set_back_meanwhile()
+            by_ms = steps._set_back_while_off()
         if abs(by_ms) >= _NOTICED_MS:
             steps._add(by_ms)
         else:
             steps._save()
         return steps
 
-    def _set_back_meanwhile(self) -> int:
+    def _set_back_while_off(self) -> int:
         """By how much, at least, while the machine was off: a message of a level must not have been
         stored in the future.
 
@@ -141,14 +143,14 @@ class ClockSteps:
         return min(0, self._clock() - latest_ms)
 
     def now_ms(self) -> int:
-        """What the clock shows, having noticed whether it was set."""
+        """The time of day, having noticed whether the clock was set."""
         now_ms = self._clock()
         if not -_NOTICED_MS < now_ms - self._monotonic() - self._ahead_ms < _NOTICED_MS:
-            now_ms = self._look_closely(now_ms)
+            now_ms = self._measure_step(now_ms)
         return now_ms
 
-    def _look_closely(self, now_ms: int) -> int:
-        """A process that is held up between two looks sees a step where there is none."""
+    def _measure_step(self, now_ms: int) -> int:
+        """Read both again: a process that is held up between two readings sees a false step."""
         for _ in range(_LOOKS):
             before_ms = self._monotonic()
             now_ms = self._clock()
@@ -159,6 +161,11 @@ class ClockSteps:
                     self._add(by_ms)
                 break
         return now_ms
+
+    @property
+    def was_set(self) -> bool:
+        """Whether the clock was set while something that the log still holds was waiting."""
+        return bool(self._steps)
 
     def since(self, log_offset: int) -> int:
         """By how much the clock was set forward, in sum, since this record was stored."""
@@ -187,7 +194,7 @@ class ClockSteps:
         self._sums = later[::-1]
 
     def _save(self) -> None:
-        """On the loop, because nothing may be stored before: a step is rare."""
+        """On the event loop, because nothing may be stored before it is saved; steps are rare."""
         try:
             table = _Table(steps=self._steps, boot=self._boot, ahead_ms=self._ahead_ms)
             self._file.save(table.to_json())

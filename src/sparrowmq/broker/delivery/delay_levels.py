@@ -1,4 +1,16 @@
-"""The delay levels: how far the queue of each has been delivered."""
+"""The delay levels: delivering their messages when due, and how far each level has been delivered.
+
+```
+SCHEDULE_TOPIC_XXXX, queue n-1:   delivered … delivered | due  due | waiting  waiting …
+                                                 offset ^          ^ the alarm is set for this one
+```
+
+Progress is in delayOffset.json and a journal of its changes. It is saved only when everything that
+was delivered before it is durable: saved sooner, a power cut could take the delivered message and
+leave the note that it was delivered.
+"""
+
+from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -6,9 +18,9 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.delivery.alarm import Alarm, repeat
+from sparrowmq.broker.delivery.alarm import Alarm, repeat_rounds
 from sparrowmq.broker.delivery.clock_steps import ClockSteps
-from sparrowmq.broker.delivery.earlier_deliveries import is_repeat
+from sparrowmq.broker.delivery.earlier_deliveries import was_delivered_before
 from sparrowmq.broker.delivery.placement import fields_of
 from sparrowmq.broker.delivery.redelivery import deliver, records_of
 from sparrowmq.clock import Clock
@@ -25,10 +37,151 @@ from sparrowmq.store.messages import Damage, QueueRead
 from sparrowmq.store.store import ColdRead, Store
 from sparrowmq.store.table_file import TableFile
 
-# How far the delay levels have been delivered: delayOffset.json and the journal of its changes.
-#
-# Progress is saved only when everything delivered before it is durable. Saved sooner, a power cut
-# could take the delivered message and leave the word that it was delivered.
+_BATCH = 64
+"""Messages delivered before others have their turn."""
+_BATCH_BYTES = 1024 * 1024
+
+
+class DelayLevels:
+    """Progress of all levels. Messages of a level become due in order: one offset is enough."""
+
+    def __init__(
+        self, offsets: Mapping[int, int], progress: DelayProgress, clock: ClockSteps
+    ) -> None:
+        self.offsets = dict(offsets)
+        """Level → queue offset of the next message to deliver."""
+        self.progress = progress
+        self.alarm = Alarm()
+        self._clock = clock
+        clock.alarms.append(self.alarm)
+
+    @staticmethod
+    def open(
+        disk: Disk, store: Store, steps: ClockSteps, clock: Clock, report: Callable[[object], None]
+    ) -> DelayLevels:
+        """With the progress last saved. Raises TableMissing when it is lost and matters."""
+        highest = len(store.config.delay_levels_ms)
+        progress = DelayProgress(disk, report, clock)
+        never_used = all(
+            store.max_offset(SCHEDULE_TOPIC, queue_id) == 0 for queue_id in range(highest)
+        )
+        saved = progress.load(store_is_used=store.max_log_offset > 0, may_be_missing=never_used)
+        offsets = {level: saved.get(level, 0) for level in range(1, highest + 1)}
+        levels = DelayLevels(offsets, progress, steps)
+        for level in levels.offsets:
+            # Now: the next message may take the very offset that was noted as delivered.
+            levels.clamp(level, store)
+        if any(levels.offsets[level] < offset for level, offset in offsets.items()):
+            try:
+                progress.lower(levels.offsets)
+            except DiskFull as error:
+                report(f"delays may be lost if the broker is killed before there is space: {error}")
+        return levels
+
+    def clamp(self, level: int, store: Store) -> tuple[int, int]:
+        """The next offset of a level, moved into what its queue holds, and the queue's end."""
+        low, high = store.queue_range(SCHEDULE_TOPIC, schedule_queue_id(level))
+        offset = min(max(self.offsets[level], low), high)
+        self.offsets[level] = offset
+        return offset, high
+
+    def due_ms(self, log_offset: int, unit_ms: int) -> int:
+        """When a message is due whose unit says `unit_ms`: its delay after it was stored.
+
+        That keeps their order: by the units alone, those stored before the clock was set back
+        would hold up those stored after it.
+        """
+        return unit_ms + self._clock.since(log_offset)
+
+
+async def deliver_delayed(broker: Broker) -> None:
+    """Deliver for ever."""
+    alarm = broker.delivery.levels.alarm
+    await repeat_rounds(broker, alarm, deliver_round, "delayed messages wait", broker.clock)
+
+
+async def deliver_round(broker: Broker) -> int | None:
+    """Deliver everything that is due; when the next message is, None if none waits.
+
+    Raises DiskFull, StoreStopped; what was delivered before is not delivered again.
+    """
+    times_ms = [await _deliver_level(broker, level) for level in broker.delivery.levels.offsets]
+    return min((due_ms for due_ms in times_ms if due_ms is not None), default=None)
+
+
+async def _deliver_level(broker: Broker, level: int) -> int | None:
+    levels, store = broker.delivery.levels, broker.store
+    queue_id = schedule_queue_id(level)
+    while True:
+        offset, end = levels.clamp(level, store)
+        if offset == end:
+            return None
+        now_ms = broker.delivery.clock.now_ms()
+        due = 0
+        for log_offset, _, unit_ms in store.units(SCHEDULE_TOPIC, queue_id, offset, _BATCH):
+            due_ms = levels.due_ms(log_offset, unit_ms)
+            if due_ms > now_ms:
+                break
+            due += 1
+        if due == 0:
+            return due_ms
+        await _deliver_batch(broker, level, offset, due)
+        await asyncio.sleep(0)
+
+
+async def _deliver_batch(broker: Broker, level: int, offset: int, count: int) -> None:
+    levels = broker.delivery.levels
+    found = await read_own_queue(broker, SCHEDULE_TOPIC, schedule_queue_id(level), offset, count)
+    try:
+        for record in records_of(found):
+            fields = fields_of(record)
+            if not was_delivered_before(broker, level, record, fields):
+                deliver(broker, record, fields)
+            levels.offsets[level] = record.queue_offset + 1
+    except RecordError as error:
+        broker.log.error("a delayed message of level %d is left out: %s", level, error)
+    # What the read left out is damaged or gone; the store has reported it.
+    levels.offsets[level] = max(offset + 1, min(found.next_offset, offset + count))
+
+
+async def read_own_queue(
+    broker: Broker, topic: str, queue_id: int, offset: int, count: int
+) -> QueueRead:
+    """Messages of a queue of the broker's own, beside the loop where the device is needed."""
+    found = broker.store.read_queue(
+        topic, queue_id, offset, max_count=count, max_bytes=_BATCH_BYTES
+    )
+    if isinstance(found, ColdRead):
+        return await broker.workers.run(found.load)
+    return found
+
+
+async def save_progress(broker: Broker) -> None:
+    """Save how far delivery has come, as soon as what was delivered is durable."""
+    loop = asyncio.get_running_loop()
+    config = broker.config
+    save_at_s = loop.time() + config.offsets_save_s
+    while True:
+        await asyncio.sleep(config.offsets_journal_s / 2)
+        try:
+            async with broker.uncancellable:
+                await journal_progress(broker)
+                if loop.time() >= save_at_s:
+                    save_at_s = loop.time() + config.offsets_save_s
+                    await broker.delivery.levels.progress.save(broker.workers)
+        except DiskFull as error:
+            broker.log.warning("the progress of delayed messages is not saved: %s", error)
+
+
+async def journal_progress(broker: Broker) -> None:
+    """Journal what is durable by now. Raises DiskFull."""
+    store, levels = broker.store, broker.delivery.levels
+    await levels.progress.journal(
+        levels.offsets, store.max_log_offset, store.durable_log_offset, broker.workers
+    )
+
+
+# ---- progress on disk
 
 
 Report = Callable[[Damage], None]
@@ -123,162 +276,5 @@ class DelayProgress:
         self._saved = offsets
 
     def close(self) -> None:
-        """Give the journal's file back."""
+        """Close the journal's file."""
         self._journal.close()
-
-
-# Delivering the messages of the delay levels when their time has come.
-#
-# ```
-# SCHEDULE_TOPIC_XXXX, queue n-1:   delivered … delivered | due  due | waiting  waiting …
-#                                                  offset ^          ^ the alarm is set for this one
-# ```
-
-
-_BATCH = 64
-"""Messages delivered before others have their turn."""
-_BATCH_BYTES = 1024 * 1024
-
-
-async def deliver_delayed(broker: Broker) -> None:
-    """Deliver for ever."""
-    alarm = broker.delivery.levels.alarm
-    await repeat(broker, alarm, deliver_round, "delayed messages wait", broker.clock)
-
-
-async def deliver_round(broker: Broker) -> int | None:
-    """Deliver everything that is due; when the next message is, None if none waits.
-
-    Raises DiskFull, StoreStopped; what was delivered before is not delivered again.
-    """
-    times_ms = [await _deliver_level(broker, level) for level in broker.delivery.levels.offsets]
-    return min((due_ms for due_ms in times_ms if due_ms is not None), default=None)
-
-
-async def _deliver_level(broker: Broker, level: int) -> int | None:
-    levels, store = broker.delivery.levels, broker.store
-    queue_id = schedule_queue_id(level)
-    while True:
-        offset, end = levels.clamp(level, store)
-        if offset == end:
-            return None
-        now_ms = broker.delivery.clock.now_ms()
-        due = 0
-        for log_offset, _, unit_ms in store.units(SCHEDULE_TOPIC, queue_id, offset, _BATCH):
-            due_ms = levels.due_ms(log_offset, unit_ms)
-            if due_ms > now_ms:
-                break
-            due += 1
-        if due == 0:
-            return due_ms
-        await _deliver_batch(broker, level, offset, due)
-        await asyncio.sleep(0)
-
-
-async def _deliver_batch(broker: Broker, level: int, offset: int, count: int) -> None:
-    levels = broker.delivery.levels
-    found = await read(broker, SCHEDULE_TOPIC, schedule_queue_id(level), offset, count)
-    try:
-        for record in records_of(found):
-            fields = fields_of(record)
-            if not is_repeat(broker, level, record, fields):
-                deliver(broker, record, fields)
-            levels.offsets[level] = record.queue_offset + 1
-    except RecordError as error:
-        broker.log.error("a delayed message of level %d is left out: %s", level, error)
-    # What the read left out is damaged or gone; the store has reported it.
-    levels.offsets[level] = max(offset + 1, min(found.next_offset, offset + count))
-
-
-async def read(broker: Broker, topic: str, queue_id: int, offset: int, count: int) -> QueueRead:
-    """Messages of a queue of the broker's own, beside the loop where the device is needed."""
-    found = broker.store.read_queue(
-        topic, queue_id, offset, max_count=count, max_bytes=_BATCH_BYTES
-    )
-    if isinstance(found, ColdRead):
-        return await broker.workers.run(found.load)
-    return found
-
-
-async def save_progress(broker: Broker) -> None:
-    """Save how far delivery has come, as soon as what was delivered is durable."""
-    loop = asyncio.get_running_loop()
-    config = broker.config
-    save_at_s = loop.time() + config.offsets_save_s
-    while True:
-        await asyncio.sleep(config.offsets_journal_s / 2)
-        try:
-            async with broker.uncancellable:
-                await journal_progress(broker)
-                if loop.time() >= save_at_s:
-                    save_at_s = loop.time() + config.offsets_save_s
-                    await broker.delivery.levels.progress.save(broker.workers)
-        except DiskFull as error:
-            broker.log.warning("the progress of delayed messages is not saved: %s", error)
-
-
-async def journal_progress(broker: Broker) -> None:
-    """Journal what is durable by now. Raises DiskFull."""
-    store, levels = broker.store, broker.delivery.levels
-    await levels.progress.journal(
-        levels.offsets, store.max_log_offset, store.durable_log_offset, broker.workers
-    )
-
-
-class DelayLevels:
-    """Within a level messages become due in the order they came, so one offset says it all."""
-
-    def __init__(
-        self, offsets: Mapping[int, int], progress: DelayProgress, clock: ClockSteps
-    ) -> None:
-        self.offsets = dict(offsets)
-        """Level → queue offset of the next message to deliver."""
-        self.progress = progress
-        self.alarm = Alarm()
-        self._clock = clock
-        clock.alarms.append(self.alarm)
-
-    @staticmethod
-    def open(
-        disk: Disk, store: Store, steps: ClockSteps, clock: Clock, report: Callable[[object], None]
-    ) -> "DelayLevels":
-        """With the progress last saved. Raises TableMissing when it is lost and matters."""
-        highest = len(store.config.delay_levels_ms)
-        progress = DelayProgress(disk, report, clock)
-        never_used = all(
-            store.max_offset(SCHEDULE_TOPIC, queue_id) == 0 for queue_id in range(highest)
-        )
-        saved = progress.load(store_is_used=store.max_log_offset > 0, may_be_missing=never_used)
-        offsets = {level: saved.get(level, 0) for level in range(1, highest + 1)}
-        levels = DelayLevels(offsets, progress, steps)
-        for level in levels.offsets:
-            # Now: the next message may take the very offset that was noted as delivered.
-            levels.clamp(level, store)
-        if any(levels.offsets[level] < offset for level, offset in offsets.items()):
-            try:
-                progress.lower(levels.offsets)
-            except DiskFull as error:
-                report(f"delays may be lost if the broker is killed before there is space: {error}")
-        return levels
-
-    def clamp(self, level: int, store: Store) -> tuple[int, int]:
-        """The next offset of a level, moved into what its queue holds, and the queue's end."""
-        low, high = store.queue_range(SCHEDULE_TOPIC, schedule_queue_id(level))
-        offset = min(max(self.offsets[level], low), high)
-        self.offsets[level] = offset
-        return offset, high
-
-    def due_ms(self, log_offset: int, unit_ms: int) -> int:
-        """When a message is due whose unit says `unit_ms`: its delay after it was stored.
-
-        That keeps their order: by the units alone, those stored before the clock was set back
-        would hold up those stored after it.
-        """
-        return unit_ms + self._clock.since(log_offset)
-
-    def waiting(self, store: Store) -> int:
-        """How many messages wait in all levels."""
-        return sum(
-            max(0, store.max_offset(SCHEDULE_TOPIC, schedule_queue_id(level)) - offset)
-            for level, offset in self.offsets.items()
-        )

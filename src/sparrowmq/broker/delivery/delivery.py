@@ -1,4 +1,4 @@
-"""The state of everything that is delivered later than it was sent."""
+"""Everything that is delivered later than it was sent: its state, and the loops that deliver it."""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,41 +15,12 @@ from sparrowmq.broker.delivery import (
 )
 from sparrowmq.broker.delivery.clock_steps import ClockSteps
 from sparrowmq.broker.delivery.delay_levels import DelayLevels
-from sparrowmq.broker.delivery.half_messages import Halves, recover_halves
+from sparrowmq.broker.delivery.half_messages import PendingHalves, recover_half_messages
 from sparrowmq.broker.delivery.timer_index import TimerIndex
 from sparrowmq.broker.delivery.timer_persistence import recover_timers
 from sparrowmq.broker.environment import Environment
 from sparrowmq.net.tasks import Loop
 from sparrowmq.store.store import Store
-
-# What a broker runs for messages that are delivered later than they were sent.
-
-
-def loops(broker: Broker) -> list[Loop]:
-    """All of them; each runs for ever."""
-    return [
-        partial(delay_levels.deliver_delayed, broker),
-        partial(delay_levels.save_progress, broker),
-        partial(timer_delivery.deliver_timers, broker),
-        partial(timer_persistence.save_progress, broker),
-        partial(transaction_checks.check_transactions, broker),
-        partial(transactions.save_progress, broker),
-    ]
-
-
-async def close(broker: Broker) -> None:
-    """The last words of delivery. Everything in the log must be durable already."""
-    await save(broker)
-    await timer_persistence.leave_to_apache(broker)
-
-
-async def save(broker: Broker) -> None:
-    """Save how far delivery has come."""
-    for _ in range(2):  # what was noted before, then what is true now
-        await delay_levels.journal_progress(broker)
-        await timer_persistence.save_mark(broker)
-        transactions.commit_progress(broker)
-    await broker.delivery.levels.progress.save(broker.workers)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,13 +28,15 @@ class Delivery:
     """What waits, and how far delivery has come."""
 
     clock: ClockSteps
-    """What time it is, for whoever stores or delivers what waits."""
+    """The time of day, for everything that stores or delivers what waits."""
     levels: DelayLevels
     timers: TimerIndex
-    halves: Halves
-    doubts: dict[int, int] = field(default_factory=dict)
-    """Level (0: timers) → of how many due messages more it is asked whether they were delivered."""
-    halves_progress: tuple[int, int, int] | None = None
+    halves: PendingHalves
+    log_at_start: int
+    """Where the log ended when the broker started: nothing past it was delivered before."""
+    lookups_left: dict[int, int] = field(default_factory=dict)
+    """Level (0: timers) → how many more due messages are looked up, see `earlier_deliveries`."""
+    half_messages_progress: tuple[int, int, int] | None = None
     """Offsets of half and operation topic, to be committed when the log is durable up to there."""
 
     @staticmethod
@@ -74,9 +47,10 @@ class Delivery:
         steps = ClockSteps.open(env.disk, store, env.clock, env.monotonic, env.boot, env.report)
         return Delivery(
             clock=steps,
+            log_at_start=store.max_log_offset,
             levels=DelayLevels.open(env.disk, store, steps, env.clock, env.report),
             timers=recover_timers(env.disk, store),
-            halves=recover_halves(
+            halves=recover_half_messages(
                 store,
                 offsets,
                 steps,
@@ -87,5 +61,32 @@ class Delivery:
         )
 
     def close(self) -> None:
-        """Give files back."""
+        """Close files."""
         self.levels.progress.close()
+
+
+def loops(broker: Broker) -> list[Loop]:
+    """What a broker runs to deliver it; each runs for ever."""
+    return [
+        partial(delay_levels.deliver_delayed, broker),
+        partial(delay_levels.save_progress, broker),
+        partial(timer_delivery.deliver_timers, broker),
+        partial(timer_persistence.save_progress, broker),
+        partial(transaction_checks.check_transactions, broker),
+        partial(transactions.save_progress, broker),
+    ]
+
+
+async def save(broker: Broker) -> None:
+    """Save how far delivery has come."""
+    for _ in range(2):  # first what waited to become durable, then what is true now
+        await delay_levels.journal_progress(broker)
+        await timer_persistence.save_mark(broker)
+        transactions.commit_progress(broker)
+    await broker.delivery.levels.progress.save(broker.workers)
+
+
+async def close(broker: Broker) -> None:
+    """Save everything for the next start, also for Apache's broker. The log must be durable."""
+    await save(broker)
+    await timer_persistence.leave_to_apache(broker)

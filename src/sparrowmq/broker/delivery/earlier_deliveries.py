@@ -6,9 +6,10 @@ queue that waits   ──────────┬─────────�
                              └ looked up by unique id, 8 of these end the search
 ```
 
-It is in the log, and the key index finds it. Deliveries have an order, but for dead letters, which
-are not looked for, and for timers around a step of the clock: so a few that were not delivered, one
-after the other, end the search, and from then on nothing is looked up.
+Deliveries are in the log, and the key index finds them. They have an order, apart from dead
+letters, which are not looked up. So eight messages in a row that were not delivered end the search,
+and nothing is looked up from then on. Timers lose their order when the clock is set: as long as the
+log holds anything from before a step, every timer from before the start is looked up.
 """
 
 import sys
@@ -35,14 +36,19 @@ _LENGTHS = _DELAYS | {TIMER_OUT_MS}
 _DELIVERY_TIMES = frozenset({TIMER_DEQUEUE_MS, TIMER_ENQUEUE_MS})
 
 
-def is_repeat(broker: Broker, level: int, record: Record, fields: Mapping[str, str]) -> bool:
-    """Whether a message that is due was delivered before the start. `level` is 0 for timers."""
-    doubts = broker.delivery.doubts
-    doubt = doubts.get(level, _ENOUGH)
-    if not doubt:
+def was_delivered_before(
+    broker: Broker, level: int, record: Record, fields: Mapping[str, str]
+) -> bool:
+    """Whether a due message was delivered before the broker started. `level` is 0 for timers."""
+    delivery = broker.delivery
+    if record.log_offset >= delivery.log_at_start:
+        return False
+    left = delivery.lookups_left.get(level, _ENOUGH)
+    is_out_of_order = level == 0 and delivery.clock.was_set
+    if not left and not is_out_of_order:
         return False
     found = _was_delivered(broker, record, fields)
-    doubts[level] = _ENOUGH if found else doubt - 1
+    delivery.lookups_left[level] = _ENOUGH if found else max(0, left - 1)
     return found
 
 

@@ -32,7 +32,7 @@ from sparrowmq.store.messages import ReadStatus
 from sparrowmq.store.store import ColdRead, Store
 
 
-class Half(msgspec.Struct, eq=False):
+class PendingHalf(msgspec.Struct, eq=False):
     """One pending half message."""
 
     queue_offset: int
@@ -41,18 +41,18 @@ class Half(msgspec.Struct, eq=False):
     """When its producers are asked, by the monotonic clock."""
     checks: int = 0
     """How often they have been."""
-    once_at: tuple[int, ...] = ()
+    former_offsets: tuple[int, ...] = ()
     """Queue offsets that it had before it was stored again."""
 
 
-class Halves:
+class PendingHalves:
     """All pending half messages of a broker."""
 
     def __init__(self) -> None:
         self.alarm = Alarm()
-        self.owed: list[int] = []
+        self.unrecorded_ends: list[int] = []
         """Offsets that have ended without an operation message saying so yet."""
-        self._by_offset: dict[int, Half] = {}
+        self._by_offset: dict[int, PendingHalf] = {}
         self._in_order: deque[int] = deque()
         self._due: list[tuple[int, int]] = []
         self._operations: deque[tuple[int, int]] = deque()
@@ -60,48 +60,48 @@ class Halves:
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def __iter__(self) -> Iterator[Half]:
+    def __iter__(self) -> Iterator[PendingHalf]:
         """In the order of their offsets."""
         known = [(offset, half) for offset, half in self._by_offset.items()]
         return (half for offset, half in known if half.queue_offset == offset)
 
-    def get(self, queue_offset: int) -> Half | None:
+    def get(self, queue_offset: int) -> PendingHalf | None:
         """The half message that has or had this offset; None when its transaction has ended."""
         return self._by_offset.get(queue_offset)
 
     def add(self, queue_offset: int, log_offset: int, due_ms: int, checks: int = 0) -> None:
         """A half message was stored."""
-        self._know(Half(queue_offset, log_offset, due_ms, checks))
+        self._add(PendingHalf(queue_offset, log_offset, due_ms, checks))
 
-    def move(self, half: Half, queue_offset: int, log_offset: int, due_ms: int) -> None:
-        """It was stored again, with one more check counted; the old offset is owed."""
-        self.owed.append(half.queue_offset)
-        half.once_at += (half.queue_offset,)
+    def move(self, half: PendingHalf, queue_offset: int, log_offset: int, due_ms: int) -> None:
+        """It was stored again, with one more check counted; the old offset has ended."""
+        self.unrecorded_ends.append(half.queue_offset)
+        half.former_offsets += (half.queue_offset,)
         half.queue_offset, half.log_offset, half.due_ms = queue_offset, log_offset, due_ms
         half.checks += 1
-        self._know(half)
+        self._add(half)
 
-    def _know(self, half: Half) -> None:
+    def _add(self, half: PendingHalf) -> None:
         offset, due_ms = half.queue_offset, half.due_ms
         self._by_offset[offset] = half
         self._in_order.append(offset)  # queue offsets only grow
         heapq.heappush(self._due, (due_ms, offset))
         self.alarm.due_at(due_ms)
 
-    def postpone(self, half: Half, due_ms: int) -> None:
-        """Look at it again then."""
+    def postpone(self, half: PendingHalf, due_ms: int) -> None:
+        """Make it due at another time."""
         half.due_ms = due_ms
         heapq.heappush(self._due, (due_ms, half.queue_offset))
         self.alarm.due_at(due_ms)
 
-    def end(self, half: Half) -> None:
+    def end(self, half: PendingHalf) -> None:
         """Its transaction has ended."""
-        for offset in half.once_at:
+        for offset in half.former_offsets:
             self._by_offset.pop(offset, None)
         self._by_offset.pop(half.queue_offset, None)
-        self.owed.append(half.queue_offset)
+        self.unrecorded_ends.append(half.queue_offset)
 
-    def take_due(self, now_ms: int) -> Half | None:
+    def take_due(self, now_ms: int) -> PendingHalf | None:
         """One that is due; it has to be moved, postponed or ended."""
         while self._due and self._due[0][0] <= now_ms:
             due_ms, offset = heapq.heappop(self._due)
@@ -115,7 +115,7 @@ class Halves:
         """When the next one may be due."""
         return self._due[0][0] if self._due else None
 
-    def noted(self, operation_offset: int, last: int) -> None:
+    def operation_written(self, operation_offset: int, last: int) -> None:
         """An operation message at this offset says which have ended, `last` the latest of them."""
         self._operations.append((operation_offset, last))
 
@@ -128,22 +128,22 @@ class Halves:
         while self._in_order and not self._is_pending(self._in_order[0]):
             self._in_order.popleft()
         first = self._in_order[0] if self._in_order else half_end
-        first = min([first, *self.owed])
+        first = min([first, *self.unrecorded_ends])
         while self._operations and self._operations[0][1] < first:
             self._operations.popleft()
         return first, self._operations[0][0] if self._operations else operation_end
 
 
-# Finding the pending half messages again when a broker starts: those no operation has ended.
+# ---- recovery: the half messages that no operation has ended
 
 
 TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
-"""Under this name the offsets of both topics are kept."""
+"""The group under whose name the offsets of both topics are stored."""
 _BATCH = 1_000
 _BATCH_BYTES = 4 * 1024 * 1024
 
 
-def recover_halves(
+def recover_half_messages(
     store: Store,
     offsets: ConsumerOffsets,
     clock: ClockSteps,
@@ -151,22 +151,22 @@ def recover_halves(
     *,
     timeout_ms: int,
     interval_ms: int,
-) -> Halves:
+) -> PendingHalves:
     """What was pending when the store was last written."""
-    halves = Halves()
+    halves = PendingHalves()
     now_ms = monotonic()
     first = _start(store, offsets, TRANS_HALF_TOPIC)
     ended: set[int] = set()
     for record in records(store, TRANS_OP_HALF_TOPIC, _start(store, offsets, TRANS_OP_HALF_TOPIC)):
         named = [offset for offset in ended_offsets(record) if offset >= first]
-        halves.noted(record.queue_offset, max(named, default=-1))
+        halves.operation_written(record.queue_offset, max(named, default=-1))
         ended.update(named)
     counted: dict[tuple[str, int], int] = {}
     for record in records(store, TRANS_HALF_TOPIC, first):
         if record.queue_offset in ended:
             continue
         fields = decode_properties(record.properties)
-        checks = count_of(fields.get(TRANSACTION_CHECK_TIMES))
+        checks = parse_count(fields.get(TRANSACTION_CHECK_TIMES))
         name = fields.get(UNIQUE_KEY, "")
         before = halves.get(counted.get((name, checks - 1), -1))
         if before is not None and name:
@@ -179,15 +179,9 @@ def recover_halves(
     return halves
 
 
-def immunity_ms(fields: Mapping[str, str], timeout_ms: int) -> int:
-    """How long after it was stored a half message is asked about first."""
-    text = fields.get(CHECK_IMMUNITY_TIME_S, "")
-    return max(timeout_ms, count_of(text) * 1000)
-
-
-def count_of(text: str | None) -> int:
-    """A number in a property, 0 for what is none."""
-    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else 0
+def _start(store: Store, offsets: ConsumerOffsets, topic: str) -> int:
+    low, high = store.queue_range(topic, 0)
+    return min(max(offsets.get(TRANSACTION_GROUP, topic, 0), low), high)
 
 
 def ended_offsets(record: Record) -> list[int]:
@@ -196,9 +190,15 @@ def ended_offsets(record: Record) -> list[int]:
     return [int(part) for part in parts if part.isdigit() and len(part) < 20]
 
 
-def _start(store: Store, offsets: ConsumerOffsets, topic: str) -> int:
-    low, high = store.queue_range(topic, 0)
-    return min(max(offsets.get(TRANSACTION_GROUP, topic, 0), low), high)
+def immunity_ms(fields: Mapping[str, str], timeout_ms: int) -> int:
+    """How long after a half message was stored its producers are asked first."""
+    text = fields.get(CHECK_IMMUNITY_TIME_S, "")
+    return max(timeout_ms, parse_count(text) * 1000)
+
+
+def parse_count(text: str | None) -> int:
+    """A number in a property, 0 for what is none."""
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
 def records(store: Store, topic: str, offset: int, queue_id: int = 0) -> Iterator[Record]:

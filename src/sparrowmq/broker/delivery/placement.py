@@ -1,4 +1,5 @@
-"""Where a message goes first: into its queue, or aside until it may be delivered.
+"""Where a message is stored first: in its queue, or in a queue of the broker's until it may be
+delivered.
 
 ```
 place ─┬ its own queue                    nothing special about it, or its time has come already
@@ -7,7 +8,7 @@ place ─┬ its own queue                    nothing special about it, or its t
        └ RMQ_SYS_TRANS_HALF_TOPIC queue 0 a half message (TRAN_MSG), until its transaction ends
 ```
 
-What lies aside remembers its topic and queue in REAL_TOPIC and REAL_QID, as in Apache's stores.
+A message that waits carries its topic and queue in REAL_TOPIC and REAL_QID, as in Apache's stores.
 """
 
 import re
@@ -50,20 +51,24 @@ from sparrowmq.store.messages import PutMessage, Stored
 SPECIAL = DELAYS | {TRANSACTION_PREPARED}
 """A message without any of these goes straight to its queue."""
 _BROKERS_OWN = frozenset({TRANSACTION_CHECK_TIMES, TRANSACTION_PREPARED_QUEUE_OFFSET})
-_SET_ASIDE = frozenset({REAL_TOPIC, REAL_QUEUE_ID, TIMER_OUT_MS, TRANSACTION_ID})
-"""What the broker sets when it puts a message aside."""
+_SET_BY_DIVERT = frozenset({REAL_TOPIC, REAL_QUEUE_ID, TIMER_OUT_MS, TRANSACTION_ID})
+"""What the broker sets when it diverts a message."""
 
 
 class Placement(msgspec.Struct, gc=False):
-    """A message and the queue it lies in first."""
+    """A message, changed for the queue that it is stored in first."""
 
     put: PutMessage
     due_ms: int = 0
-    """When it is to be looked at again; 0 when it is delivered at once."""
+    """When it is due; 0 when it is delivered at once."""
     is_recall: bool = False
-    """It is no message, but the word that another one is taken back."""
+    """Recall marker, not a message."""
     handle_ms: int = 0
-    """The time its recall handle names; 0 for what cannot be taken back."""
+    """The time in its recall handle; 0 for what cannot be recalled."""
+    attempts: int = 0
+    """How often its group tried to consume a dead letter; 0 for what is none."""
+    consumed_from: str = ""
+    """The topic that a dead letter was sent to."""
 
 
 def place(
@@ -74,16 +79,16 @@ def place(
     *,
     producer_group: str = "",
 ) -> Placement:
-    """Decide where a message goes, and change it to lie there. `fields` are its properties.
+    """Decide where a message goes, and change it accordingly. `fields` are its properties.
 
     Raises RequestRefused, and then the message is as it was.
     """
     if TRANSACTION_PREPARED in fields and _is_half(put, fields):
-        return half(broker, put, fields, now_ms, producer_group)
+        return place_half(broker, put, fields, now_ms, producer_group)
     if DELAY_LEVEL in fields and (level := delay_level(fields)) > 0:
-        return delayed(broker, put, fields, level, now_ms)
+        return place_delayed(broker, put, fields, level, now_ms)
     if not TIMES.isdisjoint(fields):
-        return timed(broker, put, fields, now_ms)
+        return place_timed(broker, put, fields, now_ms)
     return Placement(put)
 
 
@@ -91,8 +96,84 @@ def _is_half(put: PutMessage, fields: Mapping[str, str]) -> bool:
     return fields[TRANSACTION_PREPARED].lower() == "true" and not is_retry_topic(put.topic)
 
 
+def place_delayed(
+    broker: Broker, put: PutMessage, fields: Mapping[str, str], level: int, now_ms: int
+) -> Placement:
+    """Into the queue of a delay level."""
+    levels_ms = broker.config.store.delay_levels_ms
+    level = min(level, len(levels_ms))
+    due_ms = now_ms + levels_ms[level - 1]
+    if fields.get(DELAY_LEVEL) == str(level):
+        divert(put, fields, SCHEDULE_TOPIC, level - 1, without=TIMES)
+    else:
+        values = f"{DELAY_LEVEL}\x01{level}\x02"
+        divert(put, fields, SCHEDULE_TOPIC, level - 1, values, without=DELAYS)
+    # The unit of a delayed message holds its delivery time in place of the tag.
+    put.tags_code = due_ms
+    return Placement(put, due_ms)
+
+
+def place_timed(
+    broker: Broker, put: PutMessage, fields: Mapping[str, str], now_ms: int
+) -> Placement:
+    """Into the timer queue, unless the time is over already."""
+    asked_ms = delivery_ms(fields, now_ms, broker.config.max_timer_delay_s)
+    is_recall = TIMER_DELETE_UNIQUE_KEY in fields
+    if asked_ms <= now_ms:
+        if is_recall:
+            text = "a message whose delivery time has passed cannot be recalled"
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, text)
+        return Placement(put)
+    out_ms = slot_ms(asked_ms)
+    # One past the beginning of the slot, as in Apache: the slot is found again from there.
+    handle_ms = 0 if is_recall or is_retry_topic(put.topic) else out_ms + 1
+    divert(put, fields, TIMER_TOPIC, 0, f"TIMER_OUT_MS\x01{out_ms}\x02")
+    return Placement(put, out_ms if is_recall else asked_ms, is_recall, handle_ms)
+
+
+def place_half(
+    broker: Broker, put: PutMessage, fields: Mapping[str, str], now_ms: int, producer_group: str
+) -> Placement:
+    """Into the queue of half messages. A delay counts from the commit on."""
+    # What cannot be delayed is refused now rather than when its transaction is committed.
+    if not DELAYS.isdisjoint(fields):
+        is_timed = delay_level(fields) <= 0 and not TIMES.isdisjoint(fields)
+        if is_timed:
+            place_timed(broker, msgspec.structs.replace(put), fields, now_ms)
+    values = f"__transactionId__\x01{put.uniq_key}\x02"
+    if not fields.get(PRODUCER_GROUP):
+        values += f"{PRODUCER_GROUP}\x01{producer_group}\x02"
+    divert(put, fields, TRANS_HALF_TOPIC, 0, values, without=_BROKERS_OWN)
+    put.sys_flag = with_transaction_type(put.sys_flag, TRANSACTION_NONE)
+    timeout_ms = int(broker.config.transaction_timeout_s * 1000)
+    if CHECK_IMMUNITY_TIME_S in fields:
+        timeout_ms = immunity_ms(fields, timeout_ms)
+    return Placement(put, now_ms + timeout_ms)
+
+
+def divert(
+    put: PutMessage,
+    fields: Mapping[str, str],
+    topic: str,
+    queue_id: int,
+    values: str = "",
+    *,
+    without: frozenset[str] = frozenset(),
+) -> None:
+    """Send a message to a queue of the broker's to wait there, with these properties set."""
+    text = values + real_queue_properties(put.topic, put.queue_id)
+    if _SET_BY_DIVERT.isdisjoint(fields) and without.isdisjoint(fields):
+        # Nearly always; and much cheaper than taking all of them apart.
+        put.properties += text.encode()
+    else:
+        put.properties = with_properties(
+            put.properties, fields, parse_properties(text), without=without
+        )
+    put.topic, put.queue_id = topic, queue_id
+
+
 def append(broker: Broker, placement: Placement, now_ms: int) -> Stored:
-    """Store a placed message and tell who has to know.
+    """Store a placed message, and notify the part of the broker that waits for it.
 
     Raises DiskFull, StoreStopped, MessageTooLarge.
     """
@@ -112,127 +193,18 @@ def append(broker: Broker, placement: Placement, now_ms: int) -> Stored:
     return stored
 
 
-def delayed(
-    broker: Broker, put: PutMessage, fields: Mapping[str, str], level: int, now_ms: int
-) -> Placement:
-    """Into the queue of a delay level."""
-    levels_ms = broker.config.store.delay_levels_ms
-    level = min(level, len(levels_ms))
-    due_ms = now_ms + levels_ms[level - 1]
-    if fields.get(DELAY_LEVEL) == str(level):
-        put_aside(put, fields, SCHEDULE_TOPIC, level - 1, without=TIMES)
-    else:
-        values = f"{DELAY_LEVEL}\x01{level}\x02"
-        put_aside(put, fields, SCHEDULE_TOPIC, level - 1, values, without=DELAYS)
-    # The unit of a delayed message holds its delivery time in place of the tag.
-    put.tags_code = due_ms
-    return Placement(put, due_ms)
-
-
-def timed(broker: Broker, put: PutMessage, fields: Mapping[str, str], now_ms: int) -> Placement:
-    """Into the timer queue, unless the time is over already."""
-    asked_ms = delivery_ms(fields, now_ms, broker.config.max_timer_delay_s)
-    is_recall = TIMER_DELETE_UNIQUE_KEY in fields
-    if asked_ms <= now_ms:
-        if is_recall:
-            text = "a message whose time is over cannot be taken back"
-            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, text)
-        return Placement(put)
-    out_ms = slot_ms(asked_ms)
-    # One behind the slot's beginning, as Apache has it: the slot is found again from there.
-    handle_ms = 0 if is_recall or is_retry_topic(put.topic) else out_ms + 1
-    put_aside(put, fields, TIMER_TOPIC, 0, f"TIMER_OUT_MS\x01{out_ms}\x02")
-    return Placement(put, out_ms if is_recall else asked_ms, is_recall, handle_ms)
-
-
-def half(
-    broker: Broker, put: PutMessage, fields: Mapping[str, str], now_ms: int, producer_group: str
-) -> Placement:
-    """Into the queue of half messages. A delay counts from the commit on."""
-    # What cannot be delayed is refused now rather than when its transaction is committed.
-    if not DELAYS.isdisjoint(fields):
-        is_timed = delay_level(fields) <= 0 and not TIMES.isdisjoint(fields)
-        if is_timed:
-            timed(broker, msgspec.structs.replace(put), fields, now_ms)
-    values = f"__transactionId__\x01{put.uniq_key}\x02"
-    if not fields.get(PRODUCER_GROUP):
-        values += f"{PRODUCER_GROUP}\x01{producer_group}\x02"
-    put_aside(put, fields, TRANS_HALF_TOPIC, 0, values, without=_BROKERS_OWN)
-    put.sys_flag = with_transaction_type(put.sys_flag, TRANSACTION_NONE)
-    timeout_ms = int(broker.config.transaction_timeout_s * 1000)
-    if CHECK_IMMUNITY_TIME_S in fields:
-        timeout_ms = immunity_ms(fields, timeout_ms)
-    return Placement(put, now_ms + timeout_ms)
-
-
-def put_aside(
-    put: PutMessage,
-    fields: Mapping[str, str],
-    topic: str,
-    queue_id: int,
-    values: str = "",
-    *,
-    without: frozenset[str] = frozenset(),
-) -> None:
-    """Let a message wait in a queue of the broker's, with these properties set (as text)."""
-    text = values + real_queue(put.topic, put.queue_id)
-    if _SET_ASIDE.isdisjoint(fields) and without.isdisjoint(fields):
-        # Nearly always; and much cheaper than taking all of them apart.
-        put.properties += text.encode()
-    else:
-        put.properties = with_properties(
-            put.properties, fields, parse_properties(text), without=without
-        )
-    put.topic, put.queue_id = topic, queue_id
-
-
-def real_queue(topic: str, queue_id: int) -> str:
-    """The properties that tell where a message belongs; the last ones where `put_aside` put it."""
-    return f"REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}\x02"
-
-
-def with_properties(
-    properties: bytes,
-    fields: Mapping[str, str],
-    values: Mapping[str, str],
-    *,
-    without: Collection[str] = (),
-) -> bytes:
-    """Encoded properties with some set and some left out; `fields` tells what is in there."""
-    names = fields.keys()
-    if names.isdisjoint(values) and (not without or names.isdisjoint(without)):
-        # Nearly always; and much cheaper than taking all of them apart.
-        return properties + encoded(values)
-    kept = decode_properties(properties)
-    for name in without:
-        kept.pop(name, None)
-    kept.update(values)
-    return encoded(kept)
-
-
-def encoded(fields: Mapping[str, str]) -> bytes:
-    """Properties as a record holds them."""
-    return "".join([f"{name}\x01{value}\x02" for name, value in fields.items()]).encode()
-
-
-def fields_of(record: Record) -> dict[str, str]:
-    """The properties of a stored record, without the CRC, which belongs to that record alone."""
-    fields = decode_properties(record.properties)
-    fields.pop(CRC32, None)
-    return fields
-
-
-# Placement of what nearly all special messages ask for, by a look at their raw properties.
+# ---- the same by a look at the raw properties, for what nearly all special messages ask for
 #
 # ```
 # place_quickly ─┬ one delivery time    \x02 TIMER_DELIVER_MS \x01 1794741940696 \x02
 #                ├ one delay level      \x02 DELAY \x01 3 \x02
 #                ├ a half message       \x02 TRAN_MSG \x01 true \x02, and PGROUP
-#                └ None: anything else  two of these, one that lay aside before, no number, over
+#                └ None: anything else  two of these, one that waited before, no number, over
 # ```
 #
-# `place` takes all properties apart, which is half of what a special send costs. Both do the same
-# to a message; what is unusual is left to `place`.
+# `place` takes all properties apart, which is half of what a special send costs. Both change a
+# message in the same way (one table of test cases holds for both), and whatever is unusual is left
+# to `place`.
 
 
 _TIME = re.compile("\x02TIMER_(DELIVER_MS|DELAY_MS|DELAY_SEC)\x01([0-9]{1,15})\x02")
@@ -244,17 +216,17 @@ def place_quickly(broker: Broker, put: PutMessage, text: str, now_ms: int) -> Pl
 
     `text` are its properties, ended by their separator.
     """
-    if "REAL_" in text:  # it has lain aside before
+    if "REAL_" in text:  # it has waited before
         return None
     text = f"\x02{text}"
     if "TIMER_" in text:
-        return _timed(broker, put, text, now_ms)
+        return _quick_timed(broker, put, text, now_ms)
     if "TRAN_MSG" in text:
-        return _half(broker, put, text, now_ms)
-    return _delayed(broker, put, text, now_ms)
+        return _quick_half(broker, put, text, now_ms)
+    return _quick_delayed(broker, put, text, now_ms)
 
 
-def _timed(broker: Broker, put: PutMessage, text: str, now_ms: int) -> Placement | None:
+def _quick_timed(broker: Broker, put: PutMessage, text: str, now_ms: int) -> Placement | None:
     found = _TIME.search(text)
     # A second one may be another time, a recall, or left from an earlier timer.
     if found is None or text.count("TIMER_") != 1 or "\x02DELAY\x01" in text or "TRAN_MSG" in text:
@@ -266,11 +238,11 @@ def _timed(broker: Broker, put: PutMessage, text: str, now_ms: int) -> Placement
     if not now_ms < due_ms <= now_ms + broker.config.max_timer_delay_s * 1000:
         return None
     out_ms = slot_ms(due_ms)
-    _put_aside(put, TIMER_TOPIC, 0, f"TIMER_OUT_MS\x01{out_ms}\x02")
+    _divert_quickly(put, TIMER_TOPIC, 0, f"TIMER_OUT_MS\x01{out_ms}\x02")
     return Placement(put, due_ms, False, out_ms + 1)
 
 
-def _delayed(broker: Broker, put: PutMessage, text: str, now_ms: int) -> Placement | None:
+def _quick_delayed(broker: Broker, put: PutMessage, text: str, now_ms: int) -> Placement | None:
     found = _LEVEL.search(text)
     if found is None or text.count("DELAY") != 1:
         return None
@@ -278,11 +250,11 @@ def _delayed(broker: Broker, put: PutMessage, text: str, now_ms: int) -> Placeme
     if level > len(levels_ms):
         return None
     put.tags_code = due_ms = now_ms + levels_ms[level - 1]
-    _put_aside(put, SCHEDULE_TOPIC, level - 1, "")
+    _divert_quickly(put, SCHEDULE_TOPIC, level - 1, "")
     return Placement(put, due_ms)
 
 
-def _half(broker: Broker, put: PutMessage, text: str, now_ms: int) -> Placement | None:
+def _quick_half(broker: Broker, put: PutMessage, text: str, now_ms: int) -> Placement | None:
     if (
         "\x02TRAN_MSG\x01true\x02" not in text
         or text.count("TRAN") != 1
@@ -294,11 +266,50 @@ def _half(broker: Broker, put: PutMessage, text: str, now_ms: int) -> Placement 
     ):
         return None
     put.sys_flag = with_transaction_type(put.sys_flag, TRANSACTION_NONE)
-    _put_aside(put, TRANS_HALF_TOPIC, 0, f"__transactionId__\x01{put.uniq_key}\x02")
+    _divert_quickly(put, TRANS_HALF_TOPIC, 0, f"__transactionId__\x01{put.uniq_key}\x02")
     return Placement(put, now_ms + int(broker.config.transaction_timeout_s * 1000))
 
 
-def _put_aside(put: PutMessage, topic: str, queue_id: int, values: str) -> None:
+def _divert_quickly(put: PutMessage, topic: str, queue_id: int, values: str) -> None:
     text = f"{values}REAL_TOPIC\x01{put.topic}\x02REAL_QID\x01{put.queue_id}\x02"
     put.properties += text.encode()
     put.topic, put.queue_id = topic, queue_id
+
+
+# ---- properties of what waits
+
+
+def real_queue_properties(topic: str, queue_id: int) -> str:
+    """The properties that name the queue of a waiting message; `divert` puts them last."""
+    return f"REAL_TOPIC\x01{topic}\x02REAL_QID\x01{queue_id}\x02"
+
+
+def with_properties(
+    properties: bytes,
+    fields: Mapping[str, str],
+    values: Mapping[str, str],
+    *,
+    without: Collection[str] = (),
+) -> bytes:
+    """Encoded properties with some set and some left out; `fields` is what they hold."""
+    names = fields.keys()
+    if names.isdisjoint(values) and (not without or names.isdisjoint(without)):
+        # Nearly always; and much cheaper than taking all of them apart.
+        return properties + encode_fields(values)
+    kept = decode_properties(properties)
+    for name in without:
+        kept.pop(name, None)
+    kept.update(values)
+    return encode_fields(kept)
+
+
+def encode_fields(fields: Mapping[str, str]) -> bytes:
+    """Properties as a record holds them."""
+    return "".join([f"{name}\x01{value}\x02" for name, value in fields.items()]).encode()
+
+
+def fields_of(record: Record) -> dict[str, str]:
+    """The properties of a stored record, without the CRC, which belongs to that record alone."""
+    fields = decode_properties(record.properties)
+    fields.pop(CRC32, None)
+    return fields

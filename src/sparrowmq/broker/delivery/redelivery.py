@@ -1,4 +1,4 @@
-"""Delivering what lay aside: to its real queue, or, if there is none, to the dead letters."""
+"""Delivering a message that waited: to its real queue or, if that is gone, as a dead letter."""
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -9,7 +9,7 @@ from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.delivery.placement import (
     Placement,
     append,
-    encoded,
+    encode_fields,
     fields_of,
     with_properties,
 )
@@ -35,38 +35,144 @@ from sparrowmq.protocol.properties import (
     TAGS,
     UNIQUE_KEY,
 )
-from sparrowmq.protocol.record import CRC_PROPERTY, CRC_PROPERTY_SIZE, Record, decode_record
+from sparrowmq.protocol.record import Record, decode_record
+from sparrowmq.protocol.record_layout import CRC_HEAD, CRC_PROPERTY_SIZE
 from sparrowmq.protocol.tags import cached_tag_code
 from sparrowmq.protocol.topic_config import TopicConfig
 from sparrowmq.store.errors import MessageTooLarge
 from sparrowmq.store.messages import PutMessage, QueueRead
 
-# A stored message on its way to another queue, and where it says that it belongs.
+
+def deliver(
+    broker: Broker,
+    record: Record,
+    fields: dict[str, str],
+    added: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Store a message that is due in its real queue, with these properties added.
+
+    `fields` are its properties. A message that cannot be delivered is reported and kept as a dead
+    letter. Raises DiskFull and StoreStopped, having done nothing.
+    """
+    topic, queue_id = fields.get(REAL_TOPIC, ""), real_queue_id(fields)
+    fault = delivery_fault(broker, topic, queue_id)
+    properties = with_properties(properties_without_crc(record), fields, added)
+    put = copy_to(record, topic, queue_id, fields, properties)
+    if fault is None:
+        fault = try_append(broker, put)
+    if fault is not None:
+        dead_letter(broker, put, record, fault)
 
 
-def bare_properties(record: Record) -> bytes:
-    """`fields_of`, encoded, without taking them apart."""
-    properties = record.properties
-    at = len(properties) - CRC_PROPERTY_SIZE
-    if at >= 0 and properties.startswith(CRC_PROPERTY, at):
-        return properties[:at]
-    return encoded(fields_of(record)) if CRC_PROPERTY in properties else properties
+def delivery_fault(broker: Broker, topic: str, queue_id: int) -> str | None:
+    """Why a message cannot go to this queue, None if it can."""
+    if topic in UNSENDABLE_TOPICS or topic == TIMER_TOPIC:
+        return f"{topic!r} is not a topic that messages can be delivered to"
+    config = broker.topics.get(topic) or _retry_topic(broker, topic)
+    if config is None:
+        if topic_fault(topic) is not None:
+            return f"{topic[:200]!r} is not a topic that messages can be delivered to"
+        return f"topic {topic} does not exist any more"
+    queues = max(config.write_queue_nums, config.read_queue_nums)
+    if not 0 <= queue_id < queues:
+        return f"topic {topic} has {queues} queues, queue {queue_id} is not among them"
+    return None
 
 
-def real_queue_id(fields: Mapping[str, str]) -> int:
-    """The queue a message that lies aside belongs to, -1 if it does not say."""
-    text = fields.get(REAL_QUEUE_ID, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
+def _retry_topic(broker: Broker, topic: str) -> TopicConfig | None:
+    """The topic, created again if its group still exists."""
+    if not is_retry_topic(topic) or topic_fault(topic) is not None:
+        return None
+    group = broker.groups.get(topic.removeprefix(RETRY_PREFIX))
+    if group is None or group.retry_queue_nums <= 0:
+        return None
+    return broker.topics.get_or_create(topic, group.retry_queue_nums)
 
 
-def stored_again(
+def try_append(broker: Broker, put: PutMessage) -> str | None:
+    """Store a message; returns why it cannot be stored. Raises DiskFull, StoreStopped."""
+    fault = size_fault(broker, len(put.body), len(put.properties))
+    if fault is not None:
+        return fault
+    try:
+        append(broker, Placement(put), broker.clock())
+    except MessageTooLarge as error:
+        return str(error)
+    return None
+
+
+# ---- dead letters
+
+
+FALLBACK_GROUP = "SCHEDULE_CONSUMER"
+"""Dead-letter group for messages without a consumer group."""
+_DEAD_LETTER_QUEUES = 1
+
+
+def dead_letter(broker: Broker, put: PutMessage, record: Record, fault: str) -> None:
+    """Keep a message that cannot be delivered as a dead letter, and log it.
+
+    Raises DiskFull, StoreStopped.
+    """
+    topic = put.topic
+    fields = fields_of(record)
+    group = _group_of(topic, fields)
+    origin = {
+        DLQ_ORIGIN_TOPIC: topic,
+        DLQ_ORIGIN_MESSAGE_ID: fields.get(UNIQUE_KEY)
+        or offset_id(record.store_host, record.log_offset),
+    }
+    properties = put.properties + encode_fields({n: v for n, v in origin.items() if v})
+    if len(properties) > broker.config.max_properties_bytes:
+        properties = properties_without_crc(
+            record
+        )  # as it was stored before: there is no room for more
+    letter = msgspec.structs.replace(
+        put, topic=dead_letter_topic(broker, group), queue_id=0, properties=properties
+    )
+    broker.log.error(
+        "message %s of topic %s cannot be delivered: %s; it is kept in %s",
+        origin[DLQ_ORIGIN_MESSAGE_ID],
+        topic,
+        fault,
+        letter.topic,
+    )
+    try:
+        append(broker, Placement(letter), broker.clock())
+    except MessageTooLarge as error:
+        broker.log.error(
+            "it cannot be stored as a dead letter either: %s; it stays at log offset %d",
+            error,
+            record.log_offset,
+        )
+
+
+def _group_of(topic: str, fields: Mapping[str, str]) -> str:
+    if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+        group = topic.removeprefix(RETRY_PREFIX).removeprefix(DLQ_PREFIX)
+    else:
+        group = fields.get(PRODUCER_GROUP, "")
+    return FALLBACK_GROUP if group_fault(group) is not None else group
+
+
+def dead_letter_topic(broker: Broker, group: str) -> str:
+    """The dead-letter queue of a group; it exists when this returns."""
+    topic = dlq_topic(group)
+    broker.topics.get_or_create(topic, _DEAD_LETTER_QUEUES)
+    return topic
+
+
+# ---- copies of stored messages
+
+
+def copy_to(
     record: Record,
     topic: str,
     queue_id: int,
     fields: Mapping[str, str],
     properties: bytes | None = None,
 ) -> PutMessage:
-    """A stored message on its way to another queue: the same but for its properties.
+    """A stored message for another queue: the same but for its properties.
 
     `properties` are the fields encoded, where the caller has them already.
     """
@@ -79,123 +185,26 @@ def stored_again(
         record.born_host,
         record.reconsume_times,
         record.body,
-        encoded(fields) if properties is None else properties,
+        encode_fields(fields) if properties is None else properties,
         cached_tag_code(fields.get(TAGS)),
         fields.get(UNIQUE_KEY, ""),
         fields.get(KEYS, ""),
     )
 
 
-HEIRLESS_GROUP = "SCHEDULE_CONSUMER"
-"""Whose dead letters a message joins that belongs to no group."""
+def properties_without_crc(record: Record) -> bytes:
+    """What `fields_of` returns, encoded, without taking the properties apart."""
+    properties = record.properties
+    at = len(properties) - CRC_PROPERTY_SIZE
+    if at >= 0 and properties.startswith(CRC_HEAD, at):
+        return properties[:at]
+    return encode_fields(fields_of(record)) if CRC_HEAD in properties else properties
 
 
-def deliver(
-    broker: Broker,
-    record: Record,
-    fields: dict[str, str],
-    added: Mapping[str, str] = MappingProxyType({}),
-) -> None:
-    """Store a message that is due in its real queue, with these properties added.
-
-    `fields` are its properties. One that cannot be delivered is reported and kept as a dead letter;
-    nothing of it is raised. Raises DiskFull and StoreStopped, having done nothing.
-    """
-    topic, queue_id = fields.get(REAL_TOPIC, ""), real_queue_id(fields)
-    fault = undeliverable(broker, topic, queue_id)
-    properties = with_properties(bare_properties(record), fields, added)
-    put = stored_again(record, topic, queue_id, fields, properties)
-    if fault is None:
-        fault = store_or_fault(broker, put)
-    if fault is not None:
-        bury(broker, put, record, fault)
-
-
-def store_or_fault(broker: Broker, put: PutMessage) -> str | None:
-    """Store a message; what is wrong with it if it cannot be. Raises DiskFull, StoreStopped."""
-    fault = size_fault(broker, len(put.body), len(put.properties))
-    if fault is not None:
-        return fault
-    try:
-        append(broker, Placement(put), broker.clock())
-    except MessageTooLarge as error:
-        return str(error)
-    return None
-
-
-def undeliverable(broker: Broker, topic: str, queue_id: int) -> str | None:
-    """Why a message cannot go to this queue, None if it can."""
-    if topic in UNSENDABLE_TOPICS or topic == TIMER_TOPIC:
-        return f"{topic!r} is no topic to deliver to"
-    config = broker.topics.get(topic) or _retry_topic(broker, topic)
-    if config is None:
-        if topic_fault(topic) is not None:
-            return f"{topic[:200]!r} is no topic to deliver to"
-        return f"topic {topic} does not exist any more"
-    queues = max(config.write_queue_nums, config.read_queue_nums)
-    if not 0 <= queue_id < queues:
-        return f"topic {topic} has {queues} queues, queue {queue_id} is not among them"
-    return None
-
-
-def _retry_topic(broker: Broker, topic: str) -> TopicConfig | None:
-    """Made again when its group is still there."""
-    if not is_retry_topic(topic) or topic_fault(topic) is not None:
-        return None
-    group = broker.groups.get(topic.removeprefix(RETRY_PREFIX))
-    if group is None or group.retry_queue_nums <= 0:
-        return None
-    return broker.topics.set_read_write(topic, group.retry_queue_nums)
-
-
-_DEAD_LETTER_QUEUES = 1
-
-
-def dead_letters(broker: Broker, group: str) -> str:
-    """The topic of a group's dead letters, which exists when this returns."""
-    topic = dlq_topic(group)
-    broker.topics.set_read_write(topic, _DEAD_LETTER_QUEUES)
-    return topic
-
-
-def bury(broker: Broker, put: PutMessage, record: Record, fault: str) -> None:
-    """Keep a message that cannot be delivered among the dead letters, and say so.
-
-    Raises DiskFull, StoreStopped.
-    """
-    topic = put.topic
-    fields = fields_of(record)
-    group = _group_of(topic, fields)
-    origin = {
-        DLQ_ORIGIN_TOPIC: topic,
-        DLQ_ORIGIN_MESSAGE_ID: fields.get(UNIQUE_KEY)
-        or offset_id(record.store_host, record.log_offset),
-    }
-    properties = put.properties + encoded({n: v for n, v in origin.items() if v})
-    if len(properties) > broker.config.max_properties_bytes:
-        properties = bare_properties(record)  # as it was stored before, if it cannot say more
-    letter = msgspec.structs.replace(
-        put, topic=dead_letters(broker, group), queue_id=0, properties=properties
-    )
-    broker.log.error(
-        "message %s of topic %s cannot be delivered: %s; it is kept in %s",
-        origin[DLQ_ORIGIN_MESSAGE_ID],
-        topic,
-        fault,
-        letter.topic,
-    )
-    try:
-        append(broker, Placement(letter), broker.clock())
-    except MessageTooLarge as error:
-        broker.log.error("not even as a dead letter: %s; it stays at %d", error, record.log_offset)
-
-
-def _group_of(topic: str, fields: Mapping[str, str]) -> str:
-    if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
-        group = topic.removeprefix(RETRY_PREFIX).removeprefix(DLQ_PREFIX)
-    else:
-        group = fields.get(PRODUCER_GROUP, "")
-    return HEIRLESS_GROUP if group_fault(group) is not None else group
+def real_queue_id(fields: Mapping[str, str]) -> int:
+    """The queue that a waiting message belongs to, -1 if it does not say."""
+    text = fields.get(REAL_QUEUE_ID, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
 
 
 def records_of(found: QueueRead) -> Iterator[Record]:

@@ -1,4 +1,4 @@
-"""Messages that a group could not consume: once more, later; and at last to its dead letters.
+"""Messages that a group could not consume: retried later, and at last dead letters.
 
 ```
 %RETRY%group   1 queue, made on demand; reached through a delay level or a delivery time
@@ -15,12 +15,12 @@ import msgspec
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.delivery.placement import (
     Placement,
-    delayed,
     fields_of,
     place,
+    place_delayed,
     with_properties,
 )
-from sparrowmq.broker.delivery.redelivery import bare_properties, dead_letters, stored_again
+from sparrowmq.broker.delivery.redelivery import copy_to, dead_letter_topic, properties_without_crc
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.group_config import GroupRetryPolicy, SubscriptionGroupConfig
@@ -51,7 +51,7 @@ _FIRST_LEVEL = 3
 
 
 def group_of(broker: Broker, name: str) -> SubscriptionGroupConfig:
-    """The group a message comes back for. Raises RequestRefused if there is none."""
+    """The group that retries a message. Raises RequestRefused if it does not exist."""
     group = broker.groups.find(name)
     if group is None:
         raise RequestRefused(
@@ -62,7 +62,7 @@ def group_of(broker: Broker, name: str) -> SubscriptionGroupConfig:
     return group
 
 
-def given_back(
+def place_retry(
     broker: Broker,
     record: Record,
     group: SubscriptionGroupConfig,
@@ -71,14 +71,14 @@ def given_back(
     most_times: int | None,
     now_ms: int,
 ) -> Placement:
-    """Where a message goes that a consumer gave back.
+    """Where a message goes that a consumer sent back.
 
-    `level` 0 lets the group's policy decide, below 0 means the dead letters at once. `most_times`
-    is the consumer's own limit, which replaces the group's. Raises RequestRefused.
+    `level` 0 lets the group's policy decide, below 0 means the dead-letter queue at once.
+    `most_times` is the consumer's own limit, which replaces the group's. Raises RequestRefused.
     """
     is_brokers = record.topic in UNSENDABLE_TOPICS or record.topic == TIMER_TOPIC
     if is_brokers or not record.is_delivered:
-        text = f"the message at {record.log_offset} lies in {record.topic}, nobody consumed it"
+        text = f"the message at {record.log_offset} lies in {record.topic}, which no group consumes"
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, text)
     fields = fields_of(record)
     fields.setdefault(RETRY_TOPIC, record.topic)
@@ -87,28 +87,35 @@ def given_back(
         fields[ORIGIN_MESSAGE_ID] = offset_id(record.store_host, record.log_offset)
     limit = group.retry_max_times if most_times is None else most_times
     if record.reconsume_times >= limit or level < 0:
-        topic, queue_id = dead_letters(broker, group.group_name), 0
+        topic, queue_id = dead_letter_topic(broker, group.group_name), 0
         fields[DELAY_LEVEL] = "0"
-        return Placement(_counted(stored_again(record, topic, queue_id, fields)))
+        put = _counted(copy_to(record, topic, queue_id, fields))
+        return _dead(put, fields[RETRY_TOPIC], put.reconsume_times)
     topic = retry_topic(group.group_name)
     queues = group.retry_queue_nums
-    config = broker.topics.set_read_write(topic, queues)
+    config = broker.topics.get_or_create(topic, queues)
     if not is_writable(config.perm):
         text = f"topic {topic} cannot be written (perm {config.perm} lacks 2)"
         raise RequestRefused(ResponseCode.NO_PERMISSION, text)
     queue_id = broker.rng.randrange(queues) if queues > 1 else 0
-    put = _counted(stored_again(record, topic, queue_id, fields))
+    put = _counted(copy_to(record, topic, queue_id, fields))
     if level == 0 and group.group_retry_policy != GroupRetryPolicy():
         delay_ms = group.group_retry_policy.delay_ms(record.reconsume_times)
         return _delayed_by(broker, put, fields, delay_ms, now_ms)
     level = level or _FIRST_LEVEL + record.reconsume_times
-    return delayed(broker, put, fields, level, now_ms)
+    return place_delayed(broker, put, fields, level, now_ms)
 
 
-def given_up(broker: Broker, record: Record, group: SubscriptionGroupConfig) -> Placement:
-    """A message that is too large to be stored with anything added: a dead letter as it is."""
-    topic, properties = dead_letters(broker, group.group_name), bare_properties(record)
-    return Placement(_counted(stored_again(record, topic, 0, fields_of(record), properties)))
+def place_dead_letter(broker: Broker, record: Record, group: SubscriptionGroupConfig) -> Placement:
+    """A dead letter without added properties, for a message that is too large for more."""
+    topic, properties = dead_letter_topic(broker, group.group_name), properties_without_crc(record)
+    fields = fields_of(record)
+    put = _counted(copy_to(record, topic, 0, fields, properties))
+    return _dead(put, fields.get(RETRY_TOPIC, record.topic), put.reconsume_times)
+
+
+def _dead(put: PutMessage, consumed_from: str, attempts: int) -> Placement:
+    return Placement(put, attempts=max(1, attempts), consumed_from=consumed_from)
 
 
 def _counted(put: PutMessage) -> PutMessage:
@@ -122,7 +129,7 @@ def _delayed_by(
     """By a level where one has exactly this delay, else through the timer queue."""
     levels_ms = broker.config.store.delay_levels_ms
     if delay_ms in levels_ms:
-        return delayed(broker, put, fields, levels_ms.index(delay_ms) + 1, now_ms)
+        return place_delayed(broker, put, fields, levels_ms.index(delay_ms) + 1, now_ms)
     timed = {TIMER_DELAY_MS: str(delay_ms)}
     # What it asked for when it was sent is over.
     without = (DELAY_LEVEL, TIMER_DELAY_S, TIMER_DELIVER_MS, TIMER_OUT_MS)
@@ -131,30 +138,34 @@ def _delayed_by(
     return place(broker, put, fields, now_ms)
 
 
-def sent_back(
+def dead_letter_when_exhausted(
     broker: Broker, put: PutMessage, fields: Mapping[str, str], most_times: int | None
-) -> PutMessage | None:
-    """What becomes of a message that a client itself sends to a retry topic.
+) -> Placement | None:
+    """The dead letter that a message becomes which a client itself sends to a retry topic.
 
-    Ordered consumers do so when they give a message up, and concurrent ones when giving back
-    failed. Returns the dead letter, None if it may be tried again. Raises RequestRefused.
+    Ordered consumers do so when they give a message up, and concurrent ones when sending back
+    failed. None if it may be retried. Raises RequestRefused.
     """
     name = put.topic.removeprefix(RETRY_PREFIX)
     group = group_of(broker, name)
     limit = group.retry_max_times if most_times is None else most_times
-    if put.reconsume_times <= limit and not _consumes_in_order(broker, name):
+    is_exhausted = put.reconsume_times > limit
+    if not is_exhausted and not _consumes_in_order(broker, name):
         return None
     values = {DELAY_LEVEL: "-1"}
-    return msgspec.structs.replace(
+    dead = msgspec.structs.replace(
         put,
-        topic=dead_letters(broker, name),
+        topic=dead_letter_topic(broker, name),
         queue_id=0,
         properties=with_properties(put.properties, fields, values),
     )
+    # Concurrent consumers of Java have counted the last attempt when they send, ordered ones not.
+    attempts = put.reconsume_times if is_exhausted else put.reconsume_times + 1
+    return _dead(dead, fields.get(RETRY_TOPIC, put.topic), attempts)
 
 
 def _consumes_in_order(broker: Broker, group: str) -> bool:
-    """Whether a member holds a queue of the group: then it has retried in place already."""
+    """Whether a member holds a lock on a queue: ordered consumers have retried in place already."""
     live = broker.consumers.group(group)
     for topic in live.subscriptions if live is not None else ():
         config = broker.topics.get(topic)

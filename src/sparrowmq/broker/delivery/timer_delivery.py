@@ -1,16 +1,32 @@
-"""Delivering messages at the time they ask for."""
+"""Delivering messages at the time they ask for.
+
+A timer that is due takes one of these ways, checked in this order (`_fire`):
+
+```
+entry of the index ─┬ its message says a later time  ─▶ rescheduled: an index is only derived
+                    ├ it is a recall                 ─▶ remembered until its message comes
+                    ├ its message was recalled       ─▶ dropped
+                    ├ a copy that Apache rolled on   ─▶ dropped, the first one is enough
+                    ├ delivered before a crash       ─▶ dropped
+                    ├ clock was set forward since    ─▶ stored again with the rest of its delay
+                    └ otherwise                      ─▶ delivered
+```
+
+Everything is taken in batches of 64 with a turn of the loop in between, so that a million timers
+that are due in the same second delay a send by a batch and not by the million.
+"""
 
 import asyncio
 from collections import deque
 from contextlib import suppress
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.delivery.alarm import repeat
-from sparrowmq.broker.delivery.delay_levels import read
+from sparrowmq.broker.delivery.alarm import repeat_rounds
+from sparrowmq.broker.delivery.delay_levels import read_own_queue
 from sparrowmq.broker.delivery.delay_properties import slot_ms
-from sparrowmq.broker.delivery.earlier_deliveries import is_repeat
+from sparrowmq.broker.delivery.earlier_deliveries import was_delivered_before
 from sparrowmq.broker.delivery.placement import Placement, append, fields_of
-from sparrowmq.broker.delivery.redelivery import deliver, records_of, stored_again
+from sparrowmq.broker.delivery.redelivery import copy_to, deliver, records_of
 from sparrowmq.broker.delivery.timer_index import TimerIndex, is_recall, offset_of, time_of
 from sparrowmq.broker.delivery.timer_persistence import entry_of_fields, entry_of_record, spill
 from sparrowmq.broker.send_checks import size_fault
@@ -33,14 +49,14 @@ _BATCH = 64
 _SPILL_AGAIN_MS = 200
 _RECALL_KEPT_MS = 2_000
 _TIMES_BYTES = 80
-"""More than the properties need that tell when a timer was stored and delivered."""
+"""More than the two properties need that say when a timer was stored and delivered."""
 
 
 async def deliver_timers(broker: Broker) -> None:
     """Deliver for ever."""
     alarm = broker.delivery.timers.alarm
     trouble = "messages with a delivery time wait"
-    await repeat(broker, alarm, _deliver_and_spill, trouble, broker.clock)
+    await repeat_rounds(broker, alarm, _deliver_and_spill, trouble, broker.clock)
 
 
 async def _deliver_and_spill(broker: Broker) -> int | None:
@@ -72,7 +88,7 @@ async def deliver_round(broker: Broker) -> int | None:
             await _deliver_batch(broker, batch)
             timers.reached(time_of(batch[-1]) - 1, queue_end)
         finally:
-            timers.landed(store.max_offset(TIMER_TOPIC, 0), store.max_log_offset)
+            timers.batch_done(store.max_offset(TIMER_TOPIC, 0), store.max_log_offset)
         await asyncio.sleep(0)
 
 
@@ -105,7 +121,7 @@ async def _read_all(broker: Broker, offsets: list[int]) -> dict[int, Record]:
             end += 1
         at = offsets[position]
         while at <= offsets[end - 1]:
-            part = await read(broker, TIMER_TOPIC, 0, at, offsets[end - 1] + 1 - at)
+            part = await read_own_queue(broker, TIMER_TOPIC, 0, at, offsets[end - 1] + 1 - at)
             with suppress(RecordError):  # it will be missed, and reported, by its offset
                 found.update((record.queue_offset, record) for record in records_of(part))
             at = max(at + 1, part.next_offset)
@@ -121,7 +137,7 @@ def _fire(broker: Broker, entry: int, record: Record) -> None:
         broker.log.error("the message at %d names no delivery time", record.log_offset)
         return
     if time_of(true_entry) > now_ms:
-        timers.correct(true_entry)  # an entry that is wrong must not make a message early
+        timers.reschedule(true_entry)  # a wrong entry must not deliver a message early
         return
     if is_recall(entry):
         timers.recalled[fields[TIMER_DELETE_UNIQUE_KEY]] = time_of(entry)
@@ -131,17 +147,17 @@ def _fire(broker: Broker, entry: int, record: Record) -> None:
         return
     if TIMER_ROLL_TIMES in fields and _is_second_copy(broker, true_entry, record, fields):
         return
-    if is_repeat(broker, 0, record, fields):
+    if was_delivered_before(broker, 0, record, fields):
         return
-    left_ms = _is_over_ms(broker, true_entry, record, fields) - now_ms
-    if left_ms > 0 and _waits_on(broker, record, fields, left_ms, now_ms):
+    left_ms = _delay_over_ms(broker, true_entry, record, fields) - now_ms
+    if left_ms > 0 and _wait_longer(broker, record, fields, left_ms, now_ms):
         return
     times = {TIMER_ENQUEUE_MS: str(record.store_timestamp), TIMER_DEQUEUE_MS: str(now_ms)}
     room = broker.config.max_properties_bytes - len(record.properties)
     deliver(broker, record, fields, times if room > _TIMES_BYTES else {})
 
 
-def _is_over_ms(broker: Broker, entry: int, record: Record, fields: dict[str, str]) -> int:
+def _delay_over_ms(broker: Broker, entry: int, record: Record, fields: dict[str, str]) -> int:
     """When its delay is over: later than its time says where the clock was set forward since.
 
     A time is a time of the clock, and a delay that the clock was set back in comes by its time.
@@ -151,7 +167,7 @@ def _is_over_ms(broker: Broker, entry: int, record: Record, fields: dict[str, st
     return time_of(entry) + max(0, broker.delivery.clock.since(record.log_offset))
 
 
-def _waits_on(
+def _wait_longer(
     broker: Broker, record: Record, fields: dict[str, str], left_ms: int, now_ms: int
 ) -> bool:
     """Store a message again with what is left of its delay; False where that is impossible.
@@ -161,7 +177,7 @@ def _waits_on(
     due_ms = now_ms + left_ms
     wish = {TIMER_DELAY_MS: str(left_ms), TIMER_OUT_MS: str(slot_ms(due_ms))}
     kept = {name: value for name, value in fields.items() if name != TIMER_DELAY_S}
-    put = stored_again(record, TIMER_TOPIC, 0, kept | wish)
+    put = copy_to(record, TIMER_TOPIC, 0, kept | wish)
     if size_fault(broker, len(put.body), len(put.properties)) is not None:
         return False
     try:
@@ -193,7 +209,7 @@ def recall_key(topic: str, msg_id: str) -> str:
 
 
 def _forget_old_recalls(timers: TimerIndex, time_ms: int) -> None:
-    """Recalls whose message never came."""
+    """Drop recalls whose message never came."""
     old = [key for key, at in timers.recalled.items() if at + _RECALL_KEPT_MS < time_ms]
     for key in old:
         del timers.recalled[key]

@@ -1,14 +1,38 @@
-"""Pending timers on disk: sorted runs, and the list of them that counts.
+"""Timers on disk: how far they have been delivered, and the pending ones as sorted runs.
+
+config/timercheck, one page, written in place:
 
 ```
-sparrowmq/timer/<first queue offset>   magic 8, CRC of the entries 4, then entries of 16 bytes:
-                                       time in ms 8, queue offset 8 (highest bit: a recall), sorted
-sparrowmq/timer/<…>.<copy>             another run that begins at the same offset
-sparrowmq/timer/runs.json              which runs there are, and how far the queue is in them
+ 0  last read time 8        Apache's: slots before it have been delivered
+ 8  timer log position 8    0: there is no timer log of ours
+16  queue offset 8, again at 24   where Apache goes on reading the timer queue
+64  magic 4, time 8, queue offset 8, CRC 4      ours, the newest mark
+88  15 x (time 8, queue offset 8), CRC 4        older ones, which say more; zeros for none
 ```
 
-All of it is derived from the timer queue: what is missing or damaged is read from there again.
+A mark (time, queue offset) says that every message due by that time is delivered, as far as it lies
+before that offset: what comes later may be due earlier when the clock is set back. A new mark is
+begun then, and the old one stays true until the clock has passed it:
+
+```
+time │ ######...........  old mark          # delivered
+     │ ######...........                    . pending, or not stored yet
+     │ #############....  new mark
+     └──────────────────── queue offset
+```
+
+sparrowmq/timer, all derived from the timer queue: what is missing or damaged is read from there
+again.
+
+```
+<first queue offset>   magic 8, CRC of the entries 4, then entries of 16 bytes:
+                       time in ms 8, queue offset 8 (highest bit: a recall), sorted
+<…>.<copy>             another run that begins at the same offset
+runs.json              which runs there are, and how far the queue is in them
+```
 """
+
+from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
@@ -16,31 +40,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from sparrowmq.disk.atomic_file import write_draft
+from sparrowmq.disk.atomic_file import AtomicFile
 from sparrowmq.disk.disk import Disk, DiskFile
 from sparrowmq.protocol.crc import crc32
 from sparrowmq.store.layout import CONFIG_DIR, OWN_DIR, file_name, file_offset
 
-# How far delivery times have been delivered: config/timercheck, one page, written in place.
-#
-# ```
-#  0  last read time 8        Apache's: slots before it have been delivered
-#  8  timer log position 8    0: there is no timer log of ours
-# 16  queue offset 8, again at 24   where Apache goes on reading the timer queue
-# 64  magic 4, time 8, queue offset 8, CRC 4      ours, the newest mark
-# 88  15 x (time 8, queue offset 8), CRC 4        older ones, which say more; zeros for none
-# ```
-#
-# A mark (time, queue offset) says that every message due by that time is delivered, as far as it
-# lies before that offset: what comes later may be due earlier when the clock is set back. A new
-# mark is begun then, and the old one stays true until the clock has passed it:
-#
-#     time │ ######...........  old mark          # delivered
-#          │ ######...........                    . pending, or not stored yet
-#          │ #############....  new mark
-#          └──────────────────── queue offset
+# ---- config/timercheck
 
 
+MOST_MARKS = 16
+"""All in one sector. More steps back than that, and the oldest of them may repeat something."""
 _PATH = f"{CONFIG_DIR}/timercheck"
 _SIZE = 4096
 _APACHE = struct.Struct(">qqqq")
@@ -49,8 +58,6 @@ _OWN_AT = 64
 _CHECK_MAGIC = b"SPT1"
 _OLDER = struct.Struct(">30q")
 _OLDER_AT = _OWN_AT + _OWN.size + 4
-MOST_MARKS = 16
-"""All in one sector. More steps back than that, and the oldest of them may repeat something."""
 
 
 class TimerMark(NamedTuple):
@@ -63,7 +70,7 @@ class TimerMark(NamedTuple):
         """Whether a message has been delivered."""
         return time_ms <= self.time_ms and queue_offset < self.queue_offset
 
-    def within(self, queue_end: int) -> "TimerMark":
+    def within(self, queue_end: int) -> TimerMark:
         """What it says of a queue that ends there."""
         return TimerMark(self.time_ms, min(self.queue_offset, queue_end))
 
@@ -138,6 +145,9 @@ def _older(data: bytes) -> list[TimerMark]:
     return [TimerMark(*pair) for pair in pairs if any(pair)]
 
 
+# ---- sorted runs
+
+
 TIMER_DIR = f"{OWN_DIR}/timer"
 ENTRY = 16
 _RUN_MAGIC = b"SPTIMER1"
@@ -153,7 +163,7 @@ class RunRange(msgspec.Struct, array_like=True, frozen=True):
     first: int
     end: int
     copy: int = 0
-    """Tells it from others that begin at the same offset; each has a file of its own."""
+    """Distinguishes runs that begin at the same offset; each has a file of its own."""
 
 
 class RunList(msgspec.Struct):
@@ -161,66 +171,6 @@ class RunList(msgspec.Struct):
 
     covered: int = 0
     runs: list[RunRange] = msgspec.field(default_factory=list)
-
-
-class Run:
-    """A sorted run, read from its beginning to its end. Entries are whole numbers:
-    time in the upper, offset in the lower 64 bits."""
-
-    __slots__ = ("_at", "_block", "_count", "_disk", "range")
-
-    def __init__(self, disk: Disk, span: RunRange, size_bytes: int) -> None:
-        self.range = span
-        self._disk = disk
-        self._count = (size_bytes - _HEAD) // ENTRY
-        self._at = 0
-        self._block: list[int] = []
-
-    def seek(self, entry: int) -> None:
-        """Go on with the first entry at or behind this one."""
-        low, high = 0, self._count
-        file = self._disk.open(_path(self.range), write=False)
-        while low < high:
-            middle = (low + high) // 2
-            if self._read(file, middle, 1)[0] < entry:
-                low = middle + 1
-            else:
-                high = middle
-        file.close()
-        self._at = low
-        self._block = []
-
-    def next(self) -> int | None:
-        """The next entry; None at the end."""
-        if not self._block and self._at < self._count:
-            # Opened for each block: hundreds of runs would hold as many descriptors.
-            file = self._disk.open(_path(self.range), write=False)
-            self._block = self._read(file, self._at, _BLOCK)
-            file.close()
-            self._block.reverse()
-            self._at += len(self._block)
-        return self._block.pop() if self._block else None
-
-    def skip(self, count: int) -> None:
-        """Leave the first entries of a run out that nobody has read yet."""
-        self._at = count
-
-    def rest(self) -> list[int]:
-        """What `next` has yet to return, without returning it."""
-        file = self._disk.open(_path(self.range), write=False)
-        rest = self._read(file, self._at, self._count - self._at)
-        file.close()
-        return self._block[::-1] + rest
-
-    @property
-    def left(self) -> int:
-        """Entries that `next` has yet to return."""
-        return self._count - self._at + len(self._block)
-
-    def _read(self, file: DiskFile, index: int, count: int) -> list[int]:
-        count = min(count, self._count - index)
-        data = file.read(_HEAD + index * ENTRY, count * ENTRY)
-        return [int.from_bytes(data[at : at + ENTRY], "big") for at in range(0, len(data), ENTRY)]
 
 
 class RunFiles:
@@ -256,7 +206,7 @@ class RunFiles:
         body = b"".join([entry.to_bytes(ENTRY, "big") for entry in entries])
         self._replace(_path(span), _RUN_MAGIC + crc32(body).to_bytes(4, "big") + body)
 
-    def open(self, span: RunRange, *, check: bool) -> Run | None:
+    def open(self, span: RunRange, *, check: bool) -> TimerRun | None:
         """A run; None if it is missing or damaged."""
         try:
             file = self._disk.open(_path(span), write=False)
@@ -267,13 +217,13 @@ class RunFiles:
         if is_whole and check:
             is_whole = crc32(file.read(_HEAD, size)) == int.from_bytes(head[-4:], "big")
         file.close()
-        return Run(self._disk, span, size) if is_whole else None
+        return TimerRun(self._disk, span, size) if is_whole else None
 
     def remove(self, span: RunRange) -> None:
         """Delete a run that no list names any more."""
         self._disk.unlink(_path(span))
 
-    def remove_strangers(self, runs: RunList) -> None:
+    def remove_unlisted(self, runs: RunList) -> None:
         """Delete runs, and drafts of them, that the list does not name."""
         named = {_path(span) for span in runs.runs}
         for name in self._disk.listdir(TIMER_DIR):
@@ -282,11 +232,67 @@ class RunFiles:
                 self._disk.unlink(f"{TIMER_DIR}/{name}")
 
     def _replace(self, path: str, data: bytes) -> None:
-        if not self._disk.exists(TIMER_DIR):
-            self._disk.mkdir(TIMER_DIR)
-            self._disk.sync_dir(OWN_DIR)
-        self._disk.replace(write_draft(self._disk, path, data), path)
-        self._disk.sync_dir(TIMER_DIR)
+        AtomicFile(self._disk, path).replace(data)
+
+
+class TimerRun:
+    """A sorted run, read from its beginning to its end. Entries are whole numbers:
+    time in the upper, offset in the lower 64 bits."""
+
+    __slots__ = ("_at", "_block", "_count", "_disk", "range")
+
+    def __init__(self, disk: Disk, span: RunRange, size_bytes: int) -> None:
+        self.range = span
+        self._disk = disk
+        self._count = (size_bytes - _HEAD) // ENTRY
+        self._at = 0
+        self._block: list[int] = []
+
+    def seek(self, entry: int) -> None:
+        """Continue with the first entry at or after this one."""
+        low, high = 0, self._count
+        file = self._disk.open(_path(self.range), write=False)
+        while low < high:
+            middle = (low + high) // 2
+            if self._read(file, middle, 1)[0] < entry:
+                low = middle + 1
+            else:
+                high = middle
+        file.close()
+        self._at = low
+        self._block = []
+
+    def next(self) -> int | None:
+        """The next entry; None at the end."""
+        if not self._block and self._at < self._count:
+            # Opened for each block: hundreds of runs would hold as many descriptors.
+            file = self._disk.open(_path(self.range), write=False)
+            self._block = self._read(file, self._at, _BLOCK)
+            file.close()
+            self._block.reverse()
+            self._at += len(self._block)
+        return self._block.pop() if self._block else None
+
+    def skip(self, count: int) -> None:
+        """Skip the first entries of a run that has not been read yet."""
+        self._at = count
+
+    def rest(self) -> list[int]:
+        """What `next` has yet to return, without returning it."""
+        file = self._disk.open(_path(self.range), write=False)
+        rest = self._read(file, self._at, self._count - self._at)
+        file.close()
+        return self._block[::-1] + rest
+
+    @property
+    def left(self) -> int:
+        """Entries that `next` has yet to return."""
+        return self._count - self._at + len(self._block)
+
+    def _read(self, file: DiskFile, index: int, count: int) -> list[int]:
+        count = min(count, self._count - index)
+        data = file.read(_HEAD + index * ENTRY, count * ENTRY)
+        return [int.from_bytes(data[at : at + ENTRY], "big") for at in range(0, len(data), ENTRY)]
 
 
 def _path(span: RunRange) -> str:

@@ -7,8 +7,14 @@ queue  ────────────────────────�
 ```
 
 Ten million pending timers are some 300 runs of which a block each is in memory. After a crash the
-runs are taken up where the mark says, and only what is behind `covered` is read from the queue.
+runs are resumed where the mark says, and only what lies past `covered` is read from the queue.
+
+A heap alone would be simpler, but it needs memory for every pending timer and has to be filled from
+the whole queue at each start. Sorted runs need neither: each is written once and read once, in
+order, and a start reads their first blocks only.
 """
+
+from __future__ import annotations
 
 import asyncio
 import heapq
@@ -21,18 +27,272 @@ import msgspec
 from sparrowmq.broker.delivery.alarm import Alarm
 from sparrowmq.broker.delivery.timer_files import (
     MOST_MARKS,
-    Run,
     RunFiles,
     RunList,
     RunRange,
     TimerCheck,
     TimerMark,
+    TimerRun,
 )
 
-# What the timer index wants to have written: a run of its entries, or how far it has come.
+RUN_ENTRIES = 32_768
+"""Entries in memory from which a run is written. More means less work and a longer start."""
+_FEW = 4_096
+"""Entries in memory that are looked through whenever progress is saved."""
+RECALL_WINDOW_MS = 1_001
+"""A recall comes at most a slot before its message."""
 
 
-class SpillPlan(msgspec.Struct):
+class TimerIndex:
+    """All pending entries, and what is to be saved of them.
+
+    It decides and never does I/O itself, apart from reading blocks of runs: `timer_persistence`
+    fills it at the start and writes what it asks for.
+    """
+
+    def __init__(
+        self, files: RunFiles, check: TimerCheck, marks: Iterable[TimerMark], runs: RunList
+    ) -> None:
+        self.alarm = Alarm()
+        self.recalled: dict[str, int] = {}
+        """Messages that were recalled, and when the recall was due."""
+        self.run_entries = RUN_ENTRIES
+        self.files = files
+        self.check = check
+        self._marks = tuple(marks)
+        self.marks = _strongest(self._marks) or (TimerMark(0, 0),)
+        """How far it is, by falling times. More than one only after the clock was set back."""
+        self.run_list = runs
+        self.list_lock = asyncio.Lock()
+        """Held from reading the list to the end of saving another: two at once would lose a run."""
+        self.lost_from = sys.maxsize
+        """Where the first run began that could not be read: its entries are in memory again."""
+        self._fresh: list[int] = []
+        self._retries: list[int] = []
+        self._runs: list[tuple[int, int, TimerRun]] = []
+        self._finished: list[RunRange] = []
+        self._in_flight: list[int] = []
+        self._plan: PlannedSpill | None = None
+        self._spilling: Spill | None = None
+        self._waiting: TimerProgress | None = None
+        self._has_moved = False
+
+    # ---- what is pending
+
+    def add(self, time_ms: int, queue_offset: int, is_recall: bool) -> None:
+        """A message was stored in the timer queue."""
+        entry = time_ms << 64 | queue_offset
+        heappush(self._fresh, entry | RECALL if is_recall else entry)
+        if time_ms < self.alarm.planned_ms:
+            self.alarm.due_at(time_ms)
+
+    def add_again(self, entry: int) -> None:
+        """An entry that was taken has to be looked at again."""
+        heapq.heappush(self._retries, entry)
+
+    def reschedule(self, entry: int) -> None:
+        """A taken entry is due later than it said: from now on it belongs to no run."""
+        heapq.heappush(self._fresh, entry)
+        self.lost_from = min(self.lost_from, offset_of(entry))
+
+    def add_run(self, run: TimerRun) -> None:
+        """Add a run, resumed where the mark says."""
+        marks = [mark for mark in self._marks if mark.queue_offset >= run.range.end]
+        if marks:
+            from_ms = max(mark.time_ms for mark in marks) - RECALL_WINDOW_MS
+            run.seek(entry_of(max(0, from_ms), 0))
+        self.resume_run(run)
+
+    def resume_run(self, run: TimerRun) -> None:
+        """Make the next entry of a run pending; a run without one is finished."""
+        entry = run.next()
+        while entry is not None and self.is_done(entry):
+            entry = run.next()
+        if entry is not None:
+            heapq.heappush(self._runs, (entry, run.range.first, run))
+        else:
+            self._finished.append(run.range)
+            self._has_moved = True
+
+    def is_done(self, entry: int) -> bool:
+        """Whether a message was delivered before the start; recalls count a little longer."""
+        time_ms, offset = time_of(entry), offset_of(entry)
+        if is_recall(entry):
+            time_ms += RECALL_WINDOW_MS
+        return any(mark.covers(time_ms, offset) for mark in self._marks)
+
+    @property
+    def next_due_ms(self) -> int | None:
+        """When the next entry is due."""
+        heads = [heap[0] for heap in (self._fresh, self._retries) if heap]
+        if self._runs:
+            heads.append(self._runs[0][0])
+        return time_of(min(heads)) if heads else None
+
+    @property
+    def in_memory(self) -> int:
+        """Entries that are in no run yet."""
+        return len(self._fresh)
+
+    def take_due(self, now_ms: int, limit: int) -> list[int]:
+        """Up to `limit` entries that are due, in order. They are in flight until `batch_done`."""
+        end = entry_of(now_ms + 1, 0)
+        taken: list[int] = []
+        while len(taken) < limit:
+            fresh = self._fresh[0] if self._fresh else end
+            again = self._retries[0] if self._retries else end
+            on_disk = self._runs[0][0] if self._runs else end
+            first = min(fresh, again, on_disk)
+            if first >= end:
+                break
+            taken.append(first)
+            if first == fresh:
+                heapq.heappop(self._fresh)
+                if self._plan is not None:
+                    self._plan.taken.append(first)
+            elif first == again:
+                heapq.heappop(self._retries)
+            else:
+                self.resume_run(heapq.heappop(self._runs)[2])
+        self._in_flight = taken
+        return taken
+
+    def batch_done(self, queue_end: int, log_end: int) -> None:
+        """What was taken is delivered, or was added again."""
+        self._in_flight = []
+        self._note(queue_end, log_end)
+
+    # ---- how far it has come
+
+    def reached(self, time_ms: int, queue_offset: int) -> None:
+        """Everything due by that time is delivered, of what lies before that offset."""
+        mark = TimerMark(time_ms, queue_offset)
+        if mark != self.marks[-1]:
+            self.marks = _strongest((*self.marks, mark))
+            self._has_moved = True
+
+    def _note(self, queue_end: int, log_end: int) -> None:
+        """Remember how far it is, to be saved when the log is durable up to here.
+
+        Not while something is in flight, or is to be tried again: the run it came from may be
+        finished, and must not be forgotten.
+        """
+        is_settled = not self._in_flight and not self._retries
+        if self._waiting is None and self._has_moved and is_settled:
+            self._waiting = TimerProgress(
+                self.marks, log_end, list(self._finished), self.first_pending(queue_end)
+            )
+            self._has_moved = False
+
+    def first_pending(self, queue_end: int) -> int:
+        """No message before this queue offset is pending; exact while there are few of them."""
+        finished = self._finished
+        firsts = [span.first for span in self.run_list.runs if span not in finished]
+        if len(self._fresh) > _FEW:
+            firsts += [self.run_list.covered, self.lost_from]
+        else:
+            firsts += map(offset_of, self._fresh)
+        if self._spilling is not None:
+            firsts.append(self._spilling.span.first)
+        return min([*firsts, *map(offset_of, self._retries)], default=queue_end)
+
+    def progress_to_save(
+        self, queue_end: int, log_end: int, durable_log_offset: int
+    ) -> TimerProgress | None:
+        """What was noted before, if everything delivered by then is durable; notes the next."""
+        self._note(queue_end, log_end)
+        noted = self._waiting
+        return noted if noted is not None and noted.log_end <= durable_log_offset else None
+
+    def progress_saved(self) -> None:
+        """The progress that was to be saved has been."""
+        self._waiting = None
+
+    def unfinished_runs(self, finished: list[RunRange]) -> RunList:
+        """The list without these runs."""
+        return RunList(
+            self.run_list.covered, [span for span in self.run_list.runs if span not in finished]
+        )
+
+    def drop_runs(self, finished: list[RunRange], left: RunList) -> None:
+        """A list without these runs has been saved: `left`."""
+        self.run_list = left
+        self._finished = [span for span in self._finished if span not in finished]
+
+    # ---- from memory to disk
+
+    def wants_to_spill(self, queue_end: int) -> bool:
+        """Whether there is enough in memory to write a run, or enough to be read at a start."""
+        return (
+            self._plan is not None
+            or self.in_memory >= self.run_entries
+            or queue_end - self.run_list.covered >= 2 * self.run_entries
+        )
+
+    def begin_spill(self, queue_end: int, log_end: int, durable_log_offset: int) -> Spill | None:
+        """A run, taken out of memory, when there is enough for one and it is durable in the log.
+
+        Sooner, a power cut could leave entries of messages that are not there any more.
+        """
+        if not self.wants_to_spill(queue_end):
+            return None
+        if self._plan is None:
+            self._plan = PlannedSpill(queue_end, log_end)
+        plan = self._plan
+        if plan.log_end > durable_log_offset:
+            return None
+        entries = sorted(entry for entry in self._fresh if offset_of(entry) < plan.queue_end)
+        self._fresh = [entry for entry in self._fresh if offset_of(entry) >= plan.queue_end]
+        heapq.heapify(self._fresh)
+        self._plan = None
+        self._spilling = Spill(self._next_range(plan.queue_end), sorted(plan.taken), entries)
+        return self._spilling
+
+    def _next_range(self, end: int) -> RunRange:
+        """Of a run with everything in memory. What was corrected may lie where a run begins."""
+        first = min(self.run_list.covered, self.lost_from)
+        copies = [span.copy for span in self.run_list.runs if span.first == first]
+        return RunRange(first, end, max(copies, default=-1) + 1)
+
+    def cancel_spill(self, spill: Spill) -> None:
+        """The run could not be written: its entries are in memory again."""
+        self._fresh += spill.entries
+        heapq.heapify(self._fresh)
+        self._spilling = None
+
+    def finish_spill(self, runs: RunList) -> None:
+        """The run is written, and this is the list that counts now."""
+        self.run_list = runs
+        self.lost_from = sys.maxsize
+        self._spilling = None
+
+    # ---- all of them
+
+    def pending(self) -> list[int]:
+        """All entries that have not been taken, in no order."""
+        on_disk = [entry for head, _, run in self._runs for entry in (head, *run.rest())]
+        return self._fresh + self._retries + on_disk
+
+    def __len__(self) -> int:
+        """Entries that have not been taken."""
+        on_disk = sum(run.left + 1 for _, _, run in self._runs)  # the first of each is read
+        return len(self._fresh) + len(self._retries) + on_disk
+
+
+def _strongest(marks: Iterable[TimerMark]) -> tuple[TimerMark, ...]:
+    """Marks without those that say no more than another, by rising offsets and falling times."""
+    telling: list[TimerMark] = []
+    for mark in sorted(marks, key=lambda mark: (mark.queue_offset, mark.time_ms)):
+        while telling and telling[-1].time_ms <= mark.time_ms:
+            telling.pop()
+        telling.append(mark)
+    return tuple(telling[-MOST_MARKS:])
+
+
+# ---- what the index asks to have written
+
+
+class PlannedSpill(msgspec.Struct):
     """A run that is to be written as soon as the log is durable up to `log_end`."""
 
     queue_end: int
@@ -59,7 +319,7 @@ class Spill(msgspec.Struct):
         return not self.delivered and not self.entries
 
 
-class Progress(msgspec.Struct):
+class TimerProgress(msgspec.Struct):
     """What may be saved as soon as the log is durable up to `log_end`."""
 
     marks: tuple[TimerMark, ...]
@@ -68,7 +328,7 @@ class Progress(msgspec.Struct):
     first_pending: int
 
 
-# Entries of the timer queue as whole numbers: time in the upper, offset in the lower 64 bits.
+# ---- entries of the timer queue as whole numbers: time in the upper, offset in the lower 64 bits
 #
 # They sort by time. The highest bit of the offset says that an entry is a recall.
 
@@ -93,251 +353,5 @@ def offset_of(entry: int) -> int:
 
 
 def is_recall(entry: int) -> bool:
-    """Whether it takes a message back rather than delivering one."""
+    """Whether it recalls a message rather than delivering one."""
     return bool(entry & RECALL)
-
-
-RUN_ENTRIES = 32_768
-"""Entries in memory from which a run is written. More means less work and a longer start."""
-_FEW = 4_096
-"""Entries in memory that are looked through whenever progress is saved."""
-RECALL_WINDOW_MS = 1_001
-"""A recall comes at most a slot before its message."""
-
-
-class TimerIndex:
-    """All pending entries, and what is to be saved of them.
-
-    `timer_recovery` fills it at start; `timer_saving` writes what it says.
-    """
-
-    def __init__(
-        self, files: RunFiles, check: TimerCheck, marks: Iterable[TimerMark], runs: RunList
-    ) -> None:
-        self.alarm = Alarm()
-        self.recalled: dict[str, int] = {}
-        """Messages that were taken back, and when the word for it was due."""
-        self.run_entries = RUN_ENTRIES
-        self.files = files
-        self.check = check
-        self._marks = tuple(marks)
-        self.marks = _most_telling(self._marks) or (TimerMark(0, 0),)
-        """How far it is, by falling times. More than one only after the clock was set back."""
-        self.list = runs
-        self.list_lock = asyncio.Lock()
-        """Held from reading the list to the end of saving another: two at once would lose a run."""
-        self.lost_from = sys.maxsize
-        """Where the first run began that could not be read: its entries are in memory again."""
-        self._fresh: list[int] = []
-        self._again: list[int] = []
-        self._runs: list[tuple[int, int, Run]] = []
-        self._finished: list[RunRange] = []
-        self._in_flight: list[int] = []
-        self._plan: SpillPlan | None = None
-        self._spilling: Spill | None = None
-        self._waiting: Progress | None = None
-        self._has_moved = False
-
-    # ---- what is pending
-
-    def add(self, time_ms: int, queue_offset: int, is_recall: bool) -> None:
-        """A message was stored in the timer queue."""
-        entry = time_ms << 64 | queue_offset
-        heappush(self._fresh, entry | RECALL if is_recall else entry)
-        if time_ms < self.alarm.planned_ms:
-            self.alarm.due_at(time_ms)
-
-    def add_again(self, entry: int) -> None:
-        """An entry that was taken has to be looked at again."""
-        heapq.heappush(self._again, entry)
-
-    def correct(self, entry: int) -> None:
-        """An entry that was taken is due later than it said: it belongs to no run any more."""
-        heapq.heappush(self._fresh, entry)
-        self.lost_from = min(self.lost_from, offset_of(entry))
-
-    def add_run(self, run: Run) -> None:
-        """Take a run up where the mark says."""
-        marks = [mark for mark in self._marks if mark.queue_offset >= run.range.end]
-        if marks:
-            from_ms = max(mark.time_ms for mark in marks) - RECALL_WINDOW_MS
-            run.seek(entry_of(max(0, from_ms), 0))
-        self.take_up(run)
-
-    def take_up(self, run: Run) -> None:
-        """Take a run up where it is."""
-        entry = run.next()
-        while entry is not None and self.is_done(entry):
-            entry = run.next()
-        if entry is not None:
-            heapq.heappush(self._runs, (entry, run.range.first, run))
-        else:
-            self._finished.append(run.range)
-            self._has_moved = True
-
-    def is_done(self, entry: int) -> bool:
-        """Whether a message was delivered before the start; recalls count a little longer."""
-        time_ms, offset = time_of(entry), offset_of(entry)
-        if is_recall(entry):
-            time_ms += RECALL_WINDOW_MS
-        return any(mark.covers(time_ms, offset) for mark in self._marks)
-
-    @property
-    def next_due_ms(self) -> int | None:
-        """When the next entry is due."""
-        heads = [heap[0] for heap in (self._fresh, self._again) if heap]
-        if self._runs:
-            heads.append(self._runs[0][0])
-        return time_of(min(heads)) if heads else None
-
-    def take_due(self, now_ms: int, limit: int) -> list[int]:
-        """Up to `limit` entries that are due, in order. They are in flight until `landed`."""
-        end = entry_of(now_ms + 1, 0)
-        taken: list[int] = []
-        while len(taken) < limit:
-            fresh = self._fresh[0] if self._fresh else end
-            again = self._again[0] if self._again else end
-            on_disk = self._runs[0][0] if self._runs else end
-            first = min(fresh, again, on_disk)
-            if first >= end:
-                break
-            taken.append(first)
-            if first == fresh:
-                heapq.heappop(self._fresh)
-                if self._plan is not None:
-                    self._plan.taken.append(first)
-            elif first == again:
-                heapq.heappop(self._again)
-            else:
-                self.take_up(heapq.heappop(self._runs)[2])
-        self._in_flight = taken
-        return taken
-
-    def landed(self, queue_end: int, log_end: int) -> None:
-        """What was taken is delivered, or was added again."""
-        self._in_flight = []
-        self._note(queue_end, log_end)
-
-    # ---- how far it has come
-
-    def reached(self, time_ms: int, queue_offset: int) -> None:
-        """Everything due by that time is delivered, of what lies before that offset."""
-        mark = TimerMark(time_ms, queue_offset)
-        if mark != self.marks[-1]:
-            self.marks = _most_telling((*self.marks, mark))
-            self._has_moved = True
-
-    def _note(self, queue_end: int, log_end: int) -> None:
-        """Remember how far it is, to be saved when the log is durable up to here.
-
-        Not while something is in flight, or is to be tried again: the run it came from may be
-        finished, and must not be forgotten.
-        """
-        is_settled = not self._in_flight and not self._again
-        if self._waiting is None and self._has_moved and is_settled:
-            self._waiting = Progress(
-                self.marks, log_end, list(self._finished), self.first_pending(queue_end)
-            )
-            self._has_moved = False
-
-    def first_pending(self, queue_end: int) -> int:
-        """No message before this queue offset is pending; exact while there are few of them."""
-        finished = self._finished
-        firsts = [span.first for span in self.list.runs if span not in finished]
-        if len(self._fresh) > _FEW:
-            firsts += [self.list.covered, self.lost_from]
-        else:
-            firsts += map(offset_of, self._fresh)
-        if self._spilling is not None:
-            firsts.append(self._spilling.span.first)
-        return min([*firsts, *map(offset_of, self._again)], default=queue_end)
-
-    def progress_to_save(
-        self, queue_end: int, log_end: int, durable_log_offset: int
-    ) -> Progress | None:
-        """What was noted before, if everything delivered by then is durable; notes the next."""
-        self._note(queue_end, log_end)
-        noted = self._waiting
-        return noted if noted is not None and noted.log_end <= durable_log_offset else None
-
-    def saved(self) -> None:
-        """The progress that was to be saved is."""
-        self._waiting = None
-
-    def unfinished_runs(self, finished: list[RunRange]) -> RunList:
-        """The list without these runs."""
-        return RunList(self.list.covered, [span for span in self.list.runs if span not in finished])
-
-    def forget(self, finished: list[RunRange], left: RunList) -> None:
-        """The list that is left without these runs is saved."""
-        self.list = left
-        self._finished = [span for span in self._finished if span not in finished]
-
-    # ---- from memory to disk
-
-    def wants_to_spill(self, queue_end: int) -> bool:
-        """Whether there is enough in memory to write a run, or enough to be read at a start."""
-        return (
-            self._plan is not None
-            or len(self._fresh) >= self.run_entries
-            or queue_end - self.list.covered >= 2 * self.run_entries
-        )
-
-    def begin_spill(self, queue_end: int, log_end: int, durable_log_offset: int) -> Spill | None:
-        """A run, taken out of memory, when there is enough for one and it is durable in the log.
-
-        Sooner, a power cut could leave entries of messages that are not there any more.
-        """
-        if not self.wants_to_spill(queue_end):
-            return None
-        if self._plan is None:
-            self._plan = SpillPlan(queue_end, log_end)
-        plan = self._plan
-        if plan.log_end > durable_log_offset:
-            return None
-        entries = sorted(entry for entry in self._fresh if offset_of(entry) < plan.queue_end)
-        self._fresh = [entry for entry in self._fresh if offset_of(entry) >= plan.queue_end]
-        heapq.heapify(self._fresh)
-        self._plan = None
-        self._spilling = Spill(self._next_range(plan.queue_end), sorted(plan.taken), entries)
-        return self._spilling
-
-    def _next_range(self, end: int) -> RunRange:
-        """Of a run with everything in memory. What was corrected may lie where a run begins."""
-        first = min(self.list.covered, self.lost_from)
-        copies = [span.copy for span in self.list.runs if span.first == first]
-        return RunRange(first, end, max(copies, default=-1) + 1)
-
-    def take_back(self, spill: Spill) -> None:
-        """It could not be written: its entries are in memory again."""
-        self._fresh += spill.entries
-        heapq.heapify(self._fresh)
-        self._spilling = None
-
-    def spilled(self, runs: RunList) -> None:
-        """It is written, and this is the list that counts now."""
-        self.list = runs
-        self.lost_from = sys.maxsize
-        self._spilling = None
-
-    # ---- all of them
-
-    def pending(self) -> list[int]:
-        """All entries that have not been taken, in no order."""
-        on_disk = [entry for head, _, run in self._runs for entry in (head, *run.rest())]
-        return self._fresh + self._again + on_disk
-
-    def __len__(self) -> int:
-        """Entries that have not been taken."""
-        on_disk = sum(run.left + 1 for _, _, run in self._runs)  # the first of each is read
-        return len(self._fresh) + len(self._again) + on_disk
-
-
-def _most_telling(marks: Iterable[TimerMark]) -> tuple[TimerMark, ...]:
-    """Marks without those that say no more than another, by rising offsets and falling times."""
-    telling: list[TimerMark] = []
-    for mark in sorted(marks, key=lambda mark: (mark.queue_offset, mark.time_ms)):
-        while telling and telling[-1].time_ms <= mark.time_ms:
-            telling.pop()
-        telling.append(mark)
-    return tuple(telling[-MOST_MARKS:])

@@ -1,4 +1,4 @@
-"""Pending timers on their way to disk: runs, how far delivery has come, and what Apache needs."""
+"""Pending timers between memory and disk: saved while the broker runs, recovered when it starts."""
 
 import asyncio
 from collections.abc import Iterator, Mapping
@@ -7,7 +7,7 @@ from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.delivery import apache_timer_log
 from sparrowmq.broker.delivery.delay_properties import entry_ms
 from sparrowmq.broker.delivery.half_messages import records
-from sparrowmq.broker.delivery.timer_files import Run, RunFiles, RunList, RunRange, TimerCheck
+from sparrowmq.broker.delivery.timer_files import RunFiles, RunList, RunRange, TimerCheck, TimerRun
 from sparrowmq.broker.delivery.timer_index import (
     Spill,
     TimerIndex,
@@ -24,7 +24,100 @@ from sparrowmq.protocol.properties import TIMER_DELETE_UNIQUE_KEY, decode_proper
 from sparrowmq.protocol.record import Record
 from sparrowmq.store.store import Store
 
-# Knowing the pending timers again when a broker starts.
+
+async def save_progress(broker: Broker) -> None:
+    """Save how far delivery has come, as soon as what was delivered is durable."""
+    while True:
+        await asyncio.sleep(broker.config.offsets_journal_s / 2)
+        try:
+            async with broker.uncancellable:
+                await save_mark(broker)
+        except DiskFull as error:
+            broker.log.warning("the progress of delivery times is not saved: %s", error)
+
+
+async def save_mark(broker: Broker) -> None:
+    """Save what is durable by now. Raises DiskFull, having lost nothing."""
+    timers = broker.delivery.timers
+    noted = timers.progress_to_save(*_ends(broker))
+    if noted is None:
+        return
+    await broker.workers.run(timers.check.save, noted.marks, noted.first_pending)
+    timers.progress_saved()
+    if noted.finished:
+        await _drop_runs(broker, noted.finished)
+
+
+async def _drop_runs(broker: Broker, finished: list[RunRange]) -> None:
+    timers, workers = broker.delivery.timers, broker.workers
+    async with timers.list_lock:
+        left = timers.unfinished_runs(finished)
+        await workers.run(timers.files.save_list, left)
+        timers.drop_runs(finished, left)
+        # Inside: the next run may begin where one of these did, and has its file's name then.
+        for span in finished:
+            await workers.run(timers.files.remove, span)
+
+
+async def spill(broker: Broker) -> None:
+    """Write a run when there is enough in memory. Raises DiskFull, having lost nothing."""
+    timers = broker.delivery.timers
+    async with timers.list_lock:
+        run = timers.begin_spill(*_ends(broker))
+        if run is None:
+            return
+        runs = RunList(run.span.end, list(timers.run_list.runs))
+        try:
+            await _write(broker, run, runs)
+        except DiskFull:
+            timers.cancel_spill(run)
+            raise
+        timers.finish_spill(runs)
+        if not run.is_empty:
+            timers.resume_run(_opened(broker, run))
+
+
+async def _write(broker: Broker, run: Spill, runs: RunList) -> None:
+    files, workers = broker.delivery.timers.files, broker.workers
+    if not run.is_empty:
+        runs.runs.append(run.span)
+        await workers.run(files.write, run.span, run.delivered + run.entries)
+    await workers.run(files.save_list, runs)
+
+
+def _opened(broker: Broker, written: Spill) -> TimerRun:
+    run = broker.delivery.timers.files.open(written.span, check=False)
+    assert run is not None, "just written"
+    run.skip(len(written.delivered))
+    return run
+
+
+def _ends(broker: Broker) -> tuple[int, int, int]:
+    """Where the timer queue and the log end, and up to where the log is durable."""
+    store = broker.store
+    return store.max_offset(TIMER_TOPIC, 0), store.max_log_offset, store.durable_log_offset
+
+
+async def leave_to_apache(broker: Broker) -> None:
+    """Let Apache's broker continue without repeating a delivery. All progress must be saved."""
+    timers, store = broker.delivery.timers, broker.store
+    count, end = len(timers), store.max_offset(TIMER_TOPIC, 0)
+    spread = end - timers.first_pending(end)
+    if spread == count:
+        return  # nothing past the first pending one was delivered: the queue says it all
+    if not apache_timer_log.is_quick(store, count, spread):
+        broker.log.info("%d timers are pending: Apache's broker would deliver some again", count)
+        return
+    now_ms, entries = broker.clock(), timers.pending()
+    try:
+        await broker.workers.run(apache_timer_log.write, broker.disk, store, entries, now_ms)
+        due_ms = min(map(time_of, entries), default=None)
+        await broker.workers.run(timers.check.save, timers.marks, end, due_ms)
+    except DiskFull as error:
+        broker.log.info("Apache's broker would deliver some timers again: %s", error)
+
+
+# ---- recovery at the start
 
 
 def recover_timers(disk: Disk, store: Store) -> TimerIndex:
@@ -37,33 +130,33 @@ def recover_timers(disk: Disk, store: Store) -> TimerIndex:
     if runs.covered > high:
         files.remove_list()
         runs = RunList()
-    files.remove_strangers(runs)
+    files.remove_unlisted(runs)
     index = TimerIndex(files, check, marks, RunList(max(runs.covered, low)))
     for span in runs.runs:
         run = files.open(span, check=True)
         if run is not None:
-            index.list.runs.append(span)
+            index.run_list.runs.append(span)
             index.add_run(run)
         else:
             index.lost_from = min(index.lost_from, span.first)
             _add_all(index, _pending(store, index, span))
-    if high - index.list.covered > 2 * index.run_entries:
+    if high - index.run_list.covered > 2 * index.run_entries:
         _write_runs(disk, store, files, index, high)
-    _add_all(index, _pending(store, index, RunRange(index.list.covered, high)))
-    if marks != saved or apache_timer_log.is_there(disk):
+    _add_all(index, _pending(store, index, RunRange(index.run_list.covered, high)))
+    if marks != saved or apache_timer_log.exists(disk):
         check.save(index.marks, index.first_pending(high))
-        apache_timer_log.forget(disk)
+        apache_timer_log.remove(disk)
     return index
 
 
 def _write_runs(disk: Disk, store: Store, files: RunFiles, index: TimerIndex, high: int) -> None:
     """Read a long queue without runs, such as Apache's, in no more memory than a short one."""
-    # As for every run: what it stands for must be durable before it is.
+    # As for every run: its messages must be durable before it is written.
     plan = store.begin_flush(urgent=True)
     if plan is not None:
         sync_plan(disk, plan)
         store.finish_flush(plan)
-    first = index.list.covered
+    first = index.run_list.covered
     entries: list[int] = []
     written: list[RunRange] = []
     try:
@@ -74,14 +167,14 @@ def _write_runs(disk: Disk, store: Store, files: RunFiles, index: TimerIndex, hi
                 files.write(span, sorted(entries))
                 written.append(span)
                 first, entries = span.end, []
-        files.save_list(RunList(first, [*index.list.runs, *written]))
+        files.save_list(RunList(first, [*index.run_list.runs, *written]))
     except DiskFull:
         return  # then they stay in memory
-    index.list.covered = first
+    index.run_list.covered = first
     for span in written:
         run = files.open(span, check=False)
         assert run is not None, "just written"
-        index.list.runs.append(span)
+        index.run_list.runs.append(span)
         index.add_run(run)
 
 
@@ -111,95 +204,3 @@ def entry_of_fields(fields: Mapping[str, str], record: Record) -> int | None:
         return None
     recall = TIMER_DELETE_UNIQUE_KEY in fields
     return entry_of(time_ms, record.queue_offset, is_recall=recall)
-
-
-async def spill(broker: Broker) -> None:
-    """Write a run when there is enough in memory. Raises DiskFull, having lost nothing."""
-    timers = broker.delivery.timers
-    async with timers.list_lock:
-        run = timers.begin_spill(*_ends(broker))
-        if run is None:
-            return
-        runs = RunList(run.span.end, list(timers.list.runs))
-        try:
-            await _write(broker, run, runs)
-        except DiskFull:
-            timers.take_back(run)
-            raise
-        timers.spilled(runs)
-        if not run.is_empty:
-            timers.take_up(_opened(broker, run))
-
-
-async def _write(broker: Broker, run: Spill, runs: RunList) -> None:
-    files, workers = broker.delivery.timers.files, broker.workers
-    if not run.is_empty:
-        runs.runs.append(run.span)
-        await workers.run(files.write, run.span, run.delivered + run.entries)
-    await workers.run(files.save_list, runs)
-
-
-def _opened(broker: Broker, written: Spill) -> Run:
-    run = broker.delivery.timers.files.open(written.span, check=False)
-    assert run is not None, "just written"
-    run.skip(len(written.delivered))
-    return run
-
-
-async def save_progress(broker: Broker) -> None:
-    """Save how far delivery has come, as soon as what was delivered is durable."""
-    while True:
-        await asyncio.sleep(broker.config.offsets_journal_s / 2)
-        try:
-            async with broker.uncancellable:
-                await save_mark(broker)
-        except DiskFull as error:
-            broker.log.warning("the progress of delivery times is not saved: %s", error)
-
-
-async def save_mark(broker: Broker) -> None:
-    """Save what is durable by now. Raises DiskFull, having lost nothing."""
-    timers = broker.delivery.timers
-    noted = timers.progress_to_save(*_ends(broker))
-    if noted is None:
-        return
-    await broker.workers.run(timers.check.save, noted.marks, noted.first_pending)
-    timers.saved()
-    if noted.finished:
-        await _forget(broker, noted.finished)
-
-
-async def _forget(broker: Broker, finished: list[RunRange]) -> None:
-    timers, workers = broker.delivery.timers, broker.workers
-    async with timers.list_lock:
-        left = timers.unfinished_runs(finished)
-        await workers.run(timers.files.save_list, left)
-        timers.forget(finished, left)
-        # Inside: the next run may begin where one of these did, and has its file's name then.
-        for span in finished:
-            await workers.run(timers.files.remove, span)
-
-
-def _ends(broker: Broker) -> tuple[int, int, int]:
-    """Where the timer queue and the log end, and up to where the log is durable."""
-    store = broker.store
-    return store.max_offset(TIMER_TOPIC, 0), store.max_log_offset, store.durable_log_offset
-
-
-async def leave_to_apache(broker: Broker) -> None:
-    """Let Apache's broker go on without delivering anything again. Everything must be saved."""
-    timers, store = broker.delivery.timers, broker.store
-    count, end = len(timers), store.max_offset(TIMER_TOPIC, 0)
-    spread = end - timers.first_pending(end)
-    if spread == count:
-        return  # nothing behind the first one was delivered: the queue itself says it all
-    if not apache_timer_log.is_quick(store, count, spread):
-        broker.log.info("%d timers are pending: Apache's broker would deliver some again", count)
-        return
-    now_ms, entries = broker.clock(), timers.pending()
-    try:
-        await broker.workers.run(apache_timer_log.write, broker.disk, store, entries, now_ms)
-        due_ms = min(map(time_of, entries), default=None)
-        await broker.workers.run(timers.check.save, timers.marks, end, due_ms)
-    except DiskFull as error:
-        broker.log.info("Apache's broker would deliver some timers again: %s", error)

@@ -1,4 +1,4 @@
-"""Asking producers about transactions they have forgotten.
+"""Asking producers how transactions ended that they did not end themselves.
 
 ```
 half ── 6 s ──► asked ── 30 s ──► asked … 15 times ──► TRANS_CHECK_MAX_TIME_TOPIC, an operation
@@ -11,10 +11,10 @@ A group without a live producer is asked nothing, and that counts as no question
 import asyncio
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.delivery.alarm import TRY_AGAIN_MS, repeat
-from sparrowmq.broker.delivery.half_messages import Half
+from sparrowmq.broker.delivery.alarm import TRY_AGAIN_MS, repeat_rounds
+from sparrowmq.broker.delivery.half_messages import PendingHalf
 from sparrowmq.broker.delivery.placement import Placement, append, fields_of
-from sparrowmq.broker.delivery.redelivery import real_queue_id, stored_again
+from sparrowmq.broker.delivery.redelivery import copy_to, real_queue_id
 from sparrowmq.broker.delivery.transactions import end, write_operations
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import ConnectionLost
@@ -32,14 +32,16 @@ from sparrowmq.store.errors import MessageTooLarge
 from sparrowmq.store.messages import PutMessage, Stored
 
 _BATCH = 64
-_NOBODY_THERE_MS = 3_000
-"""How soon a group without a live producer is looked at again; that counts as no question."""
+_NO_PRODUCER_MS = 3_000
+"""How soon a group without a live producer is tried again; that counts as no question."""
 
 
 async def check_transactions(broker: Broker) -> None:
     """Ask for ever."""
     alarm = broker.delivery.halves.alarm
-    await repeat(broker, alarm, check_round, "transactions are not checked", broker.monotonic)
+    await repeat_rounds(
+        broker, alarm, check_round, "transactions are not checked", broker.monotonic
+    )
 
 
 async def check_round(broker: Broker) -> int | None:
@@ -59,7 +61,7 @@ async def check_round(broker: Broker) -> int | None:
     return halves.next_due_ms
 
 
-def _check(broker: Broker, half: Half) -> None:
+def _check(broker: Broker, half: PendingHalf) -> None:
     record = broker.store.read_record(half.log_offset)
     if record is None:
         broker.log.error("the half message at %d is gone or damaged", half.log_offset)
@@ -68,19 +70,19 @@ def _check(broker: Broker, half: Half) -> None:
     fields = fields_of(record)
     group = fields.get(PRODUCER_GROUP, "")
     if not group:
-        _set_aside(broker, half, record, fields, "it names no producer group")
+        _give_up(broker, half, record, fields, "it names no producer group")
     elif half.checks >= broker.config.transaction_check_max:
-        _set_aside(broker, half, record, fields, f"after {half.checks} questions nobody knows")
+        _give_up(broker, half, record, fields, f"it is unknown after {half.checks} questions")
     elif broker.producers.members(group):
         _ask(broker, half, record, fields)
     elif _is_forgotten(broker, record):
-        _set_aside(broker, half, record, fields, f"no producer of group {group} came to be asked")
+        _give_up(broker, half, record, fields, f"no producer of group {group} came to be asked")
     else:
-        broker.delivery.halves.postpone(half, broker.monotonic() + _NOBODY_THERE_MS)
+        broker.delivery.halves.postpone(half, broker.monotonic() + _NO_PRODUCER_MS)
 
 
 def _is_forgotten(broker: Broker, record: Record) -> bool:
-    """Whether it has waited for a producer as long as messages are kept: then its file is deleted.
+    """Whether it has waited for a producer as long as messages are kept: its file goes soon.
 
     A broker that was down for that long knows no producer until they have sent heartbeats.
     """
@@ -90,17 +92,17 @@ def _is_forgotten(broker: Broker, record: Record) -> bool:
     return is_old and running_ms > config.client_timeout_s * 1000
 
 
-def _ask(broker: Broker, half: Half, record: Record, fields: dict[str, str]) -> None:
+def _ask(broker: Broker, half: PendingHalf, record: Record, fields: dict[str, str]) -> None:
     """Store it again with the question counted, then ask: counts survive crashes that way."""
     fields[TRANSACTION_CHECK_TIMES] = str(half.checks + 1)
-    put = stored_again(record, TRANS_HALF_TOPIC, 0, fields)
+    put = copy_to(record, TRANS_HALF_TOPIC, 0, fields)
     try:
         if len(put.properties) > broker.config.max_properties_bytes:
             raise MessageTooLarge(len(put.properties), broker.config.max_properties_bytes)
         stored = broker.store.append(put, broker.delivery.clock.now_ms())
     except MessageTooLarge:
         fields.pop(TRANSACTION_CHECK_TIMES)
-        _set_aside(broker, half, record, fields, "it is too large to count questions")
+        _give_up(broker, half, record, fields, "it is too large to count questions")
         return
     halves = broker.delivery.halves
     due_ms = broker.monotonic() + int(broker.config.transaction_check_interval_s * 1000)
@@ -145,7 +147,7 @@ def _question(
 def _send_to_one(
     broker: Broker, group: str, turn: int, header: CheckTransactionState, body: bytes
 ) -> None:
-    """To any live producer, another one each time: the first may have vanished silently."""
+    """Send to a live producer, another one each time: the first may be dead without notice."""
     members = broker.producers.members(group)
     for number in range(len(members)):
         member = members[(turn - 1 + number) % len(members)]
@@ -156,10 +158,10 @@ def _send_to_one(
         return
 
 
-def _set_aside(
-    broker: Broker, half: Half, record: Record, fields: dict[str, str], reason: str
+def _give_up(
+    broker: Broker, half: PendingHalf, record: Record, fields: dict[str, str], reason: str
 ) -> None:
-    topic = broker.topics.set_read_write(TRANS_CHECK_MAX_TIME_TOPIC, 1).topic_name
+    topic = broker.topics.get_or_create(TRANS_CHECK_MAX_TIME_TOPIC, 1).topic_name
     broker.log.error(
         "how transaction %s of topic %s ended is not known: %s; it is kept in %s",
         fields.get(UNIQUE_KEY, ""),
@@ -168,7 +170,7 @@ def _set_aside(
         topic,
     )
     try:
-        append(broker, Placement(stored_again(record, topic, 0, fields)), broker.clock())
+        append(broker, Placement(copy_to(record, topic, 0, fields)), broker.clock())
     except MessageTooLarge as error:
-        broker.log.error("not even there: %s", error)
+        broker.log.error("it cannot be stored there either: %s", error)
     end(broker, half)

@@ -1,9 +1,9 @@
-"""How transactions end: half messages that are committed or rolled back, and what tells it.
+"""How transactions end: the half message is committed or rolled back, and an operation records it.
 
 ```
 half ──┬ commit ──── the message in its real queue, then an operation
        ├ rollback ── an operation
-       └ neither ─── a producer of the group is asked: `transactions_check`
+       └ neither ─── a producer of the group is asked: `transaction_checks`
 ```
 
 The message comes before the operation: a crash between them makes the broker ask again, the other
@@ -16,21 +16,21 @@ import msgspec
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.delivery.delay_properties import DELAYS
-from sparrowmq.broker.delivery.half_messages import TRANSACTION_GROUP, Half
+from sparrowmq.broker.delivery.half_messages import TRANSACTION_GROUP, PendingHalf
 from sparrowmq.broker.delivery.placement import (
     Placement,
     append,
-    encoded,
+    encode_fields,
     fields_of,
     place,
-    real_queue,
+    real_queue_properties,
 )
 from sparrowmq.broker.delivery.redelivery import (
-    bare_properties,
-    bury,
+    copy_to,
+    dead_letter,
+    delivery_fault,
+    properties_without_crc,
     real_queue_id,
-    stored_again,
-    undeliverable,
 )
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import RequestRefused
@@ -50,47 +50,23 @@ from sparrowmq.protocol.tags import tag_code
 from sparrowmq.store.errors import MessageTooLarge
 from sparrowmq.store.messages import PutMessage
 
-# How far transactions have come: the offsets at which a restart begins to read both topics.
-
-
-async def save_progress(broker: Broker) -> None:
-    """Commit the offsets of both topics as soon as what they stand for is durable."""
-    while True:
-        await asyncio.sleep(broker.config.offsets_journal_s / 2)
-        commit_progress(broker)
-
-
-def commit_progress(broker: Broker) -> None:
-    """Commit what was noted last time if it is durable by now, and note what is next."""
-    delivery, store = broker.delivery, broker.store
-    waiting = delivery.halves_progress
-    if waiting is not None and waiting[2] <= store.durable_log_offset:
-        broker.offsets.commit(TRANSACTION_GROUP, TRANS_HALF_TOPIC, 0, waiting[0])
-        broker.offsets.commit(TRANSACTION_GROUP, TRANS_OP_HALF_TOPIC, 0, waiting[1])
-        waiting = None
-    if waiting is None:
-        half_end = store.max_offset(TRANS_HALF_TOPIC, 0)
-        operation_end = store.max_offset(TRANS_OP_HALF_TOPIC, 0)
-        progress = delivery.halves.progress(half_end, operation_end)
-        waiting = (*progress, store.max_log_offset)
-    delivery.halves_progress = waiting
-
-
-_ENDED_TAG = "d"
-_ENDED_CODE = tag_code(_ENDED_TAG)
-_OPERATION_PROPERTIES = encoded({TAGS: _ENDED_TAG, WAIT_STORE_OK: "true"})
 _MOST_NAMED = 200
 """Offsets in one operation message; Apache stops at 4,096 bytes."""
+_ENDED_TAG = "d"
+_ENDED_CODE = tag_code(_ENDED_TAG)
+_OPERATION_PROPERTIES = encode_fields({TAGS: _ENDED_TAG, WAIT_STORE_OK: "true"})
 
 
-def commit(broker: Broker, half: Half, record: Record, fields: dict[str, str], now_ms: int) -> None:
+def commit(
+    broker: Broker, half: PendingHalf, record: Record, fields: dict[str, str], now_ms: int
+) -> None:
     """Deliver a half message; delayed if it asks for that.
 
     Raises RequestRefused if it cannot be delivered, which ends it as a dead letter; DiskFull and
     StoreStopped, having done nothing.
     """
     topic, queue_id = fields.get(REAL_TOPIC, ""), real_queue_id(fields)
-    fault = undeliverable(broker, topic, queue_id)
+    fault = delivery_fault(broker, topic, queue_id)
     if fault is None:
         try:
             put = _committed(record, topic, queue_id, fields, None)
@@ -100,8 +76,8 @@ def commit(broker: Broker, half: Half, record: Record, fields: dict[str, str], n
         except RequestRefused as error:
             fault = error.text
     if fault is not None:
-        put = _committed(record, topic, queue_id, fields, bare_properties(record))
-        bury(broker, put, record, fault)
+        put = _committed(record, topic, queue_id, fields, properties_without_crc(record))
+        dead_letter(broker, put, record, fault)
     end(broker, half)
     if fault is not None:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"committed, but not delivered: {fault}")
@@ -112,7 +88,9 @@ def _placed(broker: Broker, put: PutMessage, fields: dict[str, str], now_ms: int
     if DELAYS.isdisjoint(fields):
         return Placement(put)
     bare = _without(fields, {REAL_TOPIC, REAL_QUEUE_ID, TRANSACTION_PREPARED})
-    placement = place(broker, msgspec.structs.replace(put, properties=encoded(bare)), bare, now_ms)
+    placement = place(
+        broker, msgspec.structs.replace(put, properties=encode_fields(bare)), bare, now_ms
+    )
     return placement if placement.due_ms else Placement(put)
 
 
@@ -120,31 +98,31 @@ def _committed(
     record: Record, topic: str, queue_id: int, fields: dict[str, str], properties: bytes | None
 ) -> PutMessage:
     if properties is None:
-        properties = _without_aside(record, topic, queue_id, fields)
-    put = stored_again(record, topic, queue_id, fields, properties)
+        properties = _without_real_queue(record, topic, queue_id, fields)
+    put = copy_to(record, topic, queue_id, fields, properties)
     put.sys_flag = with_transaction_type(put.sys_flag, TRANSACTION_COMMIT)
     put.prepared_transaction_offset = record.log_offset
     return put
 
 
-def _without_aside(record: Record, topic: str, queue_id: int, fields: dict[str, str]) -> bytes:
+def _without_real_queue(record: Record, topic: str, queue_id: int, fields: dict[str, str]) -> bytes:
     """The properties of a half message without its real queue, which nearly always come last."""
-    properties = bare_properties(record)
-    last = real_queue(topic, queue_id).encode()
+    properties = properties_without_crc(record)
+    last = real_queue_properties(topic, queue_id).encode()
     if properties.endswith(last):
         return properties[: -len(last)]
-    return encoded(_without(fields, {REAL_TOPIC, REAL_QUEUE_ID}))
+    return encode_fields(_without(fields, {REAL_TOPIC, REAL_QUEUE_ID}))
 
 
 def _without(fields: dict[str, str], names: set[str]) -> dict[str, str]:
     return {name: value for name, value in fields.items() if name not in names}
 
 
-def end(broker: Broker, half: Half) -> None:
-    """The transaction is over: say so in the store, now or as soon as there is space.
+def end(broker: Broker, half: PendingHalf) -> None:
+    """The transaction is over: record that in the store, now or as soon as there is space.
 
-    Before it is answered: who was told that it has ended is not asked again after a crash.
-    Raises StoreStopped.
+    That comes before the answer: a producer that knows the transaction has ended must not be asked
+    about it after a crash. Raises StoreStopped.
     """
     broker.delivery.halves.end(half)
     try:
@@ -157,8 +135,8 @@ def end(broker: Broker, half: Half) -> None:
 def write_operations(broker: Broker) -> None:
     """Write which half messages have ended. Raises DiskFull, StoreStopped."""
     halves = broker.delivery.halves
-    while halves.owed:
-        ended = halves.owed[:_MOST_NAMED]
+    while halves.unrecorded_ends:
+        ended = halves.unrecorded_ends[:_MOST_NAMED]
         now_ms = broker.clock()
         body = b"%d," * len(ended) % tuple(ended)
         host = broker.store_host
@@ -168,16 +146,42 @@ def write_operations(broker: Broker) -> None:
             _ENDED_CODE,
         )
         stored = broker.store.append(put, now_ms)
-        halves.noted(stored.queue_offset, max(ended))
-        del halves.owed[: len(ended)]
+        halves.operation_written(stored.queue_offset, max(ended))
+        del halves.unrecorded_ends[: len(ended)]
 
 
 def resume(broker: Broker, record: Record) -> None:
-    """A transaction that was set aside is pending again, with no question counted.
+    """A transaction that was given up is pending again, with no question counted.
 
     Raises DiskFull, StoreStopped, MessageTooLarge.
     """
     fields = fields_of(record)
     fields[TRANSACTION_CHECK_TIMES] = "0"
     now_ms = broker.delivery.clock.now_ms()
-    append(broker, Placement(stored_again(record, TRANS_HALF_TOPIC, 0, fields), now_ms), now_ms)
+    append(broker, Placement(copy_to(record, TRANS_HALF_TOPIC, 0, fields), now_ms), now_ms)
+
+
+# ---- progress: the offsets from which a restart reads both topics
+
+
+async def save_progress(broker: Broker) -> None:
+    """Commit the offsets of both topics as soon as what they stand for is durable."""
+    while True:
+        await asyncio.sleep(broker.config.offsets_journal_s / 2)
+        commit_progress(broker)
+
+
+def commit_progress(broker: Broker) -> None:
+    """Commit what was noted last time if it is durable by now, and note what is next."""
+    delivery, store = broker.delivery, broker.store
+    waiting = delivery.half_messages_progress
+    if waiting is not None and waiting[2] <= store.durable_log_offset:
+        broker.offsets.commit(TRANSACTION_GROUP, TRANS_HALF_TOPIC, 0, waiting[0])
+        broker.offsets.commit(TRANSACTION_GROUP, TRANS_OP_HALF_TOPIC, 0, waiting[1])
+        waiting = None
+    if waiting is None:
+        half_end = store.max_offset(TRANS_HALF_TOPIC, 0)
+        operation_end = store.max_offset(TRANS_OP_HALF_TOPIC, 0)
+        progress = delivery.halves.progress(half_end, operation_end)
+        waiting = (*progress, store.max_log_offset)
+    delivery.half_messages_progress = waiting

@@ -1,4 +1,8 @@
-"""Queues that the broker allocates to members which leave the arithmetic to it (5.x)."""
+"""Which member has which queue: locks that members take, and queues that the broker allocates.
+
+Ordered consumers and all Python members lock the queues they consume. Members of RocketMQ 5 may
+leave the allocation to the broker (QueryAssignment).
+"""
 
 from collections.abc import Awaitable, Sequence
 
@@ -15,19 +19,16 @@ from sparrowmq.protocol.connections import (
     QueryAssignmentResponse,
 )
 from sparrowmq.protocol.errors import BodyError
-from sparrowmq.protocol.headers.assignment import (
+from sparrowmq.protocol.headers.clients import LockBatch, UnlockBatch
+from sparrowmq.protocol.headers.groups import (
     GetAllMessageRequestModes,
     QueryAssignment,
     SetMessageRequestMode,
 )
-from sparrowmq.protocol.headers.clients import LockBatch, UnlockBatch
 from sparrowmq.protocol.heartbeat import MessageModel
 from sparrowmq.protocol.locks import LockBatchRequest, LockBatchResponse, UnlockBatchRequest
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.names import is_retry_topic
-
-# Locks of queues, which ordered consumers and all Python members take.
-
 
 routes: Routes[Broker] = Routes()
 
@@ -44,7 +45,7 @@ def lock_batch(broker: Broker, request: Request[LockBatch]) -> Reply:
         wanted.consumer_group,
         wanted.client_id,
         sorted(wanted.mq_set),
-        tells_freed=bool(request.header.tells_freed),
+        notify_when_freed=bool(request.header.tells_freed),
     )
     return Reply(body=LockBatchResponse(lock_ok_mq_set=frozenset(got)).to_json())
 
@@ -81,7 +82,7 @@ async def query_assignment(broker: Broker, request: Request[QueryAssignment]) ->
     except BodyError as error:
         text = f"the assignment query cannot be read: {error}"
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, text) from error
-    queues = await broker.topic_routes.queues_of(wanted.topic)
+    queues = await broker.cluster_queues.queues_of(wanted.topic)
     share = None if queues is None else _share(broker, wanted, queues)
     if share is None:
         return Reply(body=_KEEP_WHAT_YOU_HAVE)

@@ -1,4 +1,4 @@
-"""Reading the broker's settings, changing the few that may change, forbidding groups topics."""
+"""Operating a broker: its state, clean-up on demand, settings, and topics closed to a group."""
 
 from collections.abc import Awaitable
 
@@ -25,9 +25,6 @@ from sparrowmq.protocol.headers.admin import (
 )
 from sparrowmq.protocol.names import group_fault, is_system_topic, topic_fault
 
-# How the broker is doing, and cleaning up at an operator's word.
-
-
 routes: Routes[Broker] = Routes()
 
 
@@ -43,7 +40,7 @@ def clean_expired_queues(broker: Broker, request: Request[CleanExpiredQueues]) -
     """Queue files go together with the log files they point into, so there is nothing else to do.
 
     The last file of a queue stays: it says how far the queue came. Apache removes it, and the queue
-    starts again at 0 while its groups stand far behind that.
+    starts again at 0 while its groups stand far beyond that.
     """
     audit(request, "asked to clean consume queues")
     clean(broker)
@@ -71,9 +68,6 @@ def clean_unused_topics(broker: Broker, request: Request[CleanUnusedTopics]) -> 
     return Reply()
 
 
-_MOST_BYTES = 64 * 1024
-
-
 @routes.on(GetBrokerConfig)
 def get_broker_config(broker: Broker, request: Request[GetBrokerConfig]) -> Reply:
     """All settings in force, as `name=value` lines."""
@@ -83,13 +77,16 @@ def get_broker_config(broker: Broker, request: Request[GetBrokerConfig]) -> Repl
 
 @routes.on(UpdateBrokerConfig)
 def update_broker_config(broker: Broker, request: Request[UpdateBrokerConfig]) -> Awaitable[Reply]:
-    """Change settings until the broker stops: all of them, or none and an answer why."""
+    """Change settings until the broker stops: all of them, or none and the reason."""
     wanted = _properties(request.body)
     change_config(broker, wanted)
     broker.config_version = broker.config_version.next(broker.clock())
     for name, value in wanted.items():
         audit(request, "set %s=%s until the next start", name, value)
     return broker.saving.reply_when_saved(broker.topics, Reply())  # TBW102 may have changed
+
+
+_MOST_BYTES = 64 * 1024
 
 
 def _properties(body: bytes) -> dict[str, str]:
@@ -104,7 +101,7 @@ def _properties(body: bytes) -> dict[str, str]:
             continue
         name, equals, value = line.partition("=")
         if not equals:
-            text = f"{line[:80]!r} is no setting, expected name=value"
+            text = f"{line[:80]!r} is not a setting, expected name=value"
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, text)
         found[name.strip()] = value.strip()
     return found
@@ -114,7 +111,7 @@ def _properties(body: bytes) -> dict[str, str]:
 def update_group_forbidden(
     broker: Broker, request: Request[UpdateGroupForbidden]
 ) -> Awaitable[Reply]:
-    """Forbid a group to read a topic or allow it again; tell how it is."""
+    """Forbid a group to read a topic or allow it again; the answer says which holds."""
     header = request.header
     fault = group_fault(header.group) or topic_fault(header.topic)
     if fault is not None:

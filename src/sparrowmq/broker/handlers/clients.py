@@ -1,11 +1,11 @@
-"""Heartbeats, goodbyes, and who is alive in a group."""
+"""Heartbeats, unregistering, the live members of a group, and checks before a consumer starts."""
 
 import asyncio
 
 import msgspec
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.live_clients import ConsumerGroup, Member, faults_of
+from sparrowmq.broker.live_clients import ConsumerGroup, GroupMember, group_faults
 from sparrowmq.broker.pull_filter import sql_filter
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Handled, Reply, Request, Routes
@@ -24,100 +24,22 @@ from sparrowmq.protocol.heartbeat import ConsumerData, HeartbeatData
 from sparrowmq.protocol.names import group_fault, retry_topic
 from sparrowmq.protocol.subscription import SQL92
 
-# Checking a subscription before its consumer starts.
-
-
 routes: Routes[Broker] = Routes()
-
-
-@routes.on(CheckClientConfig)
-def check_client_config(broker: Broker, request: Request[CheckClientConfig]) -> Reply:
-    """Tag expressions are always fine; an SQL92 condition has to be one."""
-    try:
-        wanted = CheckClientRequest.from_json(request.body).subscription_data
-    except BodyError as error:
-        text = f"the client's configuration cannot be read: {error}"
-        raise RequestRefused(ResponseCode.SYSTEM_ERROR, text) from error
-    if wanted is None or wanted.is_tag:
-        return Reply()
-    if wanted.expression_type != SQL92:
-        text = f"expression type {wanted.expression_type} is unknown, allowed are TAG and SQL92"
-        raise RequestRefused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, text)
-    sql_filter(wanted.sub_string)
-    return Reply()
-
-
 _GROUPS_AT_ONCE = 256
 """Of one heartbeat, before others get their turn: a new one takes 30 µs."""
 
 
-class ConsumerIds(Body, frozen=True, kw_only=True):
-    """Body of the answer to GetConsumerList."""
-
-    consumer_id_list: list[str]
-    owners: dict[int, str] | msgspec.UnsetType = msgspec.UNSET
-    """Queue id to the client that holds it, when somebody asks for it."""
-
-
 @routes.on(Heartbeat)
 def heartbeat(broker: Broker, request: Request[Heartbeat]) -> Handled:
-    """Take in who lives in a client; members of a changed group are notified to rebalance."""
+    """Register the groups of a client; members of a changed group are notified to rebalance."""
     session = request.header.session
     if session is not None and not request.body:
         return _beat(broker, session)
     data = _heartbeat_data(request)
     if len(data.consumer_data_set) > _GROUPS_AT_ONCE:
-        return _take_in_slices(broker, request, data)
-    is_sub_change = _take_in(broker, request, data, data.consumer_data_set)
+        return _register_in_slices(broker, request, data)
+    is_sub_change = _register_groups(broker, request, data, data.consumer_data_set)
     return _answer(broker, request, data, is_sub_change=is_sub_change)
-
-
-async def _take_in_slices(
-    broker: Broker, request: Request[Heartbeat], data: HeartbeatData
-) -> Reply:
-    """A client of thousands of groups must not keep all others waiting."""
-    is_sub_change = False
-    for first in range(0, len(data.consumer_data_set), _GROUPS_AT_ONCE):
-        groups = data.consumer_data_set[first : first + _GROUPS_AT_ONCE]
-        is_sub_change |= _take_in(broker, request, data, groups)
-        await asyncio.sleep(0)
-    return _answer(broker, request, data, is_sub_change=is_sub_change)
-
-
-def _take_in(
-    broker: Broker,
-    request: Request[Heartbeat],
-    data: HeartbeatData,
-    groups: tuple[ConsumerData, ...],
-) -> bool:
-    """Register some groups of a client; whether it must send its subscriptions."""
-    is_sub_change = False
-    for consumer in groups:
-        is_sub_change |= _join(broker, _member(broker, request, data), consumer, data)
-    return is_sub_change
-
-
-def _member(broker: Broker, request: Request[Heartbeat], data: HeartbeatData) -> Member:
-    connection = request.connection
-    return Member(data.client_id, connection, request.language, request.version, broker.monotonic())
-
-
-def _answer(
-    broker: Broker, request: Request[Heartbeat], data: HeartbeatData, *, is_sub_change: bool
-) -> Reply:
-    for producer in data.producer_data_set:
-        broker.producers.join(producer.group_name, _member(broker, request, data))
-    session = request.header.session
-    life_s = broker.config.session_timeout_s
-    has_session = session is not None and life_s > 0
-    return Reply(
-        HeartbeatAnswer(
-            # Version 1 clients ignore the flag; Apache always says true to them
-            is_sub_change=is_sub_change or not data.heartbeat_fingerprint,
-            session=broker.sessions.open(request.connection, broker.rng) if has_session else None,
-            session_ms=int(life_s * 1000) if has_session else None,
-        )
-    )
 
 
 def _beat(broker: Broker, session: str) -> Reply:
@@ -142,12 +64,44 @@ def _heartbeat_data(request: Request[Heartbeat]) -> HeartbeatData:
     return data
 
 
-def _join(broker: Broker, member: Member, consumer: ConsumerData, data: HeartbeatData) -> bool:
+async def _register_in_slices(
+    broker: Broker, request: Request[Heartbeat], data: HeartbeatData
+) -> Reply:
+    """A client of thousands of groups must not keep all others waiting."""
+    is_sub_change = False
+    for first in range(0, len(data.consumer_data_set), _GROUPS_AT_ONCE):
+        groups = data.consumer_data_set[first : first + _GROUPS_AT_ONCE]
+        is_sub_change |= _register_groups(broker, request, data, groups)
+        await asyncio.sleep(0)
+    return _answer(broker, request, data, is_sub_change=is_sub_change)
+
+
+def _register_groups(
+    broker: Broker,
+    request: Request[Heartbeat],
+    data: HeartbeatData,
+    groups: tuple[ConsumerData, ...],
+) -> bool:
+    """Register some groups of a client; whether it must send its subscriptions."""
+    is_sub_change = False
+    for consumer in groups:
+        is_sub_change |= _join(broker, _member(broker, request, data), consumer, data)
+    return is_sub_change
+
+
+def _member(broker: Broker, request: Request[Heartbeat], data: HeartbeatData) -> GroupMember:
+    connection = request.connection
+    return GroupMember(
+        data.client_id, connection, request.language, request.version, broker.monotonic()
+    )
+
+
+def _join(broker: Broker, member: GroupMember, consumer: ConsumerData, data: HeartbeatData) -> bool:
     """Register one group of a client; whether a version 2 client must send its subscriptions."""
     config = broker.groups.find(consumer.group_name)
     if config is None:
         return False
-    broker.topics.set_read_write(retry_topic(consumer.group_name), config.retry_queue_nums)
+    broker.topics.get_or_create(retry_topic(consumer.group_name), config.retry_queue_nums)
     live = broker.consumers.group(consumer.group_name)
     known = None if live is None else live.members.get(member.connection)
     member.fingerprint = data.heartbeat_fingerprint
@@ -173,7 +127,7 @@ def _report_faults(broker: Broker, group: ConsumerGroup) -> None:
     if group.is_checked:
         return
     group.is_checked = True
-    faults = str(faults_of(group))
+    faults = str(group_faults(group))
     if faults == group.faults:
         return
     group.faults = faults
@@ -183,9 +137,27 @@ def _report_faults(broker: Broker, group: ConsumerGroup) -> None:
         broker.log.info("group %s: its members agree again", group.name)
 
 
+def _answer(
+    broker: Broker, request: Request[Heartbeat], data: HeartbeatData, *, is_sub_change: bool
+) -> Reply:
+    for producer in data.producer_data_set:
+        broker.producers.join(producer.group_name, _member(broker, request, data))
+    session = request.header.session
+    life_s = broker.config.session_timeout_s
+    has_session = session is not None and life_s > 0
+    return Reply(
+        HeartbeatAnswer(
+            # Version 1 clients ignore the flag; Apache always says true to them
+            is_sub_change=is_sub_change or not data.heartbeat_fingerprint,
+            session=broker.sessions.open(request.connection, broker.rng) if has_session else None,
+            session_ms=int(life_s * 1000) if has_session else None,
+        )
+    )
+
+
 @routes.on(UnregisterClient)
 def unregister_client(broker: Broker, request: Request[UnregisterClient]) -> Reply:
-    """A client leaves; its queues are free at once."""
+    """A client leaves a group; its queues are free at once."""
     header = request.header
     if header.producer_group:
         broker.producers.leave(request.connection, header.producer_group)
@@ -193,10 +165,18 @@ def unregister_client(broker: Broker, request: Request[UnregisterClient]) -> Rep
         gone = broker.consumers.leave(request.connection, header.consumer_group)
         if gone is not None:
             broker.member_left(gone[0], gone[1].client_id)
-        if not broker.consumers.has(request.connection):
-            # Producers may live on in it; nobody beats for them.
+        if not broker.consumers.has_member_on(request.connection):
+            # Producers may live on in the connection; they have no session.
             broker.sessions.forget(request.connection)
     return Reply()
+
+
+class ConsumerIds(Body, frozen=True, kw_only=True):
+    """Body of the answer to GetConsumerList."""
+
+    consumer_id_list: list[str]
+    owners: dict[int, str] | msgspec.UnsetType = msgspec.UNSET
+    """Queue id to the client that holds it, where the request asks for it."""
 
 
 @routes.on(GetConsumerList)
@@ -210,3 +190,20 @@ def get_consumer_list(broker: Broker, request: Request[GetConsumerList]) -> Repl
     owners = msgspec.UNSET if topic is None else broker.locks.owners(live.name, topic)
     answer = ConsumerIds(consumer_id_list=live.client_ids, owners=owners)
     return Reply(body=msgspec.json.encode(answer))
+
+
+@routes.on(CheckClientConfig)
+def check_client_config(broker: Broker, request: Request[CheckClientConfig]) -> Reply:
+    """Tag expressions are always fine; an SQL92 condition has to be one."""
+    try:
+        wanted = CheckClientRequest.from_json(request.body).subscription_data
+    except BodyError as error:
+        text = f"the client's configuration cannot be read: {error}"
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, text) from error
+    if wanted is None or wanted.is_tag:
+        return Reply()
+    if wanted.expression_type != SQL92:
+        text = f"expression type {wanted.expression_type} is unknown, allowed are TAG and SQL92"
+        raise RequestRefused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, text)
+    sql_filter(wanted.sub_string)
+    return Reply()

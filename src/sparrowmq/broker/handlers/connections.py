@@ -1,16 +1,16 @@
-"""Who is connected, and who subscribes to what."""
+"""Connected clients, and the subscriptions of groups."""
 
 from msgspec import field
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.live_clients import Member, faults_of
+from sparrowmq.broker.live_clients import GroupMember, group_faults
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.body import GroupList
 from sparrowmq.protocol.broker_stats import SubscriptionFound
 from sparrowmq.protocol.codes import Language, ResponseCode
 from sparrowmq.protocol.connections import (
-    Connection,
+    ClientConnection,
     ConsumerConnection,
     ProducerConnection,
     ProducerInfo,
@@ -46,7 +46,7 @@ def get_consumer_connections(broker: Broker, request: Request[GetConsumerConnect
     if group is None:
         text = f"group {name} has no live member on broker {broker.config.broker_name}"
         raise RequestRefused(ResponseCode.CONSUMER_NOT_ONLINE, text)
-    faults = faults_of(group)
+    faults = group_faults(group)
     answer = CheckedConsumerConnection(
         connection_set=tuple(map(_connection, group.members.values())),
         subscription_table=dict(group.subscriptions),
@@ -90,8 +90,8 @@ def get_all_producers(broker: Broker, request: Request[GetAllProducers]) -> Repl
     return Reply(body=ProducerTable(data=table).to_json())
 
 
-def _connection(member: Member) -> Connection:
-    return Connection(
+def _connection(member: GroupMember) -> ClientConnection:
+    return ClientConnection(
         client_id=member.client_id,
         client_addr=member.connection.peer,
         language=_language(member),
@@ -99,7 +99,7 @@ def _connection(member: Member) -> Connection:
     )
 
 
-def _language(member: Member) -> str:
+def _language(member: GroupMember) -> str:
     """Java's tools fail over a name that is not in their list."""
     return member.language if member.language in Language.__members__ else Language.OTHER.name
 

@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.live_clients import Member
+from sparrowmq.broker.live_clients import GroupMember
 from sparrowmq.net.errors import CallTimedOut, ConnectionLost, NetError, RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.codes import ResponseCode
@@ -41,7 +41,7 @@ async def get_consumer_running_info(
 async def consume_message_directly(
     broker: Broker, request: Request[ConsumeMessageDirectly]
 ) -> Reply:
-    """Let a member consume a stored message now, and tell how it fared."""
+    """Have a member consume a stored message now, and answer with the outcome."""
     header = request.header
     member = _member(broker, header.consumer_group, header.client_id or "")
     record = _record(broker, header.msg_id or "")
@@ -68,7 +68,7 @@ def _record(broker: Broker, msg_id: str) -> bytes:
     return record
 
 
-def _member(broker: Broker, group_name: str, client_id: str) -> Member:
+def _member(broker: Broker, group_name: str, client_id: str) -> GroupMember:
     group = broker.consumers.group(group_name)
     member = None if group is None else group.find(client_id)
     if member is None:
@@ -77,7 +77,7 @@ def _member(broker: Broker, group_name: str, client_id: str) -> Member:
     return member
 
 
-async def _pass_on(member: Member, header: RequestHeader, body: bytes) -> Reply:
+async def _pass_on(member: GroupMember, header: RequestHeader, body: bytes) -> Reply:
     try:
         answer = await member.connection.call(header, body, timeout_s=_CALL_S)
     except CallTimedOut as error:
@@ -110,8 +110,8 @@ async def get_consumer_status(broker: Broker, request: Request[InvokeConsumerSta
     return Reply(body=ConsumerStatus(consumer_table=table).to_json())
 
 
-async def _ask(member: Member, question: GetConsumerStatus) -> dict[MessageQueue, int] | None:
-    """A member that does not answer, or not in words we know, is left out as in Apache."""
+async def _ask(member: GroupMember, question: GetConsumerStatus) -> dict[MessageQueue, int] | None:
+    """None for a member that does not answer, or not as expected: it is left out, as in Apache."""
     try:
         answer = await member.connection.call(question, timeout_s=_STATUS_S)
         if answer.code != ResponseCode.SUCCESS:

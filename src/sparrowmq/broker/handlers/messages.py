@@ -1,9 +1,9 @@
-"""Finding stored messages: by offset id, by key, by unique id."""
+"""Stored messages: found by offset id, key or unique id; recalled before their delivery time."""
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.delivery.placement import append, encoded, place
+from sparrowmq.broker.delivery.placement import append, encode_fields, place
 from sparrowmq.broker.delivery.timer_delivery import recall_key
-from sparrowmq.broker.send_checks import check_size, refusal
+from sparrowmq.broker.send_checks import check_size, store_refusal
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
@@ -29,81 +29,7 @@ from sparrowmq.protocol.tags import tag_code
 from sparrowmq.store.errors import MessageTooLarge, StoreStopped
 from sparrowmq.store.messages import PutMessage
 
-# Recalling messages that wait for their delivery time.
-
-
 routes: Routes[Broker] = Routes()
-
-_TAG = "_RECALL_TAG_"
-
-
-@routes.on(RecallMessage)
-def recall_message(broker: Broker, request: Request[RecallMessage]) -> Reply | None:
-    """Store the marker that a message is taken back; it is safe when this is answered."""
-    try:
-        return _recall(broker, request)
-    except RequestRefused as refused:
-        return Reply(RecallAnswer(), code=refused.code, remark=refused.text)
-
-
-def _recall(broker: Broker, request: Request[RecallMessage]) -> Reply | None:
-    header, now_ms = request.header, broker.delivery.clock.now_ms()
-    handle = _checked(broker, header, now_ms)
-    fields = {
-        TAGS: _TAG,
-        TIMER_DELETE_UNIQUE_KEY: recall_key(handle.topic, handle.msg_id),
-        UNIQUE_KEY: handle.msg_id,
-        TIMER_DELIVER_MS: str(handle.time_ms),
-        BORN_TIMESTAMP: str(now_ms),
-    }
-    if header.producer_group:
-        fields[PRODUCER_GROUP] = header.producer_group
-    put = PutMessage(
-        handle.topic,
-        0,
-        0,
-        0,
-        now_ms,
-        request.connection.peer_bytes,
-        0,
-        b"0",
-        encoded(fields),
-        tag_code(_TAG),
-        handle.msg_id,
-    )
-    placement = place(broker, put, fields, now_ms)
-    check_size(broker, len(placement.put.body), len(placement.put.properties))
-    try:
-        stored = append(broker, placement, now_ms)
-    except (DiskFull, StoreStopped, MessageTooLarge) as error:
-        raise refusal(error) from error
-    reply = Reply(MessageRecalled(msg_id=handle.msg_id))
-    end = stored.log_offset + stored.size
-    return broker.durability.reply_when_safe(request, reply, end)
-
-
-def _checked(broker: Broker, header: RecallMessage, now_ms: int) -> RecallHandle:
-    if header.topic not in broker.topics:
-        text = f"topic {header.topic[:200]} does not exist on broker {broker.config.broker_name}"
-        raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, text)
-    try:
-        handle = RecallHandle.parse(header.recall_handle)
-    except ValueError as error:
-        raise RequestRefused(ResponseCode.ILLEGAL_OPERATION, str(error)) from error
-    fault = None
-    if handle.topic != header.topic:
-        fault = f"the handle is one of topic {handle.topic[:200]}, not of {header.topic}"
-    elif handle.broker_name != broker.config.broker_name:
-        fault = f"the handle is one of broker {handle.broker_name[:200]}"
-    elif any(mark in handle.msg_id for mark in "\x01\x02"):
-        fault = "the handle holds a separator of properties"
-    elif not 0 < handle.time_ms - now_ms < broker.config.max_timer_delay_s * 1000:
-        fault = "it is too late: the message is delivered or about to be"
-    if fault is not None:
-        raise RequestRefused(ResponseCode.ILLEGAL_OPERATION, fault)
-    return handle
-
-
 _BY_TAG = "T"
 _MOST_RESULTS = 64
 _MOST_BYTES = 8 * 1024 * 1024
@@ -149,3 +75,76 @@ async def query_message(broker: Broker, request: Request[QueryMessage]) -> Reply
         cut=found.is_cut or len(records) < len(found.log_offsets),
     )
     return Reply(answer, chunks=records, body_bytes=size)
+
+
+# ---- recalling messages that wait for their delivery time
+
+
+_TAG = "_RECALL_TAG_"
+
+
+@routes.on(RecallMessage)
+def recall_message(broker: Broker, request: Request[RecallMessage]) -> Reply | None:
+    """Store a recall marker for a message; it is safe when this is answered."""
+    try:
+        return _recall(broker, request)
+    except RequestRefused as refused:
+        return Reply(RecallAnswer(), code=refused.code, remark=refused.text)
+
+
+def _recall(broker: Broker, request: Request[RecallMessage]) -> Reply | None:
+    header, now_ms = request.header, broker.delivery.clock.now_ms()
+    handle = _checked(broker, header, now_ms)
+    fields = {
+        TAGS: _TAG,
+        TIMER_DELETE_UNIQUE_KEY: recall_key(handle.topic, handle.msg_id),
+        UNIQUE_KEY: handle.msg_id,
+        TIMER_DELIVER_MS: str(handle.time_ms),
+        BORN_TIMESTAMP: str(now_ms),
+    }
+    if header.producer_group:
+        fields[PRODUCER_GROUP] = header.producer_group
+    put = PutMessage(
+        handle.topic,
+        0,
+        0,
+        0,
+        now_ms,
+        request.connection.peer_bytes,
+        0,
+        b"0",
+        encode_fields(fields),
+        tag_code(_TAG),
+        handle.msg_id,
+    )
+    placement = place(broker, put, fields, now_ms)
+    check_size(broker, len(placement.put.body), len(placement.put.properties))
+    try:
+        stored = append(broker, placement, now_ms)
+    except (DiskFull, StoreStopped, MessageTooLarge) as error:
+        raise store_refusal(error) from error
+    reply = Reply(MessageRecalled(msg_id=handle.msg_id))
+    end = stored.log_offset + stored.size
+    return broker.durability.reply_when_safe(request, reply, end)
+
+
+def _checked(broker: Broker, header: RecallMessage, now_ms: int) -> RecallHandle:
+    if header.topic not in broker.topics:
+        text = f"topic {header.topic[:200]} does not exist on broker {broker.config.broker_name}"
+        raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, text)
+    try:
+        handle = RecallHandle.parse(header.recall_handle)
+    except ValueError as error:
+        raise RequestRefused(ResponseCode.ILLEGAL_OPERATION, str(error)) from error
+    fault = None
+    if handle.topic != header.topic:
+        fault = f"the handle is one of topic {handle.topic[:200]}, not of {header.topic}"
+    elif handle.broker_name != broker.config.broker_name:
+        fault = f"the handle is one of broker {handle.broker_name[:200]}"
+    elif any(mark in handle.msg_id for mark in "\x01\x02"):
+        fault = "the handle holds a separator of properties"
+    elif not 0 < handle.time_ms - now_ms < broker.config.max_timer_delay_s * 1000:
+        fault = "it is too late: the message is delivered or about to be"
+    if fault is not None:
+        raise RequestRefused(ResponseCode.ILLEGAL_OPERATION, fault)
+    return handle

@@ -79,7 +79,7 @@ def get_timer_checkpoint(broker: Broker, request: Request[GetTimerCheckpoint]) -
 @routes.on(QueryCorrectionOffset)
 def query_correction_offset(broker: Broker, request: Request[QueryCorrectionOffset]) -> Reply:
     """Per queue the lowest offset of all groups; the highest number there is for a queue in which
-    the compared group stands behind them."""
+    the compared group is further back than they are."""
     header = request.header
     left_out = set((header.filter_groups or "").split(","))
     lowest: dict[int, int] = {}

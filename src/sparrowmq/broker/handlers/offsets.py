@@ -1,11 +1,11 @@
-"""Offsets: what a queue has, where a group stands."""
+"""Offsets: what a queue has, where a group stands, and moving a group elsewhere."""
 
 from collections.abc import Awaitable
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import MASTER_ID
 from sparrowmq.broker.handlers.pull import move_parked
-from sparrowmq.broker.queue_handover import is_anothers
+from sparrowmq.broker.queue_handover import belongs_to_another
 from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import ConnectionLost, RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
@@ -27,7 +27,184 @@ from sparrowmq.protocol.offsets_body import ResetOffset
 from sparrowmq.protocol.topic_config import TopicConfig
 from sparrowmq.store.store import Boundary
 
-# Moving a group to a time or an offset, whether it is online or not.
+routes: Routes[Broker] = Routes()
+
+
+@routes.on(QueryConsumerOffset)
+def query_consumer_offset(broker: Broker, request: Request[QueryConsumerOffset]) -> Reply:
+    """The stored offset. A group without one starts at 0 where the queue is young or empty."""
+    header = request.header
+    offset = broker.offsets.get(header.consumer_group, header.topic, header.queue_id)
+    if offset >= 0:
+        if _takes_queue(broker, request):
+            broker.offsets.applied(header.consumer_group, header.topic, header.queue_id)
+        if header.epoch is None:
+            broker.positions.note_sent(
+                request.connection,
+                header.consumer_group,
+                header.topic,
+                header.queue_id,
+                offset,
+                broker.store.epochs.current,
+            )
+        return Reply(_in_epoch(broker, header.epoch, offset))
+    if header.set_zero_if_not_found and _is_young(broker, header.topic, header.queue_id):
+        broker.statistics.group_starts(header.consumer_group, header.topic, header.queue_id, 0)
+        return Reply(_in_epoch(broker, header.epoch, 0))
+    text = f"group {header.consumer_group} has no offset for {header.topic} queue {header.queue_id}"
+    raise RequestRefused(ResponseCode.QUERY_NOT_FOUND, text)
+
+
+def _takes_queue(broker: Broker, request: Request[QueryConsumerOffset]) -> bool:
+    """Whether a member asks where to begin a queue; tools ask as well while members are online."""
+    group = broker.consumers.group(request.header.consumer_group)
+    is_member = group is None or request.connection in group.members
+    return is_member and not request.header.only_looks
+
+
+def _is_young(broker: Broker, topic: str, queue_id: int) -> bool:
+    """Whether the first message ever is still there and not far back in the log, or still to come.
+
+    Where a queue never had a message, every start means 0. The client would ask for the end, and
+    skip what is stored before that question: a hole that Apache's broker has had since 5.0.
+    """
+    low, high = broker.store.queue_range(topic, queue_id)
+    if high == 0:
+        config = broker.topics.get(topic)
+        return config is not None and 0 <= queue_id < config.read_queue_nums
+    first = broker.store.units(topic, queue_id, 0, 1)
+    if not first or low > 0:
+        return False
+    return broker.store.max_log_offset - first[0][0] <= broker.config.young_queue_bytes
+
+
+@routes.on(UpdateConsumerOffset)
+def update_consumer_offset(broker: Broker, request: Request[UpdateConsumerOffset]) -> Reply:
+    """An explicit commit. The Go client sends -1 for queues it never pulled: nothing to do."""
+    header = request.header
+    if header.commit_offset >= 0:
+        _check_commit(broker, header)
+        if not _owner_is_further(broker, request) and not _is_of_lost_messages(broker, request):
+            _commit(broker, request)
+    return Reply()
+
+
+def _check_commit(broker: Broker, header: UpdateConsumerOffset) -> None:
+    """Offsets are kept for ever: made-up names and numbers must not fill the table."""
+    if header.topic not in broker.topics:
+        text = f"topic {header.topic} does not exist on broker {broker.config.broker_name}"
+        raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, text)
+    if header.consumer_group not in broker.groups:
+        text = f"group {header.consumer_group} does not exist here: it never sent a heartbeat"
+        raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, text)
+    # Not the topic's own number of queues: one that was made smaller may grow again
+    most = broker.config.max_queues_per_topic
+    if not 0 <= header.queue_id < most:
+        text = f"queue {header.queue_id}, allowed are 0 to {most - 1}"
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, text)
+
+
+def _owner_is_further(broker: Broker, request: Request[UpdateConsumerOffset]) -> bool:
+    """Whether a member that waits for a queue commits where it meant to begin, while the owner has
+    come further: Java's clients commit the offsets of all their queues every 5 s."""
+    header = request.header
+    group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+    if header.commit_offset >= broker.offsets.get(group, topic, queue_id):
+        return False
+    return belongs_to_another(broker, group, topic, queue_id, request.connection)
+
+
+def _is_of_lost_messages(broker: Broker, request: Request[UpdateConsumerOffset]) -> bool:
+    """Whether a commit counts messages that are gone and whose offsets others have by now."""
+    header = request.header
+    end = broker.positions.valid_end(
+        request.connection,
+        header.consumer_group,
+        header.topic,
+        header.queue_id,
+        header.commit_offset,
+        header.epoch,
+    )
+    if end is None:
+        return False
+    broker.log.info(
+        "group %s committed %d of %s queue %d, whose messages it knows end at %d; not stored",
+        header.consumer_group,
+        header.commit_offset,
+        header.topic,
+        header.queue_id,
+        end,
+    )
+    return True
+
+
+def _commit(broker: Broker, request: Request[UpdateConsumerOffset]) -> None:
+    header = request.header
+    group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+    offset = header.commit_offset
+    broker.offsets.commit(group, topic, queue_id, offset)
+    if broker.offsets.confirms(group, topic, queue_id, offset, request.connection):
+        # It drops the queue now; without this, Java 4.9 and Go take it again only 20 s later.
+        broker.notices.ask_to_rebalance(group, request.connection)
+
+
+@routes.on(GetMaxOffset)
+def get_max_offset(broker: Broker, request: Request[GetMaxOffset]) -> Reply:
+    """The offset after the last message that consumers may see."""
+    header = request.header
+    _, end = broker.store.visible_range(header.topic, header.queue_id)
+    return _answer_offset(broker, request, end)
+
+
+@routes.on(GetMinOffset)
+def get_min_offset(broker: Broker, request: Request[GetMinOffset]) -> Reply:
+    """The oldest offset that is still there."""
+    header = request.header
+    return Reply(OffsetFound(offset=broker.store.min_offset(header.topic, header.queue_id)))
+
+
+@routes.on(SearchOffset)
+def search_offset(broker: Broker, request: Request[SearchOffset]) -> Reply:
+    """The offset at a store time."""
+    header = request.header
+    boundary = Boundary.UPPER if header.boundary_type.upper() == "UPPER" else Boundary.LOWER
+    offset = broker.store.queue_offset_by_time(
+        header.topic, header.queue_id, header.timestamp, boundary
+    )
+    _, end = broker.store.visible_range(header.topic, header.queue_id)
+    return _answer_offset(broker, request, min(offset, end))
+
+
+def _answer_offset(
+    broker: Broker, request: Request[GetMaxOffset] | Request[SearchOffset], offset: int
+) -> Reply:
+    header = request.header
+    if header.epoch is None:
+        broker.positions.note_answer(request.connection, header.topic, header.queue_id, offset)
+        return Reply(OffsetFound(offset=offset))
+    end = broker.store.epochs.end_since(header.topic, header.queue_id, header.epoch)
+    return Reply(_in_epoch(broker, header.epoch, offset, end))
+
+
+def _in_epoch(
+    broker: Broker, epoch: int | None, offset: int, valid_end: int | None = None
+) -> OffsetFound:
+    """The answer as the client understands it: `epoch` is what it sent, if anything."""
+    if epoch is None:
+        return OffsetFound(offset=offset)
+    now = broker.store.epochs.current
+    return OffsetInEpoch(offset=offset, epoch=now, valid_end=valid_end)
+
+
+@routes.on(GetEarliestStoreTime)
+def get_earliest_store_time(broker: Broker, request: Request[GetEarliestStoreTime]) -> Reply:
+    """When the oldest message of a queue was stored; -1 when it is empty."""
+    header = request.header
+    timestamp = broker.store.earliest_store_time(header.topic, header.queue_id)
+    return Reply(TimestampFound(timestamp=timestamp))
+
+
+# ---- moving a group to a time or an offset, whether it is online or not
 #
 # operator ── 222 ──▶ broker ── stored at once, commits ignored until the member has applied it
 #                        ├── 220, one-way ──▶ Python members drop their queues and start anew
@@ -39,12 +216,9 @@ from sparrowmq.store.store import Boundary
 # a thread that heartbeats need. Apache's broker has not sent it since 5.0 either.
 
 
-routes: Routes[Broker] = Routes()
-
-
 @routes.on(InvokeResetOffset)
 def reset_offset(broker: Broker, request: Request[InvokeResetOffset]) -> Awaitable[Reply]:
-    """Move a group; the answer tells for each queue what is stored now."""
+    """Move a group; the answer has the stored offset of each queue."""
     header = request.header
     topic = _checked_topic(broker, header)
     targets = _targets(broker, header, topic)
@@ -150,177 +324,3 @@ def _notify_members(broker: Broker, header: InvokeResetOffset, body: bytes) -> i
             continue  # its own end is on the way and will be noticed
         notified += 1
     return notified
-
-
-@routes.on(QueryConsumerOffset)
-def query_consumer_offset(broker: Broker, request: Request[QueryConsumerOffset]) -> Reply:
-    """The stored offset. A group without one starts at 0 where the queue is young or empty."""
-    header = request.header
-    offset = broker.offsets.get(header.consumer_group, header.topic, header.queue_id)
-    if offset >= 0:
-        if _takes_queue(broker, request):
-            broker.offsets.applied(header.consumer_group, header.topic, header.queue_id)
-        if header.epoch is None:
-            broker.positions.tell(
-                request.connection,
-                header.consumer_group,
-                header.topic,
-                header.queue_id,
-                offset,
-                broker.store.epochs.current,
-            )
-        return Reply(_in_epoch(broker, header.epoch, offset))
-    if header.set_zero_if_not_found and _is_young(broker, header.topic, header.queue_id):
-        broker.statistics.group_starts(header.consumer_group, header.topic, header.queue_id, 0)
-        return Reply(_in_epoch(broker, header.epoch, 0))
-    text = f"group {header.consumer_group} has no offset for {header.topic} queue {header.queue_id}"
-    raise RequestRefused(ResponseCode.QUERY_NOT_FOUND, text)
-
-
-def _takes_queue(broker: Broker, request: Request[QueryConsumerOffset]) -> bool:
-    """Whether a member asks where to begin a queue; tools ask as well while members are online."""
-    group = broker.consumers.group(request.header.consumer_group)
-    is_member = group is None or request.connection in group.members
-    return is_member and not request.header.only_looks
-
-
-def _is_young(broker: Broker, topic: str, queue_id: int) -> bool:
-    """Whether the first message ever is still there and not far back in the log, or still to come.
-
-    Where a queue never had a message, every start means 0. The client would ask for the end, and
-    skip what is stored before that question: a hole that Apache's broker has had since 5.0.
-    """
-    low, high = broker.store.queue_range(topic, queue_id)
-    if high == 0:
-        config = broker.topics.get(topic)
-        return config is not None and 0 <= queue_id < config.read_queue_nums
-    first = broker.store.units(topic, queue_id, 0, 1)
-    if not first or low > 0:
-        return False
-    return broker.store.max_log_offset - first[0][0] <= broker.config.young_queue_bytes
-
-
-@routes.on(UpdateConsumerOffset)
-def update_consumer_offset(broker: Broker, request: Request[UpdateConsumerOffset]) -> Reply:
-    """An explicit commit. The Go client sends -1 for queues it never pulled: nothing to do."""
-    header = request.header
-    if header.commit_offset >= 0:
-        _check_commit(broker, header)
-        if not _is_overtaken(broker, request) and not _counts_what_is_gone(broker, request):
-            _commit(broker, request)
-    return Reply()
-
-
-def _commit(broker: Broker, request: Request[UpdateConsumerOffset]) -> None:
-    header = request.header
-    group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
-    offset = header.commit_offset
-    broker.offsets.commit(group, topic, queue_id, offset)
-    if broker.offsets.confirms(group, topic, queue_id, offset, request.connection):
-        # It drops the queue now; without this, Java 4.9 and Go take it again only 20 s later.
-        broker.notices.ask_to_rebalance(group, request.connection)
-
-
-def _is_overtaken(broker: Broker, request: Request[UpdateConsumerOffset]) -> bool:
-    """Whether a member that waits for a queue tells where it meant to begin, while the owner has
-    come further: Java's clients store the offsets of all their queues every 5 s."""
-    header = request.header
-    group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
-    if header.commit_offset >= broker.offsets.get(group, topic, queue_id):
-        return False
-    return is_anothers(broker, group, topic, queue_id, request.connection)
-
-
-def _counts_what_is_gone(broker: Broker, request: Request[UpdateConsumerOffset]) -> bool:
-    """Whether progress was made in messages whose offsets others have got since."""
-    header = request.header
-    end = broker.positions.end_of(
-        request.connection,
-        header.consumer_group,
-        header.topic,
-        header.queue_id,
-        header.commit_offset,
-        header.epoch,
-    )
-    if end is None:
-        return False
-    broker.log.info(
-        "group %s committed %d of %s queue %d, whose messages it knows end at %d; not stored",
-        header.consumer_group,
-        header.commit_offset,
-        header.topic,
-        header.queue_id,
-        end,
-    )
-    return True
-
-
-def _check_commit(broker: Broker, header: UpdateConsumerOffset) -> None:
-    """Offsets are kept for ever, so that made-up names and numbers must not fill the table."""
-    if header.topic not in broker.topics:
-        text = f"topic {header.topic} does not exist on broker {broker.config.broker_name}"
-        raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, text)
-    if header.consumer_group not in broker.groups:
-        text = f"group {header.consumer_group} does not exist here: it never sent a heartbeat"
-        raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, text)
-    # Not the topic's own number of queues: one that was made smaller may grow again
-    most = broker.config.max_queues_per_topic
-    if not 0 <= header.queue_id < most:
-        text = f"queue {header.queue_id}, allowed are 0 to {most - 1}"
-        raise RequestRefused(ResponseCode.INVALID_PARAMETER, text)
-
-
-@routes.on(GetMaxOffset)
-def get_max_offset(broker: Broker, request: Request[GetMaxOffset]) -> Reply:
-    """The offset after the last message that consumers may see."""
-    header = request.header
-    _, end = broker.store.visible_range(header.topic, header.queue_id)
-    return _answer_offset(broker, request, end)
-
-
-@routes.on(GetMinOffset)
-def get_min_offset(broker: Broker, request: Request[GetMinOffset]) -> Reply:
-    """The oldest offset that is still there."""
-    header = request.header
-    return Reply(OffsetFound(offset=broker.store.min_offset(header.topic, header.queue_id)))
-
-
-@routes.on(SearchOffset)
-def search_offset(broker: Broker, request: Request[SearchOffset]) -> Reply:
-    """The offset at a store time."""
-    header = request.header
-    boundary = Boundary.UPPER if header.boundary_type.upper() == "UPPER" else Boundary.LOWER
-    offset = broker.store.queue_offset_by_time(
-        header.topic, header.queue_id, header.timestamp, boundary
-    )
-    _, end = broker.store.visible_range(header.topic, header.queue_id)
-    return _answer_offset(broker, request, min(offset, end))
-
-
-def _answer_offset(
-    broker: Broker, request: Request[GetMaxOffset] | Request[SearchOffset], offset: int
-) -> Reply:
-    header = request.header
-    if header.epoch is None:
-        broker.positions.answer(request.connection, header.topic, header.queue_id, offset)
-        return Reply(OffsetFound(offset=offset))
-    end = broker.store.epochs.end_since(header.topic, header.queue_id, header.epoch)
-    return Reply(_in_epoch(broker, header.epoch, offset, end))
-
-
-def _in_epoch(
-    broker: Broker, epoch: int | None, offset: int, valid_end: int | None = None
-) -> OffsetFound:
-    """The answer as the client understands it: `epoch` is what it said."""
-    if epoch is None:
-        return OffsetFound(offset=offset)
-    now = broker.store.epochs.current
-    return OffsetInEpoch(offset=offset, epoch=now, valid_end=valid_end)
-
-
-@routes.on(GetEarliestStoreTime)
-def get_earliest_store_time(broker: Broker, request: Request[GetEarliestStoreTime]) -> Reply:
-    """When the oldest message of a queue was stored; -1 when it is empty."""
-    header = request.header
-    timestamp = broker.store.earliest_store_time(header.topic, header.queue_id)
-    return Reply(TimestampFound(timestamp=timestamp))

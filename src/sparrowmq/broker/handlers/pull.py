@@ -1,4 +1,12 @@
-"""Pulling: records go out as they lie in the log; a pull that finds nothing waits."""
+"""Pulling: records go out as they lie in the log; a pull that finds nothing waits.
+
+This is the other half of the hot path. A pull that finds messages is answered inside the read
+callback with slices of the mapped log, undecoded. A pull that finds nothing is parked as a small
+record (`arrivals`), and the send that ends its wait answers it in the same turn of the loop. Only a
+read that would wait for the device becomes a task: the loop must not wait for a disk. Checks for
+what is rare (handover, shortened queues, resets) ask a dictionary or a flag first, so that they
+cost next to nothing while nothing of the kind is going on.
+"""
 
 from collections.abc import Awaitable
 
@@ -6,9 +14,9 @@ import msgspec
 
 from sparrowmq.broker.arrivals import QueueKey
 from sparrowmq.broker.broker import Broker, State
-from sparrowmq.broker.positions import back_to
+from sparrowmq.broker.positions import resume_offset
 from sparrowmq.broker.pull_filter import PullFilter, filter_for
-from sparrowmq.broker.queue_handover import after_hand_over, hand_over_s
+from sparrowmq.broker.queue_handover import handover_wait_s, offset_after_handover
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Handled, Reply, Request, Routes
 from sparrowmq.protocol.codes import ResponseCode
@@ -20,11 +28,9 @@ from sparrowmq.store.messages import QueueRead, ReadStatus
 from sparrowmq.store.store import ColdRead
 
 routes: Routes[Broker] = Routes()
-
 _DRAINING = State.DRAINING
 _SHORT_POLL_S = 1.0
-"""How long a pull waits that asks for waiting but names no time."""
-
+"""How long a pull waits that asks to wait but names no time."""
 _CODES = {
     ReadStatus.FOUND: ResponseCode.SUCCESS,
     ReadStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
@@ -48,11 +54,13 @@ def pull_message(broker: Broker, request: Request[PullMessage]) -> Handled:
     group = _readable_group(broker, request)
     accepts = filter_for(broker, header, group)
     if header.consumer_group in broker.notices.rebalancing and header.sys_flag & PULL_SUSPEND:
-        wait_s = min(hand_over_s(broker, header, request.connection), _poll_s(broker, header))
+        wait_s = min(handover_wait_s(broker, header, request.connection), _poll_s(broker, header))
         if wait_s > 0:
-            return _answer_handed_over(broker, request, after_hand_over(broker, header, wait_s))
+            return _answer_after_handover(
+                broker, request, offset_after_handover(broker, header, wait_s)
+            )
     if header.epoch is not None or broker.store.epochs.has_doubts:
-        end = broker.positions.end_of(
+        end = broker.positions.valid_end(
             request.connection,
             header.consumer_group,
             header.topic,
@@ -75,18 +83,6 @@ def pull_message(broker: Broker, request: Request[PullMessage]) -> Handled:
     if isinstance(found, ColdRead):
         return _answer_cold(broker, request, found)
     return _answer(broker, request, found, accepts)
-
-
-async def _answer_handed_over(
-    broker: Broker, request: Request[PullMessage], hand_over: Awaitable[int]
-) -> Reply:
-    header = request.header
-    offset = await hand_over
-    # A position that was only repeated is no better known than before.
-    is_known = offset != header.queue_offset
-    epoch = broker.store.epochs.current if is_known else header.epoch or 0
-    code, text = ResponseCode.PULL_RETRY_IMMEDIATELY, "the queue is being handed over"
-    return _nothing_found(broker, request, offset, code, text, epoch=epoch)
 
 
 def _readable_group(broker: Broker, request: Request[PullMessage]) -> SubscriptionGroupConfig:
@@ -120,6 +116,18 @@ def _readable_group(broker: Broker, request: Request[PullMessage]) -> Subscripti
     return group
 
 
+async def _answer_after_handover(
+    broker: Broker, request: Request[PullMessage], next_offset: Awaitable[int]
+) -> Reply:
+    header = request.header
+    offset = await next_offset
+    # An offset that is only repeated is no better known than before.
+    is_known = offset != header.queue_offset
+    epoch = broker.store.epochs.current if is_known else header.epoch or 0
+    code, text = ResponseCode.PULL_RETRY_IMMEDIATELY, "the queue is being handed over"
+    return _nothing_found(broker, request, offset, code, text, epoch=epoch)
+
+
 def _read(
     broker: Broker, header: PullMessage, offset: int, accepts: PullFilter
 ) -> QueueRead | ColdRead:
@@ -144,13 +152,6 @@ def _read(
     )
 
 
-async def _answer_cold(broker: Broker, request: Request[PullMessage], cold: ColdRead) -> Reply:
-    """Read from the device beside the loop. The queue has messages, so nothing waits."""
-    epoch = broker.store.epochs.current
-    found = await broker.workers.run(cold.load)
-    return _reply(broker, request, found, epoch)
-
-
 def _answer(
     broker: Broker, request: Request[PullMessage], found: QueueRead, accepts: PullFilter
 ) -> Reply | None:
@@ -165,11 +166,11 @@ def _answer(
         parked = ParkedPull(broker, request, key, offset, epoch, accepts)
         broker.arrivals.park(parked, _poll_s(broker, header))
         if found.has_unsynced:
-            broker.durability.ask()
+            broker.durability.request_flush()
         return None
     if code is ResponseCode.PULL_OFFSET_MOVED:
         broker.log.warning(
-            "group %s asked for offset %d of %s queue %d, which has %d to %d; told to go to %d",
+            "group %s asked for offset %d of %s queue %d, which has %d to %d; sent to %d",
             header.consumer_group,
             header.queue_offset,
             header.topic,
@@ -181,10 +182,20 @@ def _answer(
     return _reply(broker, request, found, epoch)
 
 
+async def _answer_cold(broker: Broker, request: Request[PullMessage], cold: ColdRead) -> Reply:
+    """Read from the device in a worker. The queue has messages, so the pull need not wait."""
+    epoch = broker.store.epochs.current
+    found = await broker.workers.run(cold.load)
+    return _reply(broker, request, found, epoch)
+
+
 def _poll_s(broker: Broker, header: PullMessage) -> float:
-    """How long a pull may wait that asks for waiting."""
+    """How long a pull may wait that asks to."""
     wait_s = header.suspend_timeout_millis / 1000 or _SHORT_POLL_S
     return min(max(0.0, wait_s), broker.config.long_poll_s)
+
+
+# ---- pulls that wait
 
 
 class ParkedPull(msgspec.Struct, eq=False):
@@ -222,11 +233,11 @@ class ParkedPull(msgspec.Struct, eq=False):
             if found.next_offset < found.max_offset:
                 broker.arrivals.announce(*self.key)  # a long run was rejected: others go first
             elif found.max_offset < broker.store.max_offset(*self.key):
-                broker.durability.ask()
+                broker.durability.request_flush()
             return False
         if _code(found.status, self.offset) == ResponseCode.PULL_NOT_FOUND:
             if found.has_unsynced:
-                broker.durability.ask()
+                broker.durability.request_flush()
             return False
         request.answer(_reply(broker, request, found, epoch))
         return True
@@ -241,34 +252,6 @@ class ParkedPull(msgspec.Struct, eq=False):
         )
 
 
-def reject(broker: Broker) -> Reply:
-    """The answer to every pull, parked or new, while the broker is draining."""
-    broker.rejected_pulls += 1
-    text = f"broker {broker.config.broker_name} is stopping"
-    return Reply(code=ResponseCode.SERVICE_NOT_AVAILABLE, remark=text)
-
-
-def _sent_back(broker: Broker, request: Request[PullMessage], end: int) -> Reply:
-    """The position counts messages that are gone: they ended at `end`, and others came since."""
-    header = request.header
-    group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
-    target = end
-    if header.epoch is None:
-        stored = broker.offsets.get(group, topic, queue_id)
-        carried = header.commit_offset if header.sys_flag & PULL_COMMIT_OFFSET else -1
-        target = back_to(end, stored, carried)
-    broker.log.warning(
-        "group %s stood at %d of %s queue %d, whose messages it knows end at %d; sent back to %d",
-        group,
-        header.queue_offset,
-        topic,
-        queue_id,
-        end,
-        target,
-    )
-    return _moved_to(broker, request, target, "the queue got shorter", valid_end=end)
-
-
 def move_parked(broker: Broker, group: str, topic: str, queue_id: int, offset: int) -> None:
     """A group was reset: answer its pulls that wait for the queue with the new offset."""
     parked = broker.arrivals.take(
@@ -280,36 +263,14 @@ def move_parked(broker: Broker, group: str, topic: str, queue_id: int, offset: i
         pull.request.answer(_moved_to(broker, pull.request, offset, "the offset was reset"))
 
 
-def _moved_to(
-    broker: Broker,
-    request: Request[PullMessage],
-    offset: int,
-    why: str,
-    valid_end: int | None = None,
-) -> Reply:
-    code, epoch = ResponseCode.PULL_OFFSET_MOVED, broker.store.epochs.current
-    return _nothing_found(broker, request, offset, code, why, epoch=epoch, valid_end=valid_end)
+def reject(broker: Broker) -> Reply:
+    """The answer to every pull, parked or new, while the broker is draining."""
+    broker.rejected_pulls += 1
+    text = f"broker {broker.config.broker_name} is stopping"
+    return Reply(code=ResponseCode.SERVICE_NOT_AVAILABLE, remark=text)
 
 
-def _nothing_found(
-    broker: Broker,
-    request: Request[PullMessage],
-    next_offset: int,
-    code: ResponseCode,
-    why: str,
-    *,
-    epoch: int,
-    held: tuple[int, int] | None = None,
-    valid_end: int | None = None,
-) -> Reply:
-    """The answer to every pull that gets no message; `next_offset` was learned in `epoch`.
-
-    `held` is the range of offsets that the queue has, where the caller has read it already.
-    """
-    header = request.header
-    low, high = held or broker.store.visible_range(header.topic, header.queue_id)
-    answer = _pulled(broker, request, next_offset, low, high, epoch, valid_end)
-    return Reply(answer, code=code, remark=why)
+# ---- answers
 
 
 def _reply(broker: Broker, request: Request[PullMessage], found: QueueRead, epoch: int) -> Reply:
@@ -345,14 +306,67 @@ def _reply(broker: Broker, request: Request[PullMessage], found: QueueRead, epoc
 
 
 def _end_of_range(broker: Broker, header: PullMessage, found: QueueRead) -> int | None:
-    """How far a range of offsets is good that a client of ours planned in an earlier epoch.
+    """The end of the valid part of a range that a client of ours planned in an earlier epoch.
 
-    Its position itself is. With PULL_OFFSET_MOVED it would say that the position is not.
+    Its position itself is valid: with PULL_OFFSET_MOVED the field would say that it is not.
     """
     if _code(found.status, header.queue_offset) is ResponseCode.PULL_OFFSET_MOVED:
         return None
     assert header.epoch is not None
     return broker.store.epochs.end_since(header.topic, header.queue_id, header.epoch)
+
+
+def _sent_back(broker: Broker, request: Request[PullMessage], end: int) -> Reply:
+    """Send a client back whose position counts messages that are gone: they ended at `end`."""
+    header = request.header
+    group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+    target = end
+    if header.epoch is None:
+        stored = broker.offsets.get(group, topic, queue_id)
+        carried = header.commit_offset if header.sys_flag & PULL_COMMIT_OFFSET else -1
+        target = resume_offset(end, stored, carried)
+    broker.log.warning(
+        "group %s stood at %d of %s queue %d, whose messages it knows end at %d; sent back to %d",
+        group,
+        header.queue_offset,
+        topic,
+        queue_id,
+        end,
+        target,
+    )
+    return _moved_to(broker, request, target, "the queue got shorter", valid_end=end)
+
+
+def _moved_to(
+    broker: Broker,
+    request: Request[PullMessage],
+    offset: int,
+    why: str,
+    valid_end: int | None = None,
+) -> Reply:
+    code, epoch = ResponseCode.PULL_OFFSET_MOVED, broker.store.epochs.current
+    return _nothing_found(broker, request, offset, code, why, epoch=epoch, valid_end=valid_end)
+
+
+def _nothing_found(
+    broker: Broker,
+    request: Request[PullMessage],
+    next_offset: int,
+    code: ResponseCode,
+    why: str,
+    *,
+    epoch: int,
+    held: tuple[int, int] | None = None,
+    valid_end: int | None = None,
+) -> Reply:
+    """The answer to every pull that gets no message; `next_offset` was learned in `epoch`.
+
+    `held` is the range of offsets that the queue has, where the caller has read it already.
+    """
+    header = request.header
+    low, high = held or broker.store.visible_range(header.topic, header.queue_id)
+    answer = _pulled(broker, request, next_offset, low, high, epoch, valid_end)
+    return Reply(answer, code=code, remark=why)
 
 
 def _pulled(
@@ -364,7 +378,7 @@ def _pulled(
     epoch: int,
     valid_end: int | None = None,
 ) -> Pulled:
-    """Clients of ours are told the epoch; for the others it is noted what they were told."""
+    """Clients of ours learn the epoch; for others it is noted which offset they were sent to."""
     header = request.header
     if header.epoch is not None:
         return PulledInEpoch(
@@ -377,7 +391,7 @@ def _pulled(
         )
     if broker.store.epochs.has_doubts:
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
-        broker.positions.tell(request.connection, group, topic, queue_id, next_offset, epoch)
+        broker.positions.note_sent(request.connection, group, topic, queue_id, next_offset, epoch)
     return Pulled(
         suggest_which_broker_id=0,
         next_begin_offset=next_offset,

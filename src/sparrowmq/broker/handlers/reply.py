@@ -5,7 +5,7 @@ from sparrowmq.broker.send_checks import (
     UNUSUAL_BITS,
     check_size,
     checked_sys_flag,
-    refusal,
+    store_refusal,
     topic_for_send,
 )
 from sparrowmq.disk.errors import DiskFull
@@ -33,14 +33,14 @@ _PUSH_S = 10.0
 
 @routes.on(SendReply, SendReplyV2)
 async def send_reply(broker: Broker, request: Request[SendReply | SendReplyV2]) -> Reply:
-    """Hand a reply to who asked. Stored in any case, so that a lost one can be looked up."""
+    """Push a reply to the client that asked. It is stored in any case, so that it can be found."""
     put = _put(broker, request)
     fault = await _push(broker, request)
     try:
         stored = broker.store.append(put, broker.clock())
     except (DiskFull, StoreStopped, MessageTooLarge) as error:
         if fault:
-            raise refusal(error) from error
+            raise store_refusal(error) from error
         broker.log.warning("a reply was pushed but not stored: %s", error)
         return Reply(_sent(broker, put, None))
     broker.durability.announce(put.topic, put.queue_id)
@@ -50,7 +50,7 @@ async def send_reply(broker: Broker, request: Request[SendReply | SendReplyV2]) 
 
 def _put(broker: Broker, request: Request[SendReply | SendReplyV2]) -> PutMessage:
     header = request.header
-    topic = broker.topics.sendable.get(header.topic) or topic_for_send(broker, request)
+    topic = broker.topics.checked_for_send.get(header.topic) or topic_for_send(broker, request)
     queues = max(1, topic.write_queue_nums)
     queue_id = header.queue_id if 0 <= header.queue_id < queues else broker.rng.randrange(queues)
     fields = parse_properties(header.properties)
@@ -85,7 +85,9 @@ async def _push(broker: Broker, request: Request[SendReply | SendReplyV2]) -> st
     fields = parse_properties(header.properties)
     client_id = fields.get(REPLY_TO_CLIENT)
     if client_id is None:
-        return f"the reply does not say who asked: property {REPLY_TO_CLIENT} is missing"
+        return (
+            f"the reply does not name the client that asked: property {REPLY_TO_CLIENT} is missing"
+        )
     asking = broker.producers.find(client_id)
     if asking is None:
         return f"the reply cannot be pushed: client {client_id} is not connected to this broker"

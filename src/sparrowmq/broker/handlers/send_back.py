@@ -1,15 +1,14 @@
-"""Giving back messages that could not be consumed."""
+"""Sending back messages that could not be consumed."""
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.delivery.placement import append
-from sparrowmq.broker.delivery.retry import given_back, given_up, group_of
-from sparrowmq.broker.send_checks import refusal, size_fault
+from sparrowmq.broker.delivery.retry import group_of, place_dead_letter, place_retry
+from sparrowmq.broker.send_checks import size_fault, store_refusal
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.send import SendBack
-from sparrowmq.protocol.names import is_dlq_topic
 from sparrowmq.store.errors import MessageTooLarge, StoreStopped
 
 routes: Routes[Broker] = Routes()
@@ -27,7 +26,7 @@ def send_back(broker: Broker, request: Request[SendBack]) -> Reply | None:
         text = f"no message at log offset {header.offset} of {broker.config.broker_name}"
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, text)
     now_ms = broker.delivery.clock.now_ms()
-    placement = given_back(
+    placement = place_retry(
         broker,
         record,
         group,
@@ -37,20 +36,15 @@ def send_back(broker: Broker, request: Request[SendBack]) -> Reply | None:
     )
     fault = size_fault(broker, len(placement.put.body), len(placement.put.properties))
     if fault is not None:
-        # Refused, its consumer would give it back for ever.
+        # If it were refused, its consumer would send it back for ever.
         broker.log.error("message at %d cannot be retried: %s", header.offset, fault)
-        placement = given_up(broker, record, group)
+        placement = place_dead_letter(broker, record, group)
     try:
         stored = append(broker, placement, now_ms)
     except (DiskFull, StoreStopped, MessageTooLarge) as error:
-        raise refusal(error) from error
-    if is_dlq_topic(placement.put.topic):
-        broker.log.info(
-            "group %s gave up message %s after %d attempts",
-            header.group,
-            placement.put.uniq_key,
-            placement.put.reconsume_times,
-        )
+        raise store_refusal(error) from error
+    if placement.attempts:
+        broker.dead_letters.note(placement)
     end = stored.log_offset + stored.size
-    # Its group moves on as soon as it hears of success, so success means that it is safe.
+    # The group moves on as soon as it is answered, so success means that the copy is safe.
     return broker.durability.reply_when_safe(request, Reply(), end)

@@ -4,7 +4,7 @@ from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.delivery import transactions
 from sparrowmq.broker.delivery.half_messages import immunity_ms
 from sparrowmq.broker.delivery.placement import fields_of
-from sparrowmq.broker.send_checks import refusal
+from sparrowmq.broker.send_checks import store_refusal
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import RequestRefused
@@ -24,7 +24,7 @@ routes: Routes[Broker] = Routes()
 
 @routes.on(EndTransaction)
 def end_transaction(broker: Broker, request: Request[EndTransaction]) -> Reply | None:
-    """End a transaction once; whoever says so again changes nothing."""
+    """End a transaction; ending it again changes nothing."""
     header = request.header
     kind = header.commit_or_rollback
     if kind not in (TRANSACTION_NONE, TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
@@ -44,14 +44,14 @@ def end_transaction(broker: Broker, request: Request[EndTransaction]) -> Reply |
         else:
             transactions.end(broker, half)
     except (DiskFull, StoreStopped) as error:
-        raise refusal(error) from error
+        raise store_refusal(error) from error
     end = broker.store.max_log_offset
     return broker.durability.reply_when_safe(request, Reply(), end)
 
 
 @routes.on(ResumeCheckHalfMessage)
 def resume_check(broker: Broker, request: Request[ResumeCheckHalfMessage]) -> Reply | None:
-    """Ask the producers again about a transaction that was set aside, as if for the first time.
+    """Ask the producers again about a transaction that was given up, as if for the first time.
 
     The message stays where it was kept as well, as with Apache.
     """
@@ -61,12 +61,12 @@ def resume_check(broker: Broker, request: Request[ResumeCheckHalfMessage]) -> Re
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, str(error)) from error
     record = broker.store.read_record(log_offset)
     if record is None or record.topic != TRANS_CHECK_MAX_TIME_TOPIC:
-        text = f"no transaction was set aside at log offset {log_offset}"
+        text = f"no transaction that was given up is at log offset {log_offset}"
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, text)
     try:
         transactions.resume(broker, record)
     except (DiskFull, StoreStopped, MessageTooLarge) as error:
-        raise refusal(error) from error
+        raise store_refusal(error) from error
     audit(request, "resumed transaction %d", log_offset)
     end = broker.store.max_log_offset
     return broker.durability.reply_when_safe(request, Reply(), end)
@@ -93,7 +93,7 @@ def _half_record(broker: Broker, header: EndTransaction) -> tuple[Record, dict[s
 
 
 def _refuse_late(broker: Broker, record: Record, fields: dict[str, str], checks: int) -> None:
-    """A producer that chose its own time has to wait to be asked when that is over."""
+    """Refuse a producer that chose its own time and is late: it has to wait to be asked."""
     if not fields.get(CHECK_IMMUNITY_TIME_S):
         return
     limit_ms = immunity_ms(fields, int(broker.config.transaction_timeout_s * 1000))

@@ -5,11 +5,14 @@ import errno
 import os
 import signal
 import sys
+import unicodedata
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 
+from sparrowmq.cli.logs import with_log_level, without_client_warnings
 from sparrowmq.cli.remote import name_servers_option, run_remote
 from sparrowmq.cli.stop_signal import stop_signal
 from sparrowmq.client.consuming.push_consumer import PushConsumer
@@ -29,8 +32,20 @@ _WHERE = {
 @click.command()
 @click.argument("topic")
 @click.argument("body", required=False)
-@click.option("--tag", help="The message's tag.")
-@click.option("--key", "keys", multiple=True, help="A key to find the message by; may be repeated.")
+@click.option(
+    "--file",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+    metavar="FILE",
+    help="Send what is in this file; - is standard input.",
+)
+@click.option("--tag", metavar="TAG", help="The message's tag.")
+@click.option(
+    "--key",
+    "keys",
+    multiple=True,
+    metavar="KEY",
+    help="A key to find the message by; may be repeated.",
+)
 @click.option(
     "--property",
     "properties",
@@ -38,13 +53,24 @@ _WHERE = {
     metavar="NAME=VALUE",
     help="A property; may be repeated.",
 )
-@click.option("--sharding-key", help="Messages with the same sharding key stay in order.")
-@click.option("--delay-level", type=click.IntRange(1, 18), help="1 is 1 s, 18 is 2 h.")
-@click.option("--group", default="sparrowmq-cli", show_default=True, help="Producer group.")
+@click.option(
+    "--sharding-key", metavar="KEY", help="Messages with the same sharding key stay in order."
+)
+@click.option(
+    "--delay-level", type=click.IntRange(1, 18), metavar="LEVEL", help="1 is 1 s, 18 is 2 h."
+)
+@click.option(
+    "--group",
+    metavar="NAME",
+    default="sparrowmq-cli",
+    show_default=True,
+    help="Producer group.",
+)
 @name_servers_option
 def send(
     topic: str,
     body: str | None,
+    file: str | None,
     tag: str | None,
     keys: tuple[str, ...],
     properties: tuple[str, ...],
@@ -55,17 +81,19 @@ def send(
 ) -> None:
     """Send a message.
 
-    Without BODY the text is read from standard input.
+    Without BODY, or with - for it, the body is read from standard input. A body is sent byte for
+    byte, whatever it holds.
 
     \b
     Examples:
       sparrowmq send orders "hello" --tag created --key o-1
       sparrowmq send orders "later" --delay-level 3
-      cat order.json | sparrowmq send orders
+      sparrowmq send orders --file picture.png
+      cat order.json | sparrowmq send orders -
     """
-    data = body.encode() if body is not None else _standard_input()
+    data = _body(body, file)
     if not data:
-        raise click.UsageError("the message is empty; give BODY, or its text on standard input")
+        raise click.UsageError("the message is empty; give BODY, --file, or standard input")
     pairs = {}
     for part in properties:
         name, equals, value = part.partition("=")
@@ -95,6 +123,17 @@ def send(
     sys.exit(0 if result.is_ok else 1)
 
 
+def _body(body: str | None, file: str | None) -> bytes:
+    """The bytes of a body as they are: an argument need not be text in UTF-8."""
+    if body is not None and file is not None:
+        raise click.UsageError("BODY and --file exclude each other")
+    if file not in (None, "-"):
+        return Path(file).read_bytes()
+    if body is None or body == "-":
+        return _standard_input()
+    return os.fsencode(body)  # undoes how Python decoded the argument
+
+
 def _standard_input() -> bytes:
     if sys.stdin is None:  # closed by the parent process
         return b""
@@ -105,10 +144,11 @@ def _standard_input() -> bytes:
 
 @click.command()
 @click.argument("topic")
-@click.option("--group", required=True, help="Consumer group.")
+@click.option("--group", metavar="NAME", required=True, help="Consumer group.")
 @click.option(
     "--filter",
     "expression",
+    metavar="TAGS",
     default="*",
     show_default=True,
     help="Tags such as 'A || B', or * for all.",
@@ -121,7 +161,10 @@ def _standard_input() -> bytes:
     show_default=True,
     help="Where a group without progress starts.",
 )
-@click.option("--count", type=click.IntRange(min=1), help="Stop after this many messages.")
+@click.option(
+    "--count", type=click.IntRange(min=1), metavar="NUMBER", help="Stop after this many messages."
+)
+@with_log_level
 @name_servers_option
 def consume(
     topic: str, group: str, expression: str, where: str, count: int | None, name_servers: str
@@ -145,12 +188,13 @@ def consume(
         )
         async with consumer:
             # A consumer survives outages; a wrong address must end the command at once.
-            await consumer.client.name_servers.route(topic)
+            with without_client_warnings():
+                await consumer.client.name_servers.route(topic)
             await show(consumer, showing, stopping)
         return stopping.number
 
     try:
-        number = run_remote(work())
+        number = run_remote(work(), is_long=True)
     except KeyboardInterrupt:  # Windows
         number = signal.SIGINT
     showing.raise_failure()
@@ -230,5 +274,13 @@ def line_of(message: MessageExt) -> str:
     """Position, tag, keys and text of a message."""
     tags = f" [{message.tags}]" if message.tags else ""
     keys = f" {' '.join(message.keys)}" if message.keys else ""
-    text = message.body.decode("utf-8", "backslashreplace")
+    text = _harmless(message.body.decode("utf-8", "backslashreplace"))
     return f"{message.broker_name}/{message.queue_id}/{message.queue_offset}{tags}{keys}: {text}"
+
+
+def _harmless(text: str) -> str:
+    """A body in one line, without characters that would control the terminal it is shown on."""
+    return "".join(
+        each if each == "\t" or unicodedata.category(each) != "Cc" else f"\\x{ord(each):02x}"
+        for each in text
+    )

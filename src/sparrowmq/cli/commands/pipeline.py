@@ -1,12 +1,19 @@
 """`sparrowmq pipeline …`: jobs on Spark."""
 
+import re
 import sys
+import traceback
 from typing import Any
 
 import click
 
 from sparrowmq.cli.command_group import LazyGroup
+from sparrowmq.cli.commands.pipeline_options import is_verbose
 from sparrowmq.spark.errors import RocketMQError
+
+_JAVA_CALL = re.compile("An error occurred while calling ")
+"""How py4j begins; the reason is in the next line, after the name of Java's class."""
+_JAVA_CLASS = re.compile(r"^: (?:[\w$]+\.)+[\w$]+: ")
 
 _MODULES = {
     "archive": "pipeline_archive",
@@ -17,23 +24,40 @@ _MODULES = {
 
 
 class JobGroup(LazyGroup):
-    """Reports an ordinary failure in one line, with exit code 1."""
+    """Reports a failure by one message, with exit code 1, and with --verbose by its trace, too."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         try:
             return super().invoke(ctx)
-        except (RocketMQError, ImportError) as error:
-            click.echo(f"sparrowmq: {error}", err=True)
-        except KeyboardInterrupt:
-            click.echo("sparrowmq: stopped; run it again to go on", err=True)
-            sys.exit(130)
+        except (click.ClickException, click.Abort, click.exceptions.Exit):
+            raise
+        except OSError:  # the program reports these itself
+            _show_trace()
+            raise
         except Exception as error:
-            reason = spark_reason(error)
-            if reason is None:
-                raise
-            click.echo(f"sparrowmq: {reason}", err=True)
+            click.echo(f"sparrowmq: {_message(error)}", err=True)
+            _show_trace()
         sys.exit(1)
+
+    def report_stop(self, number: int) -> None:
+        """Every job goes on where it was."""
+        super().report_stop(number)
+        click.echo("sparrowmq: stopped; run it again to go on", err=True)
+
+
+def _show_trace() -> None:
+    if is_verbose():
+        click.echo(traceback.format_exc(), err=True)
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, RocketMQError | ImportError):
+        return str(error)
+    reason = spark_reason(error)
+    if reason is not None:
+        return reason
+    return f"{type(error).__name__}: {error} (a mistake of SparrowMQ's; --verbose shows its trace)"
 
 
 def spark_reason(error: Exception) -> str | None:
@@ -47,7 +71,11 @@ def spark_reason(error: Exception) -> str | None:
         return None
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith("sparrowmq.spark.")]
-    return ours[-1].partition(": ")[2] if ours else lines[0]
+    if ours:
+        return ours[-1].partition(": ")[2]
+    if _JAVA_CALL.match(lines[0]) and len(lines) > 1:
+        return _JAVA_CLASS.sub("", lines[1])
+    return lines[0]
 
 
 @click.group(cls=JobGroup, modules=_MODULES)

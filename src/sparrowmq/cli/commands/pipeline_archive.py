@@ -29,33 +29,42 @@ from sparrowmq.spark.jobs.archive_query import Question
 
 
 @click.group(cls=Group, invoke_without_command=True)
-@click.option("--topics", help="Topics, with commas between.")
+@click.option("--topics", help="Topics, separated by commas.")
 @click.option("--pattern", help="A regular expression for topics, instead of --topics.")
-@click.option("--to", help="The archive: a folder that all of Spark reaches by this name.")
-@click.option("--once", is_flag=True, help="End when all is archived that is there now.")
+@click.option("--to", help="The archive: a folder that driver and executors reach by this name.")
+@click.option("--once", is_flag=True, help="Archive what is there now, then end.")
 @click.option(
-    "--interval", type=Duration(), default="10s", show_default=True, help="Between two looks."
+    "--interval",
+    type=Duration(),
+    default="10s",
+    show_default=True,
+    help="How often to look for messages.",
 )
 @click.option("--since", type=Moment(), help="Where a new archive begins. [default: the oldest]")
-@click.option("--group", default="sparrowmq-archive", show_default=True, help="Shows the progress.")
+@click.option(
+    "--group",
+    default="sparrowmq-archive",
+    show_default=True,
+    help="Consumer group that shows the progress.",
+)
 @click.option(
     "--batch",
     type=click.IntRange(min=1),
     default=1_000_000,
     show_default=True,
-    help="Messages a commit at most.",
+    help="Most messages in one commit.",
 )
 @click.option(
     "--compact-after",
     type=click.IntRange(min=0),
     default=32,
     show_default=True,
-    help="Small files of a topic and day that are made into one; 0 never does.",
+    help="Merge this many small files of a topic and day into one; 0 never does.",
 )
 @click.option(
     "--allow-data-loss",
     is_flag=True,
-    help="Go on where messages were deleted, or a queue went back.",
+    help="Go on although messages were deleted or a queue got shorter.",
 )
 @name_server_option
 @spark_options
@@ -78,7 +87,7 @@ def archive(
 ) -> None:
     """Archive topics to Parquet by topic and date, each message once.
 
-    Run it again after any end, also a kill: it goes on where it was.
+    Run it again after it ended in any way, even by a kill: it goes on where it was.
 
     \b
     Examples:
@@ -100,8 +109,8 @@ def archive(
         fail_on_data_loss=not allow_data_loss,
         compaction=CompactionRule(least_files=compact_after),
     )
-    job.options()  # what is wrong is told before Spark starts
-    # Who goes on for ever knows how to wait for a topic that is away with its broker.
+    job.options()  # mistakes are reported before Spark starts
+    # Without --once it waits for a topic that is away with its broker.
     check_topics(name_server, job.topics if once else ())
     never = threading.Event()
     with (
@@ -130,7 +139,7 @@ def archive(
 @click.option("--since", type=Moment(), help="Stored at this time or later.")
 @click.option("--until", type=Moment(), help="Stored before this time.")
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="A line of JSON for each message.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @spark_options
 def query(
     folder: str,

@@ -21,7 +21,7 @@ from sparrowmq.spark.jobs.journal import JobJournal
 from sparrowmq.spark.jobs.replay import Replay, ReplayJob, journal_folder
 from sparrowmq.spark.wire.cluster import RemoteCluster
 
-_rate = click.option("--rate", type=click.IntRange(min=1), help="Messages a second at most.")
+_rate = click.option("--rate", type=click.IntRange(min=1), help="Most messages per second.")
 _where = click.option("--where", help="A condition in Spark's SQL on the columns.")
 
 
@@ -31,7 +31,7 @@ _where = click.option("--where", help="A condition in Spark's SQL on the columns
 @click.option("--since", type=Moment(), required=True, help="Stored at this time or later.")
 @click.option("--until", type=Moment(), required=True, help="Stored before this time.")
 @_where
-@click.option("--by-key", is_flag=True, help="The same key to the same queue.")
+@click.option("--by-key", is_flag=True, help="Send the same key to the same queue.")
 @click.option("--archive", help="Read from this archive instead of from the brokers.")
 @_rate
 @click.option(
@@ -39,9 +39,9 @@ _where = click.option("--where", help="A condition in Spark's SQL on the columns
     type=click.IntRange(min=1),
     default=100_000,
     show_default=True,
-    help="Messages between two commits: so many may come twice after a kill.",
+    help="Messages between two commits: this many may come twice after a kill.",
 )
-@click.option("--again", is_flag=True, help="Send it all although it was sent before.")
+@click.option("--again", is_flag=True, help="Send everything although it was sent before.")
 @state_option
 @name_server_option
 @spark_options
@@ -61,7 +61,7 @@ def replay(
     master: str,
     settings: dict[str, str],
 ) -> None:
-    """Send a time range of a topic to a topic; the same range is not sent twice.
+    """Send a time range of a topic to another topic; the same range is not sent twice.
 
     \b
     Example:
@@ -109,8 +109,10 @@ def replay(
 @click.argument("group")
 @_where
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="A line of JSON for each message.")
-@click.option("--send-back", "sending", is_flag=True, help="Send them; else they are only shown.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+@click.option(
+    "--send-back", "sending", is_flag=True, help="Send them; otherwise they are only shown."
+)
 @click.option("--to", help="Send them to this topic. [default: each to where it came from]")
 @_rate
 @state_option
@@ -148,8 +150,10 @@ def dead_letters(
             more = " (or more)" if len(rows) == limit else ""
             click.echo(f"{len(rows)} dead letters{more}", err=True)
             return
+        with RemoteCluster(name_server) as cluster:
+            folder = letters.journal_folder(state_folder(state), cluster)
         with (
-            JobJournal(letters.journal_folder(state_folder(state))) as journal,
+            JobJournal(folder) as journal,
             shown_progress("dead letters") as on_step,
         ):
             sent, _ = send_back(

@@ -18,7 +18,7 @@ from sparrowmq.cli.commands.pipeline_options import (
 from sparrowmq.cli.commands.pipeline_session import pipeline_session, shown_progress
 from sparrowmq.spark.jobs.drain import Drain, DrainJob, DrainReport, Spread, drain_report
 from sparrowmq.spark.jobs.job import AdminOperator
-from sparrowmq.spark.jobs.journal import JobJournal
+from sparrowmq.spark.jobs.journal import JobJournal, journal_place
 from sparrowmq.spark.wire.cluster import RemoteCluster
 
 
@@ -31,22 +31,24 @@ from sparrowmq.spark.wire.cluster import RemoteCluster
     type=click.Choice([spread.value for spread in Spread]),
     default=Spread.EVENLY.value,
     show_default=True,
-    help="Over its queues: evenly, or the same key to the same queue.",
+    help="How its queues fill: evenly, or the same key to the same queue.",
 )
-@click.option("--rate", type=click.IntRange(min=1), help="Messages a second at most.")
+@click.option("--rate", type=click.IntRange(min=1), help="Most messages per second.")
 @click.option(
     "--batch",
     type=click.IntRange(min=1),
     default=100_000,
     show_default=True,
-    help="Messages between two commits: so many may come twice after a kill.",
+    help="Messages between two commits: this many may come twice after a kill.",
 )
-@click.option("--live", is_flag=True, help="Although members of the group are alive.")
+@click.option("--live", is_flag=True, help="Drain although members of the group are alive.")
 @click.option(
-    "--take-over", is_flag=True, help="Although another operator has begun it and not ended it."
+    "--take-over",
+    is_flag=True,
+    help="Drain although another operator has begun and not finished it.",
 )
-@click.option("--report", is_flag=True, help="Only show how far it is.")
-@click.option("--hand-back", is_flag=True, help="Check that the temporary topic can go.")
+@click.option("--report", is_flag=True, help="Only show the progress.")
+@click.option("--hand-back", is_flag=True, help="Check that the temporary topic can be deleted.")
 @click.option("--worked-by", help="The group that consumes the temporary topic. [default: GROUP]")
 @click.option("--cleanup", is_flag=True, help="With --hand-back: delete the temporary topic.")
 @state_option
@@ -73,8 +75,8 @@ def drain(
     """Move the backlog of a slow group to a temporary topic with ten times the queues.
 
     Stop the group's members, drain, and start as many consumers as you like on the temporary
-    topic. The group then goes on with what came later. Run it again after any end, also a kill.
-    When the temporary topic is consumed: --hand-back, and --cleanup to delete it.
+    topic. The group then goes on with later messages. Run it again after it ended in any way, even
+    by a kill. When the temporary topic is consumed: --hand-back, and --cleanup to delete it.
 
     \b
     Examples:
@@ -84,12 +86,15 @@ def drain(
     """
     if cleanup and not hand_back:
         raise click.UsageError("--cleanup goes with --hand-back")
+    check_topics(name_server, [topic])
+    with RemoteCluster(name_server) as cluster:
+        folder = journal_place(state_folder(state) / f"drain-{topic}-{group}", cluster, topic)
     job = DrainJob(
         name_server=name_server,
         topic=topic,
         group=group,
         to=to or f"{topic}-drain",
-        state=state_folder(state) / f"drain-{topic}-{group}",
+        state=folder,
         spread=Spread(spread),
         batch_rows=batch,
         rows_per_second=rate,
@@ -97,7 +102,6 @@ def drain(
         by=operator_name(),
         take_over=take_over,
     )
-    check_topics(name_server, [topic])
     with RemoteCluster(name_server, 10.0) as cluster, JobJournal(job.state) as journal:
         work = Drain(job, cluster, AdminOperator(name_server), journal)
         if not report and not hand_back:

@@ -5,14 +5,17 @@ import getpass
 import os
 import socket
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import click
 
-from sparrowmq.cli.remote import DEFAULT, HELP, VARIABLE, checked_addresses
+from sparrowmq.cli.logs import with_log_level
+from sparrowmq.cli.remote import ADDRESSES, HELP, found_addresses
 from sparrowmq.cli.values import parse_value
+from sparrowmq.cluster_address import DEFAULT
+from sparrowmq.spark.option_values import read_moment
 
 P = ParamSpec("P")
 
@@ -32,11 +35,10 @@ class Moment(click.ParamType[datetime]):
         if isinstance(value, datetime):
             return value
         try:
-            found = datetime.fromisoformat(value)
+            return read_moment(value)
         except ValueError:
             text = f"{value!r} is not a time; write 2026-11-15 or 2026-11-15T13:30, in UTC"
             self.fail(text, param, ctx)
-        return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
 class Duration(click.ParamType[float]):
@@ -61,10 +63,10 @@ name_server_option = click.option(
     "--name-servers",
     "-n",
     "name_server",
-    envvar=VARIABLE,
-    default=DEFAULT,
-    show_default=True,
-    callback=checked_addresses,
+    metavar=ADDRESSES,
+    default=None,
+    show_default=DEFAULT,
+    callback=found_addresses,
     help=HELP,
 )
 
@@ -93,11 +95,37 @@ state_option = click.option(
 )
 
 
+_VERBOSE = "sparrowmq.verbose"
+
+
+def _remember_verbose(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.meta[_VERBOSE] = True  # which a group and its commands share
+
+
+verbose_option = click.option(
+    "--verbose",
+    is_flag=True,
+    expose_value=False,
+    callback=_remember_verbose,
+    help="Show the trace of an error after its message.",
+)
+
+
+def is_verbose() -> bool:
+    """Whether the command that runs was asked for traces."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(_VERBOSE))
+
+
 def spark_options(command: Callable[P, T]) -> Callable[..., T]:
-    """--master and --conf; the command gets `master` and `settings`, the latter as a dict."""
+    """--master, --conf, --verbose and --log-level; the command gets `master`, and `settings` as a
+    dict."""
 
     @_master
     @_settings
+    @verbose_option
+    @with_log_level
     @functools.wraps(command)
     def wrapped(*args: Any, settings: tuple[str, ...], **values: Any) -> T:
         return command(*args, settings=_pairs(settings), **values)  # type: ignore[arg-type]

@@ -1,10 +1,11 @@
 """The Spark session of a command: started quietly, ended with the command, its progress shown."""
 
+import logging
 import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from sparrowmq.cli.commands.pipeline_options import is_verbose
 from sparrowmq.spark.errors import RocketMQError
 from sparrowmq.spark.jobs.job import OnStep, Step
 from sparrowmq.spark.session import find_java, spark_session
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _STDERR = 2
+_QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
 @contextmanager
@@ -32,11 +35,43 @@ def pipeline_session(
     """A session for the block; one that was there before is used, and stays."""
     before = _running_session()
     session = before or _quiet_session(name, master, settings, environ)
+    with quiet_stop(), nullcontext() if is_verbose() else _without_traces():
+        try:
+            yield session
+        finally:
+            if before is None:
+                session.stop()
+
+
+@contextmanager
+def quiet_stop() -> Iterator[None]:
+    """Keep py4j's stack trace of a signal out of the log: the command says that it was stopped."""
+
+    def is_news(record: logging.LogRecord) -> bool:
+        return not str(record.msg).startswith("KeyboardInterrupt while sending command")
+
+    root = logging.getLogger()  # where py4j logs it
+    root.addFilter(is_news)
     try:
-        yield session
+        yield
     finally:
-        if before is None:
-            session.stop()
+        root.removeFilter(is_news)
+
+
+@contextmanager
+def _without_traces() -> Iterator[None]:
+    """PySpark logs every error of a query, with Java's trace, before it raises it."""
+    from pyspark.logger import PySparkLogger
+
+    loggers = [PySparkLogger.getLogger(name) for name in _QUERY_LOGGERS]
+    before = [logger.disabled for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.disabled = True
+        yield
+    finally:
+        for logger, was_disabled in zip(loggers, before, strict=True):
+            logger.disabled = was_disabled
 
 
 def _running_session() -> "SparkSession | None":
@@ -66,7 +101,7 @@ def _quiet_session(
         os.dup2(kept, _STDERR)
         os.close(kept)
         os.close(number)
-    Path(log).unlink()  # Java goes on writing to it, and nobody has to clean up
+    Path(log).unlink()  # Java goes on writing to it, and it is gone when Java ends
     session.sparkContext.setLogLevel("OFF")
     return session
 

@@ -8,18 +8,19 @@ from typing import Any
 
 import click
 
-from sparrowmq.cli.logs import Warn, log_warning, print_warning, set_up_logs
+from sparrowmq.cli.logs import Warn, log_level_option, log_warning, print_warning, set_up_logs
 from sparrowmq.cli.settings.environment import warn_of_unknown_variables
 from sparrowmq.cli.settings.options import SettingsCommand, config_option, options
 from sparrowmq.cli.settings.servers import (
     all_settings,
     broker_config,
     broker_settings,
+    configs_of_both,
     nameserver_config,
     nameserver_settings,
     read_file,
 )
-from sparrowmq.cli.settings.settings import Given
+from sparrowmq.cli.settings.settings import Found, Given
 
 _PORTS_OF_UP = "--port, or with --nameserver-port the name server's"
 
@@ -28,6 +29,7 @@ def common_options() -> list[click.Parameter]:
     """What every server command takes besides settings."""
     return [
         config_option(),
+        log_level_option(),
         click.Option(["--json", "as_json"], is_flag=True, help="Log one JSON object per line."),
         click.Option(
             ["--insecure"],
@@ -37,53 +39,67 @@ def common_options() -> list[click.Parameter]:
     ]
 
 
-def _start_logs(as_json: bool) -> Warn:
+def _start_logs(as_json: bool, log_level: str) -> Warn:
     """Before anything is read: warnings about settings are lines of the log already."""
-    set_up_logs(as_json=as_json)
+    set_up_logs(as_json=as_json, level=log_level)
     warn = log_warning if as_json else print_warning
     warn_of_unknown_variables(warn)
     return warn
 
 
-def _nameserver(config_file: Path | None, as_json: bool, insecure: bool, **values: Any) -> None:
-    from sparrowmq.cli.serve import check_exposure, run, serve_nameserver
+def _read(path: Path | None, server: str, warn: Warn) -> Found:
+    file = read_file(path, server)
+    for warning in file.warnings:
+        warn(warning)
+    return file
 
-    warn = _start_logs(as_json)
-    config = nameserver_config(values, read_file(config_file, "nameserver", warn))
-    check_exposure([config.listen_host], insecure=insecure)
+
+def _nameserver(
+    config_file: Path | None, log_level: str, as_json: bool, insecure: bool, **values: Any
+) -> None:
+    from sparrowmq.cli.serve import run, serve_nameserver
+
+    file = _read(config_file, "nameserver", _start_logs(as_json, log_level))
+    config = nameserver_config(values, file, insecure=insecure)
     sys.exit(run(serve_nameserver(config), as_json=as_json))
 
 
 def _broker(
-    config_file: Path | None, as_json: bool, insecure: bool, with_parent: bool, **values: Any
+    config_file: Path | None,
+    log_level: str,
+    as_json: bool,
+    insecure: bool,
+    with_parent: bool,
+    **values: Any,
 ) -> None:
-    from sparrowmq.cli.serve import check_exposure, run, serve_broker
+    from sparrowmq.cli.serve import run, serve_broker
 
-    warn = _start_logs(as_json)
-    local = Given(("127.0.0.1:9876",), "default")
-    file = read_file(config_file, warn=warn)
-    config = broker_config(values, file, extra={"name-servers": local})
-    check_exposure([config.listen_host], insecure=insecure)
+    file = _read(config_file, "broker", _start_logs(as_json, log_level))
+    config = broker_config(values, file, insecure=insecure)
     sys.exit(run(serve_broker(config, with_parent=with_parent), as_json=as_json))
 
 
 def _up(
-    brokers: int, config_file: Path | None, as_json: bool, insecure: bool, **values: Any
+    brokers: int,
+    config_file: Path | None,
+    log_level: str,
+    as_json: bool,
+    insecure: bool,
+    **values: Any,
 ) -> None:
     from sparrowmq.cli.local_cluster import serve_several
-    from sparrowmq.cli.serve import check_exposure, run, serve_up
+    from sparrowmq.cli.serve import run, serve_up
 
-    warn = _start_logs(as_json)
-    file = read_file(config_file, warn=warn)
-    names = nameserver_config(values, file)
-    first = broker_config(values, file)
-    for text in _overruled(values, file, brokers):
+    warn = _start_logs(as_json, log_level)
+    file = _read(config_file, "broker", warn)
+    for text in _overruled(values, file.given, brokers):
         warn(text)
-    check_exposure([names.listen_host, first.listen_host], insecure=insecure)
+    names, first = configs_of_both(values, file, insecure=insecure)
     if names.kv_config_path is None:
         names = replace(names, kv_config_path=first.data_dir / "namesrv" / "kvConfig.json")
     if brokers > 1:
-        several = serve_several(names, first, brokers, insecure=insecure, as_json=as_json)
+        flags = ["--insecure"] * insecure + ["--json"] * as_json + ["--log-level", log_level]
+        several = serve_several(names, first, brokers, flags)
         sys.exit(run(several, as_json=as_json, ports=_PORTS_OF_UP))
     sys.exit(run(serve_up(names, first), as_json=as_json, ports=_PORTS_OF_UP))
 
@@ -109,6 +125,10 @@ def commands() -> list[click.Command]:
             callback=_nameserver,
             params=[*common_options(), *options(nameserver_settings(), with_short=True)],
             help=_NAMESERVER,
+            groups={
+                "Addresses": ("nameserver-port", "nameserver-listen", "insecure"),
+                "Settings and logs": _SETTINGS_AND_LOGS,
+            },
         ),
         SettingsCommand(
             "broker",
@@ -123,6 +143,12 @@ def commands() -> list[click.Command]:
                 *options(broker_settings()),
             ],
             help=_BROKER,
+            groups={
+                "Cluster": ("name-servers", "broker-name"),
+                "Addresses": ("port", "listen", "advertise", "insecure"),
+                "Messages": _MESSAGES,
+                "Settings and logs": _SETTINGS_AND_LOGS,
+            },
         ),
         SettingsCommand(
             "up",
@@ -131,16 +157,26 @@ def commands() -> list[click.Command]:
                 click.Option(
                     ["--brokers"],
                     type=click.IntRange(1, 64),
+                    metavar="NUMBER",
                     default=1,
+                    show_default=True,
                     help="Broker processes, at most one per core.",
                 ),
                 *common_options(),
-                *options(all_settings()),
+                *options(all_settings(), hidden=("name-servers",)),
             ],
             help=_UP,
+            groups={
+                "Addresses": ("port", "nameserver-port", "listen", "advertise", "insecure"),
+                "Messages": ("brokers", *_MESSAGES),
+                "Settings and logs": _SETTINGS_AND_LOGS,
+            },
         ),
     ]
 
+
+_MESSAGES = ("data", "flush", "store-retention")
+_SETTINGS_AND_LOGS = ("config", "log-level", "json")
 
 _NAMESERVER = """Run a name server.
 
@@ -158,9 +194,7 @@ Examples:
   sparrowmq broker --config broker.conf
   sparrowmq broker --flush sync
 """
-_UP = """Run a name server and a broker.
-
-Both in one process, on loopback, with one data directory.
+_UP = """Run a name server and a broker in one process, on loopback.
 
 \b
 Examples:

@@ -69,7 +69,7 @@ _entries = click.option(
 @_slots
 @_entries
 @click.option(
-    "--show", type=_FROM_0, default=100, show_default=True, help="Findings to print at most."
+    "--show", type=_FROM_0, default=100, show_default=True, help="Most findings to print."
 )
 @click.option("--quiet", is_flag=True, help="Print the result only.")
 def verify_store(
@@ -86,13 +86,13 @@ def verify_store(
     from sparrowmq.store.inspect.verify import verify
 
     findings = 0
-    with _refusals(), _progress(quiet=quiet) as tell:
+    with _refusals(), _progress(quiet=quiet) as show_event:
 
         def report(event: "Finding | Progress") -> None:
             nonlocal findings
             findings += not isinstance(event, Progress)
             if isinstance(event, Progress) or findings <= show:
-                tell(event)
+                show_event(event)
 
         found = verify(_disk(directory), report, IndexLayout(index_slots, index_entries))
     if findings > show and not quiet:
@@ -106,7 +106,7 @@ def verify_store(
         f" {found.tables} tables"
     )
     if found.left_to_start:
-        click.echo(f"{found.left_to_start} things that the next start of the broker will do")
+        click.echo(f"{found.left_to_start} places that the next start of the broker will complete")
     click.echo(f"{found.damage} damaged places" if found.damage else "no damage")
     sys.exit(DAMAGED if found.damage or found.skipped else FINE)
 
@@ -120,8 +120,8 @@ def verify_store(
     "tables",
     multiple=True,
     metavar="NAME",
-    help="Make this table of config/ anew, as far as log and journal know it, and nothing else:"
-    " what only the table knew is lost.",
+    help="Make only this table of config/ again, as far as log and journal know it: what only"
+    " the table knew is lost.",
 )
 @click.option("--quiet", is_flag=True, help="Print the result only.")
 def rebuild_store(
@@ -166,8 +166,10 @@ def rebuild_store(
 @click.option("--topic", help="Only messages of this topic.")
 @click.option("--queue", "queue_id", type=_FROM_0, help="Only messages of this queue.")
 @click.option("--key", help="Only messages with this key or unique id.")
-@click.option("--limit", type=click.IntRange(min=1), help="At most so many messages.")
-@click.option("--table", "as_table", is_flag=True, help="A table for people, not JSON lines.")
+@click.option("--limit", type=click.IntRange(min=1), help="Most messages to print.")
+@click.option(
+    "--table", "as_table", is_flag=True, help="Print a table for people instead of JSON lines."
+)
 def dump_store(
     directory: Path,
     start: int | None,
@@ -179,7 +181,7 @@ def dump_store(
     limit: int | None,
     as_table: bool,
 ) -> None:
-    """Print messages in the order of the log, one JSON object a line, or as a table.
+    """Print messages in the order of the log, as one JSON object per line or as a table.
 
     \b
     Examples:
@@ -238,7 +240,7 @@ def _table_printer() -> "Callable[[Record | DumpedHole], None]":
 def _disk(directory: Path) -> RealDisk:
     if not directory.is_dir():
         click.echo(
-            f"{directory} is no directory; give the one that a broker has as --data", err=True
+            f"{directory} is not a directory; give the one that a broker has as --data", err=True
         )
         sys.exit(UNREADABLE)
     if not (directory / "commitlog").is_dir():
@@ -261,7 +263,7 @@ def _log_file(directory: Path, name: str) -> int:
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """What stops a command is said in one sentence; a reader that is gone needs none."""
+    """What stops a command is reported in one sentence; a closed pipe needs none."""
     try:
         yield
     except BrokenPipeError:
@@ -273,7 +275,7 @@ def _refusals() -> Iterator[None]:
 
 @contextmanager
 def _progress(*, quiet: bool) -> Iterator[Show]:
-    """Findings as lines, progress as a bar where somebody watches."""
+    """Findings as lines, progress as a bar on a terminal."""
     if quiet or not sys.stderr.isatty():
 
         def show_lines(event: "Progress | Damage | Finding") -> None:

@@ -2,14 +2,15 @@
 
 A key without effect is one whose promise holds here anyway, or which is about something that does
 not exist here. Refused are keys that would run programs, and keys that would silently break a
-promise: a second copy of every message, or a log in another place.
+promise: users and TLS, a second copy of every message, or files in another place.
 """
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from sparrowmq.cli.settings.settings import Given, SettingError
+from sparrowmq.cli.settings.protection import is_protection, protection_missing
+from sparrowmq.cli.settings.settings import Found, Given, SettingError
 
 _NO_POOLS = "there are no thread pools here"
 
@@ -68,6 +69,8 @@ TAKEN: dict[str, tuple[str, Callable[[str], str]]] = {
     "maxHashSlotNum": ("store-index-slots", str),
     "maxIndexNum": ("store-index-entries", str),
     "diskMaxUsedSpaceRatio": ("store-clean-ratio", _percent),
+    "diskSpaceCleanForciblyRatio": ("store-force-clean-ratio", _percent),
+    "diskSpaceWarningLevelRatio": ("store-refuse-ratio", _percent),
     "storePathRootDir": ("data", str),
     "messageDelayLevel": ("store-delay-levels", lambda text: ",".join(text.split())),
     "autoCreateTopicEnable": ("auto-create-topic", str),
@@ -125,6 +128,7 @@ REFUSED: dict[str, tuple[frozenset[str], str]] = {
         ("transientStorePoolEnable", ("false",), "it acknowledges what is not in any file yet"),
         ("brokerConfigPath", (), "it redirects where settings are written"),
         ("brokerRole", ("async_master",), _REFUSED_COPY),
+        ("readOnlyCommitLogStorePaths", ("",), "messages in further directories would be missing"),
         ("enableDLegerCommitLog", ("false",), "a DLedger log has another format and its copies"),
         ("enableControllerMode", ("false",), f"{_NO_CONTROLLER}, and without it none would serve"),
         ("enableControllerInNamesrv", ("false",), _NO_CONTROLLER),
@@ -162,7 +166,21 @@ def setting_of_apache(word: str) -> str | None:
     return next((name for key, (name, _) in TAKEN.items() if key.lower() == plain), None)
 
 
-_ROOT, _LOG = "storePathRootDir", "storePathCommitLog"
+_ROOT = "storePathRootDir"
+_PLACES = {
+    "storePathCommitLog": "commitlog",
+    "storePathConsumeQueue": "consumequeue",
+    "storePathIndex": "index",
+    "storeCheckpoint": "checkpoint",
+    "abortFile": "abort",
+}
+"""Keys that name a file or directory, and the only name that it can have in the root here. Apache's
+broker reads only the first of them; its guides have all five."""
+_OLD_SPELLINGS = {
+    "mapedFileSizeCommitLog": "mappedFileSizeCommitLog",
+    "mapedFileSizeConsumeQueue": "mappedFileSizeConsumeQueue",
+}
+"""Of RocketMQ 3 and 4."""
 
 
 class _ConfLine(NamedTuple):
@@ -171,27 +189,66 @@ class _ConfLine(NamedTuple):
     value: str
 
 
-def read_broker_conf(path: Path, warn: Callable[[str], None]) -> dict[str, Given]:
-    """The settings in a broker.conf. Raises SettingError for a line or key that is refused."""
-    found: dict[str, Given] = {}
-    lines = list(_lines(path))
-    _check_log_path({line.key: line for line in lines})
-    for where, key, value in lines:
-        if why := refusal(key, value):
-            raise SettingError(f"{where}: {key} is refused, {why}; remove the line")
-        if key in TAKEN:
+def read_broker_conf(path: Path) -> Found:
+    """The settings in a broker.conf, the lines that are refused, and those without effect."""
+    try:
+        lines = list(_lines(path))
+    except SettingError as error:
+        return Found(problems=error.problems)
+    root = next((line for line in lines if line.key == _ROOT), None)
+    given: dict[str, Given] = {}
+    problems: list[str] = []
+    warnings: list[str] = []
+    for line in lines:
+        key = _OLD_SPELLINGS.get(line.key, line.key)
+        if problem := _refused(line, root):
+            problems.append(problem)
+        elif key in TAKEN:
             setting, convert = TAKEN[key]
             try:
-                found[setting] = Given(convert(value), f"{where}: {key}", value)
+                taken = Given(convert(line.value), f"{line.where}: {line.key}", line.value)
             except ValueError as error:
-                raise SettingError(f"{where}: {key} is {value!r}, {error}") from error
-        elif key != _LOG:
-            why_not = without_effect(key, value)
-            if why_not is None:
-                warn(f"{where}: {key} is not known here and has no effect")
-            elif why_not:
-                warn(f"{where}: {key} has no effect, {why_not}")
-    return found
+                problems.append(f"{line.where}: {line.key} is {line.value!r}, {error}")
+                continue
+            if setting in given and given[setting].value != taken.value:
+                problems.append(f"{taken.origin} is given twice, also as {given[setting].origin}")
+            given[setting] = taken
+        else:
+            warnings += _no_effect(line)
+    return Found(given, tuple(problems), tuple(warnings))
+
+
+def missing_protections(path: Path) -> Found:
+    """Only the refusals of a file that has no other effect: a name server's in Apache's format."""
+    try:
+        lines = list(_lines(path))
+    except SettingError as error:
+        return Found(problems=error.problems)
+    return Found(problems=tuple(filter(None, map(_unprotected, lines))))
+
+
+def _refused(line: _ConfLine, root: _ConfLine | None) -> str:
+    """Why a line cannot be accepted; empty when it can."""
+    if problem := _unprotected(line):
+        return problem
+    if why := refusal(line.key, line.value):
+        return f"{line.where}: {line.key} is refused, {why}; remove the line"
+    return _misplaced(line, root) if line.key in _PLACES else ""
+
+
+def _unprotected(line: _ConfLine) -> str:
+    missing = protection_missing(line.key, line.value)
+    return f"{line.where}: {line.key} is {line.value!r}, but {missing}" if missing else ""
+
+
+def _no_effect(line: _ConfLine) -> Iterator[str]:
+    if line.key in _PLACES or is_protection(line.key):
+        return
+    why_not = without_effect(line.key, line.value)
+    if why_not is None:
+        yield f"{line.where}: {line.key} is not known here and has no effect"
+    elif why_not:
+        yield f"{line.where}: {line.key} has no effect, {why_not}"
 
 
 def _lines(path: Path) -> Iterator[_ConfLine]:
@@ -210,13 +267,13 @@ def _lines(path: Path) -> Iterator[_ConfLine]:
         yield _ConfLine(where, key, value)
 
 
-def _check_log_path(lines: dict[str, _ConfLine]) -> None:
-    """A log elsewhere would not be found, and its topics would start empty."""
-    log, root = lines.get(_LOG), lines.get(_ROOT)
-    if log is None or (root is not None and Path(log.value) == Path(root.value) / "commitlog"):
-        return
-    expected = f"{root.value}/commitlog" if root is not None else f"commitlog in a {_ROOT}"
-    raise SettingError(
-        f"{log.where}: {_LOG} is {log.value!r}, the log has to be {expected};"
-        " move it there or make that a link to it"
+def _misplaced(line: _ConfLine, root: _ConfLine | None) -> str:
+    """Files elsewhere would not be found, and topics would start empty."""
+    name = _PLACES[line.key]
+    if root is not None and Path(line.value) == Path(root.value) / name:
+        return ""
+    expected = f"{root.value.rstrip('/')}/{name}" if root is not None else f"{name} in a {_ROOT}"
+    return (
+        f"{line.where}: {line.key} is {line.value!r}, it has to be {expected};"
+        " move the files there, or make that a link to them, and remove the line"
     )

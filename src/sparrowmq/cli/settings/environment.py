@@ -5,12 +5,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from sparrowmq.cli.logs import Warn, print_warning
+from sparrowmq.cli.logs import LOG_LEVEL_VARIABLE, Warn, print_warning
 from sparrowmq.cli.settings.apache_conf import setting_of_apache
+from sparrowmq.cli.settings.protection import protection_missing
 from sparrowmq.cli.settings.settings import LINK, PREFIX, ServerSetting, nearest
 
 OTHERS = {
     "SPARROWMQ_CONFIG": "the file of settings, as --config",
+    "SPARROWMQ_CONTEXT": "the named cluster that commands, clients and Spark talk to",
+    LOG_LEVEL_VARIABLE: "how much commands log, as --log-level",
     "SPARROWMQ_DEV_NEWER": "set by ./dev for itself",
 }
 """Known without being a setting."""
@@ -60,6 +63,15 @@ def _meant(name: str, by_variable: Mapping[str, ServerSetting]) -> ServerSetting
     words = {variable.removeprefix(PREFIX): variable for variable in by_variable}
     found = nearest(word, words)
     return None if found is None else by_variable[words[found]]
+
+
+def missing_protections(environment: Mapping[str, str]) -> Iterator[str]:
+    """Why servers refuse variables that ask for authentication or TLS."""
+    for name in sorted(environment):
+        if name.upper().startswith(PREFIX):
+            text = environment[name]
+            if missing := protection_missing(name[len(PREFIX) :], text):
+                yield f"environment variable {name} is {text!r}, but {missing}"
 
 
 def warn_of_unknown_variables(warn: Warn = print_warning) -> None:

@@ -1,16 +1,18 @@
 """The settings of both servers, and their configurations from flags, environment and file."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from sparrowmq.broker.config import BrokerConfig
-from sparrowmq.cli.logs import Warn, print_warning
-from sparrowmq.cli.settings.apache_conf import read_broker_conf
+from sparrowmq.cli.settings import environment
+from sparrowmq.cli.settings.apache_conf import missing_protections, read_broker_conf
+from sparrowmq.cli.settings.protection import EXPOSED, is_exposed
 from sparrowmq.cli.settings.settings import (
+    Found,
     Given,
     ServerSetting,
     SettingError,
@@ -18,10 +20,13 @@ from sparrowmq.cli.settings.settings import (
     settings_of,
 )
 from sparrowmq.cli.settings.toml_file import read_toml
+from sparrowmq.cluster_address import DEFAULT
 from sparrowmq.config_fields import ConfigError
 from sparrowmq.nameserver.config import NameServerConfig
+from sparrowmq.store.config import DISK_RATIOS, scaled_ratios
 
-DEFAULT_DATA = Path("sparrowmq-data")
+_DEFAULTS: Mapping[str, Any] = {"data": Path("sparrowmq-data"), "name-servers": (DEFAULT,)}
+"""Of the commands; a configuration made by a program has none."""
 SHORT = "short_"
 """Before the parameter of a flag that leaves out what all settings of a command begin with."""
 
@@ -34,8 +39,11 @@ def nameserver_settings() -> list[ServerSetting]:
 
 @cache
 def broker_settings() -> list[ServerSetting]:
-    """The broker's."""
-    return settings_of(BrokerConfig)
+    """The broker's, with the defaults of the commands."""
+    return [
+        replace(setting, default=_DEFAULTS.get(setting.name, setting.default))
+        for setting in settings_of(BrokerConfig)
+    ]
 
 
 def all_settings() -> list[ServerSetting]:
@@ -43,27 +51,23 @@ def all_settings() -> list[ServerSetting]:
     return [*broker_settings(), *nameserver_settings()]
 
 
-def read_file(
-    path: Path | None, server: str = "broker", warn: Warn = print_warning
-) -> dict[str, Given]:
-    """The settings in a file; its name says which kind it is. Raises SettingError."""
+def read_file(path: Path | None, server: str = "broker") -> Found:
+    """The settings in a file; its name says which kind it is."""
     if path is None:
-        return {}
+        return Found()
     if path.suffix == ".toml":
         return read_toml(path, all_settings())
     if server == "nameserver":
-        warn(
+        warning = (
             f"{path} has no effect: it is read as Apache's broker.conf, which says nothing about a"
             " name server; settings of a name server come from a file that ends in .toml"
         )
-        return {}
-    return read_broker_conf(path, warn)
+        return replace(missing_protections(path), warnings=(warning,))
+    return read_broker_conf(path)
 
 
-def given_settings(
-    settings: list[ServerSetting], values: Mapping[str, Any], file: Mapping[str, Given]
-) -> dict[str, Given]:
-    """What flags, environment and file say. Raises SettingError."""
+def given_settings(settings: list[ServerSetting], values: Mapping[str, Any], file: Found) -> Found:
+    """What flags, environment and file say."""
     flags: dict[str, Given] = {}
     for setting in settings:
         parameter = setting.name.replace("-", "_")
@@ -72,61 +76,115 @@ def given_settings(
             flags[setting.name] = Given(short, f"flag --{setting.name.partition('-')[2]}")
         elif values.get(parameter) is not None:
             flags[setting.name] = Given(values[parameter], f"flag --{setting.name}")
-    return resolve(settings, flags=flags, environment=os.environ, file=file)
-
-
-def nameserver_config(values: Mapping[str, Any], file: Mapping[str, Given]) -> NameServerConfig:
-    """The name server's configuration. Raises SettingError."""
-    settings = nameserver_settings()
-    config: NameServerConfig = build(
-        NameServerConfig, settings, given_settings(settings, values, file)
+    found = resolve(settings, flags=flags, environment=os.environ, file=file.given)
+    unprotected = environment.missing_protections(os.environ)
+    return Found(
+        {**found.given, **dict(_following_ratios(found.given))},
+        (*file.problems, *unprotected, *found.problems),
+        file.warnings,
     )
+
+
+def _following_ratios(given: Mapping[str, Given]) -> Iterator[tuple[str, Given]]:
+    """Thresholds of the disk that were not given, where those that were given move them."""
+    names = {f"store-{ratio.replace('_', '-')}": ratio for ratio in DISK_RATIOS}
+    chosen = {ratio: given[name].value for name, ratio in names.items() if name in given}
+    scaled = scaled_ratios(chosen)
+    origin = f"follows {' and '.join(name for name in names if name in given)}"
+    for name, ratio in names.items():
+        if name not in given and scaled[ratio] != scaled_ratios({})[ratio]:
+            yield name, Given(scaled[ratio], origin)
+
+
+def nameserver_config(
+    values: Mapping[str, Any], file: Found, *, insecure: bool = False
+) -> NameServerConfig:
+    """The name server's configuration. Raises SettingError with every problem."""
+    found = _protected(nameserver_settings(), values, file, insecure=insecure)
+    config: NameServerConfig = build(NameServerConfig, nameserver_settings(), found)
     return config
 
 
 def broker_config(
-    values: Mapping[str, Any],
-    file: Mapping[str, Given],
-    *,
-    extra: Mapping[str, Given] | None = None,
+    values: Mapping[str, Any], file: Found, *, insecure: bool = False
 ) -> BrokerConfig:
-    """The broker's configuration. `extra` replaces defaults. Raises SettingError."""
-    settings = broker_settings()
-    given = {
-        "data": Given(DEFAULT_DATA, "default"),
-        **(extra or {}),
-        **given_settings(settings, values, file),
-    }
-    config: BrokerConfig = build(BrokerConfig, settings, given)
+    """The broker's configuration. Raises SettingError with every problem."""
+    found = _protected(broker_settings(), values, file, insecure=insecure)
+    config: BrokerConfig = build(BrokerConfig, broker_settings(), found)
     return replace(config, data_dir=config.data_dir.resolve())
+
+
+def configs_of_both(
+    values: Mapping[str, Any], file: Found, *, insecure: bool
+) -> tuple[NameServerConfig, BrokerConfig]:
+    """Both configurations. Raises SettingError with the problems of both."""
+    try:
+        names = nameserver_config(values, file, insecure=insecure)
+    except SettingError as error:
+        try:
+            broker_config(values, file, insecure=insecure)
+        except SettingError as another:
+            raise SettingError(*dict.fromkeys((*error.problems, *another.problems))) from error
+        raise
+    return names, broker_config(values, file, insecure=insecure)
+
+
+def _protected(
+    settings: list[ServerSetting], values: Mapping[str, Any], file: Found, *, insecure: bool
+) -> Found:
+    """What was given; an address that others can reach is a problem unless that is allowed."""
+    found = given_settings(settings, values, file)
+    (listen,) = (each for each in settings if each.field == "listen_host")
+    if insecure or not is_exposed(_value(listen, found.given)):
+        return found
+    problem = f"{_as_written(listen, found.given.get(listen.name))}, {EXPOSED}"
+    return replace(found, problems=(*found.problems, problem))
 
 
 # ---- building a configuration
 
 
-def build(config: type, settings: Iterable[ServerSetting], given: Mapping[str, Given]) -> Any:
-    """A configuration from what was given. Raises SettingError."""
+def build(config: type, settings: Iterable[ServerSetting], found: Found) -> Any:
+    """A configuration from what was given. Raises SettingError with every problem."""
+    given = {
+        **{name: Given(value, "default") for name, value in _DEFAULTS.items()},
+        **found.given,
+    }
     parts: dict[tuple[str, ...], list[ServerSetting]] = {}
     for setting in settings:
         parts.setdefault(setting.path, []).append(setting)
     own = _values(parts.get((), []), given)
+    problems = list(found.problems)
     for path, inside in parts.items():
         if path and (values := _values(inside, given)):
-            own[path[0]] = _make(inside[0].owner, values, inside, given)
-    return _make(config, own, parts.get((), []), given)
+            try:
+                own[path[0]] = inside[0].owner(**values)
+            except ConfigError as error:
+                problems += _texts(error, inside, given, is_whole=not found.problems)
+    try:
+        made = config(**own)
+    except ConfigError as error:
+        problems += _texts(error, parts.get((), []), given, is_whole=not found.problems)
+    if problems:
+        raise SettingError(*dict.fromkeys(problems))
+    return made
+
+
+def _texts(
+    error: ConfigError,
+    settings: list[ServerSetting],
+    given: Mapping[str, Given],
+    *,
+    is_whole: bool,
+) -> list[str]:
+    """All faults of a configuration. What does not fit together is left out where not everything
+    could be read: the setting that makes it fit may be among the rest."""
+    faults = [each for each in (error, *error.also) if is_whole or len(each.fields) == 1]
+    return [in_words_of_the_user(each, settings, given) for each in faults]
 
 
 def _values(settings: list[ServerSetting], given: Mapping[str, Given]) -> dict[str, Any]:
     return {each.field: given[each.name].value for each in settings if each.name in given}
-
-
-def _make(
-    kind: type, values: dict[str, Any], settings: list[ServerSetting], given: Mapping[str, Given]
-) -> Any:
-    try:
-        return kind(**values)
-    except ConfigError as error:
-        raise SettingError(in_words_of_the_user(error, settings, given)) from error
 
 
 def in_words_of_the_user(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from difflib import get_close_matches
 from typing import Any, get_type_hints
 
@@ -25,7 +25,13 @@ _SIMILAR = 0.7
 
 
 class SettingError(ValueError):
-    """A setting cannot be used; the text names it as it was written, where, and what is allowed."""
+    """Settings cannot be used. Each of the `problems` names one as it was written, where, and what
+    is allowed."""
+
+    def __init__(self, *problems: str) -> None:
+        self.problems = problems
+        lines = (f"{len(problems)} settings cannot be used:", *problems)
+        super().__init__("\n  ".join(lines) if len(problems) > 1 else problems[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +87,18 @@ class Given:
     """The text as it was written, where the value was made from one."""
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was read from a file, or from all sources: settings by name, and what is wrong."""
+
+    given: Mapping[str, Given] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+    """Why servers must not start. What could be read is in `given` all the same, so that one run
+    reports every problem."""
+    warnings: tuple[str, ...] = ()
+    """What has no effect."""
+
+
 # Shorter names for what people type most.
 _SHORT = {
     "data_dir": "data",
@@ -124,21 +142,33 @@ def resolve(
     flags: Mapping[str, Given],
     environment: Mapping[str, str],
     file: Mapping[str, Given],
-) -> dict[str, Given]:
-    """The value of each setting that was given, by name. Raises SettingError."""
+) -> Found:
+    """The value of each setting that was given, and what is wrong with the others."""
     given: dict[str, Given] = {}
+    problems: list[str] = []
     for setting in settings:
-        variable = environment.get(setting.variable)
-        found = flags.get(setting.name)
-        if found is None and variable is not None:
-            found = _from_variable(setting, variable)
-        if found is None:
-            found = file.get(setting.name)
-        if found is not None:
-            written = found.value if found.written is None else found.written
-            value = setting.parse(found.value, found.origin, written)
-            given[setting.name] = Given(value, found.origin, written)
-    return given
+        try:
+            found = _first_given(setting, flags, environment, file)
+            if found is not None:
+                written = found.value if found.written is None else found.written
+                value = setting.parse(found.value, found.origin, written)
+                given[setting.name] = Given(value, found.origin, written)
+        except SettingError as error:
+            problems += error.problems
+    return Found(given, tuple(problems))
+
+
+def _first_given(
+    setting: ServerSetting,
+    flags: Mapping[str, Given],
+    environment: Mapping[str, str],
+    file: Mapping[str, Given],
+) -> Given | None:
+    variable = environment.get(setting.variable)
+    found = flags.get(setting.name)
+    if found is None and variable is not None:
+        found = _from_variable(setting, variable)
+    return file.get(setting.name) if found is None else found
 
 
 def _from_variable(setting: ServerSetting, text: str) -> Given:

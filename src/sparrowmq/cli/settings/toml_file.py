@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from sparrowmq.cli.settings.apache_conf import setting_of_apache
-from sparrowmq.cli.settings.settings import Given, ServerSetting, SettingError, nearest
+from sparrowmq.cli.settings.protection import protection_missing
+from sparrowmq.cli.settings.settings import Found, Given, ServerSetting, nearest
 
 SECTIONS = {"nameserver": "nameserver-", "broker": "", "store": "store-", "limit": "limit-"}
 """Section to the prefix of its settings."""
@@ -15,35 +16,59 @@ ALL_SETTINGS = "all settings: sparrowmq config show"
 Key = tuple[str, ...]
 
 
-def read_toml(path: Path, settings: Iterable[ServerSetting]) -> dict[str, Given]:
-    """What a file says, by setting. An unknown key is refused: a mistyped one would silently keep
-    its default. Raises SettingError, OSError where the file cannot be read."""
+def read_toml(path: Path, settings: Iterable[ServerSetting]) -> Found:
+    """What a file says, by setting. An unknown key is a problem: a mistyped one would silently keep
+    its default. Raises OSError where the file cannot be read."""
     try:
         text = path.read_text(encoding="utf-8")
         table = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingError(f"{path} is not TOML: {error}") from error
+        return Found(problems=(f"{path} is not TOML: {error}",))
     lines = lines_of(text)
     known = [setting.name for setting in settings]
-    found: dict[str, Given] = {}
+    given: dict[str, Given] = {}
+    problems: dict[str, None] = {}  # once for all keys of a section that does not exist
     for key, value in _flat(table):
-        section = key[0] if len(key) > 1 else ""
-        spelled = f"[{section}] {'.'.join(key[1:])}" if section else key[0]
         where = f"{path} line {lines.get(key) or lines[key[:-1]]}"
-        origin = f"{where}: {spelled}"
-        if section and section not in SECTIONS:
-            raise SettingError(_no_section(where, section))
-        name = SECTIONS[section] + ".".join(key[1:]) if section else key[0]
-        if name not in known:
-            meant = _meant(section, key[-1], known)
-            maybe = f"did you mean {meant}? " if meant else ""
-            raise SettingError(f"{origin} is no setting; {maybe}{ALL_SETTINGS}")
-        if name in found:
-            raise SettingError(f"{origin} is given twice, also as {found[name].origin}")
-        if isinstance(value, dict):
-            raise SettingError(f"{origin} is a table, must be a text, number, boolean or list")
-        found[name] = Given(_text(value), origin)
-    return found
+        name, origin = _name_and_origin(key, where)
+        if problem := _problem(key, value, name, known, where, given):
+            problems[problem] = None
+        else:
+            given[name] = Given(_text(value), origin)
+    return Found(given, tuple(problems))
+
+
+def _name_and_origin(key: Key, where: str) -> tuple[str, str]:
+    """The setting that a key stands for, and how the key is written."""
+    section = key[0] if len(key) > 1 else ""
+    if not section:
+        return key[0], f"{where}: {key[0]}"
+    inside = ".".join(key[1:])
+    return SECTIONS.get(section, "") + inside, f"{where}: [{section}] {inside}"
+
+
+def _problem(
+    key: Key, value: Any, name: str, known: list[str], where: str, given: Mapping[str, Given]
+) -> str:
+    """Why a key cannot be used; empty when it can."""
+    section = key[0] if len(key) > 1 else ""
+    origin = _name_and_origin(key, where)[1]
+    if name not in known and not isinstance(value, dict):
+        missing = protection_missing(".".join(key), _text(value))
+        missing = missing or protection_missing(key[-1], _text(value))
+        if missing:
+            return f"{origin} is {_text(value)!r}, but {missing}"
+    if section and section not in SECTIONS:
+        return _no_section(where, section)
+    if name not in known:
+        meant = _meant(section, key[-1], known)
+        maybe = f"did you mean {meant}? " if meant else ""
+        return f"{origin} is no setting; {maybe}{ALL_SETTINGS}"
+    if name in given:
+        return f"{origin} is given twice, also as {given[name].origin}"
+    if isinstance(value, dict):
+        return f"{origin} is a table, must be a text, number, boolean or list"
+    return ""
 
 
 def _no_section(where: str, section: str) -> str:

@@ -1,4 +1,12 @@
-"""Concurrent consumption: a pool of workers, results, and what happens to failures."""
+"""Concurrent consumption: a pool of workers, and what happens to messages that fail.
+
+pulled ▶ work items ▶ handler ─┬ done ───────────────────────▶ progress
+                               ├ failed ▶ given back ────────▶ progress; it is delivered again
+                               └ not given back ▶ stays in work, handed out again after 5 s
+
+Progress is the smallest offset in work, so it passes a message only when the message is done or the
+broker has taken it back. A crash between the two delivers it twice, never not at all.
+"""
 
 import asyncio
 import logging
@@ -6,25 +14,22 @@ from collections.abc import Sequence
 
 from sparrowmq.client.broker_calls import address_of, call
 from sparrowmq.client.client import Client
-from sparrowmq.client.consuming.handler_calls import THREADS_CLOSED, Handling
-from sparrowmq.client.errors import ClientError
+from sparrowmq.client.consuming.handler_calls import THREADS_CLOSED, HandlerCalls
+from sparrowmq.client.errors import ClientError, counted
 from sparrowmq.client.group.held_queue import HeldQueue
-from sparrowmq.client.group.process_queue import work_items
 from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.net.errors import NetError
 from sparrowmq.net.workers import WorkersClosed
 from sparrowmq.protocol.headers.send import SendBack
 from sparrowmq.protocol.message_ext import MessageExt
 
-# Giving messages back to brokers, which deliver them again later or keep them as dead letters.
-
-
 DEAD_LETTER = -1
-"""The delay level that means: to the dead letters at once."""
+"""The delay level that means: to the dead-letter queue at once."""
 
 
 class GivingBack:
-    """For one group."""
+    """Gives messages of one group back to brokers, which deliver them again later, or move them to
+    the dead-letter queue after too many attempts."""
 
     def __init__(
         self, client: Client, group: str, max_reconsume_times: int, log: logging.Logger
@@ -35,7 +40,7 @@ class GivingBack:
         self._log = log
 
     async def give_back(self, message: MessageExt, delay_level: int) -> bool:
-        """Whether the broker has it now."""
+        """Give a message back; whether the broker has it now."""
         header = SendBack(
             offset=message.log_offset,
             group=self._group,
@@ -51,6 +56,15 @@ class GivingBack:
         except (ClientError, NetError) as error:
             self._log.warning("message %s not given back: %s", message.msg_id, error)
             return False
+        if delay_level == DEAD_LETTER or message.reconsume_times >= self._max_reconsume_times:
+            # The group's own limit at the broker may be lower; the broker logs that case.
+            self._log.warning(
+                "message %s of topic %s goes to the dead-letter queue of group %s after %s",
+                message.msg_id,
+                message.original_topic,
+                self._group,
+                counted(message.reconsume_times + 1, "attempt"),
+            )
         return True
 
 
@@ -58,17 +72,17 @@ HAND_AGAIN_S = 5.0
 """When a message could not be given back it is handed to the handler again after this long."""
 EXPIRED_LEVEL = 3
 DOUBT_S = 0.5
-"""How long work of a queue waits that may be somebody else's by now."""
+"""How long work of a queue waits that another member may have by now."""
 CHECK_S = 60.0
 """How often handlers that take too long are looked for, at most."""
 
 
-class Consuming:
+class ConcurrentConsumption:
     """Progress passes a message only when it is done or given back."""
 
     def __init__(
         self,
-        handling: Handling,
+        handling: HandlerCalls,
         giving_back: GivingBack | None,
         ownership: QueueOwnership,
         *,
@@ -128,7 +142,7 @@ class Consuming:
         bad = {message.queue_offset for message in result.failed}
         queue_done = [message for message in messages if message.queue_offset not in bad]
         if queue.is_dropped:
-            return  # somebody else has the queue: a late result does not move progress
+            return  # another member has the queue: a late result does not move progress
         queue.remove(queue_done)
         # What expired meanwhile was given back already: a late result of it is ignored.
         failed = [message for message in result.failed if self._is_ours(held, message)]
@@ -203,3 +217,8 @@ class Consuming:
 
 def _is_in_work(held: HeldQueue, message: MessageExt) -> bool:
     return not held.is_dropped and held.process_queue.contains(message)
+
+
+def work_items(messages: Sequence[MessageExt], batch: int) -> list[list[MessageExt]]:
+    """Ten pulled messages with batch size 4 are three work items: 4, 4 and 2."""
+    return [list(messages[at : at + batch]) for at in range(0, len(messages), batch)]

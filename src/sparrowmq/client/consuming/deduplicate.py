@@ -1,4 +1,4 @@
-"""Handling each message once although it may be delivered twice.
+"""HandlerCalls each message once although it may be delivered twice.
 
     seen = SqliteSeen(Path("billing-seen.db"))
     await consumer.run(Deduplicate(seen, ttl_s=3 * 86400)(handle))
@@ -168,8 +168,8 @@ class Deduplicate:
         return handle_plainly
 
     def claim(self, messages: Sequence[MessageExt]) -> tuple[list[MessageExt], list[str], bool]:
-        """Messages nobody handled or handles, with their keys, and whether some are being handled
-        elsewhere right now."""
+        """Messages that no handler has had or has, with their keys, and whether some are being
+        handled elsewhere right now."""
         keys = [self._key(message) for message in messages]
         fresh: list[MessageExt] = []
         mine: list[str] = []

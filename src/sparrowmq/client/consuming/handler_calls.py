@@ -9,6 +9,7 @@ from typing import NamedTuple
 from sparrowmq.client.argument_checks import check_number, check_whole
 from sparrowmq.client.failures import ends_caller
 from sparrowmq.client.group.running_info import ConsumeRates
+from sparrowmq.client.hooks import Handling, HookCalls, now_s
 from sparrowmq.client.subscriptions import Subscriptions
 from sparrowmq.net.tasks import is_asked_to_end
 from sparrowmq.net.workers import Workers, WorkersClosed
@@ -16,15 +17,47 @@ from sparrowmq.protocol.connections import ConsumeDirectlyResult
 from sparrowmq.protocol.message_ext import MessageExt
 
 Handler = Callable[[Sequence[MessageExt]], Awaitable[None] | None]
+"""Takes a batch: up to `batch` messages."""
+EachHandler = Callable[[MessageExt], Awaitable[None] | None]
+"""Takes one message."""
 
 
-def check_handler(handler: object) -> None:
+def chosen_handler(handler: Handler | None, each: EachHandler | None, batch: int) -> Handler:
+    """The handler of batches that a consumer calls. Raises ValueError unless one of both is given,
+    for what cannot handle anything, and for batches that `each` would not get."""
+    if handler is not None and each is None:
+        check_handler(handler)
+        return handler
+    if each is None:
+        raise ValueError("handler is None, must be a function that takes messages; or give each=…")
+    if handler is not None:
+        raise ValueError("handler and each exclude each other: a message has one handler")
+    check_handler(each, "each", "the message")
+    if batch != 1:
+        raise ValueError(
+            f"batch is {batch}, but `each` gets one message at a time: leave batch out, or give a"
+            " handler of batches"
+        )
+    return _one_by_one(each)
+
+
+def _one_by_one(each: EachHandler) -> Handler:
+    if inspect.iscoroutinefunction(each):
+
+        async def handle(messages: Sequence[MessageExt]) -> None:
+            await each(messages[0])
+
+        return handle
+    return lambda messages: each(messages[0])
+
+
+def check_handler(handler: object, name: str = "handler", takes: str = "the messages") -> None:
     """Raises ValueError for what would fail with every message, or do nothing and seem to succeed,
     as calling a generator does."""
     if not callable(handler):
-        raise ValueError(f"handler is {handler!r}, must be a function that takes messages")
+        raise ValueError(f"{name} is {handler!r}, must be a function that takes {takes[4:]}")
     if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
-        raise ValueError(f"handler is {handler!r}, a generator: nobody would run it; do not yield")
+        raise ValueError(f"{name} is {handler!r}, a generator, which would never run; do not yield")
     try:
         signature = inspect.signature(handler)
     except ValueError:
@@ -32,7 +65,7 @@ def check_handler(handler: object) -> None:
     try:
         signature.bind(())
     except TypeError:
-        text = f"handler takes {signature}, must take one argument: the messages"
+        text = f"{name} takes {signature}, must take one argument: {takes}"
         raise ValueError(text) from None
 
 
@@ -75,10 +108,14 @@ class Result(NamedTuple):
     error: BaseException | None = None
 
 
+_IGNORED = (
+    "the handler of group %s returned %r, which is ignored and counts as success: raise an"
+    " exception, such as RetryLater, for messages that shall come again"
+)
 THREADS_CLOSED = "a worker of %s ends before stop(), for its threads take nothing more: %s"
 
 
-class Handling:
+class HandlerCalls:
     """One handler with what it needs. What a user's function raises gets out of here only where it
     ends the worker (`ends_caller`)."""
 
@@ -90,6 +127,7 @@ class Handling:
         subscriptions: Subscriptions,
         rates: ConsumeRates,
         log: logging.Logger,
+        hooks: HookCalls | None = None,
     ) -> None:
         self._group = group
         self._handler = handler
@@ -98,9 +136,12 @@ class Handling:
         self._subscriptions = subscriptions
         self._rates = rates
         self._log = log
+        self._hooks = hooks
+        self._has_warned = False
+        self._call = self._call_handler if hooks is None else self._call_hooked
 
     async def try_out(self, message: MessageExt, *, is_orderly: bool) -> ConsumeDirectlyResult:
-        """Hand over one message of an operator's choice and tell how it fared."""
+        """Hand over one message of an operator's choice; what became of it."""
         started_s = self._rates.now_s()
         result = await self.handle([message])
         outcome = "CR_SUCCESS"
@@ -114,8 +155,8 @@ class Handling:
         )
 
     async def handle(self, messages: list[MessageExt]) -> Result:
-        """Hand a batch over. Raises WorkersClosed where the interpreter ends: nobody has seen the
-        batch then, so it has not failed, and stays for the next owner of its queue."""
+        """Hand a batch over. Raises WorkersClosed where the interpreter ends: no handler has seen
+        the batch then, so it has not failed, and stays for the next owner of its queue."""
         topic = messages[0].topic
         started_s = self._rates.now_s()
         chosen, unclear = messages, list[MessageExt]()
@@ -136,19 +177,23 @@ class Handling:
             try:
                 if accepts is None or accepts(message):
                     chosen.append(message)
-            except BaseException as error:  # in a thread: it is nobody's end
+            except BaseException as error:  # in a thread, it ends no task
                 self._report("filter", [message], error)
                 unclear.append(message)
         return chosen, unclear
 
-    async def _call(self, messages: list[MessageExt]) -> Result:
+    async def _call_handler(self, messages: list[MessageExt]) -> Result:
         try:
+            answer: object  # users' code may give anything back, whatever its type says
             if self._is_async:
                 answer = self._handler(messages)
             else:
                 answer = await self._workers.run(self._handler, messages)
             if inspect.isawaitable(answer):
-                await answer
+                answer = await answer
+            if answer is not None and not self._has_warned:
+                self._has_warned = True
+                self._log.error(_IGNORED, self._group, answer)
         except RetryLater as later:
             return Result(messages[later.done :], later.delay_level, later.suspend_s, later)
         except WorkersClosed:
@@ -157,10 +202,28 @@ class Handling:
             if ends_caller(error):
                 raise
             self._report("handler", messages, error)
-            if is_asked_to_end():  # who answers that with another error has to end all the same
+            if (
+                is_asked_to_end()
+            ):  # a handler that answers that with another error has to end all the same
                 raise asyncio.CancelledError from error
             return Result(messages, error=error)
         return Result([])
+
+    async def _call_hooked(self, messages: list[MessageExt]) -> Result:
+        hooks = self._hooks
+        assert hooks is not None, "else the handler is called directly"
+        handling = Handling(self._group, tuple(messages))
+        began_s = now_s()
+        hooks.before_handling(handling)
+        try:
+            result = await self._call_handler(messages)
+            handling.failed, handling.error = tuple(result.failed), result.error
+        except BaseException as error:
+            handling.failed, handling.error = tuple(messages), error
+            raise
+        finally:
+            hooks.after_handling(handling, began_s)
+        return result
 
     def _report(self, what: str, messages: list[MessageExt], error: BaseException) -> None:
         first = messages[0]

@@ -27,6 +27,7 @@ from sparrowmq.client.group.membership import Membership
 from sparrowmq.client.group.queue_handover import PullTask, QueueReader
 from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.client.group.running_info import ConsumeRates
+from sparrowmq.client.setting_names import checks_setting_names
 from sparrowmq.client.subscriptions import Filter, Subscriptions, without_functions
 from sparrowmq.protocol.heartbeat import ConsumeType
 from sparrowmq.protocol.message import MessageQueue
@@ -38,6 +39,7 @@ _SUSPEND_S = 20.0
 _POLL_S = 5.0
 
 
+@checks_setting_names
 class LitePullConsumer(GroupConsumer):
     """What `poll` returned counts as consumed with the next `poll`, or when it is committed."""
 
@@ -76,7 +78,7 @@ class LitePullConsumer(GroupConsumer):
         self._reader: LiteReader
         self._is_manual = False
 
-    # ---- life
+    # ---- lifecycle
 
     async def __aexit__(
         self,
@@ -89,11 +91,15 @@ class LitePullConsumer(GroupConsumer):
     async def _open(self) -> None:
         await self.start()
 
-    async def start(self) -> None:
+    async def start(self, *, wait_s: float | None = None) -> None:
         """Join the group and begin to pull. Raises BrokerRefused for a refused subscription,
-        ValueError for a client id or subscription that does not fit its group."""
+        ValueError for a client id or subscription that does not fit its group.
+
+        With `wait_s` it waits so long for a name server and raises NoNameServer if none answers.
+        Without, it starts at once, logs a warning, and begins to consume when one answers."""
         with self._starting:
             await super()._open()
+            await self._reach(wait_s)
             await self._join(self._make_member)
 
     def _make_member(self) -> Membership:
@@ -101,24 +107,24 @@ class LitePullConsumer(GroupConsumer):
         self._reader = LiteReader(
             self.client,
             self._settings,
-            self.subscriptions,
+            self._subscriptions,
             ownership,
             self._buffer,
-            self.rates,
+            self._rates,
             pull_batch=self._batch,
             limits=self._limits,
             limit_all=self._limit_all,
             auto_commit=self._auto_commit,
         )
         reader = self._reader
-        return Membership(self.client, self._settings, self.subscriptions, ownership, reader)
+        return Membership(self.client, self._settings, self._subscriptions, ownership, reader)
 
     async def stop(self, *, is_consumed: bool = True) -> None:
         """Commit what was polled (with auto commit), unlock, leave the group.
 
         What the last poll returned counts as consumed unless `is_consumed` says otherwise.
         """
-        await self._starting.until_over()
+        await self._starting.until_none()
         if self._is_started:
             if is_consumed:
                 self._acknowledge()
@@ -134,22 +140,24 @@ class LitePullConsumer(GroupConsumer):
                 "queues were assigned manually: subscribe and assign exclude each other"
             )
         without_functions({topic: choice})
-        self.subscriptions.add(topic, choice, self.client.clock())
+        self._subscriptions.add(topic, choice, self.client.clock())
         await self._subscriptions_changed()
 
     async def unsubscribe(self, topic: str) -> None:
         """Read a topic no more; its queues are handed over."""
-        self.subscriptions.remove(topic)
+        self._subscriptions.remove(topic)
         await self._subscriptions_changed()
 
     async def assign(self, queues: Iterable[MessageQueue]) -> None:
-        """Read exactly these queues, whoever else reads them. Raises ValueError after `subscribe`.
+        """Read exactly these queues, also where others read them.
+
+        Raises ValueError after `subscribe`.
 
         Call it again to read others; what was polled before counts as consumed. Calls take turns:
         what the last one says is read. Raises NoRoute, and nothing changes.
         """
         self._running()
-        if len(self.subscriptions):
+        if len(self._subscriptions):
             raise ValueError("topics are subscribed: subscribe and assign exclude each other")
         wanted = frozenset(queues)
         for queue in wanted:

@@ -2,7 +2,7 @@
 
 1 the broker's lock: one member of the group per queue; not renewed for 30 s → no further batch
 2 one worker per queue inside of the process
-3 a consume lock around the handler and its result: whoever releases the queue waits for it
+3 a consume lock around the handler and its result: a release of the queue waits for it
 """
 
 import asyncio
@@ -10,26 +10,26 @@ import logging
 from collections.abc import Sequence
 
 from sparrowmq.client.consuming.concurrent_consumption import DEAD_LETTER, GivingBack
-from sparrowmq.client.consuming.handler_calls import THREADS_CLOSED, Handling, Result
+from sparrowmq.client.consuming.handler_calls import THREADS_CLOSED, HandlerCalls, Result
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.net.workers import WorkersClosed
 from sparrowmq.protocol.message_ext import MessageExt
 
 UNLOCKED_S = 1.0
-"""How long a queue waits whose lock is in doubt."""
+"""How long a queue with a doubtful lock waits."""
 SUSPEND_S = 1.0
 SHORTEST_S = 0.01
 LONGEST_S = 30.0
 UNLIMITED = -1
 
 
-class OrderlyConsuming:
+class OrderlyConsumption:
     """A batch that fails is tried again in its place; the queue waits for it."""
 
     def __init__(
         self,
-        handling: Handling,
+        handling: HandlerCalls,
         giving_back: GivingBack,
         ownership: QueueOwnership,
         *,
@@ -85,7 +85,7 @@ class OrderlyConsuming:
 
     async def _turn(self, held: HeldQueue) -> float:
         """One batch; how long the queue has to wait then."""
-        if not await self._ownership.make_sure(held):
+        if not await self._ownership.has_lock(held):
             return UNLOCKED_S
         messages = held.process_queue.first(self._batch)
         if not messages:
@@ -104,7 +104,7 @@ class OrderlyConsuming:
         try:
             return await self._handling.handle(messages)
         except asyncio.CancelledError:
-            # Counted, should nobody but the handler itself have cancelled this worker
+            # Counted, in case the handler itself has cancelled this worker
             for message in messages:
                 held.process_queue.replace(message.failed_again())
             raise

@@ -21,7 +21,8 @@ from sparrowmq.client.group.member_settings import GroupSettings
 from sparrowmq.client.group.membership import Membership
 from sparrowmq.client.group.queue_handover import QueueReader
 from sparrowmq.client.group.queue_ownership import QueueOwnership
-from sparrowmq.client.subscriptions import Sql, Subscriptions, wanted
+from sparrowmq.client.setting_names import checks_setting_names
+from sparrowmq.client.subscriptions import Sql, Subscriptions, check_tags, wanted
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.pull import Pulled, PullMessage
 from sparrowmq.protocol.heartbeat import ConsumeType
@@ -64,6 +65,7 @@ class PullResult:
     messages: list[MessageExt]
 
 
+@checks_setting_names
 class PullConsumer(GroupConsumer):
     """Keeps no progress by itself: `update_offset` and `commit` do."""
 
@@ -91,20 +93,24 @@ class PullConsumer(GroupConsumer):
     async def _open(self) -> None:
         await self.start()
 
-    async def start(self) -> None:
-        """Join the group. Raises ValueError for a client id that another member has here."""
+    async def start(self, *, wait_s: float | None = None) -> None:
+        """Join the group. Raises ValueError for a client id that another member has here.
+
+        With `wait_s` it waits so long for a name server and raises NoNameServer if none answers.
+        Without, it starts at once, logs a warning, and begins to consume when one answers."""
         with self._starting:
             await super()._open()
+            await self._reach(wait_s)
             await self._join(self._make_member)
 
     def _make_member(self) -> Membership:
         ownership = QueueOwnership(self.client, self._settings)
         reader = QueueReader()
-        return Membership(self.client, self._settings, self.subscriptions, ownership, reader)
+        return Membership(self.client, self._settings, self._subscriptions, ownership, reader)
 
     async def stop(self, within_s: float = 0.0) -> None:
         """Persist progress, leave the group."""
-        await self._starting.until_over()
+        await self._starting.until_none()
         await self._leave(within_s)
 
     async def pull(
@@ -118,12 +124,13 @@ class PullConsumer(GroupConsumer):
     ) -> PullResult:
         """Messages from an offset on. With `waits` the broker holds an empty pull for up to 20 s.
 
-        Raises ValueError for a negative offset or count, NoRoute, BrokerRefused, NetError.
+        Raises ValueError for a negative offset or count and for a malformed choice, NoRoute,
+        BrokerRefused, NetError.
         """
         if offset < 0 or count < 1:
             raise ValueError(f"offset {offset} and count {count}: must be 0 and 1 or more")
-        await self.queues(queue.topic)
         subscription = _subscription(queue.topic, choice)
+        await self.queues(queue.topic)
         address = await address_of(self.client, queue.topic, queue.broker_name)
         header = PullMessage(
             consumer_group=self.group,
@@ -139,7 +146,7 @@ class PullConsumer(GroupConsumer):
             expression_type=subscription.expression_type,
         )
         timeout_s = _WAITING_PULL_S if waits else _PULL_S
-        started_s = self.rates.now_s()
+        started_s = self._rates.now_s()
         response = await self.client.peers.call(address, header, timeout_s=timeout_s)
         if response.code not in _STATUS:
             raise BrokerRefused(address, response.code, response.remark)
@@ -147,7 +154,7 @@ class PullConsumer(GroupConsumer):
         messages: list[MessageExt] = []
         if response.code == ResponseCode.SUCCESS:
             messages = wanted(decode_messages(response.body, queue.broker_name), subscription)
-            self.rates.pulled(queue.topic, len(messages), started_s)
+            self._rates.pulled(queue.topic, len(messages), started_s)
         return PullResult(
             _STATUS[ResponseCode(response.code)],
             pulled.next_begin_offset,
@@ -191,5 +198,6 @@ def _subscription(topic: str, choice: str | Sql) -> SubscriptionData:
     if isinstance(choice, Sql):
         expression, kind = choice.expression, SQL92
     else:
+        check_tags("choice", choice)
         expression, kind = choice, TAG
     return SubscriptionData.build(topic, expression, version=0, expression_type=kind)

@@ -1,4 +1,19 @@
-"""Pulling one queue for as long as it is held: one pull in flight, repeated when it ends."""
+"""Pulling one queue for as long as it is held, and flow control: when the next pull has to wait.
+
+paused? ▶ flow control ▶ pull (waits at the broker when there is nothing) ─┬ messages: to the target
+   ▲                                                                       ├ nothing: pull again
+   └──────────────── after an error 3 s, else at once ◀────────────────────┴ offset moved: go there
+
+There is one pull in flight per queue, and the next one starts where its answer ended. Two at a time
+would bring messages out of order, and progress could not be the smallest offset in work. What a
+pull brings moves `next_offset` only when it was decoded: what fails on the way is pulled again.
+
+Flow control looks at what waits for handlers in this process. It does not slow the broker down or
+lose anything: messages rest in the log until handlers have caught up. Three limits are needed,
+because each alone can be passed unnoticed: many small messages (count), few large ones (bytes), and
+one message that is stuck while thousands after it are done (span). The span matters because
+progress stays at the stuck message: after a crash everything past it is delivered again.
+"""
 
 import asyncio
 from dataclasses import dataclass, replace
@@ -7,11 +22,12 @@ from typing import Protocol
 from sparrowmq.client.argument_checks import MAX_LONG, check_whole
 from sparrowmq.client.broker_calls import UNKNOWN_EPOCH, find_broker
 from sparrowmq.client.client import Client
-from sparrowmq.client.errors import ClientError
+from sparrowmq.client.errors import BrokerRefused, ClientError, NoNameServer
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.process_queue import ProcessQueue
 from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.client.group.running_info import ConsumeRates
+from sparrowmq.client.setting_names import checks_setting_names
 from sparrowmq.client.subscriptions import wanted
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import NetError
@@ -23,12 +39,20 @@ from sparrowmq.protocol.route import MASTER_ID
 from sparrowmq.protocol.subscription import SubscriptionData
 from sparrowmq.protocol.sys_flag import pull_sys_flag
 
-# When a queue is not pulled for a while, and why.
+FLOW_CONTROL_S = 0.05
+"""Handlers that are too slow are looked at again after this long: about the time of a round trip,
+so that a queue which has room again loses little."""
+PAUSED_S = 1.0
+ERROR_S = 3.0
 
+_EMPTY = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY)
+
+# ---- flow control
 
 OFF = -1
 
 
+@checks_setting_names
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowLimits:
     """How much of a queue may wait for its handler."""
@@ -75,11 +99,7 @@ def reason_to_wait(queue: ProcessQueue, limits: FlowLimits, *, is_orderly: bool 
     return ""
 
 
-FLOW_CONTROL_S = 0.05
-PAUSED_S = 1.0
-ERROR_S = 3.0
-
-_EMPTY = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY)
+# ---- pulling
 
 
 class PullTarget(Protocol):
@@ -111,7 +131,7 @@ class PullTarget(Protocol):
 
 
 class PullLoop:
-    """What the loops of one consumer share."""
+    """Pulls the queues of one consumer; `run` is the loop of one queue."""
 
     def __init__(
         self,
@@ -159,13 +179,15 @@ class PullLoop:
         asked = held.next_offset
         try:
             response = await self._pull(held, subscription)
+            if response.code == ResponseCode.SUCCESS or response.code in _EMPTY:
+                self._client.outages.reached(f"broker {held.queue.broker_name}")
             if not held.may_begin or held.next_offset != asked:
                 return 0.0  # left, or sought elsewhere meanwhile
             return self._take(held, subscription, response, started_s)
         except (NetError, ClientError, ProtocolError) as error:
             held.broker_id = MASTER_ID
             held.waits_for = f"the last pull failed: {error}"
-            self._log.info("pull of %s failed: %s", held.queue, error)
+            self._failed(held, error)
             return ERROR_S
 
     async def _pull(self, held: HeldQueue, subscription: SubscriptionData) -> Response:
@@ -227,8 +249,14 @@ class PullLoop:
                 self._target.moved(held, offset)
             return 0.0
         held.waits_for = f"the broker answered {response.code}: {response.remark}"
-        self._log.warning("pull of %s: %s", held.queue, held.waits_for)
+        self._failed(held, BrokerRefused(held.queue.broker_name, response.code, response.remark))
         return ERROR_S
+
+    def _failed(self, held: HeldQueue, error: Exception) -> None:
+        """The broker's outage is logged once, however many queues meet it."""
+        self._log.debug("pull of %s failed: %s", held.queue, error)
+        if not isinstance(error, NoNameServer):
+            self._client.outages.failed(f"broker {held.queue.broker_name}", error)
 
 
 def _go_on(held: HeldQueue, pulled: PulledInEpoch) -> None:

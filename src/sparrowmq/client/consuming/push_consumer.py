@@ -1,36 +1,37 @@
 """The push consumer: pulls for its group's share of the queues and hands messages to a handler."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
-from typing import Unpack
+from types import TracebackType
+from typing import Unpack, overload
 
 from sparrowmq.client.argument_checks import check_kind, check_number, check_time, check_whole
-from sparrowmq.client.broker_calls import Position
-from sparrowmq.client.client import Client
-from sparrowmq.client.consuming.concurrent_consumption import Consuming, GivingBack
-from sparrowmq.client.consuming.handler_calls import Handler, Handling, check_handler
-from sparrowmq.client.consuming.orderly_consumption import SUSPEND_S, UNLIMITED, OrderlyConsuming
-from sparrowmq.client.consuming.pull_loop import FlowLimits, PullLoop, reason_to_wait, shared_out
+from sparrowmq.client.consuming.concurrent_consumption import ConcurrentConsumption
+from sparrowmq.client.consuming.handler_calls import (
+    EachHandler,
+    Handler,
+    HandlerCalls,
+    chosen_handler,
+)
+from sparrowmq.client.consuming.message_loop import IN_THE_BODY, MessageLoop
+from sparrowmq.client.consuming.orderly_consumption import SUSPEND_S, UNLIMITED, OrderlyConsumption
+from sparrowmq.client.consuming.pull_loop import FlowLimits
+from sparrowmq.client.consuming.push_reader import PushReader, make_consumption
 from sparrowmq.client.group.group_consumer import GroupConsumer
-from sparrowmq.client.group.held_queue import HeldQueue
-from sparrowmq.client.group.member_settings import MemberSettings, StartSettings
+from sparrowmq.client.group.member_settings import StartSettings
 from sparrowmq.client.group.membership import Membership
-from sparrowmq.client.group.queue_handover import PullTask, QueueReader
 from sparrowmq.client.group.queue_ownership import QueueOwnership
-from sparrowmq.client.group.running_info import ConsumeRates
 from sparrowmq.client.handler_threads import HandlerThreads
+from sparrowmq.client.hooks import HookCalls, Hooks, check_hooks
+from sparrowmq.client.setting_names import checks_setting_names
 from sparrowmq.client.subscriptions import Filter, Subscriptions
 from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.connections import ConsumeDirectlyResult
 from sparrowmq.protocol.heartbeat import ConsumeType
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
-from sparrowmq.protocol.subscription import SubscriptionData
 
-_MAX_RECONSUME_TIMES = 16
-_PULL_TIMEOUT_S = 30.0
-_SUSPEND_S = 15.0
 _CONSUME_TIMEOUT_S = 15 * 60.0
 
 WAITS_FOR_ITSELF = (
@@ -39,6 +40,7 @@ WAITS_FOR_ITSELF = (
 )
 
 
+@checks_setting_names
 class PushConsumer(GroupConsumer):
     """Consumes for a group.
 
@@ -46,7 +48,13 @@ class PushConsumer(GroupConsumer):
             await consumer.run(handle)
 
     `handle(messages)` may be async or plain (plain ones run in threads). Returning means done,
-    raising means: deliver again later. At-least-once: a message may come twice.
+    raising means: deliver again later. At-least-once: a message may come twice. `run(each=handle)`
+    has a handler of single messages, and instead of a handler
+
+        async for message in consumer:
+            ...
+
+    gives them to the body of a loop, one after the other.
     """
 
     def __init__(
@@ -64,6 +72,7 @@ class PushConsumer(GroupConsumer):
         suspend_s: float = SUSPEND_S,
         stop_within_s: float = 30.0,
         threads: Workers | None = None,
+        hooks: Sequence[Hooks] = (),
         **settings: Unpack[StartSettings],
     ) -> None:
         """`batch` messages at most go to one call of the handler, `workers` calls run at once.
@@ -72,6 +81,8 @@ class PushConsumer(GroupConsumer):
         `orderly` hands out one batch of a queue after the other and tries a failing one again in
         its place after `suspend_s`. `max_reconsume_times` -1 means 16, and no limit when orderly.
         A handler that takes longer than `consume_timeout_s` has its message delivered again.
+
+        `hooks` are called before and after every call of the handler.
 
         Raises ValueError for an illegal group, topic or expression.
         """
@@ -84,6 +95,7 @@ class PushConsumer(GroupConsumer):
         check_number("suspend_s", suspend_s, 0)
         check_number("stop_within_s", stop_within_s, 0)
         check_kind("limits", limits or FlowLimits(), FlowLimits)
+        check_hooks(hooks)
         super().__init__(
             group,
             Subscriptions(subscriptions),
@@ -92,7 +104,7 @@ class PushConsumer(GroupConsumer):
             is_orderly=orderly,
         )
         self._batch = batch
-        self.worker_count = workers
+        self._worker_count = workers
         self._pull_batch = pull_batch
         self._limits = limits or FlowLimits()
         self._max_reconsume_times = max_reconsume_times
@@ -101,26 +113,28 @@ class PushConsumer(GroupConsumer):
         self._stop_within_s = stop_within_s
         self._threads = threads
         self._own_threads: HandlerThreads | None = None
+        self._hooks = HookCalls(hooks, self.client.log) if hooks else None
         self._paused = asyncio.Event()
         self._workers: list[asyncio.Task[None]] = []
         self._are_workers_ended = False
-        self.handling: Handling
-        self._consuming: Consuming | OrderlyConsuming
+        self._loop: MessageLoop | None = None
+        self._handling: HandlerCalls
+        self._consumption: ConcurrentConsumption | OrderlyConsumption
 
-    @property
-    def is_orderly(self) -> bool:
-        """Whether messages of a queue are handed out one batch after the other."""
-        return self._settings.is_orderly
+    async def _consume_directly(self, message: MessageExt) -> ConsumeDirectlyResult:
+        return await self._handling.try_out(message, is_orderly=self._settings.is_orderly)
 
-    async def consume_directly(self, message: MessageExt) -> ConsumeDirectlyResult:
-        """Hand one message to the handler now; progress does not change."""
-        return await self.handling.try_out(message, is_orderly=self.is_orderly)
+    # ---- lifecycle
 
-    # ---- life
+    @overload
+    async def run(self, handler: Handler) -> None: ...
 
-    async def run(self, handler: Handler) -> None:
-        """Consume until `stop`, or until the task is cancelled."""
-        await self.start(handler)
+    @overload
+    async def run(self, *, each: EachHandler) -> None: ...
+
+    async def run(self, handler: Handler | None = None, *, each: EachHandler | None = None) -> None:
+        """Consume until `stop`, or until the task is cancelled. Handlers as in `start`."""
+        await self._start(chosen_handler(handler, each, self._batch), self._worker_count)
         await self.stopped()
 
     async def stopped(self) -> None:
@@ -129,36 +143,89 @@ class PushConsumer(GroupConsumer):
         if self._is_started:
             await self.client.ended()
             raise self.failure or asyncio.CancelledError
-        await self._stopping.until_over()
+        await self._until_stopped()
 
-    async def start(self, handler: Handler) -> None:
-        """Begin to consume in the background. Raises BrokerRefused when a broker does not accept a
-        subscription, ValueError for a handler that cannot handle anything, and for a client id or
-        subscription that does not fit its group."""
-        check_handler(handler)
+    @overload
+    async def start(self, handler: Handler, *, wait_s: float | None = None) -> None: ...
+
+    @overload
+    async def start(self, *, each: EachHandler, wait_s: float | None = None) -> None: ...
+
+    async def start(
+        self,
+        handler: Handler | None = None,
+        *,
+        each: EachHandler | None = None,
+        wait_s: float | None = None,
+    ) -> None:
+        """Begin to consume in the background, with a handler of batches, or with `each`, which gets
+        one message. Raises BrokerRefused when a broker does not accept a subscription, ValueError
+        for a handler that cannot handle anything, and for a client id or subscription that does not
+        fit its group.
+
+        With `wait_s` it waits so long for a name server and raises NoNameServer if none answers.
+        Without, it starts at once, logs a warning, and begins to consume when one answers."""
+        chosen = chosen_handler(handler, each, self._batch)
+        await self._start(chosen, self._worker_count, wait_s)
+
+    async def _start(self, handler: Handler, workers: int, wait_s: float | None = None) -> None:
         with self._starting:
             await self._open()
+            await self._reach(wait_s)
             await self._join(partial(self._make_parts, handler))
-            loops = [self._consuming.work] * self.worker_count
-            if isinstance(self._consuming, Consuming):
-                loops.append(self._consuming.watch)
+            loops = [self._consumption.work] * workers
+            if isinstance(self._consumption, ConcurrentConsumption):
+                loops.append(self._consumption.watch)
             name = f"a worker of group {self.group}"
             self._workers = [
                 self.client.keep(loop, name, may_end=self._may_workers_end) for loop in loops
             ]
+
+    def __aiter__(self) -> AsyncIterator[MessageExt]:
+        """Give messages to the body of a loop. A message is done when the loop asks for the next
+        one, or when the `async with` block ends without an exception; it has failed when the block
+        ends with one. Raises ValueError when a handler has them."""
+        if self._loop is None:
+            if self._is_started:
+                raise ValueError("a handler consumes the messages: use it or `async for`, not both")
+            self._loop = MessageLoop(self._start_loop, self.stopped)
+        return self._loop.__aiter__()
+
+    async def _start_loop(self, loop: MessageLoop) -> None:
+        # One worker: others would have messages wait for the body, until their time is over
+        await self._start(chosen_handler(None, loop.handle, self._batch), 1)
+        self.client.tasks.create_task(self._end_with_consumer(loop), name="end of a loop")
+
+    async def _end_with_consumer(self, loop: MessageLoop) -> None:
+        try:
+            await self.member.until_left()
+        finally:
+            loop.end()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._loop is not None and not self._loop.left(error):
+            self._end_workers()  # its message has neither succeeded nor failed
+        await self.stop()
 
     def _make_parts(self, handler: Handler) -> Membership:
         client, log = self.client, self.client.log
         threads = self._threads
         if threads is None:
             name = f"consume-{self.group}"
-            threads = self._own_threads = HandlerThreads(self.worker_count, name)
-        self.handling = Handling(self.group, handler, threads, self.subscriptions, self.rates, log)
+            threads = self._own_threads = HandlerThreads(self._worker_count, name)
+        self._handling = HandlerCalls(
+            self.group, handler, threads, self._subscriptions, self._rates, log, self._hooks
+        )
         ownership = QueueOwnership(client, self._settings)
-        self._consuming = start_workers(
+        self._consumption = make_consumption(
             client,
             self._settings,
-            self.handling,
+            self._handling,
             ownership,
             batch=self._batch,
             max_reconsume_times=self._max_reconsume_times,
@@ -168,15 +235,17 @@ class PushConsumer(GroupConsumer):
         reader = PushReader(
             client,
             self._settings,
-            self.subscriptions,
+            self._subscriptions,
             ownership,
-            self._consuming,
-            self.rates,
+            self._consumption,
+            self._rates,
             limits=self._limits,
             pull_batch=self._pull_batch,
             paused=self._paused,
         )
-        return Membership(client, self._settings, self.subscriptions, ownership, reader)
+        member = Membership(client, self._settings, self._subscriptions, ownership, reader)
+        member.workers = self._worker_count
+        return member
 
     async def stop(self) -> None:
         """Finish what is in work (within a deadline), commit, unregister: nothing comes twice.
@@ -184,7 +253,11 @@ class PushConsumer(GroupConsumer):
         Raises RuntimeError inside of a handler, for which it would have to wait."""
         if asyncio.current_task() in self._workers:
             raise RuntimeError(WAITS_FOR_ITSELF)
-        await self._starting.until_over()
+        if self._loop is not None and self._loop.is_in_body:
+            raise RuntimeError(IN_THE_BODY)
+        await self._starting.until_none()
+        if self._loop is not None and self._loop.has_waiting:
+            self._end_workers()  # no body takes what waits: it stays for the next owner
         is_running = self._is_started
         try:
             await self._leave(self._stop_within_s, self._abandon)
@@ -195,7 +268,7 @@ class PushConsumer(GroupConsumer):
                     self._own_threads.abandon()  # what overran the deadline is not waited for
 
     def _abandon(self) -> None:
-        if self._stop_within_s:  # who gives no time at all expects it
+        if self._stop_within_s:  # without any time that is expected
             self.client.log.warning(
                 "handlers of %s did not end within %g s: their messages come again; async ones are"
                 " cancelled, a plain one goes on until it returns or the process ends",
@@ -205,18 +278,13 @@ class PushConsumer(GroupConsumer):
         self._end_workers()
 
     def _may_workers_end(self) -> bool:
-        """Whether somebody else than a handler can have cancelled them."""
+        """Whether anything but a handler can have cancelled them."""
         return self._are_workers_ended or self.client.is_ending
 
     def _end_workers(self) -> None:
         self._are_workers_ended = True
         for task in self._workers:
             task.cancel()
-
-    @property
-    def is_in_handler(self) -> bool:
-        """Whether the caller is a plain handler of this consumer, in its thread."""
-        return self._own_threads is not None and self._own_threads.is_here
 
     # ---- while it runs
 
@@ -232,12 +300,12 @@ class PushConsumer(GroupConsumer):
 
     async def subscribe(self, topic: str, choice: Filter = "*") -> None:
         """Consume another topic too, or the same one by another filter. Raises ValueError."""
-        self.subscriptions.add(topic, choice, self.client.clock())
+        self._subscriptions.add(topic, choice, self.client.clock())
         await self._subscriptions_changed()
 
     async def unsubscribe(self, topic: str) -> None:
         """Consume a topic no more; its queues are handed over."""
-        self.subscriptions.remove(topic)
+        self._subscriptions.remove(topic)
         await self._subscriptions_changed()
 
     def waits(self) -> dict[MessageQueue, str]:
@@ -246,118 +314,7 @@ class PushConsumer(GroupConsumer):
         return {one.queue: one.waits_for for one in held if one.waits_for}
 
 
-class PushReader(QueueReader):
-    """Pulls the queues of a push consumer and hands what was pulled to its workers."""
-
-    def __init__(
-        self,
-        client: Client,
-        settings: MemberSettings,
-        subscriptions: Subscriptions,
-        ownership: QueueOwnership,
-        workers: Consuming | OrderlyConsuming,
-        rates: ConsumeRates,
-        *,
-        limits: FlowLimits,
-        pull_batch: int,
-        paused: asyncio.Event,
-    ) -> None:
-        """Nothing is pulled while `paused` is set."""
-        self._settings = settings
-        self._subscriptions = subscriptions
-        self._ownership = ownership
-        self._workers = workers
-        self._limits = limits
-        self.shared_limits = limits
-        """What one queue may have waiting, as many as are held now."""
-        self._paused = paused
-        self._pulls = PullLoop(
-            client,
-            settings.group,
-            ownership,
-            self,
-            rates,
-            pull_batch=pull_batch,
-            suspend_s=_SUSPEND_S,
-            call_timeout_s=_PULL_TIMEOUT_S,
-        )
-
-    # ---- as the reader of queues
-
-    def pull_task(self, held: HeldQueue) -> PullTask:
-        """Pull while the queue is held."""
-        return partial(self._pulls.run, held)
-
-    def assignment_changed(self) -> None:
-        """Share the topic's limits out over the queues that are held now."""
-        self.shared_limits = shared_out(self._limits, len(self._ownership.held))
-
-    # ---- as the target of pulls
-
-    def subscription(self, topic: str) -> SubscriptionData | None:
-        """What is wanted of a topic."""
-        return self._subscriptions.get(topic)
-
-    def committed(self, held: HeldQueue) -> int:
-        """Our progress, where it is certain that it counts."""
-        if self._settings.is_broadcasting or not self._ownership.is_sure(held):
-            return -1
-        return self._ownership.offsets.get(held.queue)
-
-    def paused(self, held: HeldQueue) -> str:
-        """The application paused the whole consumer, or did not."""
-        return "the consumer is paused" if self._paused.is_set() else ""
-
-    def reason_to_wait(self, held: HeldQueue) -> str:
-        """Flow control: how much waits for handlers."""
-        is_orderly = self._settings.is_orderly
-        return reason_to_wait(held.process_queue, self.shared_limits, is_orderly=is_orderly)
-
-    def arrived(self, held: HeldQueue, messages: list[MessageExt]) -> None:
-        """Hand messages to workers. Progress moves also where all of them were filtered out."""
-        held.process_queue.put(messages)
-        self._workers.submit(held, messages)
-        self._ownership.note_progress(held)
-
-    def moved(self, held: HeldQueue, offset: int) -> None:
-        """Forget what was pulled: the queue goes on elsewhere."""
-        held.process_queue.clear()
-        held.next_offset = offset
-        position = Position(offset, held.epoch)
-        self._ownership.offsets.update(held.queue, position, may_lower=True)
-
-
-def start_workers(
-    client: Client,
-    settings: MemberSettings,
-    handling: Handling,
-    ownership: QueueOwnership,
-    *,
-    batch: int,
-    max_reconsume_times: int,
-    timeout_s: float,
-    suspend_s: float,
-) -> Consuming | OrderlyConsuming:
-    """What hands messages to the handler: side by side, or one batch of a queue after the other.
-    `max_reconsume_times` -1 means 16, and no limit when orderly."""
-    if settings.is_orderly:
-        return OrderlyConsuming(
-            handling,
-            GivingBack(client, settings.group, max(0, max_reconsume_times), client.log),
-            ownership,
-            batch=batch,
-            max_reconsume_times=max_reconsume_times,
-            suspend_s=suspend_s,
-            log=client.log,
-        )
-    is_default = max_reconsume_times == UNLIMITED
-    times = _MAX_RECONSUME_TIMES if is_default else max_reconsume_times
-    giving_back = GivingBack(client, settings.group, times, client.log)
-    return Consuming(
-        handling,
-        None if settings.is_broadcasting else giving_back,
-        ownership,
-        batch=batch,
-        timeout_s=timeout_s,
-        log=client.log,
-    )
+def is_in_handler(consumer: PushConsumer) -> bool:
+    """Whether the caller is a plain handler of this consumer, in its thread. For the blocking one,
+    whose stop would have to wait for it."""
+    return consumer._own_threads is not None and consumer._own_threads.is_here

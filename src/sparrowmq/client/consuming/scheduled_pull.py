@@ -22,14 +22,16 @@ from sparrowmq.client.consuming.pull_consumer import PullConsumer
 from sparrowmq.client.failures import ends_caller
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.member_settings import GroupSettings
-from sparrowmq.client.lifecycle import OpenBlock
+from sparrowmq.client.lifecycle import Lifecycle
+from sparrowmq.client.setting_names import checks_setting_names
 from sparrowmq.protocol.message import MessageQueue
 
 DELAY_S = 0.2
 """How long a queue waits between two turns unless its callback says otherwise."""
 FAILED_S = 1.0
+DEFAULT_WORKERS = 20
 DOUBT_S = 0.5
-"""How long a queue waits that may be another member's by now."""
+"""How long a queue waits that another member may have by now."""
 
 
 class Turn:
@@ -45,7 +47,8 @@ class Turn:
 PullCallback = Callable[[MessageQueue, Turn], Awaitable[None]]
 
 
-class ScheduledPull(OpenBlock):
+@checks_setting_names
+class ScheduledPull(Lifecycle):
     """One task per queue, started and ended as the assignment changes.
 
     In a broadcasting group every queue has one. An exception of a callback is logged, and its queue
@@ -57,7 +60,7 @@ class ScheduledPull(OpenBlock):
         group: str,
         callbacks: Mapping[str, PullCallback],
         *,
-        workers: int = 20,
+        workers: int = DEFAULT_WORKERS,
         stop_within_s: float = 30.0,
         **settings: Unpack[GroupSettings],
     ) -> None:
@@ -69,6 +72,7 @@ class ScheduledPull(OpenBlock):
                 raise ValueError(f"the callback of topic {topic} is not an async function")
         check_whole("workers", workers, 1)
         check_number("stop_within_s", stop_within_s, 0)
+        super().__init__()
         self._callbacks = dict(callbacks)
         self._stop_within_s = stop_within_s
         self._free = asyncio.Semaphore(workers)
@@ -79,14 +83,15 @@ class ScheduledPull(OpenBlock):
         self._listener = listener
         settings["listener"] = self._assigned
         self.consumer = PullConsumer(group, callbacks, **settings)
-        self.consumer.worker_count = workers
+        self._worker_count = workers
 
     async def _open(self) -> None:
         await self.start()
 
-    async def start(self) -> None:
-        """Join the group and begin; `async with` does it."""
-        await self.consumer.start()
+    async def start(self, *, wait_s: float | None = None) -> None:
+        """Join the group and begin; `async with` does it. `wait_s` as in `PullConsumer.start`."""
+        await self.consumer.start(wait_s=wait_s)
+        self.consumer.member.workers = self._worker_count
 
     async def stop(self) -> None:
         """Let turns that run finish (within a deadline), persist, leave the group."""
@@ -112,7 +117,7 @@ class ScheduledPull(OpenBlock):
             self._listener(topic, queues, mine)
 
     def _may_end(self, held: HeldQueue) -> bool:
-        """Whether somebody else than a callback can have cancelled a queue's task."""
+        """Whether anything but a callback can have cancelled a queue's task."""
         return held not in self._tasks or self.consumer.client.is_ending
 
     async def _repeat(self, held: HeldQueue) -> None:

@@ -1,4 +1,4 @@
-"""Calls that brokers make to consumers: notices, and questions of operators that they pass on."""
+"""Requests that brokers send to consumers: notifications, and what operators ask for."""
 
 from sparrowmq.client.client import Client
 from sparrowmq.client.members import ConsumerMember
@@ -66,7 +66,7 @@ def get_consumer_running_info(client: Client, request: Request[GetConsumerRunnin
 async def consume_message_directly(
     client: Client, request: Request[ConsumeMessageDirectly]
 ) -> Reply:
-    """Hand one message to the handler now, and tell how it fared."""
+    """Hand one message to the handler now, and answer what became of it."""
     header = request.header
     member = _member(client, header.consumer_group)
     try:

@@ -1,63 +1,92 @@
-"""What all consumers of a group have in common: a client, subscriptions, a life, a place."""
+"""What all consumers have in common: a client, subscriptions, a lifecycle, a membership."""
 
+import asyncio
+import itertools
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from sparrowmq.backoff import Backoff
+from sparrowmq.client.argument_checks import check_time
 from sparrowmq.client.broker_calls import max_offset, min_offset, offset_at
 from sparrowmq.client.client import Client
-from sparrowmq.client.config import DEFAULT_NAME_SERVERS, config_of
-from sparrowmq.client.errors import NoRoute, NotStarted
+from sparrowmq.client.config import FROM_ENVIRONMENT, config_of
+from sparrowmq.client.errors import NoNameServer, NoRoute, NotStarted
 from sparrowmq.client.group.broker_requests import routes
+from sparrowmq.client.group.member_calls import MemberCalls
 from sparrowmq.client.group.member_settings import GroupSettings, MemberSettings
 from sparrowmq.client.group.membership import Membership
-from sparrowmq.client.group.running_info import ConsumeRates, offsets_of, running_info
-from sparrowmq.client.lifecycle import OpenBlock, Starting, Stopping
-from sparrowmq.client.members import Place
+from sparrowmq.client.group.running_info import ConsumeRates
+from sparrowmq.client.lifecycle import Lifecycle
+from sparrowmq.client.members import ConsumerIdentity, StartedConsumer
 from sparrowmq.client.route_table import subscribe_queues
 from sparrowmq.client.subscriptions import Subscriptions, check_subscriptions, report_differences
-from sparrowmq.protocol.connections import ConsumeDirectlyResult, ConsumerRunningInfo
-from sparrowmq.protocol.heartbeat import ConsumerData
+from sparrowmq.protocol.connections import ConsumeDirectlyResult
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
 
 
-class GroupConsumer(OpenBlock):
-    """Base of the consumers; also what the client asks its members for.
+class GroupConsumer(Lifecycle):
+    """Base of the consumers. Brokers and the client talk to `MemberCalls`.
 
     `async with` starts a client of its own where none was given, and stops in the end. Where
     nothing but the client is started, `start` is called inside of the block.
     """
 
     member: Membership
+    """Its place in the group, from the start on: for tools and tests."""
 
     def __init__(
         self, group: str, subscriptions: Subscriptions, given: GroupSettings, **kind: Any
     ) -> None:
         """`given` is what the user chose, `kind` what sort of consumer it is (MemberSettings)."""
+        super().__init__()
         chosen: dict[str, Any] = {**given}
-        servers = chosen.pop("name_servers", DEFAULT_NAME_SERVERS)
+        servers = chosen.pop("name_servers", FROM_ENVIRONMENT)
         client: Client | None = chosen.pop("client", None)
         own = config_of(servers, chosen.pop("config", None), has_client=client is not None)
         self._settings = MemberSettings(group=group, **chosen, **kind)
         self.client = client or Client(own, routes=routes)
-        self.subscriptions = subscriptions
-        self.rates = ConsumeRates()
-        self.worker_count = 0
+        self._subscriptions = subscriptions
+        self._rates = ConsumeRates()
+        self._as_started = StartedConsumer(
+            group, subscriptions, is_broadcasting=self._settings.is_broadcasting
+        )
         self._owns_client = client is None
         self._is_started = False
-        self._starting = Starting()
-        self._stopping = Stopping()
 
-    # ---- life
+    # ---- lifecycle
 
     async def _open(self) -> None:
         await self.client.make_ready(is_own=self._owns_client)
 
     async def stop(self) -> None:
         """Leave the group, and stop a client of its own."""
-        await self._starting.until_over()
+        await self._starting.until_none()
         await self._leave(0.0)
+
+    async def _reach(self, wait_s: float | None) -> None:
+        """Wait for a name server, not at all with None. Raises NoNameServer when time is up."""
+        if wait_s is None:
+            return
+        check_time("wait_s", wait_s)
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + wait_s
+        backoff = Backoff(0.1, 1.0, self.client.rng)
+        last = self.client.name_servers.away("no answer in time")
+        for failures in itertools.count(1):
+            try:
+                async with asyncio.timeout_at(end_s):
+                    await self.client.route_table.refresh(min(self._subscriptions.topics))
+                return
+            except NoNameServer as error:
+                last = error
+            except TimeoutError:
+                pass  # the failure before says more
+            left_s = end_s - loop.time()
+            if left_s <= 0:
+                raise last
+            await asyncio.sleep(min(left_s, backoff.wait_s(failures)))
 
     async def _join(self, make: Callable[[], Membership]) -> None:
         """Raises ValueError for a member that is here already or subscribes differently, and
@@ -66,21 +95,24 @@ class GroupConsumer(OpenBlock):
             raise ValueError(f"this client has a consumer of group {self.group} already")
         client = self.client
         servers = frozenset(client.config.name_servers)
-        client.members_here.enter(self, Place(client.client_id, servers, client.pid))
+        client.process_consumers.enter(
+            self._as_started, ConsumerIdentity(client.client_id, servers, client.pid)
+        )
         try:
-            await check_subscriptions(self.client, self.group, self.subscriptions.all())
-            await report_differences(self.client, self.group, self.subscriptions.all())
+            await check_subscriptions(self.client, self.group, self._subscriptions.all())
+            await report_differences(self.client, self.group, self._subscriptions.all())
         except BaseException:
-            client.members_here.leave(self)
+            client.process_consumers.leave(self._as_started)
             raise
         self.member = make()
-        self.client.consumers[self.group] = self
+        calls = MemberCalls(self.member, self._rates, self._consume_directly)
+        self.client.consumers[self.group] = calls
         self._is_started = True
         await self.member.join()
 
     async def _leave(self, within_s: float, overdue: Callable[[], None] = lambda: None) -> None:
         """Finish within a time, persist, unlock, unregister. Does nothing when not started."""
-        await self._stopping.run(partial(self._leave_now, within_s, overdue))
+        await self._stop_once(partial(self._leave_now, within_s, overdue))
 
     async def _leave_now(self, within_s: float, overdue: Callable[[], None]) -> None:
         try:
@@ -88,7 +120,7 @@ class GroupConsumer(OpenBlock):
                 self._is_started = False
                 await self.member.leave(within_s, overdue)
         finally:
-            self.client.members_here.leave(self)
+            self.client.process_consumers.leave(self._as_started)
             if self._owns_client:
                 await self.client.stop()
 
@@ -97,55 +129,16 @@ class GroupConsumer(OpenBlock):
         """What ended this consumer without `stop`, reported in the log too; None while it lives."""
         return self.client.failure
 
-    # ---- what the client asks
+    # ---- what users ask
 
     @property
     def group(self) -> str:
         """The consumer group."""
         return self._settings.group
 
-    @property
-    def is_broadcasting(self) -> bool:
-        """Whether each member gets everything."""
-        return self._settings.is_broadcasting
-
-    def topics(self) -> set[str]:
-        """Topics whose routes are kept fresh."""
-        return self.subscriptions.topics | {queue.topic for queue in self.member.held}
-
-    def consumer_data(self) -> ConsumerData:
-        """What heartbeats say."""
-        return self.member.consumer_data()
-
-    def members_changed(self) -> None:
-        """A broker says that somebody came or went."""
-        if self._is_started:
-            self.member.wake()
-
-    def queue_freed(self) -> None:
-        """A broker says that a queue is free now which another member held."""
-        if self._is_started:
-            self.member.wake_at_once()
-
-    async def reset_offsets(self, offsets: dict[MessageQueue, int]) -> None:
-        """An operator moved the group. Raises ValueError in a broadcasting group."""
-        await self.member.move(offsets)
-
-    def offsets_of(self, topic: str) -> dict[MessageQueue, int]:
-        """Progress in the queues of a topic that are ours."""
-        return offsets_of(self.member, topic)
-
-    def running_info(self, *, with_stacks: bool = False) -> ConsumerRunningInfo:
-        """What this member is doing."""
-        return running_info(
-            self.member, self.rates, workers=self.worker_count, with_stacks=with_stacks
-        )
-
-    async def consume_directly(self, message: MessageExt) -> ConsumeDirectlyResult:
-        """Hand one message to the handler now. Raises ValueError where there is none."""
+    async def _consume_directly(self, message: MessageExt) -> ConsumeDirectlyResult:
+        """What an operator asks for. Raises ValueError where there is no handler."""
         raise ValueError(f"group {self.group} has no handler here that could consume a message")
-
-    # ---- what users ask
 
     def assignment(self) -> list[MessageQueue]:
         """The queues this member holds now. Raises NotStarted."""
@@ -158,7 +151,7 @@ class GroupConsumer(OpenBlock):
         if route is None:
             raise NoRoute(topic, "it does not exist; create it or send to it first")
         # A broker keeps progress of groups that it has heard of.
-        await self.client.heartbeats.meet(route)
+        await self.client.heartbeats.reach_new_brokers(route)
         return sorted(subscribe_queues(topic, route))
 
     async def offset_range(self, queue: MessageQueue) -> tuple[int, int]:
@@ -173,7 +166,7 @@ class GroupConsumer(OpenBlock):
 
     async def _subscriptions_changed(self) -> None:
         if self._is_started:
-            await check_subscriptions(self.client, self.group, self.subscriptions.all())
+            await check_subscriptions(self.client, self.group, self._subscriptions.all())
             await self.client.heartbeats.send_everywhere()
             self.member.wake()
 

@@ -62,13 +62,13 @@ class HeldQueue:
         self.idle = asyncio.Event()
         self.idle.set()
         self.when_done: Callable[[], None] | None = None
-        """Called once when its handlers are done, for whoever found them running."""
+        """Called once when its handlers are done: a rebalance round found them running."""
         self.consume_lock = asyncio.Lock()
         """Held around the handler of an ordered queue; a release waits for it."""
 
     @property
     def is_dropped(self) -> bool:
-        """Whether it belongs to somebody else."""
+        """Whether it was given up or lost: late results do not count any more."""
         return self.process_queue.is_dropped
 
     @property

@@ -3,9 +3,15 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
+from typing import Literal, TypedDict
 
-from sparrowmq.client.argument_checks import MAX_LONG, check_function, check_kind, check_whole
+from sparrowmq.client.argument_checks import (
+    MAX_LONG,
+    check_function,
+    check_kind,
+    check_whole,
+    member_of,
+)
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.strategies import AVG, Strategy
@@ -18,33 +24,48 @@ QueueListener = Callable[[str, Sequence[MessageQueue], Sequence[MessageQueue]], 
 
 PERSIST_S = 5.0
 
+ModelName = Literal["BROADCASTING", "CLUSTERING"]
+FromWhereName = Literal["LAST_OFFSET", "FIRST_OFFSET", "TIMESTAMP"]
 
-class GroupSettings(TypedDict, total=False):
-    """What every consumer may be told."""
+
+class OwnClientSettings(TypedDict, total=False):
+    """The settings that every consumer takes, also one that cannot share a client."""
 
     name_servers: str | Sequence[str]
     """`host:port` of each; 127.0.0.1:9876 unless given."""
     config: ClientConfig | None
     """Name servers and more; instead of `name_servers`."""
-    client: Client | None
-    """A started client that producers and consumers share; a consumer without has its own."""
-    model: MessageModel
+    model: MessageModel | ModelName
     """CLUSTERING shares messages among the members, BROADCASTING gives each member all of them."""
     offsets_dir: str | Path | None
     """Where broadcasting members keep their progress; ~/.sparrowmq/offsets unless given."""
     strategy: Strategy
-    """Who gets which queues; `AVG` unless given."""
+    """Which member gets which queues; `AVG` unless given."""
     listener: QueueListener | None
     """Called when the assignment changed."""
 
 
-class StartSettings(GroupSettings, total=False):
-    """The same for consumers that keep progress: where a queue without any begins."""
+class OwnClientStartSettings(OwnClientSettings, total=False):
+    """The same for consumers that store progress: where a queue without any begins."""
 
-    from_where: ConsumeFromWhere
+    from_where: ConsumeFromWhere | FromWhereName
     """LAST_OFFSET unless given."""
     from_timestamp_ms: int | None
     """For TIMESTAMP; half an hour before the start unless given."""
+
+
+class GroupSettings(OwnClientSettings, total=False):
+    """The settings that every consumer takes."""
+
+    client: Client | None
+    """A started client that producers and consumers share; a consumer without has its own."""
+
+
+class StartSettings(OwnClientStartSettings, total=False):
+    """The same for consumers that store progress."""
+
+    client: Client | None
+    """As above."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +74,7 @@ class MemberSettings:
 
     group: str
     consume_type: ConsumeType = ConsumeType.PASSIVELY
-    model: MessageModel = MessageModel.CLUSTERING
+    model: MessageModel = MessageModel.CLUSTERING  # a name becomes one, as of `from_where`
     offsets_dir: Path | None = None  # a text becomes one
     """Where broadcasting members keep their progress; ~/.sparrowmq/offsets unless given."""
     from_where: ConsumeFromWhere = ConsumeFromWhere.LAST_OFFSET
@@ -72,8 +93,10 @@ class MemberSettings:
 
     def __post_init__(self) -> None:
         check_group(self.group)
-        check_kind("model", self.model, MessageModel)
-        check_kind("from_where", self.from_where, ConsumeFromWhere)
+        model = member_of("model", self.model, MessageModel)
+        from_where = member_of("from_where", self.from_where, ConsumeFromWhere)
+        object.__setattr__(self, "model", model)
+        object.__setattr__(self, "from_where", from_where)
         check_kind("strategy", self.strategy, Strategy)
         if self.listener is not None:
             check_function("listener", self.listener)

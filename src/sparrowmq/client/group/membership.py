@@ -43,6 +43,8 @@ class Membership:
         self.subscriptions = subscriptions
         self.ownership = ownership
         self.started_ms = client.clock()
+        self.workers = 0
+        """How many calls of a handler run at once; reported to operators."""
         self.offsets = ownership.offsets
         starts = StartOffsets(client, settings, self.started_ms)
         self.handover = QueueHandover(client, settings, ownership, starts, reader)

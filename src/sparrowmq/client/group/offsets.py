@@ -6,7 +6,6 @@ that has none.
 """
 
 import logging
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
@@ -22,6 +21,7 @@ from sparrowmq.client.broker_calls import (
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import ClientError
 from sparrowmq.client.group.member_settings import MemberSettings
+from sparrowmq.disk.atomic_file import replace_path
 from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere
@@ -51,8 +51,12 @@ class Offsets(Protocol):
         """Store what changed; what fails is logged, or raised, and tried again the next time."""
         ...
 
+    def unstored(self, queues: Iterable[MessageQueue]) -> int:
+        """How many of these queues have progress that could not be stored."""
+        ...
+
     def forget(self, queue: MessageQueue) -> None:
-        """The queue belongs to somebody else now."""
+        """The queue was given up: its next owner's progress counts."""
         ...
 
 
@@ -116,8 +120,13 @@ class RemoteOffsets:
                 if queue in self._positions:  # not forgotten meanwhile
                     self._persisted[queue] = position.offset
 
+    def unstored(self, queues: Iterable[MessageQueue]) -> int:
+        """How many of these queues have progress that could not be stored."""
+        known = ((self._positions.get(queue), self._persisted.get(queue)) for queue in queues)
+        return sum(at is not None and at.offset != stored for at, stored in known)
+
     def forget(self, queue: MessageQueue) -> None:
-        """The queue belongs to somebody else now."""
+        """The queue was given up: its next owner's progress counts."""
         self._positions.pop(queue, None)
         self._persisted.pop(queue, None)
 
@@ -172,15 +181,7 @@ class LocalOffsets:
             self._is_dirty = False
 
     def _write(self) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = self.path.with_name("offsets.json.tmp")
-        with fresh.open("wb") as file:
-            file.write(self._progress().to_json())
-            file.flush()
-            os.fsync(file.fileno())
-        if self.path.exists():
-            self.path.replace(self._backup)
-        fresh.replace(self.path)
+        replace_path(self.path, self._progress().to_json(), keeps_backup=True)
 
     def _progress(self) -> LocalProgress:
         positions = self._positions.items()
@@ -188,6 +189,10 @@ class LocalOffsets:
             offset_table={queue: position.offset for queue, position in positions},
             epoch_table={queue: at.epoch for queue, at in positions if at.epoch is not None},
         )
+
+    def unstored(self, queues: Iterable[MessageQueue]) -> int:
+        """None: a file that cannot be written is reported when it is."""
+        return 0
 
     def forget(self, queue: MessageQueue) -> None:
         """Nothing to forget: the file is this member's alone."""

@@ -21,7 +21,7 @@ class ProcessQueue:
         self._started_s: dict[int, float] = {}
         self.size_bytes = 0
         self.is_dropped = False
-        """The queue belongs to somebody else: take nothing from it, late results do not count."""
+        """The queue was given up or lost: take nothing from it, late results do not count."""
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -77,7 +77,7 @@ class ProcessQueue:
             self._next_offset = max(self._next_offset, messages[-1].queue_offset + 1)
 
     def remove(self, messages: Iterable[MessageExt]) -> int:
-        """These are done, or somebody else's business now; the progress afterwards."""
+        """These are done, or the broker has taken them back; the progress afterwards."""
         for message in messages:
             found = self._messages.pop(message.queue_offset, None)
             self._started_s.pop(message.queue_offset, None)
@@ -101,8 +101,3 @@ class ProcessQueue:
         self._started_s.clear()
         self.size_bytes = 0
         self._next_offset = -1
-
-
-def work_items(messages: Sequence[MessageExt], batch: int) -> list[list[MessageExt]]:
-    """Ten pulled messages with batch size 4 are three work items: 4, 4 and 2."""
-    return [list(messages[at : at + batch]) for at in range(0, len(messages), batch)]

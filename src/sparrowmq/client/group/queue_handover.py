@@ -23,7 +23,7 @@ from sparrowmq.client.broker_calls import Position
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import ClientError
 from sparrowmq.client.group.held_queue import HeldQueue
-from sparrowmq.client.group.leases import NO_LOCKS
+from sparrowmq.client.group.lock_requests import NO_LOCKS
 from sparrowmq.client.group.member_settings import MemberSettings
 from sparrowmq.client.group.offsets import StartOffsets
 from sparrowmq.client.group.queue_ownership import QueueOwnership
@@ -121,7 +121,8 @@ class QueueHandover:
         for held in leaving:
             if held not in ready:
                 held.when_done = self._ownership.signal.ready
-                self._wait(held.queue, Reason.HANDLERS_RUN, held.leaving_s, HAND_OVER_S)
+                why = reasons[held.queue]
+                self._wait(held.queue, Reason.HANDLERS_RUN, why, held.leaving_s, HAND_OVER_S)
         return Outcome(bool(ready), NEVER if len(ready) == len(leaving) else MISSED_S)
 
     def _may_go(self, held: HeldQueue) -> bool:
@@ -169,6 +170,12 @@ class QueueHandover:
             overdue()
             await asyncio.sleep(0)  # a cancelled handler ends in the next turn of the loop
         await self._offsets.persist(ours)
+        if unstored := self._offsets.unstored(held.queue for held in leaving):
+            self._client.log.warning(
+                "the last progress of %d queues is not stored, because their brokers did not"
+                " answer: messages that were handled since the one before are delivered again",
+                unstored,
+            )
         # An ordered queue whose handler still runs is freed when we unregister, or by time.
         done = [held.queue for held in leaving if not held.is_running]
         await ownership.unlock(done)
@@ -265,7 +272,7 @@ class QueueHandover:
                 self._asked_s.pop(queue, None)
             else:
                 reason = Reason.LOCKED if queue in locks.others else Reason.LOCK_UNKNOWN
-                self._wait(queue, reason, self._asked_s.get(queue), LEASE_S)
+                self._wait(queue, reason, "", self._asked_s.get(queue), LEASE_S)
         return free
 
     def _has_waited(self, queue: MessageQueue) -> bool:
@@ -284,7 +291,7 @@ class QueueHandover:
             stored = await self._offsets.load(queue)
             start = await self._starts.of(queue, stored)
         except (ClientError, NetError, ProtocolError) as error:
-            self._wait(queue, Reason.START_UNKNOWN)
+            self._wait(queue, Reason.START_UNKNOWN, str(error))
             self._client.log.warning("%s not started: its offset is unknown: %s", queue, error)
             return False
         if queue in ownership.held:
@@ -307,13 +314,15 @@ class QueueHandover:
         self,
         queue: MessageQueue,
         reason: Reason,
+        detail: str = "",
         since_s: float | None = None,
         within_s: float = NEVER,
     ) -> None:
         """A queue cannot be taken or given up now. Ordered queues wait without a limit."""
-        detail, until_ms = "", None
+        until_ms = None
         if since_s is not None and not self._is_orderly:
             left_s = since_s + within_s - asyncio.get_running_loop().time()
             until_ms = self._client.clock() + round(left_s * 1000)
-            detail = f"at most {left_s:.1f} s more"
+            limit = f"at most {left_s:.1f} s more"
+            detail = f"{detail}, {limit}" if detail else limit
         self._log.note(QueueDecision(queue, Action.WAIT, reason, detail, until_ms))

@@ -2,7 +2,7 @@
 
 sure ── keep-alives unanswered, lock not renewed, another session ──▶ in doubt
   ▲                                                                     │ ask the broker
-  └──────────── nobody else can have had it ◀────────────────────────────┴──▶ others had it: lost
+  └──────────── no other member can have had it ◀───────────────────────┴──▶ others had it: lost
 
 Holding a queue is not the same as owning it. A broker that hears nothing of a member gives its
 queues to others, and the member learns of that last: it may have been stopped by SIGSTOP, by a
@@ -21,7 +21,7 @@ from sparrowmq.client.broker_calls import Position
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import ClientError
 from sparrowmq.client.group.held_queue import HeldQueue
-from sparrowmq.client.group.leases import Leases, Locks
+from sparrowmq.client.group.lock_requests import LockRequests, Locks
 from sparrowmq.client.group.member_settings import MemberSettings
 from sparrowmq.client.group.offsets import Offsets, open_offsets
 from sparrowmq.client.group.rebalance_plan import Action, QueueDecision, Reason, RebalanceLog
@@ -55,7 +55,9 @@ class QueueOwnership:
         """Queues that got shorter, with the end of the messages as we know them and the epoch of
         those that follow; they have to start anew."""
         has_leases = settings.has_leases and not settings.is_broadcasting
-        self._leases = Leases(client, settings.group, client.log) if has_leases else None
+        self._lock_requests = (
+            LockRequests(client, settings.group, client.log) if has_leases else None
+        )
         self._late: dict[MessageQueue, HeldQueue] = {}
         """Ordered queues that were lost or reset while their handler ran."""
         self._doubts = asyncio.Event()
@@ -70,7 +72,7 @@ class QueueOwnership:
 
     def is_sure(self, held: HeldQueue) -> bool:
         """Whether our progress in a queue counts, without asking any broker."""
-        if self._leases is None:
+        if self._lock_requests is None:
             return True
         sessions = self._client.sessions
         address = self._address(held)
@@ -87,11 +89,15 @@ class QueueOwnership:
 
     async def make_sure(self, held: HeldQueue) -> bool:
         """Whether a queue is certainly ours, asking its broker where that is not known."""
-        if self._leases is None:
+        if self._lock_requests is None:
             return True
         if not held.is_dropped and not self.is_sure(held):
             await self._ask(held.queue.broker_name)
         return not held.is_dropped and self.is_sure(held)
+
+    async def has_lock(self, held: HeldQueue) -> bool:
+        """Whether the next batch of an ordered queue may be handed out."""
+        return await self.make_sure(held)
 
     def is_worked_on(self, queue: MessageQueue) -> bool:
         """Whether a handler still has messages of an ordered queue that we lost: taken anew, it
@@ -122,21 +128,25 @@ class QueueOwnership:
     @property
     def has_leases(self) -> bool:
         """Whether queues are locked at their brokers."""
-        return self._leases is not None
+        return self._lock_requests is not None
 
     async def lock(self, queues: Collection[MessageQueue]) -> Locks | None:
         """Ask for queues; brokers of ours report when one of those that were refused is free. None
         where queues are not locked."""
-        return None if self._leases is None else await self._leases.take(queues, tells_freed=True)
+        return (
+            None
+            if self._lock_requests is None
+            else await self._lock_requests.take(queues, tells_freed=True)
+        )
 
     async def unlock(self, queues: Collection[MessageQueue]) -> None:
         """Let others have these queues."""
-        if self._leases is not None:
-            await self._leases.give_back(queues)
+        if self._lock_requests is not None:
+            await self._lock_requests.give_back(queues)
 
     def do_without_leases(self) -> None:
         """Take queues whichever member holds them, and never doubt what is held."""
-        self._leases = None
+        self._lock_requests = None
         for loop in self._loops:
             loop.cancel()
 
@@ -218,9 +228,9 @@ class QueueOwnership:
             await self._renew_at_one([held for held in mine if self.is_held(held)])
 
     async def _renew_at_one(self, queues: list[HeldQueue]) -> None:
-        if self._leases is None:
+        if self._lock_requests is None:
             return
-        locks = await self._leases.take([held.queue for held in queues])
+        locks = await self._lock_requests.take([held.queue for held in queues])
         for held in queues:
             session = locks.sessions.get(held.queue)
             if session is None:

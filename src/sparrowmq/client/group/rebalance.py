@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Collection
 from sparrowmq.backoff import Backoff
 from sparrowmq.client.broker_calls import group_members, queue_owners
 from sparrowmq.client.client import Client
-from sparrowmq.client.errors import ClientError, StrategyFailed
+from sparrowmq.client.errors import ClientError, NoNameServer, StrategyFailed
 from sparrowmq.client.failures import ends_caller
 from sparrowmq.client.group.member_settings import MemberSettings
 from sparrowmq.client.group.queue_handover import MISSED_S, NEVER, QueueHandover, QueueReader
@@ -98,6 +98,9 @@ class Rebalance:
                 self._failed.pop(topic, None)
                 if topic not in self._missing:
                     self._reported.discard(topic)
+            except NoNameServer as error:  # the client reports that once, for all its topics
+                self._log.print(f"{topic}: nothing changes: {error}")
+                again_s = min(again_s, MISSED_S)
             except (ClientError, NetError, ProtocolError) as error:
                 self._report(topic, str(error))
                 again_s = min(again_s, MISSED_S)
@@ -106,8 +109,8 @@ class Rebalance:
                 again_s = min(again_s, self._pauses.wait_s(self._failed[topic]))
                 text = "rebalance of %s for group %s failed"
                 self._client.log.error(text, topic, self._settings.group, exc_info=error)
-        strange = {queue for queue in self._ownership.held if queue.topic not in topics}
-        outcome = await self._handover.give_up(dict.fromkeys(strange, Reason.NOT_SUBSCRIBED))
+        unsubscribed = {queue for queue in self._ownership.held if queue.topic not in topics}
+        outcome = await self._handover.give_up(dict.fromkeys(unsubscribed, Reason.NOT_SUBSCRIBED))
         return min(again_s, outcome.again_s)
 
     async def _balance(self, topic: str) -> float:
@@ -122,7 +125,7 @@ class Rebalance:
         self._missing.pop(topic, None)
         queues = sorted(subscribe_queues(topic, route))
         self._is_settling = False
-        await self._client.heartbeats.meet(route)
+        await self._client.heartbeats.reach_new_brokers(route)
         assigned = await self._allocate(topic, queues)
         plan = self._plan(topic, queues, assigned)
         given_up = await self._handover.give_up(plan.reasons(Action.DROP))
@@ -165,9 +168,9 @@ class Rebalance:
                 raise
             reason = str(error) or type(error).__name__
             raise StrategyFailed(strategy.name, reason) from error
-        strange = assigned - set(queues)
-        if strange:
-            text = f"it gave a queue that the topic does not have: {min(strange)}"
+        unknown = assigned - set(queues)
+        if unknown:
+            text = f"it gave a queue that the topic does not have: {min(unknown)}"
             raise StrategyFailed(strategy.name, text)
         self._report_idle(why_idle)
         counts = f"{len(queues)} queues, {len(members)} members"
@@ -221,9 +224,9 @@ class Rebalance:
     def _report(self, topic: str, reason: str) -> None:
         """Warn once until it works. A retry topic comes with the first heartbeat and has nothing
         before that."""
-        self._log.print(f"{topic}: nothing changes: {reason}")
+        self._log.note_failure(topic, reason)
         is_new = topic not in self._reported and not is_retry_topic(topic)
-        level = logging.WARNING if is_new else logging.INFO
+        level = logging.WARNING if is_new else logging.DEBUG
         self._reported.add(topic)
         text = "no rebalance of %s for group %s: %s"
         self._client.log.log(level, text, topic, self._settings.group, reason)

@@ -72,13 +72,13 @@ class RebalancePlan:
     """The decisions for the queues of one topic, in the order of queues."""
 
     decisions: tuple[QueueDecision, ...]
-
-    def queues(self, action: Action) -> frozenset[MessageQueue]:
-        """Those to which this happens."""
-        return frozenset(one.queue for one in self.decisions if one.action is action)
+    share: str = ""
+    """How many queues and members there are, and how many queues are this member's."""
+    failure: str = ""
+    """Why the last round changed nothing, where it failed."""
 
     def reasons(self, action: Action) -> dict[MessageQueue, Reason]:
-        """The same with the reasons."""
+        """The queues to which this happens, each with the reason."""
         return {one.queue: one.reason for one in self.decisions if one.action is action}
 
 
@@ -122,6 +122,7 @@ class RebalanceLog:
         self._log = log
         self._last: dict[MessageQueue, QueueDecision] = {}
         self._shares: dict[str, str] = {}
+        self._failures: dict[str, str] = {}
 
     def note(self, decision: QueueDecision) -> None:
         """A queue was taken, dropped, kept, or has to wait."""
@@ -134,16 +135,25 @@ class RebalanceLog:
                 self.print(str(decision))
 
     def note_share(self, topic: str, share: str) -> None:
-        """How many queues and members a topic has, and how many queues are this member's."""
+        """The shares of a topic are known: how many queues and members it has, and how many queues
+        are this member's."""
+        self._failures.pop(topic, None)
         if self._shares.get(topic) != share:
             self._shares[topic] = share
             self.print(f"{topic}: {share}")
+
+    def note_failure(self, topic: str, reason: str) -> None:
+        """A round changed nothing for a topic. Printed each time: it shows the attempts."""
+        self._failures[topic] = reason
+        self.print(f"{topic}: nothing changes: {reason}")
 
     def plan(self, topic: str) -> RebalancePlan:
         """The last decisions about a topic as they turned out: what is held, what waits for what,
         and what was given up why."""
         return RebalancePlan(
-            tuple(one for queue, one in sorted(self._last.items()) if queue.topic == topic)
+            tuple(one for queue, one in sorted(self._last.items()) if queue.topic == topic),
+            share=self._shares.get(topic, ""),
+            failure=self._failures.get(topic, ""),
         )
 
     def print(self, text: str) -> None:

@@ -1,4 +1,7 @@
-"""What a consumer tells operators about itself; the property names are those of Java's clients."""
+"""What a consumer reports to operators: settings, queues, rates of the last minute, stacks.
+
+The property names are those of Java's clients, which RocketMQ's tools expect.
+"""
 
 import asyncio
 import inspect
@@ -14,9 +17,6 @@ from sparrowmq.client.group.membership import Membership
 from sparrowmq.client.group.queue_ownership import FRESH_S
 from sparrowmq.protocol.connections import ConsumerRunningInfo, ConsumeStatus, ProcessQueueInfo
 from sparrowmq.protocol.message import MessageQueue
-
-# How much a consumer pulls and consumes, for operators who ask: sums over the last minute.
-
 
 WINDOW_S = 60
 _MS = 1000
@@ -35,7 +35,8 @@ class _Second:
 
 
 class ConsumeRates:
-    """Counted per batch, never per message."""
+    """How much a consumer pulls and consumes, as sums over the last minute. Counted per batch,
+    never per message."""
 
     def __init__(self) -> None:
         self._topics: dict[str, deque[_Second]] = {}
@@ -92,7 +93,7 @@ _MIB = 1024 * 1024
 
 
 def running_info(
-    member: Membership, rates: ConsumeRates, *, workers: int, with_stacks: bool
+    member: Membership, rates: ConsumeRates, *, with_stacks: bool
 ) -> ConsumerRunningInfo:
     """A snapshot."""
     settings, client = member.settings, member.client
@@ -101,7 +102,7 @@ def running_info(
             "PROP_NAMESERVER_ADDR": ";".join(client.config.name_servers),
             "PROP_CONSUME_TYPE": settings.consume_type.value,
             "PROP_CONSUMEORDERLY": str(settings.is_orderly).lower(),
-            "PROP_THREADPOOL_CORE_SIZE": str(workers),
+            "PROP_THREADPOOL_CORE_SIZE": str(member.workers),
             "PROP_CONSUMER_START_TIMESTAMP": str(member.started_ms),
             "PROP_CLIENT_VERSION": "SPARROWMQ",
             "consumerGroup": settings.group,

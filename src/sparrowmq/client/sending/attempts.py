@@ -1,25 +1,27 @@
-"""Attempts: one send to one queue, and the loop that tries again on another broker."""
+"""Attempts: one send to one queue, and the loop that tries again on another broker.
+
+`FaultAvoidance` remembers slow and failing brokers, for producers with `avoid_faults`.
+"""
 
 import asyncio
+import random
 from typing import Protocol
 
 import msgspec
 
+from sparrowmq.backoff import Backoff
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import BrokerRefused, NoRoute, SendFailed
 from sparrowmq.client.send_result import STATUS_OF_CODE, SendResult
 from sparrowmq.client.sending.packing import Outgoing
 from sparrowmq.client.sending.queue_choice import Chooser, SendQueues, TopicQueues
 from sparrowmq.net.calls import Response
-from sparrowmq.net.errors import NetError
+from sparrowmq.net.errors import NetError, NotConnected
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.protocol.headers.send import SpecialMessageSent
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.properties import MSG_REGION, TRACE_SWITCH
-
-# Staying away from slow and failing brokers for a while, when a producer is told to.
-
 
 _PAUSES = ((15_000, 30.0), (5_000, 10.0), (3_000, 6.0), (1_800, 5.0), (550, 2.0))
 """An answer that took so many milliseconds keeps its broker unused for so many seconds.
@@ -36,7 +38,7 @@ def pause_s(latency_ms: float) -> float:
 
 
 class FaultAvoidance:
-    """Until when each broker is avoided. Times are the loop's."""
+    """Slow and failing brokers, and until when each is avoided. Times are the loop's."""
 
     def __init__(self) -> None:
         self._until_s: dict[str, float] = {}
@@ -82,8 +84,61 @@ class RetryRules(msgspec.Struct, frozen=True, kw_only=True):
     """Also when the message is stored, but less safely than asked for."""
 
 
+_BACKOFF = Backoff(0.1, 1.0)
+_LAST_LOOK_S = 0.05
+"""The last attempt of a send begins when so much time is left, or a little earlier."""
+
+
+class Failures:
+    """What went wrong so far in one send, and how long to wait before the next attempt.
+
+    The first round over the brokers is Java's: the next one at once. If none of them took the
+    message, the send waits for one that comes back, longer each time. Attempts that reached no
+    broker cost no retry, since they can leave no second copy of the message: an outage that is
+    shorter than the time of the send is survived whatever `retries` is.
+    """
+
+    def __init__(self, retries: int, rng: random.Random) -> None:
+        self.attempts: list[tuple[str, str]] = []
+        self.retries_left = retries
+        self._is_patient = retries > 0
+        self._less_safe: SendResult | None = None
+        self._rng = rng
+
+    def add(self, broker_name: str, outcome: SendResult | Exception) -> None:
+        """An attempt did not succeed. Raises an answer that no other attempt would change."""
+        if isinstance(outcome, SendResult):
+            self._less_safe = outcome
+            self.retries_left -= 1
+            return
+        if isinstance(outcome, BrokerRefused) and outcome.code not in RETRIED:
+            raise outcome
+        self.attempts.append((broker_name, str(outcome)))
+        is_unreached = isinstance(outcome, NotConnected | NoRoute)
+        if not (is_unreached and self._is_patient):
+            self.retries_left -= 1
+
+    def end(self, topic: str, elapsed_s: float) -> SendResult:
+        """What is left when no attempt succeeded: a less safe result, or SendFailed is raised."""
+        if self._less_safe is not None:
+            return self._less_safe
+        raise SendFailed(topic, self.attempts, elapsed_s)
+
+    def pause_s(self, brokers: int, left_s: float) -> float | None:
+        """How long to wait with `brokers` to choose from and `left_s` of the send's time left; None
+        when no further attempt is allowed or worth its time."""
+        if self.retries_left < 0 or left_s <= 0:
+            return None
+        rounds = len(self.attempts) - brokers + 1
+        if rounds <= 0:
+            return 0.0
+        pause_s = _BACKOFF.wait_s(rounds) * self._rng.uniform(0.5, 1.0)
+        latest_s = left_s - _LAST_LOOK_S
+        return min(pause_s, latest_s) if latest_s > _LAST_LOOK_S else None
+
+
 class SentWatcher(Protocol):
-    """Told of every message that a broker took, unless that broker wants none of it."""
+    """Called for every message that a broker took, unless that broker switched tracing off."""
 
     def sent(
         self, out: Outgoing, address: str, cost_ms: int, result: SendResult, region: str
@@ -116,31 +171,52 @@ class SendAttempts:
         loop = asyncio.get_running_loop()
         start_s = loop.time()
         found = self._queues.known(topic) or await self.find(topic, limit_s)
-        attempts: list[tuple[str, str]] = []
-        failed: str | None = None
-        less_safe: SendResult | None = None
-        for retries_left in range(self._rules.retries, -1, -1):
+        queue = self._next(found, None, loop.time())
+        left_s = limit_s - (loop.time() - start_s)
+        # Nearly every send ends with its first attempt: nothing is set up for others before it.
+        outcome: SendResult | Exception
+        try:
+            outcome = await self._once(queue, out, self._share(left_s, found, self._rules.retries))
+            if outcome.is_ok or not self._rules.unless_ok:
+                return outcome
+        except (NetError, NoRoute, BrokerRefused) as error:
+            outcome = error
+        return await self._send_again(topic, out, queue.broker_name, outcome, start_s, limit_s)
+
+    async def _send_again(
+        self,
+        topic: str,
+        out: Outgoing,
+        failed: str,
+        outcome: SendResult | Exception,
+        start_s: float,
+        limit_s: float,
+    ) -> SendResult:
+        """Go on after a first attempt that failed, or stored the message less safely than asked."""
+        loop = asyncio.get_running_loop()
+        failures = Failures(self._rules.retries, self._client.rng)
+        while True:
+            failures.add(failed, outcome)
+            found = self._queues.known(topic) or await self.find(topic, limit_s)
             left_s = limit_s - (loop.time() - start_s)
-            if failed is not None and left_s <= 0:
-                break
-            if retries_left and found.is_spread:
-                # A silent broker must leave the others time; alone it may have all there is
-                left_s /= 2
+            pause_s = failures.pause_s(found.brokers, left_s)
+            if pause_s is None:
+                return failures.end(topic, loop.time() - start_s)
+            await asyncio.sleep(pause_s)
             queue = self._next(found, failed, loop.time())
             failed = queue.broker_name
+            left_s = self._share(limit_s - (loop.time() - start_s), found, failures.retries_left)
             try:
-                result = await self._once(queue, out, left_s)
+                outcome = await self._once(queue, out, left_s)
+                if outcome.is_ok or not self._rules.unless_ok:
+                    return outcome
             except (NetError, NoRoute, BrokerRefused) as error:
-                if isinstance(error, BrokerRefused) and error.code not in RETRIED:
-                    raise
-                attempts.append((failed, str(error)))
-                continue
-            if result.is_ok or not self._rules.unless_ok:
-                return result
-            less_safe = result
-        if less_safe is not None:
-            return less_safe
-        raise SendFailed(topic, attempts, loop.time() - start_s)
+                outcome = error
+
+    @staticmethod
+    def _share(left_s: float, found: TopicQueues, retries_left: int) -> float:
+        """A silent broker must leave the others time; alone it may have all there is."""
+        return left_s / 2 if retries_left and found.brokers > 1 else left_s
 
     async def find(self, topic: str, limit_s: float) -> TopicQueues:
         """Where a topic is sent to, within the time of the send. Raises NoRoute."""
@@ -155,16 +231,28 @@ class SendAttempts:
     async def send_to(
         self, topic: str, choose: Chooser, out: Outgoing, limit_s: float
     ) -> SendResult:
-        """Send once, to the queue that is chosen. Raises NoRoute, SendFailed, BrokerRefused."""
+        """Send to the queue that is chosen. Raises NoRoute, SendFailed, BrokerRefused.
+
+        It is handed over once: a second copy would be out of order. While its broker cannot be
+        reached nothing is handed over, so that may be tried again.
+        """
         loop = asyncio.get_running_loop()
         start_s = loop.time()
         found = self._queues.known(topic) or await self.find(topic, limit_s)
         queue = choose(found.queues)
-        try:
-            return await self._once(queue, out, limit_s - (loop.time() - start_s))
-        except NetError as error:
-            attempts = [(queue.broker_name, str(error))]
-            raise SendFailed(topic, attempts, loop.time() - start_s) from error
+        failures: Failures | None = None
+        while True:
+            try:
+                return await self._once(queue, out, limit_s - (loop.time() - start_s))
+            except NetError as error:
+                if failures is None:
+                    failures = Failures(min(self._rules.retries, 1), self._client.rng)
+                failures.add(queue.broker_name, error)
+                left_s = limit_s - (loop.time() - start_s)
+                pause_s = failures.pause_s(1, left_s) if failures.retries_left > 0 else None
+                if pause_s is None:
+                    return failures.end(topic, loop.time() - start_s)
+                await asyncio.sleep(pause_s)
 
     async def send_oneway(
         self, topic: str, choose: Chooser | None, out: Outgoing, limit_s: float

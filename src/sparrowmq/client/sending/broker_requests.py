@@ -33,12 +33,12 @@ async def check_transaction_state(client: Client, request: Request[CheckTransact
 
 @routes.on(PushReply)
 def push_reply(client: Client, request: Request[PushReply]) -> Reply:
-    """Hand a reply to whoever waits for it; a late one is dropped."""
+    """Hand a reply to the request that waits for it; a late one is dropped."""
     reply = _reply_message(request.header, request.body, client.clock())
     correlation_id = reply.properties.get(CORRELATION_ID, "")
     takers = client.producers.values()
     if not any(taker.take_reply(correlation_id, reply) for taker in takers):
-        client.log.warning("nobody waits for the reply to %r any more", correlation_id)
+        client.log.warning("no request waits for the reply to %r any more", correlation_id)
     return Reply()
 
 

@@ -1,29 +1,38 @@
-"""The producer: finds a queue, sends, tries again elsewhere, tells how safe the message is."""
+"""The producer: finds a queue, sends, tries again elsewhere, reports how safe the message is."""
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TypedDict
+from typing import Literal, TypedDict
 
-from sparrowmq.client.argument_checks import MAX_LONG, check_kind, check_time, check_whole
+from sparrowmq.client.argument_checks import (
+    MAX_LONG,
+    check_kind,
+    check_time,
+    check_whole,
+    member_of,
+)
 from sparrowmq.client.client import Client
-from sparrowmq.client.config import DEFAULT_NAME_SERVERS, ClientConfig, config_of
+from sparrowmq.client.config import FROM_ENVIRONMENT, ClientConfig, config_of
+from sparrowmq.client.hooks import HookCalls, Hooks, check_hooks
 from sparrowmq.client.send_result import SendResult
 from sparrowmq.client.sending.attempts import FaultAvoidance, RetryRules
 from sparrowmq.client.sending.broker_requests import routes
+from sparrowmq.client.sending.hooked_sender import HookedSender
 from sparrowmq.client.sending.packing import Packing
 from sparrowmq.client.sending.producer_member import GroupProducer
 from sparrowmq.client.sending.queue_choice import Selector, chooser
 from sparrowmq.client.sending.sender import Sender
+from sparrowmq.client.setting_names import checks_setting_names
 from sparrowmq.protocol.compression import CompressionType
 from sparrowmq.protocol.message import MAX_BODY_BYTES, Message, MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import check_group, check_topic
 
-# Settings of a producer, and what they must be.
+CompressionName = Literal["LZ4", "ZSTD", "ZLIB"]
 
 
 class SendSettings(TypedDict, total=False):
-    """The settings of a Producer, for those that pass them on; see there."""
+    """The settings of a Producer, for code that passes them on; `Producer` documents them."""
 
     name_servers: str | Sequence[str]
     config: ClientConfig | None
@@ -32,10 +41,11 @@ class SendSettings(TypedDict, total=False):
     default_queues: int
     max_body_bytes: int
     compress_from_bytes: int
-    compression: CompressionType
+    compression: CompressionType | CompressionName
     retry_unless_ok: bool
     avoid_faults: bool
     trace: bool
+    hooks: Sequence[Hooks]
 
 
 class ProducerSettings(SendSettings, total=False):
@@ -56,9 +66,9 @@ def check_settings(timeout_s: float, retries: int, packing: Packing) -> None:
     check_whole("default_queues", packing.default_queues, 1)
     check_whole("max_body_bytes", packing.max_body_bytes, 1)
     check_whole("compress_from_bytes", packing.compress_from_bytes, 0, MAX_LONG)
-    check_kind("compression", packing.compression, CompressionType)
 
 
+@checks_setting_names
 class Producer(GroupProducer):
     """Sends messages for a producer group.
 
@@ -72,7 +82,7 @@ class Producer(GroupProducer):
         self,
         group: str,
         *,
-        name_servers: str | Sequence[str] = DEFAULT_NAME_SERVERS,
+        name_servers: str | Sequence[str] = FROM_ENVIRONMENT,
         config: ClientConfig | None = None,
         client: Client | None = None,
         timeout_s: float = 3.0,
@@ -80,10 +90,11 @@ class Producer(GroupProducer):
         default_queues: int = 4,
         max_body_bytes: int = MAX_BODY_BYTES,
         compress_from_bytes: int = 4096,
-        compression: CompressionType = CompressionType.ZLIB,
+        compression: CompressionType | CompressionName = CompressionType.ZLIB,
         retry_unless_ok: bool = False,
         avoid_faults: bool = False,
         trace: bool = False,
+        hooks: Sequence[Hooks] = (),
     ) -> None:
         """`timeout_s` is the time of all attempts together; `retries` come after the first one.
 
@@ -91,6 +102,7 @@ class Producer(GroupProducer):
         which may store it twice. `avoid_faults` stays away from slow and failing brokers for a
         while. A topic that is created by sending to it gets `default_queues` on each broker.
         `trace` records every stored message in RMQ_SYS_TRACE_TOPIC, for RocketMQ's tools.
+        `hooks` are called before and after every send.
         `config` has name servers and more; `client` is shared with others, and has its own.
 
         Raises ValueError for an illegal group or setting.
@@ -100,20 +112,18 @@ class Producer(GroupProducer):
             group=group,
             max_body_bytes=max_body_bytes,
             compress_from_bytes=compress_from_bytes,
-            compression=compression,
+            compression=member_of("compression", compression, CompressionType),
             default_queues=default_queues,
         )
         check_settings(timeout_s, retries, packing)
+        check_hooks(hooks)
         self._timeout_s = timeout_s
         own = config_of(name_servers, config, has_client=client is not None)
         used = client or Client(own, routes=routes)
-        sender = Sender(
-            used,
-            packing,
-            RetryRules(retries=retries, unless_ok=retry_unless_ok),
-            faults=FaultAvoidance() if avoid_faults else None,
-            has_trace=trace,
-        )
+        rules = RetryRules(retries=retries, unless_ok=retry_unless_ok)
+        make = partial(HookedSender, hooks=HookCalls(hooks, used.log)) if hooks else Sender
+        faults = FaultAvoidance() if avoid_faults else None
+        sender = make(used, packing, rules, faults=faults, has_trace=trace)
         super().__init__(group, used, sender, owns_client=client is None)
 
     async def send(
@@ -125,7 +135,7 @@ class Producer(GroupProducer):
         selector: Selector | None = None,
         timeout_s: float | None = None,
     ) -> SendResult:
-        """Send and wait for the broker's word.
+        """Send and wait for the broker's answer.
 
         Without `queue`, `key` or `selector` queues are taken in turn and failed attempts repeated
         elsewhere. With one of them the message goes to that queue, once: the same key to the same
@@ -149,7 +159,7 @@ class Producer(GroupProducer):
         selector: Selector | None = None,
         timeout_s: float | None = None,
     ) -> MessageExt:
-        """Send a message and wait for the reply of whoever consumes it.
+        """Send a message and wait for the reply of its consumer.
 
         Raises RequestTimedOut when none came in time, and what `send` raises.
         """
@@ -165,7 +175,7 @@ class Producer(GroupProducer):
         """Answer a consumed message that was sent with `request`.
 
         Raises ValueError when it is no request, and what `send` raises; BrokerRefused also when
-        who asked has gone.
+        the requester has gone.
         """
         self._check_started()
         check_kind("request", request, MessageExt)
@@ -179,7 +189,7 @@ class Producer(GroupProducer):
         """Send messages of one topic together; split where they are too many for one send.
 
         Raises ValueError for what cannot go together (nothing was sent), and what `send` raises;
-        `stored` of the error tells which sends of a split batch had succeeded by then.
+        `stored` of the error says which sends of a split batch had succeeded by then.
         """
         self._check_started()
         check_kind("messages", messages, Sequence)
@@ -193,7 +203,7 @@ class Producer(GroupProducer):
         key: str | None = None,
         selector: Selector | None = None,
     ) -> None:
-        """Send without an answer: fast, and nobody knows whether it arrived.
+        """Send without an answer: fast, and without knowing whether it arrived.
 
         Raises ValueError, NoRoute, or SendFailed when the broker cannot be reached.
         """
@@ -204,8 +214,8 @@ class Producer(GroupProducer):
     async def recall(self, recall_handle: str, *, timeout_s: float | None = None) -> str:
         """Take back a message with a delivery time before it is delivered; its unique id.
 
-        `recall_handle` comes with the result of its send. Raises ValueError when it is none,
-        NoRoute, SendFailed, and BrokerRefused when it is too late.
+        `recall_handle` comes with the result of its send. Raises ValueError when it is none or
+        was used before, NoRoute, SendFailed, and BrokerRefused when it is too late.
         """
         self._check_started()
         check_kind("recall_handle", recall_handle, str)

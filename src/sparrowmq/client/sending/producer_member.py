@@ -1,32 +1,70 @@
-"""What a producer is to its client and to brokers: a member of a group, with a life."""
+"""What a producer is to its client and to brokers: a member of a group."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from sparrowmq.client.client import Client
 from sparrowmq.client.errors import NotStarted
-from sparrowmq.client.lifecycle import OpenBlock, Starting, Stopping
+from sparrowmq.client.lifecycle import Lifecycle
 from sparrowmq.client.sending.request_reply import Requests
 from sparrowmq.client.sending.sender import Sender
 from sparrowmq.protocol.headers.transactions import CheckTransactionState, EndTransaction
 from sparrowmq.protocol.heartbeat import ConsumerData
 from sparrowmq.protocol.message_ext import MessageExt
 
+CheckTransaction = Callable[
+    [MessageExt, CheckTransactionState], Coroutine[Any, Any, EndTransaction | None]
+]
 
-class GroupProducer(OpenBlock):
-    """Base of the producers; also what the client asks its members for.
+
+class ProducerCalls:
+    """What brokers and the client itself ask of a producer: the part that users do not see."""
+
+    def __init__(
+        self, group: str, sender: Sender, requests: Requests, check: CheckTransaction
+    ) -> None:
+        self.group = group
+        self._sender = sender
+        self._requests = requests
+        self._check = check
+
+    def topics(self) -> set[str]:
+        """Topics whose routes are kept fresh: those that were sent to."""
+        return self._sender.topics()
+
+    def consumer_data(self) -> ConsumerData | None:
+        """None: this is no consumer."""
+        return None
+
+    async def check_transaction(
+        self, message: MessageExt, question: CheckTransactionState
+    ) -> EndTransaction | None:
+        """How a transaction ended; None where there are no transactions."""
+        return await self._check(message, question)
+
+    def take_reply(self, correlation_id: str, reply: MessageExt) -> bool:
+        """A broker brings a reply; whether it was waited for here."""
+        return self._requests.take(correlation_id, reply)
+
+
+class GroupProducer(Lifecycle):
+    """Base of the producers. Brokers and the client talk to `ProducerCalls`.
 
     `async with` starts it, and a client of its own with it, and stops both in the end.
     """
 
     def __init__(self, group: str, client: Client, sender: Sender, *, owns_client: bool) -> None:
+        super().__init__()
         self._group = group
         self.client = client
         self._sender = sender
         self._owns_client = owns_client
         self._requests = Requests(client)
+        self.member = ProducerCalls(group, sender, self._requests, self._check_transaction)
+        """Its place in the group: for tools and tests."""
         self._is_started = False
-        self._starting = Starting()
-        self._stopping = Stopping()
 
-    # ---- life
+    # ---- lifecycle
 
     async def start(self) -> None:
         """Begin; a producer of the same group in the same client is refused."""
@@ -34,15 +72,15 @@ class GroupProducer(OpenBlock):
             raise ValueError(f"this client has a producer of group {self._group} already")
         with self._starting:
             await self.client.make_ready(is_own=self._owns_client)
-            self.client.producers[self._group] = self
+            self.client.producers[self._group] = self.member
             self._is_started = True
             if self._sender.trace is not None:
                 await self._sender.trace.start()
 
     async def stop(self) -> None:
-        """Say goodbye to the brokers and end the connections."""
-        await self._starting.until_over()
-        await self._stopping.run(self._stop)
+        """Unregister at the brokers and end the connections."""
+        await self._starting.until_none()
+        await self._stop_once(self._stop)
 
     async def _stop(self) -> None:
         try:
@@ -70,27 +108,13 @@ class GroupProducer(OpenBlock):
             raise NotStarted("the producer is not running: use `async with`, or start() it")
         self.client.check_loop()
 
-    # ---- what the client asks
-
     @property
     def group(self) -> str:
         """The producer group."""
         return self._group
 
-    def topics(self) -> set[str]:
-        """Topics whose routes are kept fresh: those that were sent to."""
-        return self._sender.topics()
-
-    def consumer_data(self) -> ConsumerData | None:
-        """None: this is no consumer."""
-        return None
-
-    async def check_transaction(
+    async def _check_transaction(
         self, message: MessageExt, question: CheckTransactionState
     ) -> EndTransaction | None:
         """None: this producer has no transactions."""
         return None
-
-    def take_reply(self, correlation_id: str, reply: MessageExt) -> bool:
-        """A broker brings a reply; whether it was waited for here."""
-        return self._requests.take(correlation_id, reply)

@@ -96,7 +96,7 @@ def _check_queue(queue: MessageQueue, topic: str) -> MessageQueue:
     return queue
 
 
-# The queues each topic is sent to, worked out once per route, and whose turn it is.
+# ---- the queues of each topic, worked out once per route
 
 
 class TopicQueues(msgspec.Struct, eq=False):
@@ -106,8 +106,8 @@ class TopicQueues(msgspec.Struct, eq=False):
     route: TopicRoute | None = None
     """The route that `queues` was made of."""
     queues: list[MessageQueue] = []
-    is_spread: bool = False
-    """Whether the queues lie on more than one broker."""
+    brokers: int = 0
+    """How many brokers the queues lie on."""
 
 
 class SendQueues:
@@ -123,7 +123,7 @@ class SendQueues:
         return set(self._topics)
 
     def known(self, topic: str) -> TopicQueues | None:
-        """What is known and still right, without asking anybody."""
+        """What is known and still right, without asking a name server."""
         found = self._topics.get(topic)
         if found is None or not found.queues:
             return None
@@ -156,11 +156,11 @@ class SendQueues:
         found = self._topics[topic]
         found.route = route
         found.queues = queues
-        found.is_spread = len({queue.broker_name for queue in queues}) > 1
+        found.brokers = len({queue.broker_name for queue in queues})
         return found
 
     async def _borrow_route(self, topic: str) -> TopicRoute:
-        """A topic nobody has yet is sent along the route of TBW102, where brokers create it.
+        """A topic that does not exist yet goes along the route of TBW102, where brokers create it.
 
         For the time between two polls, so that every broker gets a message and creates it.
         """
@@ -172,7 +172,7 @@ class SendQueues:
                 "it does not exist and no broker creates topics;"
                 f" create it with: sparrowmq topic create {topic}",
             )
-        # Whoever waited for the same route may have put it there
+        # Another send that waited for the same route may have put it there
         known = table.get(topic)
         if known is not None:
             return known

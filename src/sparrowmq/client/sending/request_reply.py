@@ -1,4 +1,4 @@
-"""Request and reply: send a message and wait for the answer of whoever consumes it.
+"""Request and reply: send a message and wait for the answer of its consumer.
 
 RequestTimedOut is a ClientError: no reply came in time.
 """
@@ -18,11 +18,11 @@ _REPLY_TOPIC = "{cluster}_REPLY_TOPIC"
 
 
 class RequestTimedOut(ClientError):
-    """No reply within `timeout_s`; `is_stored` tells whether the broker had the request."""
+    """No reply within `timeout_s`; `is_stored` says whether the broker had the request."""
 
     def __init__(self, topic: str, timeout_s: float, *, is_stored: bool) -> None:
         what = (
-            "nobody replied: is a consumer there that replies?"
+            "no reply came: is there a consumer that replies?"
             if is_stored
             else "the request itself was not confirmed"
         )
@@ -51,7 +51,7 @@ class Requests:
         asks = {
             names.CORRELATION_ID: correlation_id,
             names.REPLY_TO_CLIENT: self._client.client_id,
-            names.TTL: str(int(min(limit_s * 1000, MAX_INT))),  # who waits for ever says inf
+            names.TTL: str(int(min(limit_s * 1000, MAX_INT))),  # inf waits for ever
         }
         reply: asyncio.Future[MessageExt] = asyncio.get_running_loop().create_future()
         self._waiting[correlation_id] = reply
@@ -67,13 +67,13 @@ class Requests:
             del self._waiting[correlation_id]
 
     def close(self) -> None:
-        """The producer stops: nobody will be answered."""
+        """The producer stops: no request will be answered."""
         for reply in self._waiting.values():
             if not reply.done():
                 reply.set_exception(NotStarted("the producer was stopped before a reply came"))
 
     def take(self, correlation_id: str, reply: MessageExt) -> bool:
-        """Whether somebody waited for this reply."""
+        """Whether a request waited for this reply."""
         waiting = self._waiting.get(correlation_id)
         if waiting is None or waiting.done():
             return False
@@ -82,7 +82,7 @@ class Requests:
 
 
 def reply_to(request: MessageExt, body: bytes) -> tuple[Message, dict[str, str]]:
-    """The message that answers a request, and the properties that bring it to who asked.
+    """The message that answers a request, and the properties that bring it to the requester.
 
     Raises ValueError when the message is no request.
     """

@@ -19,7 +19,7 @@ from sparrowmq.protocol.message_ext import MessageExt
 _NOTHING: Mapping[str, str] = {}
 
 
-class Introductions:
+class BrokerRegistrations:
     """Which brokers know this client on its present connection.
 
     The next regular heartbeat may be 30 s away, and a broker pushes replies and asks about
@@ -28,28 +28,56 @@ class Introductions:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._told: set[str] = set()
+        self._registered: set[str] = set()
         self._is_listening = False
 
-    async def introduce(self, queues: Sequence[MessageQueue]) -> None:
+    async def register_at(self, queues: Sequence[MessageQueue]) -> None:
         """Have a heartbeat on its way to every broker of these queues, ahead of what follows."""
         if not self._is_listening:
             self._is_listening = True
-            self._client.when_peer_closes(self._told.discard)
+            self._client.when_peer_closes(self._registered.discard)
         masters = {self._client.route_table.master(queue.broker_name) for queue in queues}
-        strangers = {address for address in masters if address is not None} - self._told
-        if strangers:
-            self._told |= strangers
-            self._client.keep(partial(self._tell, strangers), "introduction")
+        new = {address for address in masters if address is not None} - self._registered
+        if new:
+            self._registered |= new
+            self._client.keep(partial(self._register, new), "producer registration")
             # Beside the send, for a broker that is not there must not cost its time. Two turns of
             # the loop, one for the task and one for its calls, put it first on the connection.
             for _ in range(2):
                 await asyncio.sleep(0)
 
-    async def _tell(self, strangers: set[str]) -> None:
-        """One that cannot be told now is told the next time."""
-        heard = await self._client.heartbeats.send_to(sorted(strangers))
-        self._told.difference_update(strangers - heard)
+    async def _register(self, new: set[str]) -> None:
+        """Register at brokers that do not know the producer yet; one that cannot be reached now is
+        tried again the next time."""
+        answered = await self._client.heartbeats.send_to(sorted(new))
+        self._registered.difference_update(new - answered)
+
+
+class RecalledMessages:
+    """What this producer has taken back: brokers answer a second recall as they do the first, so
+    that a program which repeats one by mistake would not notice."""
+
+    _MOST = 10_000
+    """Handles that are remembered; a program that recalls more than these is not checked for the
+    oldest."""
+
+    def __init__(self) -> None:
+        self._handles: dict[RecallHandle, None] = {}
+
+    def add(self, handle: RecallHandle) -> None:
+        """Raises ValueError for one that was recalled before."""
+        if handle in self._handles:
+            raise ValueError(
+                f"message {handle.msg_id} of topic {handle.topic} was recalled before by this"
+                " producer; a handle is used once"
+            )
+        self._handles[handle] = None
+        if len(self._handles) > self._MOST:
+            del self._handles[next(iter(self._handles))]
+
+    def discard(self, handle: RecallHandle) -> None:
+        """It was not recalled, and may be tried again."""
+        self._handles.pop(handle, None)
 
 
 class Sender:
@@ -69,7 +97,8 @@ class Sender:
         self._queues = SendQueues(client, packing.default_queues)
         self.trace = TraceLog(client, packing.group, self._queues) if has_trace else None
         self._attempts = SendAttempts(client, self._queues, rules, faults, self.trace)
-        self._introductions = Introductions(client)
+        self._registrations = BrokerRegistrations(client)
+        self._recalled = RecalledMessages()
 
     def topics(self) -> set[str]:
         """Topics that were sent to."""
@@ -86,6 +115,16 @@ class Sender:
         and what SendAttempts raises."""
         return self._send(message.topic, choose, self._pack(message), limit_s)
 
+    def send_system(
+        self,
+        message: Message,
+        choose: Chooser | None,
+        limit_s: float,
+        system: Mapping[str, str],
+    ) -> Awaitable[SendResult]:
+        """The same with properties of RocketMQ's own."""
+        return self._send(message.topic, choose, self._pack(message, system), limit_s)
+
     async def send_named(
         self,
         message: Message,
@@ -93,11 +132,10 @@ class Sender:
         limit_s: float,
         system: Mapping[str, str],
     ) -> SendResult:
-        """The same with properties of RocketMQ's own, to brokers that know this producer by then:
-        they will have to call it."""
+        """The same to brokers that know this producer by then: they will have to call it."""
         out = self._pack(message, system)
         found = await self._attempts.find(message.topic, limit_s)
-        await self._introductions.introduce(found.queues)
+        await self._registrations.register_at(found.queues)
         return await self._send(message.topic, choose, out, limit_s)
 
     async def send_oneway(self, message: Message, choose: Chooser | None, limit_s: float) -> None:
@@ -120,18 +158,24 @@ class Sender:
     async def reply(self, request: MessageExt, body: bytes, limit_s: float) -> SendResult:
         """Answer a message that waits for it. Raises ValueError when it does not."""
         message, system = reply_to(request, body)
-        # Who asked is connected to the broker that had the request, perhaps to no other
+        # The requester is connected to the broker that had the request, perhaps to no other
         choose = partial(queue_on, request.broker_name)
-        return await self._send(message.topic, choose, self._pack(message, system), limit_s)
+        return await self.send_system(message, choose, limit_s, system)
 
     async def recall(self, recall_handle: str, limit_s: float) -> str:
-        """Take a message back; its unique id. Raises ValueError for what is no handle."""
+        """Take a message back; its unique id. Raises ValueError for what is no handle, and for one
+        that was used before."""
         handle = RecallHandle.parse(recall_handle)
         header = RecallMessage(
             topic=handle.topic, recall_handle=recall_handle, producer_group=self._packing.group
         )
         queue = MessageQueue(handle.topic, handle.broker_name, 0)
-        response = await self._attempts.ask(queue, header, limit_s)
+        self._recalled.add(handle)
+        try:
+            response = await self._attempts.ask(queue, header, limit_s)
+        except BaseException:
+            self._recalled.discard(handle)
+            raise
         return response.header(MessageRecalled).msg_id
 
     def _pack(self, message: Message, system: Mapping[str, str] = _NOTHING) -> Outgoing:

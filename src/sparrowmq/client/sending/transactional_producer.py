@@ -3,7 +3,7 @@ well.
 
 half message ── execute ──┬ COMMIT ──── visible
   (stored)                ├ ROLLBACK ── gone
-                          └ UNKNOWN, or no word ── the broker asks: check ── the same again
+                          └ UNKNOWN, or no report ── the broker asks: check ── the same again
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ import asyncio
 import inspect
 from collections.abc import Awaitable
 from enum import Enum
-from typing import Any, Protocol, Unpack
+from typing import Any, Literal, Protocol, Unpack
 
 import msgspec
 
-from sparrowmq.client.argument_checks import check_function, check_kind
+from sparrowmq.client.argument_checks import check_function, check_kind, member_of
 from sparrowmq.client.errors import NotStarted
 from sparrowmq.client.failures import ends_caller
 from sparrowmq.client.handler_threads import HandlerThreads
 from sparrowmq.client.send_result import SendResult
 from sparrowmq.client.sending.producer import Producer, ProducerSettings
+from sparrowmq.client.setting_names import checks_setting_names
 from sparrowmq.net.errors import NetError
 from sparrowmq.net.workers import Workers
 from sparrowmq.protocol import properties as names
@@ -36,8 +37,6 @@ from sparrowmq.protocol.sys_flag import (
 )
 from sparrowmq.protocol.trace import TracedMessage
 
-# Transactions: a half message, a local transaction, and one word that makes it visible or not.
-
 
 class TransactionState(Enum):
     """How a local transaction ended; the value is what the wire carries."""
@@ -45,9 +44,14 @@ class TransactionState(Enum):
     COMMIT = TRANSACTION_COMMIT
     """Consumers get the message."""
     ROLLBACK = TRANSACTION_ROLLBACK
-    """Nobody ever gets it."""
+    """No consumer ever gets it."""
     UNKNOWN = TRANSACTION_NONE
     """Not known yet: the broker asks later."""
+
+
+StateName = Literal["COMMIT", "ROLLBACK", "UNKNOWN"]
+Outcome = TransactionState | StateName
+"""What a listener answers: the state, or its name."""
 
 
 class HalfMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,11 +70,11 @@ class TransactionListener(Protocol):
     Raising counts as UNKNOWN and is logged.
     """
 
-    def execute(self, half: HalfMessage) -> TransactionState | Awaitable[TransactionState]:
-        """Do the local transaction; the half message is stored and nobody sees it yet."""
+    def execute(self, half: HalfMessage) -> Outcome | Awaitable[Outcome]:
+        """Do the local transaction; the half message is stored, and no consumer sees it yet."""
         ...
 
-    def check(self, message: MessageExt) -> TransactionState | Awaitable[TransactionState]:
+    def check(self, message: MessageExt) -> Outcome | Awaitable[Outcome]:
         """Look up how the transaction ended. Asked when the broker did not hear of its end,
         perhaps of another process of the group than the one that sent the message."""
         ...
@@ -83,13 +87,10 @@ class TransactionResult(SendResult, frozen=True, kw_only=True):
 
 
 async def settled(outcome: object) -> TransactionState:
-    """What a listener returned, awaited if need be. Raises TypeError for anything else."""
+    """What a listener returned, awaited if need be. Raises ValueError for anything else."""
     if inspect.isawaitable(outcome):
         outcome = await outcome
-    if not isinstance(outcome, TransactionState):
-        text = f"the transaction listener returned {outcome!r}, must be a TransactionState"
-        raise TypeError(text)
-    return outcome
+    return member_of("the answer of the transaction listener", outcome, TransactionState)
 
 
 _THREADS = 8
@@ -101,6 +102,7 @@ _JAVA_STATES = {
 }
 
 
+@checks_setting_names
 class TransactionalProducer(Producer):
     """Sends messages in transactions.
 
@@ -133,7 +135,7 @@ class TransactionalProducer(Producer):
             self._threads = self._own_threads = HandlerThreads(_THREADS, name)
 
     async def stop(self) -> None:
-        """Say goodbye. What is not ended yet, the broker asks other producers of the group; a
+        """Unregister. For what is not ended yet, the broker asks other producers of the group; a
         function of the listener that has not returned after 30 s is not waited for."""
         try:
             await super().stop()
@@ -159,7 +161,7 @@ class TransactionalProducer(Producer):
     async def send_in_transaction(
         self, message: Message, argument: Any = None, *, timeout_s: float | None = None
     ) -> TransactionResult:
-        """Store a half message, run the listener's `execute`, tell the broker how it ended.
+        """Store a half message, run the listener's `execute`, report to the broker how it ended.
 
         A half message that is stored less safely than asked for is rolled back without executing
         anything. Raises ValueError for a delayed message, and what `send` raises; then nothing
@@ -180,7 +182,7 @@ class TransactionalProducer(Producer):
         fields = msgspec.structs.asdict(sent) | {"transaction_id": sent.msg_id}
         return TransactionResult(**fields, state=state)
 
-    async def check_transaction(
+    async def _check_transaction(
         self, message: MessageExt, question: CheckTransactionState
     ) -> EndTransaction:
         """The answer to a broker that asks how a transaction ended."""
@@ -233,7 +235,7 @@ class TransactionalProducer(Producer):
             await self.client.peers.send_oneway(address, header)
         except NetError as error:
             # Not raised: the local transaction stands, and the broker will ask
-            self.client.log.warning("end of transaction %s not told: %s", sent.msg_id, error)
+            self.client.log.warning("end of transaction %s not reported: %s", sent.msg_id, error)
 
     def _trace_end(
         self,

@@ -1,4 +1,4 @@
-"""Even shares: in one piece each, or dealt out in turn."""
+"""RocketMQ's classic strategies: even shares, pinned machines, a configured list."""
 
 from collections.abc import Collection, Sequence
 
@@ -31,14 +31,12 @@ AVG = Strategy("AVG", averagely)
 AVG_BY_CIRCLE = Strategy("AVG_BY_CIRCLE", averagely_by_circle)
 
 
-# Only members on listed machines consume.
-
-
 def pinned_machines(addresses: Collection[str]) -> Strategy:
     """Members whose address is listed share all queues as in averagely; the others get none.
 
-    The address is what stands before '@' in a client id. With none of them alive nobody consumes,
-    and `why_idle` says so. Raises ValueError if there is no address, or one that no client id has.
+    The address is what stands before '@' in a client id. With none of them alive no member
+    consumes, and `why_idle` says so. Raises ValueError if there is no address, or one that no
+    client id has.
     """
     listed = frozenset(addresses)
     if not listed or any(not address or "@" in address for address in listed):
@@ -59,20 +57,17 @@ def pinned_machines(addresses: Collection[str]) -> Strategy:
             return None
         return (
             f"group {group}: none of its {len(client_ids)} members runs on a pinned machine "
-            f"({', '.join(sorted(listed))}), so nobody consumes"
+            f"({', '.join(sorted(listed))}), so no member consumes"
         )
 
     return Strategy("PINNED_MACHINES", allocate, why_idle)
 
 
-# Queues written down by somebody who knows.
-
-
 def by_configuration(configured: Sequence[MessageQueue]) -> Strategy:
-    """This member consumes exactly `configured`, whoever else there is.
+    """This member consumes exactly `configured`, regardless of other members.
 
-    Nothing is checked, as in RocketMQ: that all members together cover every queue once is up to
-    whoever wrote their configurations.
+    Nothing is checked, as in RocketMQ: their authors have to see to it that all members together
+    cover every queue once.
     """
     chosen = tuple(configured)
 

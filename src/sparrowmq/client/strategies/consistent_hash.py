@@ -14,7 +14,7 @@ def consistent_hash(virtual_nodes: int = 10) -> Strategy:
     """Few queues move when members come or go, but the shares are uneven.
 
     `virtual_nodes` is the number of points of each member, which must be the same for all members;
-    with 0 nobody consumes. Raises ValueError if it is negative.
+    with 0 no member consumes. Raises ValueError if it is negative.
     """
     if virtual_nodes < 0:
         raise ValueError(f"virtual_nodes is {virtual_nodes}, must be 0 or more")
@@ -34,7 +34,7 @@ def consistent_hash(virtual_nodes: int = 10) -> Strategy:
 
 @lru_cache(maxsize=4)  # a group has the same ring for each of its topics
 def _ring(client_ids: tuple[str, ...], virtual_nodes: int) -> tuple[list[int], list[str | None]]:
-    """Points in order, and the owner of each place before, between and behind them."""
+    """Points in order, and the owner of each place before, between and after them."""
     ring: dict[int, str] = {}
     points: Counter[str] = Counter()
     for client_id in client_ids:
@@ -47,7 +47,7 @@ def _ring(client_ids: tuple[str, ...], virtual_nodes: int) -> tuple[list[int], l
             points[client_id] += 1
     sorted_points = sorted(ring)
     owners: list[str | None] = [ring[point] for point in sorted_points]
-    # behind the last point the ring begins again; without points there is nobody
+    # after the last point the ring begins again; without points there is no owner
     return sorted_points, [*owners, owners[0] if owners else None]
 
 

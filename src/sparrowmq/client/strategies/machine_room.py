@@ -13,7 +13,7 @@ def by_machine_room(rooms: Collection[str]) -> Strategy:
     """Only queues of brokers named `room@name` with a room in `rooms`, in even shares.
 
     What does not divide is taken from the end, one queue for each of the first members. Queues in
-    other rooms are consumed by nobody who uses these rooms.
+    other rooms are not consumed by members of these rooms.
     """
     wanted = frozenset(rooms)
 

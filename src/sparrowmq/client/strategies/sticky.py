@@ -8,7 +8,7 @@ Two steps, each the same at every member that is given the same lists:
    where it is unless that would make the loads uneven, so that no plan moves fewer.
 
 A plan that was carried out in part leads to the same end when it is made again, whichever moves
-came first; members that look during a hand-over agree. docs/decisions/0006-sticky-strategy.md tells
+came first; members that look during a hand-over agree. docs/decisions/0006-sticky-strategy.md says
 why both steps are needed.
 """
 
@@ -28,9 +28,9 @@ _POINTS = (
 def sticky(previous: Mapping[MessageQueue, str] | None = None) -> Strategy:
     """Loads within one queue of each other, and the fewest moves from `previous`.
 
-    Without `previous` the brokers say who holds what, as SparrowMQ's do; with brokers that do not
-    know, shares follow from queues and members alone and still move little. A `previous` of your
-    own maps queues to the client ids that hold them and must be the same at all members.
+    Without `previous` the brokers say which member holds what, as SparrowMQ's do; with brokers that
+    do not know, shares follow from queues and members alone and still move little. A `previous` of
+    your own maps queues to the client ids that hold them and must be the same at all members.
     """
     owners = dict(previous or {})
 
@@ -77,7 +77,7 @@ def _shares(
     ring: Owners,
     previous: Mapping[MessageQueue, str],
 ) -> dict[str, int]:
-    """How many queues each member is to have: the larger share for those who hold that many now."""
+    """How many queues each member gets: the larger share for those that hold that many now."""
     share, larger = divmod(len(queues), len(members))
     held = Counter(previous.get(queue) for queue in queues)
     on_ring = Counter(ring.values())

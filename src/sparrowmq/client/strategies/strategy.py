@@ -11,7 +11,7 @@ Allocate = Callable[[str, str, Sequence[MessageQueue], Sequence[str]], list[Mess
 
 
 Plan = Callable[[Sequence[MessageQueue], Sequence[str], Mapping[MessageQueue, str]], Owners]
-"""(sorted queues, sorted client ids, who holds what now) to the owner of every queue."""
+"""(sorted queues, sorted client ids, which member holds what now) to the owner of every queue."""
 
 
 def _never_idle(_group: str, _client_ids: Sequence[str]) -> str | None:
@@ -29,9 +29,9 @@ class Strategy:
     name: str
     allocate: Allocate
     why_idle: Callable[[str, Sequence[str]], str | None] = _never_idle
-    """(group, client ids) to the reason why nobody at all consumes, for the log; else None."""
+    """(group, client ids) to the reason why no member at all consumes, for the log; else None."""
     plan: Plan | None = None
-    """Used instead of `allocate` where brokers tell who holds which queues."""
+    """Used instead of `allocate` where brokers know which member holds which queue."""
 
     def __call__(
         self,
@@ -40,7 +40,7 @@ class Strategy:
         queues: Sequence[MessageQueue],
         client_ids: Sequence[str],
     ) -> list[MessageQueue]:
-        """The queues of `client_id`; raises ValueError where they cannot be told."""
+        """The queues of `client_id`; raises ValueError where they cannot be computed."""
         return self.allocate(group, client_id, queues, client_ids)
 
 

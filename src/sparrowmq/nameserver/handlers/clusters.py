@@ -1,4 +1,4 @@
-"""Clusters and broker names: who is there, and whether producers may use them."""
+"""Clusters and broker names: their members, and whether producers may use them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def get_cluster_info(server: NameServer, request: Request[GetClusterInfo]) -> Re
 
 @routes.on(GetBrokerMemberGroup)
 def get_broker_member_group(server: NameServer, request: Request[GetBrokerMemberGroup]) -> Reply:
-    """Master and slaves of a broker name; nobody for an unknown one, as from Apache."""
+    """Master and slaves of a broker name; empty for an unknown one, as from Apache."""
     header = request.header
     group = server.table.groups.get(header.broker_name)
     members = BrokerMemberGroup(

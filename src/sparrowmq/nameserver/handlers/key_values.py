@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from sparrowmq.disk.errors import DiskFull
 from sparrowmq.nameserver.checks import check_name, check_range
 from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import RequestRefused
@@ -40,7 +41,7 @@ def put_kv_config(server: NameServer, request: Request[PutKvConfig]) -> Reply:
     check_range("size of the value in bytes", size_bytes, 0, _MAX_VALUE_BYTES)
     total_bytes = server.kv.size_bytes + size_bytes + len(key)
     check_range("size of all values in bytes", total_bytes, 0, _MAX_ALL_BYTES)
-    _change(server, request, key, lambda: server.kv.put(namespace, key, value))
+    _change(server, key, lambda: server.kv.put(namespace, key, value))
     audit(request, "set %r in namespace %r", key, namespace)
     return Reply()
 
@@ -60,7 +61,7 @@ def get_kv_config(server: NameServer, request: Request[GetKvConfig]) -> Reply:
 def delete_kv_config(server: NameServer, request: Request[DeleteKvConfig]) -> Reply:
     """Remove a value; one that is not there has been removed already."""
     namespace, key = request.header.namespace, request.header.key
-    _change(server, request, key, lambda: server.kv.delete(namespace, key))
+    _change(server, key, lambda: server.kv.delete(namespace, key))
     audit(request, "removed %r from namespace %r", key, namespace)
     return Reply()
 
@@ -76,16 +77,11 @@ def list_kv_config(server: NameServer, request: Request[ListKvConfig]) -> Reply:
     return Reply(body=table.to_json())
 
 
-def _change(
-    server: NameServer,
-    request: Request[PutKvConfig] | Request[DeleteKvConfig],
-    topic: str,
-    change: Callable[[], None],
-) -> None:
+def _change(server: NameServer, topic: str, change: Callable[[], None]) -> None:
     try:
         # Not in a worker: operators do this by hand, and the next request must see it.
         change()
-    except OSError as error:
+    except (OSError, DiskFull) as error:
         log.exception("the key-value configuration could not be saved")
         text = "the change could not be saved and was not made; the name server's log says why"
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, text) from error

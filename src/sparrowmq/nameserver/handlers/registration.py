@@ -17,6 +17,7 @@ from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.headers.admin import GetRuntimeInfo
 from sparrowmq.protocol.headers.nameserver import (
+    NAME_TAKEN,
     BrokerHeartbeat,
     BrokerRegistered,
     DataVersionCompared,
@@ -85,9 +86,9 @@ async def _register_in_place_of(
             rival.address,
         )
         raise RequestRefused(
-            ResponseCode.SYSTEM_ERROR,
+            NAME_TAKEN,
             f"broker {name} has a master at {rival.address}, which answers; stop that one first, "
-            f"or give {registration.address} a name of its own, or an id above 0 as its slave",
+            f"or give {registration.address} a name of its own",
         )
     return _registered(server, request, registration)
 
@@ -127,8 +128,8 @@ def unregister_broker(server: NameServer, request: Request[UnregisterBroker]) ->
 
 @routes.on(BrokerHeartbeat)
 def broker_heartbeat(server: NameServer, request: Request[BrokerHeartbeat]) -> Reply:
-    """A sign of life; who is not registered stays so."""
-    server.hear_from(request.header.broker_addr)
+    """A sign of life; it does not register a broker."""
+    server.note_alive(request.header.broker_addr)
     return Reply()
 
 
@@ -138,7 +139,7 @@ def query_data_version(server: NameServer, request: Request[QueryDataVersion]) -
     offered = _read_data_version(request.body)
     address = request.header.broker_addr
     broker = server.table.live.get(address)
-    server.hear_from(address)
+    server.note_alive(address)
     known = broker.data_version if broker is not None else None
     return Reply(
         DataVersionCompared(changed=known != offered),
@@ -209,7 +210,7 @@ def _check_room(server: NameServer, registration: Registration) -> None:
 
 
 def _check_is_whole(server: NameServer, registration: Registration) -> None:
-    """A broker that is not known yet must tell everything.
+    """A broker that is not known yet must register with all topics.
 
     One topic alone is an update. Taken for the whole, it would leave the others unknown until
     the broker's next change, for brokers that ask for the version before they register.

@@ -1,12 +1,12 @@
-"""Lists of topics, and topics that are added or forgotten one at a time."""
+"""Topics: the route of one, lists of them, and topics that are added or deleted one at a time."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from sparrowmq.nameserver.checks import check_topic
-from sparrowmq.nameserver.encoded_routes import encode_route
 from sparrowmq.nameserver.kv_config import ORDER_TOPIC_CONFIG
+from sparrowmq.nameserver.route_encoding import encode_route
 from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
@@ -31,16 +31,13 @@ if TYPE_CHECKING:
     from sparrowmq.nameserver.server import NameServer
     from sparrowmq.protocol.route import QueueData
 
-
-# Where a topic is.
-
-
 routes: Routes[NameServer] = Routes()
-
 _V4_9_4 = 401
 """The first version whose clients read broker ids in quotes."""
 _MEMBER_SYNC_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
 _SHOWN = 160
+_UNIT = 1
+_UNIT_SUB = 2
 
 
 @routes.on(GetTopicRoute)
@@ -71,13 +68,13 @@ def _zone(header: GetTopicRoute) -> str:
 
 def _encode(server: NameServer, topic: str, quoted: bool, zone: str) -> bytes:
     table, config = server.table, server.config
-    # Brokers that look for each other through this topic need to see who is who.
+    # Brokers that find each other through this topic need to see the real roles.
     may_stand_in = config.support_acting_master and not topic.startswith(_MEMBER_SYNC_PREFIX)
     shown: list[tuple[QueueData, BrokerGroup, bool]] = []
     for queues in sorted(table.topics.queues_of(topic).values(), key=lambda data: data.broker_name):
         group = table.groups[queues.broker_name]
         stands_in = may_stand_in and group.acting_master and not is_writable(queues.perm)
-        # Where the master is away its slaves are shown to everybody, as by Apache.
+        # Where the master is away, its slaves are shown to all clients, as by Apache.
         has_master = group.master is not None or stands_in
         if not zone or not has_master or (group.zone_name or "").lower() == zone:
             shown.append((queues, group, stands_in))
@@ -103,8 +100,7 @@ def _unknown(topic: str) -> str:
     )
 
 
-_UNIT = 1
-_UNIT_SUB = 2
+# ---- lists of topics
 
 
 @routes.on(GetAllTopics)
@@ -157,6 +153,19 @@ def get_unit_sub_non_unit_topics(
     return _listed(server.table.topics.names_with_flag(lambda flag: flag & both == _UNIT_SUB))
 
 
+def _listed(topics: frozenset[str], broker_addr: str | None = None) -> Reply:
+    return Reply(body=TopicList(topic_list=topics, broker_addr=broker_addr).to_json())
+
+
+def _check_is_allowed(is_enabled: bool, setting: str) -> None:
+    if not is_enabled:
+        text = f"topic lists are switched off here ({setting}=false)"
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, text)
+
+
+# ---- single topics
+
+
 @routes.on(RegisterTopic)
 def register_topic(server: NameServer, request: Request[RegisterTopic]) -> Reply:
     """A broker made a topic and does not want to wait for its next registration."""
@@ -177,16 +186,6 @@ def delete_topic_route(server: NameServer, request: Request[DeleteTopicRoute]) -
     where = f"cluster {header.cluster_name!r}" if header.cluster_name else "all clusters"
     audit(request, "deleted the route of topic %r in %s", header.topic, where)
     return Reply()
-
-
-def _listed(topics: frozenset[str], broker_addr: str | None = None) -> Reply:
-    return Reply(body=TopicList(topic_list=topics, broker_addr=broker_addr).to_json())
-
-
-def _check_is_allowed(is_enabled: bool, setting: str) -> None:
-    if not is_enabled:
-        text = f"topic lists are switched off here ({setting}=false)"
-        raise RequestRefused(ResponseCode.SYSTEM_ERROR, text)
 
 
 def _read_queues(body: bytes) -> tuple[QueueData, ...]:

@@ -51,17 +51,17 @@ class GetConsumerList(RequestHeader, frozen=True, kw_only=True):
 
     consumer_group: str
     owners_of: str | None = msgspec.field(name="sparrowOwnersOf", default=None)
-    """Ours: a topic, to be told who holds which of its queues as well; other brokers do not."""
+    """Ours: a topic, to learn as well which member holds which queue; other brokers ignore it."""
 
 
 class NotifyConsumerIdsChanged(RequestHeader, frozen=True, kw_only=True):
-    """Broker to member, one-way: somebody joined or left, rebalance now."""
+    """Broker to member, one-way: a member joined or left, rebalance now."""
 
     CODE: ClassVar[RequestCode] = RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
 
     consumer_group: str
     is_freed: bool | None = msgspec.field(name="sparrowFreed", default=None)
-    """Ours: nobody came or went, but a queue is free that this member was refused."""
+    """Ours: no member came or went, but a queue is free that this member was refused."""
 
 
 class CheckClientConfig(RequestHeader, frozen=True, kw_only=True):
@@ -76,7 +76,7 @@ class LockBatch(RequestHeader, frozen=True, kw_only=True):
     CODE: ClassVar[RequestCode] = RequestCode.LOCK_BATCH_MQ
 
     tells_freed: bool | None = msgspec.field(name="sparrowTellsFreed", default=None)
-    """Ours: whether the member wants to be told when what it is refused becomes free."""
+    """Ours: whether the member wants to be notified when what it is refused becomes free."""
 
 
 class UnlockBatch(RequestHeader, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""What operators ask a broker about consumer groups."""
+"""Consumer groups: their configuration, how they consume, the queues a broker allocates (5.x)."""
 
 from typing import ClassVar
 
@@ -39,3 +39,21 @@ class GetAllGroupConfig(RequestHeader, frozen=True, kw_only=True):
     """How all groups are configured."""
 
     CODE: ClassVar[RequestCode] = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
+
+
+class QueryAssignment(RequestHeader, frozen=True, kw_only=True):
+    """The asking member's queues; the body is QueryAssignmentRequest."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.QUERY_ASSIGNMENT
+
+
+class SetMessageRequestMode(RequestHeader, frozen=True, kw_only=True):
+    """How a group consumes a topic; the body is MessageRequestMode."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.SET_MESSAGE_REQUEST_MODE
+
+
+class GetAllMessageRequestModes(RequestHeader, frozen=True, kw_only=True):
+    """How all groups consume; the body of the answer is MessageRequestModeTable."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.GET_ALL_MESSAGE_REQUEST_MODE

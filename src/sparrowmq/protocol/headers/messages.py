@@ -1,4 +1,7 @@
-"""Finding stored messages."""
+"""Finding stored messages; recalling one that waits for its delivery time.
+
+The answer to a timed send carries a handle, which is all that is needed to take the message back.
+"""
 
 from base64 import urlsafe_b64decode
 from binascii import b2a_base64
@@ -12,11 +15,42 @@ from sparrowmq.protocol.header import RequestHeader, ResponseHeader
 from sparrowmq.protocol.headers.send import SendAnswer
 from sparrowmq.protocol.trace import REGION_FIELD
 
-# Recalling a message that waits for its delivery time, by the handle its send was answered.
-
-
 _VERSION = "v1"
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
+
+
+class ViewMessage(RequestHeader, frozen=True, kw_only=True):
+    """The message at a log offset, which is what an offset id names."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.VIEW_MESSAGE_BY_ID
+
+    offset: int
+    topic: str | None = None
+
+
+class QueryMessage(RequestHeader, frozen=True, kw_only=True):
+    """Messages of a topic by key or by unique id, within a time range."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.QUERY_MESSAGE
+
+    topic: str
+    key: str
+    max_num: int
+    begin_timestamp: int
+    end_timestamp: int
+    is_unique: str | None = msgspec.field(name="_UNIQUE_KEY_QUERY", default=None)
+    """"true" when the key is a unique id."""
+    index_type: str | None = None
+    """K or nothing for keys, U for unique ids, T for tags, which Apache 5.5 indexes as well."""
+
+
+class MessagesFound(ResponseHeader, frozen=True, kw_only=True):
+    """How far the index is, and whether the answer was cut."""
+
+    index_last_update_timestamp: int
+    index_last_update_phyoffset: int
+    cut: bool = False
+    """Ours: there were more than an answer may hold."""
 
 
 class RecallMessage(RequestHeader, frozen=True, kw_only=True):
@@ -83,37 +117,3 @@ def format_handle(topic: str, broker_name: str, time_ms: int, msg_id: str) -> st
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 19
-
-
-class ViewMessage(RequestHeader, frozen=True, kw_only=True):
-    """The message at a log offset, which is what an offset id names."""
-
-    CODE: ClassVar[RequestCode] = RequestCode.VIEW_MESSAGE_BY_ID
-
-    offset: int
-    topic: str | None = None
-
-
-class QueryMessage(RequestHeader, frozen=True, kw_only=True):
-    """Messages of a topic by key or by unique id, within a time range."""
-
-    CODE: ClassVar[RequestCode] = RequestCode.QUERY_MESSAGE
-
-    topic: str
-    key: str
-    max_num: int
-    begin_timestamp: int
-    end_timestamp: int
-    is_unique: str | None = msgspec.field(name="_UNIQUE_KEY_QUERY", default=None)
-    """"true" when the key is a unique id."""
-    index_type: str | None = None
-    """K or nothing for keys, U for unique ids, T for tags, which Apache 5.5 indexes as well."""
-
-
-class MessagesFound(ResponseHeader, frozen=True, kw_only=True):
-    """How far the index is, and whether the answer was cut."""
-
-    index_last_update_timestamp: int
-    index_last_update_phyoffset: int
-    cut: bool = False
-    """Ours: there were more than an answer may hold."""

@@ -4,8 +4,13 @@ from typing import ClassVar
 
 import msgspec
 
-from sparrowmq.protocol.codes import RequestCode
+from sparrowmq.protocol.codes import RequestCode, ResponseCode
 from sparrowmq.protocol.header import RequestHeader, ResponseHeader
+
+NAME_TAKEN = ResponseCode.CONTROLLER_MASTER_STILL_EXIST
+"""Refuses a registration because another master has the name and answers. Apache's controller
+answers an election so; no other answer to a registration has this code, and Apache's broker logs
+the text of any code that is not success."""
 
 
 class RegisterBroker(RequestHeader, frozen=True, kw_only=True):
@@ -29,7 +34,7 @@ class RegisterBroker(RequestHeader, frozen=True, kw_only=True):
 
 
 class BrokerRegistered(ResponseHeader, frozen=True, kw_only=True):
-    """Tells a slave where its master is; both are None for a master."""
+    """Where a slave finds its master; both are None for a master."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None

@@ -22,7 +22,7 @@ class QueryConsumerOffset(RequestHeader, frozen=True, kw_only=True):
     queue_id: int
     set_zero_if_not_found: bool = True
     only_looks: bool | None = msgspec.field(name="sparrowOnlyLooks", default=None)
-    """Who asks goes on where it is: a reset that it was not told of is still to be told."""
+    """The caller goes on where it is: a reset that it has not learned of is still pending."""
     epoch: int | None = _EPOCH
 
 

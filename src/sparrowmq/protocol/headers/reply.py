@@ -1,4 +1,4 @@
-"""Request-reply: the answer of a consumer goes to its broker, which pushes it to who asked."""
+"""Request-reply: the answer of a consumer goes to its broker, which pushes it to the requester."""
 
 from typing import ClassVar
 
@@ -8,7 +8,7 @@ from sparrowmq.protocol.headers.send import SendMessage, SendMessageV2
 
 
 class SendReply(SendMessage, frozen=True, kw_only=True):
-    """A reply message; its property REPLY_TO_CLIENT names who asked."""
+    """A reply message; its property REPLY_TO_CLIENT names the requester."""
 
     CODE: ClassVar[RequestCode] = RequestCode.SEND_REPLY_MESSAGE
 

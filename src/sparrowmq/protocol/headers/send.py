@@ -1,4 +1,5 @@
-"""Sending: the header with long names (10), with one-letter names (310, 320), the answer."""
+"""Sending: the header with long names (10), with one-letter names (310, 320), the answer; and
+giving a message back that could not be consumed."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -7,24 +8,6 @@ from sparrowmq.protocol.codes import RequestCode
 from sparrowmq.protocol.header import RequestHeader, ResponseHeader
 from sparrowmq.protocol.java_numbers import Int, Long
 from sparrowmq.protocol.trace import TRACE_FIELDS
-
-# Giving a message back that could not be consumed.
-
-
-class SendBack(RequestHeader, frozen=True, kw_only=True):
-    """Store a message again for its group, to be delivered later or, at last, as a dead letter."""
-
-    CODE: ClassVar[RequestCode] = RequestCode.CONSUMER_SEND_MSG_BACK
-
-    offset: int
-    """Where the message lies in the commit log."""
-    group: str
-    delay_level: int
-    """0: the broker decides by the number of attempts; -1: to the dead letters at once."""
-    origin_msg_id: str | None = None
-    origin_topic: str | None = None
-    unit_mode: bool | None = None
-    max_reconsume_times: int | None = None
 
 
 class SendMessage(RequestHeader, frozen=True, kw_only=True):
@@ -121,3 +104,19 @@ class SpecialMessageSent(SendAnswer, frozen=True, kw_only=True):
     transaction_id: str | None = None
     batch_uniq_id: str | None = None
     recall_handle: str | None = None
+
+
+class SendBack(RequestHeader, frozen=True, kw_only=True):
+    """Store a message again for its group, to be delivered later or, at last, as a dead letter."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.CONSUMER_SEND_MSG_BACK
+
+    offset: int
+    """Where the message lies in the commit log."""
+    group: str
+    delay_level: int
+    """0: the broker decides by the number of attempts; -1: to the dead letters at once."""
+    origin_msg_id: str | None = None
+    origin_topic: str | None = None
+    unit_mode: bool | None = None
+    max_reconsume_times: int | None = None

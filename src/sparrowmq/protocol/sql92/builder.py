@@ -6,7 +6,7 @@ from collections.abc import Callable
 from lark import Token, Transformer, v_args
 
 from sparrowmq.protocol.sql92.comparison import Test, equality, numbers_in_order, ordering
-from sparrowmq.protocol.sql92.logic import all_of, any_of, negation_of
+from sparrowmq.protocol.sql92.logic import all_of, any_of, membership, negation_of, text_test
 from sparrowmq.protocol.sql92.operands import (
     Condition,
     Constant,
@@ -15,7 +15,6 @@ from sparrowmq.protocol.sql92.operands import (
     Operand,
     Property,
 )
-from sparrowmq.protocol.sql92.text_tests import membership, text_test
 from sparrowmq.protocol.sql92.values import INTEGER_MAX, LONG_MAX
 
 MAX_DEPTH = 64
@@ -34,7 +33,7 @@ _TEXT_TESTS: dict[str, Callable[[str, str], bool]] = {
 }
 
 
-class Refused(Exception):
+class RuleViolation(Exception):
     """A rule does not allow what stands at `position`."""
 
     def __init__(self, position: int, reason: str) -> None:
@@ -44,7 +43,7 @@ class Refused(Exception):
 
 
 def as_condition(operand: Operand) -> Condition:
-    """What a condition is made of; raises Refused."""
+    """What a condition is made of; raises RuleViolation."""
     match operand:
         case Condition():
             return operand
@@ -54,7 +53,9 @@ def as_condition(operand: Operand) -> Condition:
         case Constant(value=bool() | None as value):
             return Condition(lambda read: value, operand.position)
         case Constant() | Nothing():
-            raise Refused(operand.position, f"expected a condition, found {_described(operand)}")
+            raise RuleViolation(
+                operand.position, f"expected a condition, found {_described(operand)}"
+            )
 
 
 @v_args(inline=True)
@@ -70,9 +71,13 @@ class Builder(Transformer[Token, Operand]):
     def equal(self, left: Operand, right: Operand) -> Condition:
         for each in (left, right):
             if isinstance(each, Constant) and each.value is None:
-                raise Refused(each.position, "NULL cannot be compared: use IS NULL or IS NOT NULL")
+                raise RuleViolation(
+                    each.position, "NULL cannot be compared: use IS NULL or IS NOT NULL"
+                )
         if _is_boolean_literal(left) and _is_literal(right) and not _is_boolean_literal(right):
-            raise Refused(right.position, f"{_described(left)} and {_described(right)} differ")
+            raise RuleViolation(
+                right.position, f"{_described(left)} and {_described(right)} differ"
+            )
         return _shallow(equality(left, right))
 
     def not_equal(self, left: Operand, right: Operand) -> Condition:
@@ -95,7 +100,7 @@ class Builder(Transformer[Token, Operand]):
                 low, high
             ):
                 reason = f"BETWEEN {low.value} AND {high.value} is empty: the lower comes first"
-                raise Refused(low.position, reason)
+                raise RuleViolation(low.position, reason)
         return _shallow(all_of([at_least, at_most]))
 
     def not_between(self, value: Operand, _not: Token, low: Operand, high: Operand) -> Condition:
@@ -141,7 +146,9 @@ class Builder(Transformer[Token, Operand]):
     def decimal(self, token: Token) -> Constant:
         digits = token.rstrip("lL")
         if len(digits) > len(str(LONG_MAX)) or int(digits) > LONG_MAX:
-            raise Refused(_start(token), f"{_cut(token)} is above the largest Long, {LONG_MAX}")
+            raise RuleViolation(
+                _start(token), f"{_cut(token)} is above the largest Long, {LONG_MAX}"
+            )
         value = int(digits)
         java_type = JavaType.INTEGER if value <= INTEGER_MAX else JavaType.LONG
         return Constant(value, java_type, _start(token))
@@ -149,10 +156,10 @@ class Builder(Transformer[Token, Operand]):
     def floating(self, token: Token) -> Constant:
         value = float(token)
         if value == float("inf"):
-            raise Refused(_start(token), f"{_cut(token)} is above the largest Double")
+            raise RuleViolation(_start(token), f"{_cut(token)} is above the largest Double")
         if value == 0.0:
             # RocketMQ takes Double.MIN_VALUE, the smallest positive one, for the lowest.
-            raise Refused(_start(token), f"{_cut(token)} is no Double above zero: write 0")
+            raise RuleViolation(_start(token), f"{_cut(token)} is no Double above zero: write 0")
         return Constant(value, JavaType.DOUBLE, _start(token))
 
     def true(self, token: Token) -> Constant:
@@ -171,21 +178,25 @@ class Builder(Transformer[Token, Operand]):
         for each in (left, right):
             if isinstance(each, Condition) or (isinstance(each, Constant) and not each.is_number):
                 found = _described(each)
-                raise Refused(each.position, f"expected a number or a property, found {found}")
+                raise RuleViolation(
+                    each.position, f"expected a number or a property, found {found}"
+                )
         return _shallow(ordering(test, left, right))
 
 
 def _shallow(condition: Condition) -> Condition:
     if condition.depth > MAX_DEPTH:
         reason = f"conditions are nested more than {MAX_DEPTH} deep"
-        raise Refused(condition.position, reason)
+        raise RuleViolation(condition.position, reason)
     return condition
 
 
 def _property(operand: Operand) -> Property:
     if isinstance(operand, Property):
         return operand
-    raise Refused(operand.position, f"IN needs a property before it, found {_described(operand)}")
+    raise RuleViolation(
+        operand.position, f"IN needs a property before it, found {_described(operand)}"
+    )
 
 
 def _text_of(token: Token) -> str:

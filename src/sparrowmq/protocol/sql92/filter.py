@@ -7,7 +7,7 @@ from sparrowmq.protocol.sql92.operands import Evaluate
 
 MAX_LENGTH = 16_384
 """Characters of an expression. RocketMQ sets no limit; compiling one of these takes a fraction of a
-second, and nobody writes one by hand."""
+second, and no one writes one by hand."""
 
 
 class Sql92:

@@ -1,8 +1,19 @@
-"""AND, OR and NOT in three-valued logic."""
+"""Conditions made of others, AND, OR and NOT in three-valued logic, and tests on texts."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from sparrowmq.protocol.sql92.operands import Condition, Evaluate, Read
+from sparrowmq.protocol.sql92.operands import (
+    Condition,
+    Evaluate,
+    Operand,
+    Property,
+    Read,
+    depth_of,
+    reader_of,
+)
+
+Test = Callable[[str, str], bool]
+"""Called with the value and what to look for."""
 
 
 def any_of(conditions: Sequence[Condition]) -> Condition:
@@ -55,3 +66,27 @@ def negation_of(condition: Condition) -> Condition:
 def _combined(evaluate: Evaluate, conditions: Sequence[Condition]) -> Condition:
     depth = 1 + max(condition.depth for condition in conditions)
     return Condition(evaluate, conditions[0].position, depth)
+
+
+def membership(subject: Property, texts: Sequence[str], is_in: bool) -> Condition:
+    """IN and NOT IN; unknown where the property is missing."""
+    name, wanted = subject.name, frozenset(texts)
+
+    def evaluate(read: Read) -> bool | None:
+        value = read(name)
+        return None if value is None else (value in wanted) is is_in
+
+    return Condition(evaluate, subject.position)
+
+
+def text_test(test: Test, subject: Operand, sought: str, is_wanted: bool) -> Condition:
+    """CONTAINS and its like. False, never unknown, for null, for no text and for an empty text."""
+    if not sought:
+        return Condition(lambda read: False, subject.position)
+    read_subject = reader_of(subject)
+
+    def evaluate(read: Read) -> bool | None:
+        value = read_subject(read)
+        return isinstance(value, str) and test(value, sought) is is_wanted
+
+    return Condition(evaluate, subject.position, 1 + depth_of(subject))

@@ -7,7 +7,7 @@ from lark import Lark, Token
 from lark.exceptions import UnexpectedCharacters, UnexpectedToken
 from lark.parsers.lalr_interactive_parser import InteractiveParser
 
-from sparrowmq.protocol.sql92.builder import Builder, Refused, as_condition
+from sparrowmq.protocol.sql92.builder import Builder, RuleViolation, as_condition
 from sparrowmq.protocol.sql92.errors import Sql92Error
 from sparrowmq.protocol.sql92.grammar import GRAMMAR, WORDS
 from sparrowmq.protocol.sql92.operands import Condition
@@ -31,14 +31,16 @@ def parse(expression: str) -> tuple[Condition, int | None]:
         for token in tokens:
             signs = signs + 1 if token.type == "MINUS" else 0
             if signs > MAX_SIGNS:
-                raise Refused(token.start_pos or 0, f"more than {MAX_SIGNS} minus signs in a row")
+                raise RuleViolation(
+                    token.start_pos or 0, f"more than {MAX_SIGNS} minus signs in a row"
+                )
             try:
                 parsing.feed_token(token)
             except UnexpectedToken as unexpected:
                 condition = _complete(parsing, unexpected, expression)
                 return condition, token.start_pos
         return as_condition(parsing.feed_token(_END)), None
-    except Refused as refused:
+    except RuleViolation as refused:
         raise Sql92Error(expression, refused.position, refused.reason) from None
     except UnexpectedCharacters:
         lexer = parsing.lexer_thread.state

@@ -3,9 +3,9 @@
     decoder = Decoder(read_columns(["queueOffset", "body"]), "broker-a")
     batch = decoder.decode(pulled_bytes)
 
-Plain records are handled column by column with numpy and Arrow; odd ones one by one, in
-`decode_slow`, and put where they belong. Give it thousands of messages a call: the work per call
-outweighs the work per message below about 500.
+Plain records are handled column by column with numpy and Arrow, odd ones one by one in `slow_path`
+and then put where they belong. Give it thousands of messages per call: below about 500 the work per
+call outweighs the work per message.
 """
 
 from collections.abc import Iterator

@@ -24,11 +24,11 @@ _HEX_DIGITS = np.array([f"{byte:02X}".encode() for byte in range(256)], "S2")
 
 
 class NotPlain(Exception):
-    """Some records need the slow branch after all; `rows` tells which."""
+    """Some records need the slow path after all; `rows` marks them."""
 
     def __init__(self, rows: Flags) -> None:
         assert rows.any()
-        super().__init__(f"{int(rows.sum())} records for the slow branch")
+        super().__init__(f"{int(rows.sum())} records for the slow path")
         self.rows = rows
 
 
@@ -46,7 +46,7 @@ class PlainColumns:
         self._schema = schema
 
     def batch(self) -> pa.RecordBatch:
-        """All columns of the schema. Raises NotPlain for records that the slow branch must read."""
+        """All columns of the schema. Raises NotPlain for records that the slow path must read."""
         arrays = [_COLUMNS[name](self) for name in self._schema.names]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
@@ -62,7 +62,7 @@ class PlainColumns:
     def _as_text(self, cells: pa.BinaryArray) -> pa.StringArray:
         try:
             return cells.cast(pa.string())
-        except pa.ArrowInvalid:  # not UTF-8 somewhere; the slow branch knows where, and what to do
+        except pa.ArrowInvalid:  # not UTF-8 somewhere; the slow path finds out where
             raise NotPlain(np.ones(len(self._records), np.bool_)) from None
 
     def topic(self) -> pa.StringArray:
@@ -88,7 +88,7 @@ class PlainColumns:
         # Few senders, many messages: each address is formatted once.
         if (hosts == hosts[0]).all():
             return pa.repeat(pa.scalar(_host_text(hosts[0]), pa.string()), len(hosts))
-        # Told apart by hashing: sorting them all, as numpy would, takes ten times as long.
+        # Distinguished by hashing: sorting them all, as numpy would, takes ten times as long.
         encoded = pa.array(hosts).dictionary_encode()
         texts = pa.array([_host_text(host) for host in encoded.dictionary.to_numpy()])
         return texts.take(encoded.indices)
@@ -130,8 +130,8 @@ _COLUMNS: dict[str, Callable[[PlainColumns], pa.Array]] = {
     "keys": PlainColumns.keys,
     "body": PlainColumns.body,
     "properties": PlainColumns.properties,
-    "bornTimestamp": lambda columns: columns.time("born"),
-    "storeTimestamp": lambda columns: columns.time("store"),
+    "bornTimestamp": lambda columns: columns.time("born_timestamp"),
+    "storeTimestamp": lambda columns: columns.time("store_timestamp"),
     "bornHost": PlainColumns.born_host,
     "reconsumeTimes": lambda columns: columns.number("reconsume_times", np.int32),
     "sysFlag": lambda columns: columns.number("sys_flag", np.int32),

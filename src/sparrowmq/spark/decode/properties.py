@@ -1,13 +1,13 @@
 """Properties of many records at once: `name \\x01 value \\x02 …` cut up by numpy and Arrow.
 
-All properties are copied behind each other, the separators are found in one scan, and one array
+All properties are copied one after the other, one scan finds the separators, and one array
 laid over the bytes has every name and every value as an element:
 
     KEYS \\x01 o-1 \\x02 TAGS \\x01 created \\x02          names are elements 0, 4, 8 …
     0    1    2   3    4    5    6       7              values are elements 2, 6, 10 …
 
-What does not fit (a lonely separator, an empty value, a name that comes twice) is told by row and
-left to `decode_slow`.
+What does not fit (a lone separator, an empty value, a name that comes twice) is marked by row and
+left to the slow path.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ _BITS = 62
 
 
 class Properties:
-    """The properties of some rows. `odd` tells the rows that cannot be read here."""
+    """The properties of some rows. `odd` marks the rows that cannot be read here."""
 
     def __init__(self, texts: pa.StringArray) -> None:
         self._rows = len(texts)

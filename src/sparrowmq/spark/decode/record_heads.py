@@ -1,7 +1,7 @@
 """Stored records as numpy arrays: where each begins, its fixed head, and where its parts lie.
 
 Only the common kind is laid out here: v1, IPv4, not compressed, one message a record. The others
-are told apart (`plain`) and go to `decode_slow`. The layout is drawn in `protocol/record.py`.
+are told apart (`plain`) and go to `slow_path`. `protocol/record_layout.py` draws the layout.
 """
 
 from dataclasses import dataclass
@@ -12,33 +12,23 @@ import numpy as np
 import numpy.typing as npt
 
 from sparrowmq.protocol.crc import crc32
-from sparrowmq.protocol.sys_flag import (
-    BORN_HOST_V6,
-    COMPRESSED,
-    INNER_BATCH,
-    NEED_UNWRAP,
-    STORE_HOST_V6,
+from sparrowmq.protocol.record_layout import (
+    HEAD_DTYPE,
+    HEAD_SIZE,
+    HOSTS_V6,
+    MAGIC_V1,
+    MIN_RECORD_SIZE,
 )
+from sparrowmq.protocol.sys_flag import COMPRESSED, INNER_BATCH, NEED_UNWRAP
 from sparrowmq.spark.errors import Damaged
 
 Longs: TypeAlias = npt.NDArray[np.int64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
-MAGIC_V1 = 0xDAA320A7
-MAGIC_V2 = 0xDAA320AB
-HEAD_SIZE = 88
-MIN_RECORD_SIZE = HEAD_SIZE + 1 + 2
 WRAPPED = INNER_BATCH | NEED_UNWRAP
 
-HEAD = np.dtype(
-    [
-        *(("size", ">u4"), ("magic", ">u4"), ("body_crc", ">u4"), ("queue_id", ">i4")),
-        *(("flag", ">i4"), ("queue_offset", ">i8"), ("log_offset", ">i8"), ("sys_flag", ">i4")),
-        *(("born", ">i8"), ("born_host", "u8"), ("store", ">i8"), ("store_host", "u8")),
-        *(("reconsume_times", ">i4"), ("prepared", ">i8"), ("body_size", ">i4")),
-    ]
-)
-_SLOW_BITS = COMPRESSED | BORN_HOST_V6 | STORE_HOST_V6
+HEAD = np.dtype(HEAD_DTYPE)
+_SLOW_BITS = COMPRESSED | HOSTS_V6
 _MAGIC_BYTES = MAGIC_V1.to_bytes(4, "big")
 _SCANNED_BYTES = 32 * 1024
 _SCANNED_RECORD_BYTES = 512
@@ -68,7 +58,7 @@ def record_starts(data: bytes) -> Longs:
 
 
 def starts_by_magic(data: bytes) -> tuple[Longs, int]:
-    """Where the first records begin, and where the next one does, from which on sizes must tell.
+    """Where the first records begin, and where the next one does, from which on sizes lead.
 
     Looks for the magic of all records at once, in half of the time that a step from each to the
     next takes where they are small. Each that is given ends where the next begins, so no magic in

@@ -1,6 +1,6 @@
 """One record at a time: IPv6, long topics, compressed bodies, inner batches, odd properties.
 
-The slow branch of `decode`. It agrees with `protocol.message_ext`, which tests compare it to, but
+The slow path of `Decoder`. It agrees with `protocol.message_ext`, which tests compare it to, but
 imports nothing that an executor may lack.
 """
 
@@ -17,19 +17,18 @@ from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.hosts import decode_host, format_address
 from sparrowmq.protocol.ids import offset_id
 from sparrowmq.protocol.properties import decode_properties
-from sparrowmq.protocol.sys_flag import BORN_HOST_V6, COMPRESSED, STORE_HOST_V6
-from sparrowmq.spark.decode.record_heads import MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE, WRAPPED
+from sparrowmq.protocol.record_layout import (
+    HEADS,
+    HOSTS_V6,
+    MIN_RECORD_SIZE,
+    SYS_FLAG,
+    SYS_FLAG_AT,
+    TOPIC_LENGTH_SIZES,
+)
+from sparrowmq.protocol.sys_flag import COMPRESSED
+from sparrowmq.spark.decode.record_heads import WRAPPED
 from sparrowmq.spark.errors import Damaged, RocketMQError
 
-_HOSTS_V6 = BORN_HOST_V6 | STORE_HOST_V6
-_HEADS = {
-    0: Struct(">IIIiiqqiq8sq8siqi"),
-    BORN_HOST_V6: Struct(">IIIiiqqiq20sq8siqi"),
-    STORE_HOST_V6: Struct(">IIIiiqqiq8sq20siqi"),
-    _HOSTS_V6: Struct(">IIIiiqqiq20sq20siqi"),
-}
-_SYS_FLAG = Struct(">i")
-_SYS_FLAG_AT = 36
 _MAX_MS = (2**63 - 1) // 1000
 
 
@@ -101,7 +100,7 @@ def row_of(record: SlowRecord, broker_name: str, at: int) -> dict[str, Any]:
 
 
 def microseconds(ms: int) -> int:
-    """Spark's unit; times that nobody meant are brought into its range."""
+    """Spark's unit; absurd times are clipped to its range."""
     return max(-_MAX_MS, min(ms, _MAX_MS)) * 1000
 
 
@@ -123,8 +122,8 @@ def plain_body(record: SlowRecord) -> bytes:
 def _record_at(data: bytes, at: int, check_crc: bool) -> SlowRecord:
     head, fields = _head_at(data, at)
     size, magic, body_size = fields[0], fields[1], fields[14]
-    length_size = {MAGIC_V1: 1, MAGIC_V2: 2}.get(magic, 0)
-    if not length_size:
+    length_size = TOPIC_LENGTH_SIZES.get(magic)
+    if length_size is None:
         raise Damaged(at, f"magic 0x{magic:08X}")
     end = at + size
     body_at = at + head.size
@@ -165,8 +164,8 @@ def _head_at(data: bytes, at: int) -> tuple[Struct, tuple[Any, ...]]:
     available = len(data) - at
     if available < MIN_RECORD_SIZE:
         raise Damaged(at, f"{available} bytes, at least {MIN_RECORD_SIZE} needed")
-    sys_flag: int = _SYS_FLAG.unpack_from(data, at + _SYS_FLAG_AT)[0]
-    head = _HEADS[sys_flag & _HOSTS_V6]
+    sys_flag: int = SYS_FLAG.unpack_from(data, at + SYS_FLAG_AT)[0]
+    head = HEADS[sys_flag & HOSTS_V6]
     if available < head.size + 3:
         raise Damaged(at, f"{available} bytes, at least {head.size + 3} needed")
     fields = head.unpack_from(data, at)

@@ -1,1 +1,1 @@
-"""Rows of a DataFrame to records."""
+"""Rows of a DataFrame to messages for brokers."""

@@ -42,7 +42,7 @@ _HEAD = np.dtype([("size", ">u4"), ("zero", ">u8"), ("flag", ">u4"), ("body", ">
 
 @dataclass(frozen=True, slots=True)
 class EncodedRows:
-    """The rows of one Arrow batch, ready to be sent. All arrays have one element a row."""
+    """The rows of one Arrow batch, ready to be sent. All arrays have one element per row."""
 
     topics: list[str]
     topic_of: npt.NDArray[np.int64]

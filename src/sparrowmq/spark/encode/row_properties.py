@@ -51,7 +51,8 @@ def tags_property(tags: pa.Array) -> pa.Array:
     for tag in _distinct(tags):
         if tag != tag.strip() or "||" in tag or tag == "*":
             raise ColumnError(
-                "tags", f"{tag!r} is no tag: one word without || and blanks around it is"
+                "tags",
+                f"{tag!r} is not a tag, must be one word without || and blanks around it",
             )
     return property_column(TAGS, "tags", tags)
 

@@ -1,1 +1,1 @@
-"""Jobs that people need: archive, drain, replay, dead letters."""
+"""Jobs on Spark: archive, drain, replay, dead letters."""

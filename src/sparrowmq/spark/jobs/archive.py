@@ -1,4 +1,4 @@
-"""Topics to Parquet, each message once.
+"""The archive job: topics written to Parquet, each message once.
 
     plan ── which offsets come next, from the newest commit
     write ── Spark writes them below _staging
@@ -173,7 +173,7 @@ class Archiver:
         return int(seen.get["rows"])
 
     def compact(self, *, all_of_it: bool = False) -> int:
-        """Make few files out of many where it is due; how many went away."""
+        """Merge small files where it is due; by how many files there are fewer."""
         before = len(self.archive.files)
         self._compactor.run(all_of_it=all_of_it)
         return before - len(self.archive.files)
@@ -202,7 +202,7 @@ def archive_once(archiver: Archiver) -> None:
 
 
 def archive_forever(archiver: Archiver, wait: Callable[[], bool]) -> None:
-    """Archive what comes, until `wait`, called when there is nothing, says that it is over."""
+    """Archive what arrives until `wait`, called when there is nothing, returns False."""
     while archiver.step() or wait():
         archiver.compact()
 

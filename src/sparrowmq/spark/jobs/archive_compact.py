@@ -1,4 +1,4 @@
-"""Few large files out of many small ones, which readers never see half-done.
+"""Compaction of an archive: few large files instead of many small ones, atomic for readers.
 
 The commit that adds the new files removes the old ones from the log in the same moment. The old
 files stay on the disk for a while, for readers that took their names before; a later run drops
@@ -39,7 +39,7 @@ def due(archive: Archive, rule: CompactionRule, *, all_of_it: bool = False) -> d
 
 
 class Compactor:
-    """Compacts by commits of their own, one a folder."""
+    """Compacts with commits of its own, one per folder."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Compactor:
         self._clock = clock
 
     def run(self, *, all_of_it: bool = False) -> None:
-        """Compact what is due, and drop what nobody reads any more."""
+        """Compact what is due, and drop files that no reader can still use."""
         work = due(self._folder.archive, self._rule, all_of_it=all_of_it)
         for folder, names in work.items():
             self._compact(folder, names)

@@ -128,7 +128,7 @@ class LocalFiles:
             shutil.rmtree(path)
             return
         path.unlink(missing_ok=True)
-        # Hadoop's check sum of it, from versions that moved files by Hadoop.
+        # Hadoop's checksum of it, from versions that moved files by Hadoop.
         path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
 
 

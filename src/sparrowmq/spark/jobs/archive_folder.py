@@ -29,7 +29,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class ArchiveMark:
-    """By which an archive knows what it wrote."""
+    """Marks what an archive wrote as its own."""
 
     version: int
     """Of the commit that is to name it."""
@@ -124,7 +124,7 @@ def opened_folder(files: ArchiveFiles) -> Iterator[ArchiveFolder]:
 
     Raises JobError where the folder is of something else, or the log is not whole.
     """
-    # Before the lock, which would leave a file in somebody's folder.
+    # Before the lock, which would leave a file in a folder that is not ours.
     check_folder(files)
     with ExitStack() as stack:
         folder = files.local_folder

@@ -1,4 +1,4 @@
-"""The log of an archive: which files are in it, and up to where topics are archived.
+"""The log of an archive: which files it has, and up to where topics are archived.
 
     _log/archive.json                          which archive this is, and its newest commit
     _log/00000000000000000007.json             what commit 7 added and removed, and its offsets
@@ -10,7 +10,7 @@ that they cannot disagree. Readers take the files that the log names and see no 
 Commits are numbered without gaps, and `archive.json` says how far they go. It is written after the
 commit that it counts: one commit beyond it comes from a run that was killed in between, and a
 commit that it counts and that is not there is lost. Then every read, write and deletion is refused:
-a file that the lost commit named could not be told from one that was never finished.
+a file that the lost commit named looks like one that was never finished.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class ArchiveLog:
             return None
 
     def identify(self, archive_id: str, archive: Archive) -> None:
-        """Say which archive this is, and that its commits go so far."""
+        """Record which archive this is, and how far its commits go."""
         self._files.replace(
             f"{LOG}/{IDENTITY}", encode_record({"id": archive_id, "version": archive.version})
         )
@@ -115,14 +115,14 @@ class ArchiveLog:
         """Only archives of the first format have no identity."""
         if self._record(commit, lambda value: int(value["format"])) > 1:
             raise JobError(
-                f"{self._at(IDENTITY)} is missing, and without it nobody knows whether the newest"
-                f" commit is there. {_REMEDY}"
+                f"{self._at(IDENTITY)} is missing, and without it there is no way to know whether"
+                f" the newest commit is there. {_REMEDY}"
             )
 
     def _gap(self, version: int, newest: int) -> str:
         return (
             f"{self._at(_commit_name(version))} is missing, and the archive has commits up to"
-            f" {newest}: what it added cannot be told from what was never finished. {_REMEDY}"
+            f" {newest}: what it added looks like what was never finished. {_REMEDY}"
         )
 
     def _record(self, name: str, read: Callable[[dict[str, Any]], T]) -> T:
@@ -257,7 +257,7 @@ def archive_from(snapshot: dict[str, Any]) -> Archive:
 
 
 def partition_of(name: str) -> tuple[str, date]:
-    """Topic and day of a file, as its folders tell."""
+    """Topic and day of a file, from the names of its folders."""
     topic, day, _ = name.split("/")
     return unquote(topic.removeprefix("topic=")), date.fromisoformat(day.removeprefix("date="))
 
@@ -269,7 +269,7 @@ def encode_record(value: dict[str, Any]) -> bytes:
 
 
 def decode_record(data: bytes) -> dict[str, Any]:
-    """What `encode_record` made. Raises ValueError that tells a half-written file from another."""
+    """What `encode_record` made. Raises ValueError: the file was cut short, or is damaged."""
     if not data.rstrip().endswith(b"}"):
         raise ValueError(f"was cut short: its {len(data)} bytes have no end")
     try:

@@ -1,4 +1,4 @@
-"""Who drains a topic for a group, known to the whole cluster.
+"""Which operator drains a topic for a group, known to the whole cluster.
 
 A journal is known to one operator; another one with a journal of its own would copy everything
 again. So a drain is claimed where both look: in the key-value configuration of the name servers,
@@ -8,8 +8,8 @@ which Apache's have as well.
     {"format": 1, "id": "5e6f7a8b…", "by": "ann@host-1", "journal": "/state/…/journal.json",
      "to": "orders-drain", "since": "2026-11-16T09:30:00Z"}
 
-The id is in the journal before it is in the cluster: after a kill its operator goes on, and nobody
-else. Looking and writing are two requests, so they are made under a lock of one queue at its
+The id is in the journal before it is in the cluster: after a kill its operator can go on, and no
+other. Reading and writing are two requests, so they are made under a lock of one queue at its
 broker, as ordered consumers take it; a broker forgets a lock after a minute (docs/decisions/0027).
 """
 
@@ -55,7 +55,7 @@ def claim_from(value: dict[str, Any]) -> Claim:
 class Claims:
     """The claim on one topic and group. All name servers have to answer.
 
-    Raises JobError where somebody else has it, Unreachable and ServerRefused.
+    Raises JobError where another operator has it, Unreachable and ServerRefused.
     """
 
     def __init__(self, cluster: RemoteCluster, topic: str, group: str) -> None:

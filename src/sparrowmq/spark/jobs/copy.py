@@ -177,11 +177,11 @@ class Sending:
 
 
 def shared_rate(batch: Batch, cores: int, rows_per_second: int | None) -> tuple[int, int | None]:
-    """How many tasks send a batch, and how many rows a second each of them may send."""
+    """How many tasks send a batch, and how many rows per second each of them may send."""
     tasks = min(1 if batch.is_rest else cores, len(batch.ranges))
     if rows_per_second is None:
         return tasks, None
-    # The sink knows whole rows: with more tasks than rows a second the rate would be broken.
+    # The sink counts whole rows: with more tasks than rows per second the rate would be exceeded.
     tasks = min(tasks, rows_per_second)
     return tasks, rows_per_second // tasks
 

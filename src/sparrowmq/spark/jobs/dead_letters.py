@@ -16,7 +16,12 @@ from sparrowmq.spark.jobs.copy import (
     new_copy,
 )
 from sparrowmq.spark.jobs.job import OnStep, ignore_step
-from sparrowmq.spark.jobs.journal import KEY, JobJournal, brokers_of, check_same_cluster
+from sparrowmq.spark.jobs.journal import (
+    JobJournal,
+    check_same_cluster,
+    cluster_facts,
+    journal_place,
+)
 from sparrowmq.spark.positions import ends_now
 from sparrowmq.spark.wire.cluster import RemoteCluster
 
@@ -26,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetters:
-    """Which of them."""
+    """The dead letters of a group, or those that fulfil a condition."""
 
     name_server: str
     group: str
@@ -39,10 +44,11 @@ class DeadLetters:
         frame = reader.option("subscribe", dlq_topic(self.group)).load()
         return frame.where(self.where) if self.where is not None else frame
 
-    def journal_folder(self, state: Path) -> Path:
-        """Where it is remembered what was sent back, below a folder for all jobs."""
+    def journal_folder(self, state: Path, cluster: RemoteCluster) -> Path:
+        """The folder that remembers what was sent back, below the folder of all jobs."""
         digest = hashlib.blake2b((self.where or "").encode(), digest_size=8).hexdigest()
-        return state / f"dead-letters-{self.group}-{digest}"
+        folder = state / f"dead-letters-{self.group}-{digest}"
+        return journal_place(folder, cluster, dlq_topic(self.group))
 
 
 def send_back(
@@ -63,7 +69,7 @@ def send_back(
         queues = cluster.queues(dlq_topic(letters.group))
         ends = ends_now(cluster, queues)
         oldest = {queue: cluster.min_offset(queue) for queue in queues}
-        brokers = brokers_of(cluster, dlq_topic(letters.group))
+        facts = cluster_facts(cluster, dlq_topic(letters.group))
         saved = journal.read()
         check_same_cluster(saved or {}, cluster, dlq_topic(letters.group), journal.path)
         copied = copied_from(saved["copy"]) if saved else None
@@ -73,7 +79,7 @@ def send_back(
         starts = oldest | (copied.done if copied else {})
         runs = 1 + (saved["runs"] if saved else 0)
         copied = new_copy(f"{journal.path.parent.name} {runs}", starts, ends)
-        journal.write({"runs": runs, "copy": copied.to_json(), KEY: brokers})
+        journal.write({"runs": runs, "copy": copied.to_json(), **facts})
     before = copied.sent
     sending = Sending(
         name_server=letters.name_server,

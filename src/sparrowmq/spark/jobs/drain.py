@@ -1,5 +1,5 @@
-"""A blocked topic to a temporary one with ten times the queues, so that ten times the consumers
-can work on its backlog.
+"""The drain job: the backlog of a blocked topic is copied to a temporary topic with ten times the
+queues, so that ten times the consumers can work on it.
 
     claimed ── the cluster knows who drains, see `claims`
     planned ── the group's offsets are the starts, the queues' ends are fixed for good
@@ -26,7 +26,7 @@ from sparrowmq.spark.frames import resent, resent_by_key
 from sparrowmq.spark.jobs.claims import Claim, Claims, claim_from
 from sparrowmq.spark.jobs.copy import Copied, Copier, Sending, copied_from, new_copy
 from sparrowmq.spark.jobs.job import JobError, OnStep, Step, ignore_step
-from sparrowmq.spark.jobs.journal import KEY, JobJournal, brokers_of, check_same_cluster
+from sparrowmq.spark.jobs.journal import JobJournal, check_same_cluster, cluster_facts
 from sparrowmq.spark.offsets import Offsets, backlog
 from sparrowmq.spark.positions import ends_now, good_up_to
 from sparrowmq.spark.wire.cluster import UNKNOWN_EPOCH, Queue, QueuePosition, RemoteCluster
@@ -71,7 +71,7 @@ class DrainJob:
     live: bool = False
     """Do it although members of the group are alive: they and the copy may handle the same."""
     by: str = "unknown"
-    """Who drains, for others who want to."""
+    """The operator who drains, shown to others who want to."""
     take_over: bool = False
     """Do it although another operator has begun it and has not ended it."""
 
@@ -83,7 +83,7 @@ class Operator(Protocol):
         """Client ids of a group's live members."""
 
     def create_topic(self, topic: str, queues: dict[str, int]) -> None:
-        """Make a topic with so many queues on each broker."""
+        """Make a topic with this many queues on each broker."""
 
     def reset(self, group: str, queue: Queue, offset: int) -> None:
         """Move a group with live members."""
@@ -168,12 +168,12 @@ class Drain:
             begun = {
                 **begun,
                 "claim": asdict(claim),
-                KEY: brokers_of(self._cluster, job.topic),
+                **cluster_facts(self._cluster, job.topic),
             }
             self._journal.write(begun)
         try:
             self._claims.take(claim_from(begun["claim"]), take_over=job.take_over)
-        except JobError:  # refused; where a server is away nobody knows what it has heard
+        except JobError:  # refused; a server that did not answer may have stored the claim
             if is_new:
                 self._journal.discard()
             raise
@@ -302,11 +302,11 @@ class Drain:
         )
 
     def _check_claim(self, claim: Claim) -> None:
-        """A name server that restarts is no reason to stop."""
+        """Check with patience: a name server that restarts does not stop the drain."""
         self._patience.call("looking at the claim", lambda: self._claims.check(claim))
 
     def _move(self, copied: Copied) -> None:
-        """The group goes on behind what was copied; a queue never goes back."""
+        """Let the group go on after what was copied; a queue never goes back."""
         group = self.job.group
         self._check_members()
         is_live = bool(self._operator.members(group))
@@ -379,7 +379,7 @@ class DrainReport:
 
     @property
     def left(self) -> int:
-        """Messages of the temporary topic that nobody has handled."""
+        """Messages of the temporary topic that are not handled yet."""
         return backlog(self.handled, self.there)
 
     def behind(self) -> list[Queue]:
@@ -393,7 +393,7 @@ class DrainReport:
             left = self.copied.wanted - self.copied.looked_at
             points.append(f"{left:,} messages are not copied yet")
         if behind := self.behind():
-            points.append(f"the group is behind the fixed end in {len(behind)} queues")
+            points.append(f"the group is not yet at the fixed end in {len(behind)} queues")
         if self.twice < 0:
             points.append(f"{-self.twice:,} copies are missing in the temporary topic")
         if self.left:

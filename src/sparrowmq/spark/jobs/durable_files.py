@@ -7,6 +7,8 @@ power cut always has the whole content.
 import os
 from pathlib import Path
 
+from sparrowmq.disk.atomic_file import disk_and_path, make_dir, replace_path
+
 
 def sync_file(path: Path) -> None:
     """Wait until the content is on the disk, whichever process wrote it."""
@@ -24,28 +26,9 @@ def sync_folder(path: Path) -> None:
 
 def make_folder(path: Path) -> None:
     """Make a folder and those above it; nothing where it exists."""
-    if path.is_dir():
-        return
-    make_folder(path.parent)
-    path.mkdir(exist_ok=True)
-    sync_folder(path.parent)
+    make_dir(*disk_and_path(path))
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Give a file this content, whole or not at all."""
-    write_draft(draft_of(path), data)
-    draft_of(path).replace(path)
-    sync_folder(path.parent)
-
-
-def draft_of(path: Path) -> Path:
-    """Where a file is written before it gets its name."""
-    return path.with_name(f"{path.name}.unfinished")
-
-
-def write_draft(draft: Path, data: bytes) -> None:
-    """Write and sync a file that has no name of its own yet."""
-    with draft.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    """Give a file this content, whole or not at all. An archive knows its drafts by their name."""
+    replace_path(path, data, draft_suffix=".unfinished")

@@ -11,13 +11,13 @@ from typing import TypeAlias, TypeVar
 
 from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.errors import AdminError
-from sparrowmq.admin.groups import group_members, reset_group_queue
+from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.spark.errors import RocketMQError
 from sparrowmq.spark.wire.cluster import Queue, split_name_servers
 
 
 class JobError(RocketMQError):
-    """A job stops before it does something wrong."""
+    """A job cannot go on, and stops before it does anything wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ OnStep: TypeAlias = Callable[[Step], None]
 
 
 def ignore_step(step: Step) -> None:
-    """For callers that do not want to know."""
+    """For callers that show no progress."""
 
 
 T = TypeVar("T")
@@ -63,11 +63,19 @@ class AdminOperator:
             raise JobError(str(error)) from error
 
     def members(self, group: str) -> list[str]:
-        """Client ids of a group's live members."""
-        return self._run(lambda admin: group_members(admin, group))
+        """Client ids of a group's live members, on all brokers or not at all."""
+
+        async def work(admin: Admin) -> list[str]:
+            found = await admin.members(group)
+            if found.errors:
+                reasons = "; ".join(map(str, found.errors))
+                raise AdminError(f"not all brokers can be asked for members: {reasons}")
+            return [member.client_id for member in found]
+
+        return self._run(work)
 
     def create_topic(self, topic: str, queues: dict[str, int]) -> None:
-        """Make a topic with so many queues on each broker."""
+        """Make a topic with this many queues on each broker."""
 
         async def work(admin: Admin) -> None:
             for broker, count in queues.items():
@@ -79,9 +87,8 @@ class AdminOperator:
         """Move a group, its live members too."""
 
         async def work(admin: Admin) -> None:
-            await reset_group_queue(
-                admin, group, queue.topic, queue.broker_name, queue.queue_id, offset
-            )
+            place = MessageQueue(queue.topic, queue.broker_name, queue.queue_id)
+            await admin.reset_offsets(group, queue.topic, {place: offset})
 
         self._run(work)
 

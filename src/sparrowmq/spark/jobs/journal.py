@@ -1,4 +1,4 @@
-"""What a job has to remember over a kill -9: one JSON file, replaced as a whole.
+"""The journal of a job, which survives kill -9: one JSON file, replaced as a whole.
 
     with JobJournal(directory / "drain-orders-billing") as journal:
         plan = journal.read()              # None the first time
@@ -10,12 +10,16 @@ One run at a time: the lock ends with the process that holds it, however that en
 import fcntl
 import json
 import os
+import uuid
+from contextlib import suppress
 from io import TextIOWrapper
 from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from sparrowmq.protocol.codes import RequestCode, ResponseCode
+from sparrowmq.spark.errors import ServerRefused, Unreachable
 from sparrowmq.spark.jobs.durable_files import replace_file, sync_folder
 from sparrowmq.spark.jobs.job import JobError
 from sparrowmq.spark.wire.cluster import RemoteCluster
@@ -131,10 +135,60 @@ class JobJournal(FolderLock):
 
 # ---- which cluster a journal is about
 #
-# Name servers have many addresses, and clusters in different places often share one name. So a
-# journal remembers the brokers of the topic with their addresses, as the name server reports them.
+# Name servers have many addresses, and clusters in different places often share one name, with
+# brokers of the same names. So a cluster gets an id, which its name servers keep like the claims of
+# drains (`claims`). A journal remembers it, and the brokers of the topic with their addresses, for
+# name servers that lost the id or do not keep one. Either is enough to recognise the cluster.
 
-KEY = "brokers"
+BROKERS = "brokers"
+CLUSTER = "cluster"
+_ID = {"namespace": "sparrowmq-pipelines", "key": "cluster-id"}
+
+
+def cluster_id(cluster: RemoteCluster) -> str | None:
+    """The id that the name servers keep, given to them by the first job; None if they keep none."""
+    ids = {address: _kept_id(cluster, address) for address in cluster.name_servers}
+    known = sorted(found for found in ids.values() if found)
+    chosen = known[0] if known else uuid.uuid4().hex
+    for address, found in ids.items():
+        if found == "":
+            with suppress(ServerRefused, Unreachable):
+                server = cluster.name_server(address)
+                server.ask(RequestCode.PUT_KV_CONFIG, {**_ID, "value": chosen})
+                # Asked for again: another job may have given it one meanwhile.
+                chosen = _kept_id(cluster, address) or chosen
+                known.append(chosen)
+    return known[0] if known else None
+
+
+def _kept_id(cluster: RemoteCluster, address: str) -> str | None:
+    """What a name server keeps, empty where it keeps none yet, None where it does not answer."""
+    try:
+        answer = cluster.name_server(address).call(RequestCode.GET_KV_CONFIG, _ID)
+    except Unreachable:
+        return None
+    return answer.fields.get("value", "") if answer.code == ResponseCode.SUCCESS else ""
+
+
+def journal_place(folder: Path, cluster: RemoteCluster, topic: str) -> Path:
+    """`folder`, or the next one (`folder~2`, …) whose journal is not about another cluster.
+
+    So the same job on two clusters has two journals. Raises TopicMissing.
+    """
+    places = (folder if n == 1 else folder.with_name(f"{folder.name}~{n}") for n in count(1))
+    for place in places:
+        saved = JobJournal(place).read()
+        if saved is None or is_about(saved, cluster, topic):
+            return place
+    raise AssertionError("places have no end")
+
+
+def cluster_facts(cluster: RemoteCluster, topic: str) -> dict[str, Any]:
+    """For a journal: the cluster's id, the brokers that serve a topic, and where."""
+    facts: dict[str, Any] = {BROKERS: brokers_of(cluster, topic)}
+    known = cluster_id(cluster)
+    # Left out where no name server keeps it: an id that the journal has already stays.
+    return facts if known is None else {**facts, CLUSTER: known}
 
 
 def cluster_names(cluster: RemoteCluster, topic: str) -> list[str]:
@@ -147,23 +201,33 @@ def brokers_of(cluster: RemoteCluster, topic: str) -> dict[str, list[str]]:
     return {found.name: list(found.addresses) for found in cluster.brokers(topic)}
 
 
+def is_about(saved: dict[str, Any], cluster: RemoteCluster, topic: str) -> bool:
+    """Whether a journal is about this cluster.
+
+    It has the same id, or some broker is where it was: a cluster may grow, shrink and move bit by
+    bit.
+    """
+    before: dict[str, list[str]] | None = saved.get(BROKERS)
+    if before is None:
+        return True
+    now = brokers_of(cluster, topic)
+    if any(set(addresses) & set(before.get(name, ())) for name, addresses in now.items()):
+        return True
+    known = saved.get(CLUSTER)
+    return known is not None and known == cluster_id(cluster)
+
+
 def check_same_cluster(
     saved: dict[str, Any], cluster: RemoteCluster, topic: str, journal: object
 ) -> None:
-    """Raises JobError for a journal that is about another cluster of the same name.
-
-    Some broker has to be where it was; a cluster may grow, shrink and move bit by bit.
-    """
-    before: dict[str, list[str]] | None = saved.get(KEY)
-    if before is None:
+    """Raises JobError for a journal that is about another cluster."""
+    if is_about(saved, cluster, topic):
         return
-    now = brokers_of(cluster, topic)
-    if any(set(addresses) & set(before.get(name, ())) for name, addresses in now.items()):
-        return
+    before, now = saved[BROKERS], brokers_of(cluster, topic)
     raise JobError(
         f"{journal} is about a cluster with {_shown(before)}, and this one has {_shown(now)}. If it"
-        f" is another cluster, name another folder with --state; if all its brokers moved, remove"
-        f' "{KEY}" from that file'
+        f" is another cluster, name another folder with --state; if all its brokers and name"
+        f' servers moved, remove "{BROKERS}" from that file'
     )
 
 

@@ -1,4 +1,4 @@
-"""A time range of a topic, live or archived, sent to a topic again."""
+"""The replay job: a time range of a topic, live or archived, sent to a topic again."""
 
 import hashlib
 import json
@@ -15,15 +15,16 @@ from sparrowmq.spark.jobs.archive_query import Question
 from sparrowmq.spark.jobs.copy import Copied, Copier, Read, Sending, copied_from, new_copy
 from sparrowmq.spark.jobs.job import JobError, OnStep, Step, ignore_step
 from sparrowmq.spark.jobs.journal import (
-    KEY,
     JobJournal,
-    brokers_of,
     check_same_cluster,
+    cluster_facts,
     cluster_names,
+    journal_place,
 )
 from sparrowmq.spark.offsets import Offsets, QueueRange
 from sparrowmq.spark.positions import Positions
 from sparrowmq.spark.wire.cluster import Queue, QueuePosition, RemoteCluster
+from sparrowmq.spark.wire.sender import write_queues
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,7 +50,7 @@ class ReplayJob:
     rows_per_second: int | None = None
 
     def digest(self, clusters: Iterable[str]) -> str:
-        """The same for the same replay, however it is written: by it a second run is known.
+        """The same for the same replay, however it is written: it identifies a second run.
 
         Times count and not their zones, folders and not their spelling, the cluster and not the
         address of its name server. Speed and steps do not count.
@@ -70,7 +71,7 @@ class ReplayJob:
     def check_range(self, now_ms: int) -> None:
         """Raises JobError where the range has no end yet.
 
-        What is sent later would belong to a range of which it is said that it was sent.
+        Messages that are stored later would belong to a range that counts as sent.
         """
         if _ms(self.until) > now_ms:
             raise JobError(
@@ -102,9 +103,6 @@ class Replay:
 
     def run(self, on_step: OnStep = ignore_step) -> Copied:
         """Send what is left of it; nothing when all was sent before."""
-        # Needs numpy, which a command that only tells its options must not.
-        from sparrowmq.spark.wire.sender import write_queues
-
         job = self._job
         with RemoteCluster(job.name_server, 10.0) as cluster:
             queues = len(write_queues(cluster, job.to))
@@ -118,7 +116,7 @@ class Replay:
                 name = f"replay {job.digest(cluster_names(cluster, job.to))}"
                 copied = new_copy(name, starts, ends)
                 saved = {"job": asdict_text(job), "copy": copied.to_json()}
-            self._journal.write({**saved, KEY: brokers_of(cluster, job.to)})
+            self._journal.write({**saved, **cluster_facts(cluster, job.to)})
         on_step(Step("planned", 0, copied.looked_at, copied.wanted))
         if copied.is_finished:
             return copied
@@ -195,7 +193,8 @@ def within(frame: "DataFrame", ranges: "DataFrame") -> "DataFrame":
 
 def journal_folder(state: Path, job: ReplayJob, cluster: RemoteCluster) -> Path:
     """Where a replay is remembered below a folder for all of them. Raises TopicMissing."""
-    return state / f"replay-{job.topic}-{job.digest(cluster_names(cluster, job.to))}"
+    folder = state / f"replay-{job.topic}-{job.digest(cluster_names(cluster, job.to))}"
+    return journal_place(folder, cluster, job.to)
 
 
 def asdict_text(job: ReplayJob) -> dict[str, str]:

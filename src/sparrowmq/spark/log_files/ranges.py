@@ -4,10 +4,10 @@
     |rec|rec|rec  |rec|rec|  rec|rec|blank|  |rec|rec|rec|000000000|
     └─── range ───┘└─── range ────┘          └── range ──┘
 
-A range begins where a record begins, which is found by looking for the first whole record behind
-the place where the cut is wanted: it has to carry its own position and the right CRC. It ends
-where the next one begins, so no record is read twice and none is missed. What is appended after
-the cutting is not read: a task that Spark repeats gives the same rows.
+A range begins where a record begins: at the first whole record at or after the place where a cut is
+wanted, which has to carry its own position and the right CRC. It ends where the next one begins, so
+that no record is read twice and none is missed. Records appended after the cutting are not read: a
+task that Spark repeats gives the same rows.
 
 Standard library and numpy only: all of this may run on executors.
 """
@@ -65,7 +65,7 @@ class LogRange:
     is_last: bool
     """Whether the log ends here: what cannot be read at its end is still being written."""
     sure: int = 0
-    """Before this log offset nothing is still being written, whatever comes behind."""
+    """Everything before this log offset was completely written, whatever follows."""
 
 
 def log_files(directory: Path) -> list[StoredLogFile]:
@@ -116,7 +116,7 @@ def _cuts(file: StoredLogFile, end: int, max_bytes: int) -> Iterator[int]:
 
 
 def _end_of_data(file: StoredLogFile) -> int:
-    """The log offset behind the last byte that is not zero: files are made longer than needed."""
+    """The log offset just past the last byte that is not zero: files are allocated ahead."""
     at = file.size
     while at > 0:
         begin = max(0, at - _WINDOW)

@@ -1,8 +1,8 @@
-"""Reading a range of the log: runs of whole records, and what lies between them.
+"""Reading a range of the log: runs of whole records, and the damage between them.
 
 Every record is checked before its row is given: its position, its sizes, the body's CRC and, where
-it has one, the CRC of the whole record. Most are checked many at once with numpy; a record that
-looks odd there is looked at alone before it counts as damaged.
+it has one, the CRC of the whole record. numpy checks many at once; a record that looks odd there is
+examined alone before it counts as damaged.
 """
 
 from collections.abc import Iterator
@@ -14,41 +14,37 @@ import numpy as np
 import numpy.typing as npt
 
 from sparrowmq.protocol.crc import crc32
-from sparrowmq.spark.decode.record_heads import (
+from sparrowmq.protocol.record_layout import (
+    BLANK,
+    BLANK_MAGIC,
+    CRC_ALIKE,
+    CRC_END,
+    CRC_HEAD,
+    CRC_PROPERTY_SIZE,
     MAGIC_V1,
     MAGIC_V2,
     MIN_RECORD_SIZE,
-    Flags,
-    LaidOut,
-    Longs,
-    lay_out,
-    starts_by_magic,
 )
+from sparrowmq.spark.decode.record_heads import Flags, LaidOut, Longs, lay_out, starts_by_magic
 from sparrowmq.spark.log_files.ranges import LogRange
-from sparrowmq.spark.log_files.record_check import (
-    ALIKE_ENOUGH,
-    BLANK_MAGIC,
-    CRC_END,
-    CRC_HEAD,
-    CRC_SIZE,
-    MAX_RECORD_BYTES,
-    next_record,
-    record_fault,
-)
+from sparrowmq.spark.log_files.record_check import MAX_RECORD_BYTES, next_record, record_fault
 
 WINDOW = 8 * 1024 * 1024
 """Read and decoded at once."""
-_SIZES = Struct(">II")
 _unpack_size = Struct(">I").unpack_from
 _TAIL = np.dtype(
-    [("head", f"S{len(CRC_HEAD)}"), ("digits", "u1", CRC_SIZE - len(CRC_HEAD) - 1), ("end", "u1")]
+    [
+        ("head", f"S{len(CRC_HEAD)}"),
+        ("digits", "u1", CRC_PROPERTY_SIZE - len(CRC_HEAD) - 1),
+        ("end", "u1"),
+    ]
 )
 """The last property of a record that has a CRC of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordRun:
-    """Whole records that lie one behind the other from `log_offset` on."""
+    """Whole records that follow one another from `log_offset` on."""
 
     log_offset: int
     """Of the first byte of the data that they lie in."""
@@ -64,7 +60,7 @@ class RecordRun:
 
 @dataclass(frozen=True, slots=True)
 class DamagedBytes:
-    """Bytes that are no records."""
+    """Bytes that are not records."""
 
     begin: int
     end: int
@@ -161,17 +157,19 @@ def _right_crcs(laid_out: LaidOut, ends: Longs) -> Flags:
     """Whether the CRC that covers most of a record is right: the record's, else the body's."""
     data, starts, records = laid_out.data, laid_out.starts, laid_out.records
     # One view of the property's size at every position; taking from it copies each in one go.
-    window = np.ndarray((len(data) - CRC_SIZE + 1,), f"V{CRC_SIZE}", data, strides=(1,))
-    tails = window[ends - CRC_SIZE].view(_TAIL)
+    window = np.ndarray(
+        (len(data) - CRC_PROPERTY_SIZE + 1,), f"V{CRC_PROPERTY_SIZE}", data, strides=(1,)
+    )
+    tails = window[ends - CRC_PROPERTY_SIZE].view(_TAIL)
     own, has_own = _recorded_crcs(tails)
     recorded = np.where(has_own, own, records.head["body_crc"])
     begins = np.where(has_own, starts, records.body_at).tolist()
-    stops = np.where(has_own, ends - CRC_SIZE, records.body_end).tolist()
+    stops = np.where(has_own, ends - CRC_PROPERTY_SIZE, records.body_end).tolist()
     view = memoryview(data)
     found = [crc32(view[begin:end]) for begin, end in zip(begins, stops, strict=True)]
     right: Flags = np.array(found, np.int64) & 0x7FFFFFFF == recorded
     if not has_own.all():
-        right[~has_own] &= _alike(tails[~has_own]) < ALIKE_ENOUGH
+        right[~has_own] &= _alike(tails[~has_own]) < CRC_ALIKE
     return right
 
 
@@ -190,14 +188,14 @@ def _recorded_crcs(tails: npt.NDArray[Any]) -> tuple[Longs, Flags]:
 
 def _alike(tails: npt.NDArray[Any]) -> Longs:
     """How many of the fixed bytes of the property with the CRC are there."""
-    raw = tails.view(np.uint8).reshape(-1, CRC_SIZE)
+    raw = tails.view(np.uint8).reshape(-1, CRC_PROPERTY_SIZE)
     alike: Longs = (raw[:, : len(CRC_HEAD)] == np.frombuffer(CRC_HEAD, np.uint8)).sum(axis=1)
     alike += raw[:, -1] == CRC_END
     return alike
 
 
 def _size_at(data: bytes) -> int:
-    return int(_unpack_size(data, 0)[0]) if len(data) >= _SIZES.size else 0
+    return int(_unpack_size(data, 0)[0]) if len(data) >= BLANK.size else 0
 
 
 def _damage(wanted: LogRange, at: int, fault: str | None) -> DamagedBytes | None:
@@ -205,9 +203,9 @@ def _damage(wanted: LogRange, at: int, fault: str | None) -> DamagedBytes | None
     file = wanted.file
     file_end = file.start + file.size
     size, magic = 0, 0
-    head = file.read(at, _SIZES.size)
-    if len(head) == _SIZES.size:
-        size, magic = _SIZES.unpack(head)
+    head = file.read(at, BLANK.size)
+    if len(head) == BLANK.size:
+        size, magic = BLANK.unpack(head)
     if fault is None and magic == BLANK_MAGIC and at + size >= file_end:
         return None
     following = next_record(file.read, at + 1, wanted.end, file_end)

@@ -6,30 +6,29 @@ from struct import Struct
 from typing import TypeAlias
 
 from sparrowmq.protocol.crc import crc32
+from sparrowmq.protocol.record_layout import (
+    BLANK,
+    CRC_ALIKE,
+    CRC_END,
+    CRC_HEAD,
+    CRC_PROPERTY_SIZE,
+    HEAD_SIZE,
+    IPV6_MORE_BYTES,
+    MAGIC_BYTES,
+    MIN_RECORD_SIZE,
+    TOPIC_LENGTH_SIZES,
+    head_codes,
+)
 from sparrowmq.protocol.sys_flag import BORN_HOST_V6, STORE_HOST_V6
-from sparrowmq.spark.decode.record_heads import MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE
 
 ReadLog: TypeAlias = Callable[[int, int], bytes]
 """Bytes from a log offset on, so many, fewer at the end of the file."""
 
-BLANK_MAGIC = 0xCBD43194
-"""Of what ends a file, as `protocol/record.py` says; its size is the rest of the file."""
 MAX_RECORD_BYTES = 64 * 1024 * 1024
 """Far above what any broker takes: a larger size is damage."""
 
-_HEAD = Struct(">III16xqi")  # size, magic, body CRC, log offset, sysFlag
-_SIZES = Struct(">II")
-_BODY_SIZE = Struct(">i")
-_MAGICS = (MAGIC_V1, MAGIC_V2)
-_MAGIC_BYTES = tuple(magic.to_bytes(4, "big") for magic in _MAGICS)
-_BODY_SIZE_AT = 84
-_IPV6_BYTES = 12
-CRC_HEAD = b"__CRC32#\x01"
-"""How the property with the record's CRC begins; ten digits, lowest first, and 0x02 follow."""
-CRC_SIZE = len(CRC_HEAD) + 11
-CRC_END = 2
-ALIKE_ENOUGH = 7
-"""Of the ten fixed bytes of that property: more is no chance, but one with a flipped byte."""
+_HEAD = Struct(f">{head_codes('size', 'sys_flag')}")
+_BODY_SIZE = Struct(f">{head_codes('body_size', 'body_size')}")
 _WINDOW = 1024 * 1024
 
 
@@ -38,20 +37,20 @@ def record_fault(data: memoryview, at: int, log_offset: int) -> str | None:
 
     As `protocol.record.check_record`, without taking the record apart.
     """
-    size, magic, body_crc, own_offset, sys_flag = _HEAD.unpack_from(data, at)
-    if magic not in _MAGICS:
+    size, magic, body_crc, _, _, _, own_offset, sys_flag = _HEAD.unpack_from(data, at)
+    if magic not in TOPIC_LENGTH_SIZES:
         return f"magic 0x{magic:08X}"
     if own_offset != log_offset:
         return f"it says that it lies at {own_offset}"
-    body_at = at + _BODY_SIZE_AT + 4
+    body_at = at + HEAD_SIZE
     for bit in (BORN_HOST_V6, STORE_HOST_V6):
         if sys_flag & bit:
-            body_at += _IPV6_BYTES
+            body_at += IPV6_MORE_BYTES
     end = at + size
     if body_at > end:
         return f"total size {size}, too small for its head"
     body_end = body_at + _BODY_SIZE.unpack_from(data, body_at - 4)[0]
-    length_size = 1 if magic == MAGIC_V1 else 2
+    length_size = TOPIC_LENGTH_SIZES[magic]
     if not body_at <= body_end <= end - length_size:
         return f"body of {body_end - body_at} bytes in a record of {size}"
     topic_at = body_end + length_size
@@ -71,10 +70,10 @@ def _crc_fault(
 ) -> str | None:
     if crc32(data[body_at:body_end]) & 0x7FFFFFFF != body_crc:
         return "the body's CRC is wrong"
-    crc_at = end - CRC_SIZE
+    crc_at = end - CRC_PROPERTY_SIZE
     alike = sum(map(eq, data[crc_at : crc_at + len(CRC_HEAD)], CRC_HEAD))
     alike += data[end - 1] == CRC_END
-    if alike < ALIKE_ENOUGH:
+    if alike < CRC_ALIKE:
         return None
     if alike <= len(CRC_HEAD):
         return "the property with its CRC is damaged"
@@ -85,11 +84,11 @@ def _crc_fault(
 
 def whole_record_at(read: ReadLog, log_offset: int, file_end: int) -> bool:
     """Whether a whole, undamaged record lies there."""
-    head = read(log_offset, _SIZES.size)
-    if len(head) < _SIZES.size:
+    head = read(log_offset, BLANK.size)
+    if len(head) < BLANK.size:
         return False
-    size, magic = _SIZES.unpack(head)
-    if magic not in _MAGICS or not MIN_RECORD_SIZE <= size <= MAX_RECORD_BYTES:
+    size, magic = BLANK.unpack(head)
+    if magic not in TOPIC_LENGTH_SIZES or not MIN_RECORD_SIZE <= size <= MAX_RECORD_BYTES:
         return False
     if log_offset + size > file_end:
         return False
@@ -125,7 +124,7 @@ def _magics(read: ReadLog, begin: int, end: int) -> Iterator[int]:
 
 def _places(data: bytes) -> list[int]:
     found = []
-    for magic in _MAGIC_BYTES:
+    for magic in MAGIC_BYTES:
         place = data.find(magic, 4)
         while place >= 0:
             found.append(place - 4)

@@ -1,4 +1,4 @@
-"""Where topics lie, and what their queues hold, asked over blocking sockets.
+"""Routes of topics and offsets of their queues, fetched over blocking sockets.
 
     with RemoteCluster("127.0.0.1:9876") as cluster:
         for queue in cluster.queues("orders"):
@@ -7,20 +7,17 @@
 Runs on drivers and executors: standard library only.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self
 
 from sparrowmq.protocol.codes import RequestCode, ResponseCode
 from sparrowmq.protocol.hosts import parse_address
 from sparrowmq.protocol.json_reader import parse_json
-from sparrowmq.protocol.names import is_system_topic
+from sparrowmq.protocol.names import AUTO_CREATE_TOPIC, is_system_topic
 from sparrowmq.protocol.perm import PERM_READ_WRITE, is_readable, is_writable
 from sparrowmq.spark.errors import BrokerAway, ServerRefused, TopicMissing, Unreachable
 from sparrowmq.spark.wire.remoting import Answer, Remoting
-
-T = TypeVar("T")
 
 _EPOCH = "sparrowEpoch"
 VALID_END = "sparrowValidEnd"
@@ -67,7 +64,7 @@ class BrokerAddresses(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where a topic lies."""
+    """Which queues a topic has, and which brokers serve them."""
 
     queues: tuple[Queue, ...]
     """Those that can be read."""
@@ -78,7 +75,7 @@ class Route:
 
 
 def split_name_servers(text: str) -> tuple[str, ...]:
-    """`a:9876;b:9876` (or commas) taken apart. Raises ValueError for what is no address."""
+    """The addresses in `a:9876;b:9876` (or with commas). Raises ValueError for anything else."""
     servers = tuple(part.strip() for part in text.replace(",", ";").split(";") if part.strip())
     if not servers:
         raise ValueError("no name server is given, write host:port")
@@ -93,8 +90,10 @@ class RemoteCluster:
     Raises Unreachable when a server does not answer, ServerRefused when it answers no.
     """
 
-    def __init__(self, name_servers: str, timeout_s: float = 3.0) -> None:
+    def __init__(self, name_servers: str, timeout_s: float = 3.0, *, origin: str = "") -> None:
+        """`origin` says where the addresses were configured; errors quote it."""
         self.name_servers = split_name_servers(name_servers)
+        self._origin = origin
         self._timeout_s = timeout_s
         self._connections: dict[str, Remoting] = {}
         self._routes: dict[str, Route] = {}
@@ -110,9 +109,13 @@ class RemoteCluster:
     ) -> None:
         self.close()
 
-    def __reduce__(self) -> tuple[type["RemoteCluster"], tuple[str, float]]:
-        # Travels to executors inside of readers; connections stay here.
-        return RemoteCluster, (";".join(self.name_servers), self._timeout_s)
+    def __reduce__(self) -> tuple[Any, tuple[str, float, str]]:
+        # Readers take it along to executors; connections stay here.
+        return _remote_cluster, (";".join(self.name_servers), self._timeout_s, self._origin)
+
+    def __str__(self) -> str:
+        servers = ";".join(self.name_servers)
+        return f"{servers} ({self._origin})" if self._origin else servers
 
     def close(self) -> None:
         """Close all connections; a later call opens them again."""
@@ -121,7 +124,7 @@ class RemoteCluster:
         self._connections.clear()
 
     def route(self, topic: str, *, fresh: bool = True) -> Route:
-        """Where the topic lies. As last seen with `fresh` false, and while no name server answers.
+        """The topic's route; the last known one if not `fresh`, and while no name server answers.
 
         Raises TopicMissing.
         """
@@ -135,14 +138,14 @@ class RemoteCluster:
                 return self._routes[topic]
             raise
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
-            raise TopicMissing(topic, ";".join(self.name_servers))
-        _check(answer, ";".join(self.name_servers), "GET_ROUTEINFO_BY_TOPIC")
+            raise TopicMissing(topic, str(self))
+        _check(answer, str(self), "GET_ROUTEINFO_BY_TOPIC")
         route = self._routes[topic] = _route(topic, parse_json(answer.body))
         return route
 
     def known_route(self, topic: str) -> Route:
-        """The route of a topic that existed before: not to be found means that its brokers are
-        away, because a name server forgets a topic together with its last broker.
+        """The route of a topic that existed before. Where it is not found, its brokers are away: a
+        name server forgets a topic together with its last broker.
 
         Raises BrokerAway.
         """
@@ -155,12 +158,12 @@ class RemoteCluster:
     def topics(self) -> list[str]:
         """The names of all topics."""
         answer = self._from_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {})
-        _check(answer, ";".join(self.name_servers), "GET_ALL_TOPIC_LIST_FROM_NAMESERVER")
+        _check(answer, str(self), "GET_ALL_TOPIC_LIST_FROM_NAMESERVER")
         return sorted(map(str, parse_json(answer.body).get("topicList") or ()))
 
     def user_topics(self) -> list[str]:
-        """The topics that are not the brokers' own: neither system topics nor the ones that every
-        broker has under its own and its cluster's name.
+        """The topics of users: neither system topics nor those that every broker has under its own
+        and its cluster's name.
         """
         info = self._info()
         clusters = set(info.get("clusterAddrTable") or ())
@@ -171,6 +174,32 @@ class RemoteCluster:
     def broker_names(self) -> list[str]:
         """The brokers that are registered."""
         return sorted(map(str, self._info().get("brokerAddrTable") or ()))
+
+    def masters(self) -> dict[str, str]:
+        """The address of each broker that can be written to, by name."""
+        table = self._info().get("brokerAddrTable") or {}
+        masters = {str(name): data["brokerAddrs"].get("0") for name, data in table.items()}
+        return {name: str(address) for name, address in masters.items() if address}
+
+    def create_topic(self, topic: str, queues: int) -> list[str]:
+        """Create a topic with this many queues on every broker; the brokers' names.
+
+        The name servers learn of it from the brokers, a moment later.
+        """
+        masters = self.masters()
+        for address in masters.values():
+            fields = {
+                "topic": topic,
+                "defaultTopic": AUTO_CREATE_TOPIC,
+                "readQueueNums": str(queues),
+                "writeQueueNums": str(queues),
+                "perm": str(int(PERM_READ_WRITE)),
+                "topicFilterType": "SINGLE_TAG",
+                "topicSysFlag": "0",
+                "order": "false",
+            }
+            self._connection(address).ask(RequestCode.UPDATE_AND_CREATE_TOPIC, fields)
+        return sorted(masters)
 
     def brokers(self, topic: str) -> list[BrokerAddresses]:
         """Those that serve a topic, by name. Raises TopicMissing."""
@@ -201,7 +230,7 @@ class RemoteCluster:
         return route.addresses[broker_name]
 
     def name_server(self, address: str) -> Remoting:
-        """The connection to one of the name servers, for what all of them have to hear."""
+        """The connection to one of the name servers, for requests that go to all of them."""
         return self._connection(address)
 
     def broker(self, topic: str, broker_name: str) -> Remoting:
@@ -283,26 +312,30 @@ class RemoteCluster:
 
     def _info(self) -> dict[str, Any]:
         answer = self._from_name_server(RequestCode.GET_BROKER_CLUSTER_INFO, {})
-        _check(answer, ";".join(self.name_servers), "GET_BROKER_CLUSTER_INFO")
+        _check(answer, str(self), "GET_BROKER_CLUSTER_INFO")
         return dict(parse_json(answer.body))
 
     def _from_name_server(self, code: RequestCode, fields: dict[str, str]) -> Answer:
-        return self._first_that_answers(lambda server: server.call(code, fields))
-
-    def _first_that_answers(self, call: Callable[[Remoting], T]) -> T:
+        """The answer of the first name server that gives one."""
         failure: Unreachable | None = None
         for address in self.name_servers:
             try:
-                return call(self._connection(address))
+                return self._connection(address).call(code, fields)
             except Unreachable as error:
                 failure = error
         assert failure is not None
-        raise failure
+        raise Unreachable(
+            failure.address, failure.request, failure.reason, self._origin
+        ) from failure
 
     def _connection(self, address: str) -> Remoting:
         if address not in self._connections:
             self._connections[address] = Remoting(address, self._timeout_s)
         return self._connections[address]
+
+
+def _remote_cluster(name_servers: str, timeout_s: float, origin: str) -> RemoteCluster:
+    return RemoteCluster(name_servers, timeout_s, origin=origin)
 
 
 def epoch_field(epoch: int) -> dict[str, str]:

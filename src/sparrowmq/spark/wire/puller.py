@@ -61,7 +61,7 @@ def read_range(
     tags = options.tags or pushed_tags
     rows = RowFilter(columns, [*conditions, *tag_condition(options.tags)])
     decoder = Decoder(rows.columns, piece.queue.broker_name, check_crc=options.check_crc)
-    with RemoteCluster(options.name_server, options.request_timeout_s) as cluster:
+    with options.cluster() as cluster:
         puller = _Puller(cluster, piece, options, tags, address)
         for data in _collected(puller, options.pull_bytes):
             batch = rows.apply(decoder.decode(data, piece.start, puller.end))

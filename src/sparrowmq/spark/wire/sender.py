@@ -60,13 +60,14 @@ class UnknownTopic(RocketMQError):
     def __init__(self, topic: str, name_servers: str) -> None:
         super().__init__(
             f"topic {topic} does not exist at name server {name_servers}; create it (sparrowmq"
-            f" topic create {topic}), or correct the option topic or the column topic"
+            f" topic create {topic}, or the option createTopic=true), or correct the option topic"
+            " or the column topic"
         )
         self.topic = topic
 
 
 class NoWriteQueue(BrokerAway):
-    """The topic exists, and nobody takes messages for it now."""
+    """The topic exists, and no broker takes messages for it now."""
 
     def __init__(self, topic: str) -> None:
         super().__init__(
@@ -76,12 +77,12 @@ class NoWriteQueue(BrokerAway):
 
 
 class _UnderWay(NamedTuple):
-    """A send whose answer nobody has looked at yet."""
+    """A send whose answer has not been read yet."""
 
     send: Send
     queue: Queue
     broker: Remoting | None
-    """Who was asked; None where that failed already."""
+    """Where it was sent to; None where that failed already."""
 
 
 class RowSender:
@@ -97,6 +98,7 @@ class RowSender:
         group: str,
         retry_timeout_s: float,
         waits_for_topics: bool = False,
+        new_topic_queues: int | None = None,
         clock: Clock = system_clock,
         elapsed_s: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
@@ -104,6 +106,7 @@ class RowSender:
         self._cluster = cluster
         self._group = group
         self._waits = waits_for_topics
+        self._new_topic_queues = new_topic_queues
         self._clock = clock
         self._patience = Patience(retry_timeout_s, now=elapsed_s, pause=pause)
         self._queues: dict[str, tuple[Queue, ...]] = {}
@@ -112,9 +115,12 @@ class RowSender:
     def queue_count(self, topic: str) -> int:
         """How many queues a topic is spread over, the same for as long as the task runs."""
         if topic not in self._queues:
+            self.finish()  # a topic may be created over the connection that a send is under way on
             self._queues[topic] = self._patience.call(
-                f"asking where topic {topic} lies",
-                lambda: write_queues(self._cluster, topic, waits=self._waits),
+                f"asking for the route of topic {topic}",
+                lambda: write_queues(
+                    self._cluster, topic, waits=self._waits, new_queues=self._new_topic_queues
+                ),
             )
         return len(self._queues[topic])
 
@@ -204,19 +210,24 @@ def _check_stored(answer: Answer, address: str, what: str) -> None:
         raise ServerRefused(address, what, answer.code, answer.remark)
 
 
-def write_queues(cluster: RemoteCluster, topic: str, *, waits: bool = False) -> tuple[Queue, ...]:
+def write_queues(
+    cluster: RemoteCluster, topic: str, *, waits: bool = False, new_queues: int | None = None
+) -> tuple[Queue, ...]:
     """The queues a topic can be sent to. Raises UnknownTopic, BrokerAway, Unreachable.
 
     `waits` is for a topic that was there before, which is not found because its broker is away.
+    With `new_queues`, a topic that is not found is created, with so many queues on every broker.
     """
     try:
         queues = cluster.route(topic).write_queues
     except TopicMissing as missing:
-        servers = ";".join(cluster.name_servers)
+        servers = str(cluster)
         if not cluster.topics():
-            # A broker that stops takes its topics out of the name server; that is no wrong name.
+            # A broker that stops takes its topics with it; the name may still be right.
             text = f"no broker is registered at name server {servers}, so topic {topic} is unknown"
             raise BrokerAway(text) from missing
+        if new_queues is not None:
+            return _created(cluster, topic, new_queues)
         if waits:
             text = f"no broker that has topic {topic} is registered at name server {servers}"
             raise BrokerAway(f"{text}, or the topic does not exist") from missing
@@ -224,3 +235,20 @@ def write_queues(cluster: RemoteCluster, topic: str, *, waits: bool = False) -> 
     if not queues:
         raise NoWriteQueue(topic)
     return queues
+
+
+_ROUTE_LOOKS = 100
+_ROUTE_LOOK_S = 0.05
+
+
+def _created(cluster: RemoteCluster, topic: str, queues: int) -> tuple[Queue, ...]:
+    """Create a topic and wait until its route names every broker: the queues that a task sees first
+    are the ones that it keeps to."""
+    brokers = set(cluster.create_topic(topic, queues))
+    for _ in range(_ROUTE_LOOKS):
+        with suppress(TopicMissing):
+            found = cluster.route(topic).write_queues
+            if brokers <= {queue.broker_name for queue in found}:
+                return found
+        time.sleep(_ROUTE_LOOK_S)
+    raise BrokerAway(f"topic {topic} was created, and its brokers have not registered it yet")

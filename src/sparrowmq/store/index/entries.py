@@ -1,8 +1,18 @@
-"""Index entries of many messages at once, in columns.
+"""What an index file is made of, RocketMQ's hash table from keys to log offsets, and its entries.
 
-Every message of a Java client has a unique id and so an entry. One by one, hashing an id costs
-more than everything else the entry needs, and slots and entries are far apart in memory. With
-numpy a whole batch is a few steps, a tenth of the time (decision 13).
+```
+header 40   begin time 8, end time 8, begin log offset 8, end log offset 8, used slots 4, count 4
+slots       4 bytes each: number of the newest entry whose key hash falls into the slot, 0 = none
+entries     20 bytes each: key hash 4, log offset 8, seconds since begin time 4, previous entry 4
+```
+
+Entry numbers start at 1, so `count` is the number of the next entry and a file for 20,000,000
+holds one less. All numbers are big-endian.
+
+Entries of many messages are made at once, in columns. Every message of a Java client has a unique
+id and so an entry. One by one, hashing an id costs more than everything else the entry needs, and
+slots and entries are far apart in memory. With numpy a whole batch is a few steps, a tenth of the
+time (decision 13).
 """
 
 import struct
@@ -16,21 +26,6 @@ import numpy.typing as npt
 
 from sparrowmq.disk.disk import Words
 from sparrowmq.protocol.java import unsigned_java_hash
-
-IndexRequest: TypeAlias = tuple[str, str, str, int, int]
-"""Topic, unique id, keys separated by spaces, log offset, store timestamp."""
-
-# What an index file is made of: RocketMQ's hash table from keys to log offsets.
-#
-# ```
-# header 40   begin time 8, end time 8, begin log offset 8, end log offset 8, used slots 4, count 4
-# slots       4 bytes each: number of the newest entry whose key hash falls into the slot, 0 = none
-# entries     20 bytes each: key hash 4, log offset 8, seconds since begin time 4, previous entry 4
-# ```
-#
-# Entry numbers start at 1, so `count` is the number of the next entry and a file for 20,000,000
-# holds one less. All numbers are big-endian.
-
 
 HEADER_SIZE = 40
 SLOT_SIZE = 4
@@ -87,6 +82,9 @@ class IndexLayout:
     def file_size(self) -> int:
         return self.entries_at + self.entries * ENTRY_SIZE
 
+
+IndexRequest: TypeAlias = tuple[str, str, str, int, int]
+"""Topic, unique id, keys separated by spaces, log offset, store timestamp."""
 
 Longs: TypeAlias = npt.NDArray[np.int64]
 

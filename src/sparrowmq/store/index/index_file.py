@@ -1,7 +1,7 @@
 """One index file, written entry by entry and in rounds of syncs.
 
 A power cut must never leave a slot that leads to an entry which is not there: the whole chain
-behind it would be lost. Entries are therefore written at once, but their slots only when a sync has
+after it would be lost. Entries are therefore written at once, but their slots only when a sync has
 made the entries durable; until then the slots in memory are the truth. The file moves forward in
 rounds, one sync each:
 
@@ -12,7 +12,7 @@ next round    the slots are durable too: the entries are settled
 ```
 
 So whatever a crash leaves, header and slots name durable entries only. Going back to the durable
-entries means walking those behind them backwards, and placing the slots of those that are not
+entries means walking those after them backwards, and placing the slots of those that are not
 settled once more.
 """
 
@@ -44,7 +44,7 @@ _ENTRIES = np.dtype(
 
 
 class IndexFile:
-    """An open index file; `header` is the truth in memory, the file's own may lie behind."""
+    """An open index file; `header` is the truth in memory, the file's own may be older."""
 
     def __init__(self, file: DiskFile, layout: IndexLayout) -> None:
         self.file = file
@@ -63,15 +63,15 @@ class IndexFile:
 
     @staticmethod
     def create(disk: Disk, path: str, layout: IndexLayout) -> "IndexFile":
-        """A new, empty file whose slots cannot fail for want of space. Raises DiskFull, OSError."""
-        directory = path.rpartition("/")[0]
-        disk.mkdir(directory)
+        """A new, empty file whose slots cannot fail for want of space. Raises DiskFull, OSError.
+
+        Its name is not durable yet: syncing the directory here would hold up the loop.
+        """
+        disk.mkdir(path.rpartition("/")[0])
         file = disk.open(path, create=True)
         try:
             file.truncate(layout.file_size)
             file.reserve(0, layout.entries_at)
-            disk.sync_dir(directory)
-            disk.sync_dir(directory.rpartition("/")[0])
         except (OSError, DiskError):
             file.close()
             disk.unlink(path)
@@ -231,7 +231,7 @@ class IndexFile:
             yield (log_offset if found == key_hash else -1), begin_time + seconds * 1000
 
     def reset(self, header: IndexHeader, changed: dict[int, int]) -> None:
-        """Go back to `header`, with `changed` slots; what lies behind its entries becomes zeros."""
+        """Go back to `header`, with `changed` slots; what lies past its entries becomes zeros."""
         slots = self.slots()
         self.file.truncate(self.entry_at(header.count))
         self.file.truncate(self.layout.file_size)

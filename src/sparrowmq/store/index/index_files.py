@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import zip_longest
 
 from sparrowmq.disk.disk import Disk
+from sparrowmq.disk.syncer import SyncPlan
 from sparrowmq.store.index.entries import IndexHeader, IndexLayout
 from sparrowmq.store.index.index_file import IndexFile
 from sparrowmq.store.index.index_recovery import (
@@ -30,6 +31,8 @@ class IndexFiles:
         self._utc_offset_ms = utc_offset_ms
         self.files: list[IndexFile] = []
         self._syncing: list[IndexFile] = []
+        self._has_new_names = False
+        """Files were made whose names no sync has covered yet."""
         self._mark_file = IndexMarkFile(disk, mark_path)
         self._marked: IndexMark | None = None
         self._mark_is_dirty = False
@@ -51,13 +54,23 @@ class IndexFiles:
             name = f"{int(self.files[-1].name) + 1:017d}"
         path = f"{self._directory}/{name}"
         self.files.append(IndexFile.create(self._disk, path, self._layout))
+        self._has_new_names = True
         return self.files[-1]
 
-    def begin_sync(self) -> list[str]:
-        """Paths to sync now; call `end_sync` when that has succeeded, and only then."""
+    def begin_sync(self) -> SyncPlan | None:
+        """What to sync now; call `end_sync` when that has succeeded, and only then."""
         self._syncing = [file for file in self.files if file.begin_round()]
         paths = [file.file.path for file in self._syncing]
-        return [*paths, self._mark_file.path] if self._mark_is_dirty else paths
+        if self._mark_is_dirty:
+            paths.append(self._mark_file.path)
+        directories = self._directories() if self._has_new_names else []
+        # A file that is made from now on waits for the next round: its entries do so, too.
+        self._has_new_names = False
+        return SyncPlan([], paths, directories) if paths or directories else None
+
+    def _directories(self) -> list[str]:
+        """The one that the files are in, and the one that it is in itself."""
+        return [self._directory, self._directory.rpartition("/")[0]]
 
     def end_sync(self, built_to: int) -> None:
         """What `begin_sync` returned is durable; records before `built_to` have their entries."""
@@ -73,14 +86,14 @@ class IndexFiles:
     def _mark(self, built_to: int, *, is_clean: bool = False) -> IndexMark | None:
         newest: IndexFile | None = None
         missing_from = built_to
-        for file, behind in zip_longest(self.files, self.files[1:]):
+        for file, following in zip_longest(self.files, self.files[1:]):
             if file.durable.count > 1:
                 newest = file
             if file.durable.count < file.header.count:
                 missing_from = file.read_entry(file.durable.count)[1]
                 break
-            if behind is not None and not file.is_settled:
-                missing_from = behind.read_entry(1)[1]
+            if following is not None and not file.is_settled:
+                missing_from = following.read_entry(1)[1]
                 break
         else:
             return self._mark_at(newest, built_to, is_clean=is_clean)
@@ -136,6 +149,9 @@ class IndexFiles:
         """Make everything durable, with a mark that says so."""
         for file in self.files:
             file.settle()
+        for directory in self._directories():
+            if self._disk.exists(directory):
+                self._disk.sync_dir(directory)
         mark = self._mark(built_to, is_clean=True)
         if mark is not None:
             self._mark_file.write(mark)
@@ -249,7 +265,7 @@ class IndexFiles:
 
 
 def _is_continued(before: IndexHeader, file: IndexFile) -> bool:
-    """Whether a file holds the entries that a mark counts; its own header may lie behind."""
+    """Whether a file holds the entries that a mark counts; its own header may be older."""
     if file.header.begin_log_offset != before.begin_log_offset:
         return False
     return file.read_entry(before.count - 1)[1] == before.end_log_offset

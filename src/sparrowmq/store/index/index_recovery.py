@@ -1,4 +1,17 @@
-"""Opening index files, and taking the newest entries out again when the log does not have them."""
+"""Opening the key index after a stop or a crash: what the mark says, what the files hold.
+
+The mark says how far the index was on the disk at last, so that a start goes on from there. It has
+two slots of 512 bytes, written in turn, each with a CRC: a torn write leaves the other one. An old
+mark is as true as a new one, it only makes the next start repeat more.
+
+```
+sequence 8, safe log offset 8, is clean 1, file name 17, its header 40, linked 4,
+oldest file's name 17, files 4, CRC32 of all that 4
+```
+
+Entries past the mark, and those of records that the log lost, are taken out again. They are derived
+from the log, so a file that cannot be trusted is dropped and built anew rather than repaired.
+"""
 
 import struct
 from collections.abc import Iterator
@@ -9,20 +22,10 @@ from sparrowmq.protocol.crc import crc32
 from sparrowmq.store.index.entries import ENTRY, HEADER_SIZE, IndexHeader, IndexLayout
 from sparrowmq.store.index.index_file import IndexFile
 
-# How far the key index was on the disk at last, so that a start after a crash goes on from there.
-#
-# Two slots of 512 bytes, written in turn, each with a CRC: a torn write leaves the other one. An
-# old mark is as true as a new one, it only makes the next start repeat more.
-#
-# ```
-# sequence 8, safe log offset 8, is clean 1, file name 17, its header 40, linked 4,
-# oldest file's name 17, files 4, CRC32 of all that 4
-# ```
-
-
 _MARK = struct.Struct(f">qqB17s{HEADER_SIZE}sI17sI")
 _CRC = struct.Struct(">I")
 _SLOT_SIZE = 512
+_CHUNK = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +129,6 @@ def _decode(slot: bytes) -> tuple[int, IndexMark] | None:
     return sequence, mark
 
 
-_CHUNK = 4096
-
-
 class IndexDamaged(Exception):
     """An index file that cannot be trusted; it is derived, so it is dropped and built anew."""
 
@@ -208,7 +208,7 @@ def _check_header(index: IndexFile, path: str) -> None:
 
 
 def first_entry_from(file: IndexFile, log_offset: int) -> int:
-    """Number of the first entry at or behind a log offset; the count when there is none."""
+    """Number of the first entry at a log offset or later; the count when there is none."""
     low, high = 1, file.header.count
     while low < high:
         middle = (low + high) // 2
@@ -255,7 +255,7 @@ def _entries_backwards(
 
 
 def _end_of_entries(file: IndexFile) -> int:
-    """Where the entries end: behind the header's count may lie some that it does not know of."""
+    """Where the entries end: past the header's count may lie some that it does not know of."""
     stop = file.header.count
     before = file.header.end_log_offset
     while stop < file.layout.entries:
@@ -269,7 +269,7 @@ def _end_of_entries(file: IndexFile) -> int:
 
 
 def header_before(file: IndexFile, log_offset: int) -> IndexHeader:
-    """What the header counts when entries at or behind a log offset are taken out.
+    """What the header counts when entries at a log offset and later are taken out.
 
     Its end time is a whole second of the last entry left, not the exact one.
     """

@@ -1,14 +1,15 @@
 """The key index: which log offsets hold the messages of a topic with a certain key or unique id.
 
 Every message of a Java client carries a unique id, so every message passes here. The appending side
-therefore only remembers a request; entries are built in batches behind it, and before a query.
+therefore only remembers a request; entries are built in batches by ticks, and before a query.
 Index files are derived: the same messages in the same order give the same bytes.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from sparrowmq.disk.disk import Disk
+from sparrowmq.disk.syncer import SyncPlan
 from sparrowmq.protocol.java import positive_index_hash, unsigned_java_hash
 from sparrowmq.store.index.entries import (
     NO_ENTRIES,
@@ -19,123 +20,6 @@ from sparrowmq.store.index.entries import (
 )
 from sparrowmq.store.index.index_files import IndexFiles
 from sparrowmq.store.layout import INDEX_DIR, OWN_DIR
-
-# What the store asks of the key index; `index.KeyIndex` does it, tests may use `NoIndex`.
-
-
-class Candidates(Protocol):
-    """Log offsets, newest first; `is_cut` when there may be more than were asked for."""
-
-    @property
-    def log_offsets(self) -> Sequence[int]:
-        """Where the messages lie."""
-        ...
-
-    @property
-    def is_cut(self) -> bool:
-        """Whether there may be more."""
-        ...
-
-
-class NoCandidates(NamedTuple):
-    """Nothing was found."""
-
-    log_offsets: Sequence[int] = ()
-    is_cut: bool = False
-
-
-class MessageIndex(Protocol):
-    """Finds messages by key. Derived from the log: what it lost is dispatched to it again."""
-
-    def recover(self, log_end: int, *, trust_unmarked: bool = False) -> int:
-        """Forget entries at or behind `log_end`, called once before anything else.
-
-        Returns the log offset from which records have to be added again: `log_end` when nothing is
-        missing, 0 when the files are gone. Files without a mark of ours are Apache's, and used only
-        if `trust_unmarked` says that it was stopped properly.
-        """
-        ...
-
-    def add(self, request: IndexRequest, /) -> None:
-        """Remember a message; must cost next to nothing."""
-        ...
-
-    def add_all(self, requests: Iterable[IndexRequest]) -> None:
-        """`add` for each, in their order; some may have neither id nor keys."""
-        ...
-
-    def build(self) -> object:
-        """Make entries of everything added so far. Raises DiskFull, keeping what is not written."""
-        ...
-
-    def find(self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int) -> Candidates:
-        """Log offsets of messages that may have this key, newest first; hashes collide."""
-        ...
-
-    def begin_sync(self) -> Sequence[str]:
-        """Paths that have to be synced for the entries built so far to become durable."""
-        ...
-
-    def end_sync(self) -> None:
-        """They have been synced."""
-        ...
-
-    @property
-    def durable_timestamp(self) -> int:
-        """Store time of the last message whose entries are durable, for Apache's checkpoint."""
-        ...
-
-    def clean(self, min_log_offset: int) -> None:
-        """Delete files that only lead to records before `min_log_offset`."""
-        ...
-
-    def close(self) -> None:
-        """Build what was added and make it durable, then close the files."""
-        ...
-
-    def abandon(self) -> None:
-        """Close the files as they are, as after an error; also after `close`."""
-        ...
-
-
-class NoIndex:
-    """Finds nothing and costs nothing."""
-
-    durable_timestamp = 0
-
-    def recover(self, log_end: int, *, trust_unmarked: bool = False) -> int:
-        """Nothing is missing."""
-        return log_end
-
-    def add(self, request: IndexRequest, /) -> None:
-        """Forget it."""
-
-    def add_all(self, requests: Iterable[IndexRequest]) -> None:
-        """Forget them."""
-
-    def build(self) -> object:
-        """Nothing to do."""
-
-    def find(self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int) -> Candidates:
-        """Nothing."""
-        return NoCandidates()
-
-    def begin_sync(self) -> Sequence[str]:
-        """Nothing to sync."""
-        return ()
-
-    def end_sync(self) -> None:
-        """Nothing was synced."""
-
-    def clean(self, min_log_offset: int) -> None:
-        """Nothing to delete."""
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-    def abandon(self) -> None:
-        """Nothing is open."""
-
 
 INDEX_MARK = f"{OWN_DIR}/index"
 
@@ -254,11 +138,11 @@ class KeyIndex:
                 found.append(log_offset)
         return Found(found, False)
 
-    def begin_sync(self) -> list[str]:
-        """Paths that have to be synced for the entries built so far to become durable.
+    def begin_sync(self) -> SyncPlan | None:
+        """What has to be synced for the entries built so far to become durable.
 
-        Entries are safe after two rounds, header and mark follow; without new ones the list is
-        soon empty.
+        Entries are safe after two rounds, header and mark follow; without new ones there is soon
+        nothing left.
         """
         return self._files.begin_sync()
 

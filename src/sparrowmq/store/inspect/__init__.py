@@ -1,1 +1,1 @@
-"""Reading a store that nobody has open: verify it, dump it."""
+"""Reading a store that no process has open: verify it, dump it."""

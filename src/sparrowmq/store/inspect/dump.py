@@ -23,7 +23,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     start: int | None = None
     """Log offset where a record starts; None for the first."""
     stop: int | None = None
-    """Log offset behind the last."""
+    """Log offset just past the last."""
     topic: str | None = None
     queue_id: int | None = None
     key: str | None = None

@@ -1,13 +1,13 @@
 """Looking through a whole store without changing anything: is every file what the log says?
 
 ```
-log       every record: magic, length, CRCs, own position; holes; what lies behind its end
+log       every record: magic, length, CRCs, own position; holes; what lies past its end
 queues    every delivered record has its unit at its offset, and no unit leads elsewhere
 index     every key has its entries, every entry its place in a chain, every slot its newest
 others    checkpoint, config tables
 ```
 
-What a crash leaves to the next start (units and entries behind the last checkpoint, a torn tail) is
+What a crash leaves to the next start (units and entries past the last checkpoint, a torn tail) is
 mentioned, but is no damage.
 """
 
@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from sparrowmq.disk.atomic_file import read_file
 from sparrowmq.disk.disk import Disk
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.json_reader import parse_json
@@ -33,46 +34,7 @@ from sparrowmq.store.messages import Progress
 from sparrowmq.store.recovery.log_scan import FileEnd, Hole
 from sparrowmq.store.recovery.quarantine import FILLER_TOPIC
 
-# Checking the small files: RocketMQ's checkpoint and the tables in config/.
-
-
 _CHECKPOINT_SIZE = 4096
-
-
-def check_checkpoint(disk: Disk, found: FoundDamage, last_timestamp: int) -> None:
-    """No time in the checkpoint may be ahead of the log: Apache trusts them."""
-    if not disk.exists(CHECKPOINT):
-        return
-    size = disk.size(CHECKPOINT)
-    if size != _CHECKPOINT_SIZE:
-        found(CHECKPOINT, 0, f"{size} bytes long, must be {_CHECKPOINT_SIZE}", True)
-    names = ("last message", "last queue unit", "last index entry")
-    for number, (name, time) in enumerate(zip(names, load_checkpoint(disk), strict=True)):
-        if time > last_timestamp:
-            reason = f"time of the {name} is {time}, the youngest message is of {last_timestamp}"
-            found(CHECKPOINT, 8 * number, reason, True)
-
-
-def check_tables(disk: Disk, found: FoundDamage) -> int:
-    """Every table and backup must be JSON, as Java writes it; returns how many there are."""
-    names = [name for name in disk.listdir(CONFIG_DIR) if name.endswith((".json", ".json.bak"))]
-    for name in names:
-        path = f"{CONFIG_DIR}/{name}"
-        try:
-            _decode(disk, path)
-        except BodyError as error:
-            found(path, 0, f"is no JSON: {error}", True)
-    return len(names)
-
-
-def _decode(disk: Disk, path: str) -> Any:
-    file = disk.open(path, write=False)
-    try:
-        return parse_json(file.read(0, file.size()))
-    finally:
-        file.close()
-
-
 _PROGRESS_EVERY = 4 * 1024 * 1024
 _TAIL_LOOKED_AT = 1024 * 1024
 
@@ -189,8 +151,8 @@ class Verification:
 
     def _tail(self, hole: Hole, file_size: int, *, is_stopped: bool) -> None:
         left = file_size - hole.start % file_size
-        behind = read_log(self._disk, file_size, hole.start, min(left, _TAIL_LOOKED_AT))
-        if any(behind):
+        rest = read_log(self._disk, file_size, hole.start, min(left, _TAIL_LOOKED_AT))
+        if any(rest):
             reason = f"no record and not empty: {hole.reason}"
             self._log_finding(hole.start, file_size, reason, is_damage=is_stopped)
 
@@ -214,3 +176,33 @@ def verify(disk: Disk, report: Report, index_layout: IndexLayout | None = None) 
     Raises StoreCorrupted or OSError for what cannot be read at all.
     """
     return Verification(disk, report, index_layout).run()
+
+
+def check_checkpoint(disk: Disk, found: FoundDamage, last_timestamp: int) -> None:
+    """No time in the checkpoint may be ahead of the log: Apache trusts them."""
+    if not disk.exists(CHECKPOINT):
+        return
+    size = disk.size(CHECKPOINT)
+    if size != _CHECKPOINT_SIZE:
+        found(CHECKPOINT, 0, f"{size} bytes long, must be {_CHECKPOINT_SIZE}", True)
+    names = ("last message", "last queue unit", "last index entry")
+    for number, (name, time) in enumerate(zip(names, load_checkpoint(disk), strict=True)):
+        if time > last_timestamp:
+            reason = f"time of the {name} is {time}, the youngest message is of {last_timestamp}"
+            found(CHECKPOINT, 8 * number, reason, True)
+
+
+def check_tables(disk: Disk, found: FoundDamage) -> int:
+    """Every table and backup must be JSON, as Java writes it; returns how many there are."""
+    names = [name for name in disk.listdir(CONFIG_DIR) if name.endswith((".json", ".json.bak"))]
+    for name in names:
+        path = f"{CONFIG_DIR}/{name}"
+        try:
+            _decode(disk, path)
+        except BodyError as error:
+            found(path, 0, f"is no JSON: {error}", True)
+    return len(names)
+
+
+def _decode(disk: Disk, path: str) -> Any:
+    return parse_json(read_file(disk, path) or b"")

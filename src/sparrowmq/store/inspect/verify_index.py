@@ -104,7 +104,7 @@ class IndexCheck:
             file.file.close()
 
     def _check_slots(self, file: IndexFile, expected: "array[int]") -> None:
-        # After a crash slots may be behind by what was not settled: the next start places them.
+        # After a crash the slots of unsettled entries may be missing: the next start places them.
         slots, wanted = file.slots(), np.array(expected, "u4")
         for slot in np.flatnonzero(slots != wanted).tolist():
             reason = f"slot {slot} names entry {slots[slot]}, expected {wanted[slot]}"
@@ -160,7 +160,7 @@ class IndexCheck:
             self._next = next(self._entries, None)
 
     def finish(self, end: int) -> None:
-        """Entries behind the last record lead nowhere."""
+        """Entries past the last record lead nowhere."""
         while self._next is not None:
             is_late = self._sure is not None and self._next.log_offset >= self._sure
             reason = f"leads to log offset {self._next.log_offset}, the log ends at {end}"

@@ -129,7 +129,7 @@ class QueueChecks:
         self._found(*queue.where(record.queue_offset), reason, not is_late)
 
     def finish(self, min_log_offset: int, end: int) -> None:
-        """Behind the last message of a queue there must be nothing."""
+        """Past the last message of a queue there must be nothing."""
         for queue in self.queues.values():
             offset = queue.next_offset
             if offset is None:

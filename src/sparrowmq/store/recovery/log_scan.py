@@ -11,19 +11,10 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
-from sparrowmq.protocol.record import (
-    BLANK,
-    BLANK_MAGIC,
-    MAGIC_V1,
-    MAGIC_V2,
-    MIN_RECORD_SIZE,
-    Record,
-    RecordError,
-    check_record,
-)
+from sparrowmq.protocol.record import Record, RecordError, check_record
+from sparrowmq.protocol.record_layout import BLANK, BLANK_MAGIC, MAGIC_BYTES, MIN_RECORD_SIZE
 
 _WINDOW = 4 * 1024 * 1024
-_MAGICS = (MAGIC_V1.to_bytes(4, "big"), MAGIC_V2.to_bytes(4, "big"))
 
 
 class LogBytes(Protocol):
@@ -65,7 +56,7 @@ class LogScan:
         self._sure = sure
         """Records reach at least to here; if not, they are damaged."""
         self._look_ahead = look_ahead
-        """How far behind `sure` the next record is searched for behind a bad one."""
+        """How far past `sure` the next record is searched for after a bad one."""
         self._window = b""
         self._window_at = 0
 
@@ -161,7 +152,7 @@ def is_zero(data: bytes) -> bool:
 
 
 def last_byte(log: LogBytes, start: int, end: int) -> int:
-    """The offset behind the last byte between `start` and `end` that is not zero, else `start`."""
+    """The offset just past the last byte from `start` to `end` that is not zero, else `start`."""
     last = start
     for at in range(start, end, _WINDOW):
         data = log.read_blocking(at, min(_WINDOW, end - at))
@@ -173,7 +164,7 @@ def last_byte(log: LogBytes, start: int, end: int) -> int:
 def _lost_its_end(record: Record, *, is_sure: bool) -> bool:
     """Whether topic or properties were taken by a power cut or a cut file, and read as zeros.
 
-    The whole-record CRC stood there too, and the body's CRC says nothing about them. Behind the
+    The whole-record CRC stood there too, and the body's CRC says nothing about them. After the
     last sync single sectors may be missing, elsewhere only all that follows.
     """
     if is_sure:
@@ -183,7 +174,7 @@ def _lost_its_end(record: Record, *, is_sure: bool) -> bool:
 
 def _magic_positions(data: bytes) -> list[int]:
     found = []
-    for magic in _MAGICS:
+    for magic in MAGIC_BYTES:
         at = data.find(magic)
         while at >= 0:
             found.append(at)

@@ -8,12 +8,8 @@ it reaches to the end of a file, with the blank record that ends a file.
 from itertools import count
 
 from sparrowmq.disk.disk import Disk
-from sparrowmq.protocol.record import (
-    MIN_RECORD_SIZE,
-    encode_blank,
-    encode_record,
-    topic_part,
-)
+from sparrowmq.protocol.record import encode_blank, encode_record, topic_part
+from sparrowmq.protocol.record_layout import MIN_RECORD_SIZE
 from sparrowmq.protocol.sys_flag import TRANSACTION_ROLLBACK
 from sparrowmq.store.layout import OWN_DIR, QUARANTINE_DIR, file_name, log_path
 from sparrowmq.store.recovery.log_scan import Hole
@@ -25,7 +21,7 @@ _KEPT_AT_ONCE = 4 * 1024 * 1024
 
 
 def filler(log_offset: int, size: int) -> bytes:
-    """A valid record of exactly `size` bytes that nobody delivers; at least 92."""
+    """A valid record of exactly `size` bytes that is never delivered; at least 92."""
     topic = FILLER_TOPIC[: max(1, size - MIN_RECORD_SIZE)]
     body = bytes(size - MIN_RECORD_SIZE - len(topic))
     return encode_record(
@@ -96,7 +92,7 @@ def _patch(start: int, end: int, file_end: int) -> bytes:
     if end == file_end:
         return encode_blank(end - start)
     if end - start < _SMALLEST_FILLER:
-        # Nothing this small was ever a record; Apache cuts here, we go on behind it.
+        # Nothing this small was ever a record; Apache cuts here, we go on after it.
         return bytes(end - start)
     return filler(start, end - start)
 

@@ -31,7 +31,7 @@ class QueueRecovery:
         self.lost: set[tuple[str, int]] = set()
         """Queues to rebuild from the whole log."""
         self._reached: dict[tuple[str, int], int] = {}
-        """How far lost queues had come, where the log no longer tells."""
+        """How far lost queues had come, where the log no longer shows it."""
         self.states: list[QueueState] = []
         """The queues for records before the scan's beginning, for a snapshot at its end."""
         self._budget = _CHECKED_BYTES
@@ -77,7 +77,7 @@ class QueueRecovery:
         queue.max_offset = queue.written_to = queue.tail_from = reached
         if queue.min_offset > 0 and not _begins_before(log, queue):
             return False
-        end = queue.first_at_or_behind(begin)
+        end = queue.first_from(begin)
         if not _leads_to_its_record(log, queue, end - 1):
             return False
         queue.truncate_files(end)
@@ -113,7 +113,7 @@ class QueueRecovery:
         ]
 
     def _end_in_files(self, queue: ConsumeQueue) -> int:
-        """The unit behind the last one that was ever written, without trusting anything else."""
+        """The unit after the last one that was ever written, without trusting anything else."""
         starts = queue.file_starts()
         if not starts:
             return 0
@@ -146,7 +146,7 @@ class QueueRecovery:
             queue.delete()
             return
         if not is_clean:
-            queue.truncate_files(queue.first_at_or_behind(begin))
+            queue.truncate_files(queue.first_from(begin))
         self.states.append(state_of(queue))
 
     def _fault(self, queue: ConsumeQueue) -> str | None:
@@ -167,8 +167,8 @@ class QueueRecovery:
     def blank(self, hole: Hole) -> None:
         """Messages in the hole are gone: their units must not lead there."""
         for queue in list(self._dispatch.queues.values()):
-            first = queue.first_at_or_behind(hole.start)
-            end = queue.first_at_or_behind(hole.end)
+            first = queue.first_from(hole.start)
+            end = queue.first_from(hole.end)
             if first < end:
                 queue.overwrite(first, BLANK_UNIT * (end - first))
 
@@ -181,7 +181,7 @@ class QueueRecovery:
         for queue in list(self._dispatch.queues.values()):
             # Untouched queues lead to records before the scan, which are there.
             if queue.is_dirty:
-                queue.truncate(queue.first_at_or_behind(log_end))
+                queue.truncate(queue.first_from(log_end))
 
 
 def _begins_before(log: CommitLog, queue: ConsumeQueue) -> bool:

@@ -51,7 +51,7 @@ def rebuild(
         _remember_queues(StoreFiles(disk), beside, config)
         store = Store.open(config, beside, now_ms, report)
         log_end = store.max_log_offset
-        store.close(now_ms)
+        store.close()
         queues = len(StoreFiles(beside).queues())
         _swap(disk)
     finally:
@@ -60,7 +60,7 @@ def rebuild(
 
 
 def config_of(disk: Disk, layout: IndexLayout | None = None) -> StoreConfig:
-    """The sizes that a store was written with, as its files tell them.
+    """The sizes that a store was written with, as its files show them.
 
     Raises StoreCorrupted for log files of different sizes.
     """
@@ -82,7 +82,7 @@ def config_of(disk: Disk, layout: IndexLayout | None = None) -> StoreConfig:
 
 
 def _remember_queues(files: StoreFiles, beside: Disk, config: StoreConfig) -> None:
-    """Say how far each queue came: where all its messages have expired, the log does not tell."""
+    """Say how far each queue came: where all its messages have expired, the log does not."""
     starts = files.log_starts()
     ends: dict[tuple[str, int], int] = {}
     snapshot = files.snapshot()
@@ -219,7 +219,7 @@ class RelocatedDisk:
         return self._disk.usage()
 
     def lock(self, path: str) -> DiskLock:
-        """It is held already; whoever made this disk lets go of it."""
+        """It is held already; the caller that made this disk releases it."""
         return _HeldLock()
 
     def real_path(self, path: str) -> str | None:

@@ -3,9 +3,16 @@
 ```
 normal stop   marks are whole and nothing follows them: no scan
 crash         scan from the last snapshot; cut a torn tail; queues and index are dispatched again
-damage        keep aside and fill what cannot be read, keep everything behind it, report all
+damage        keep aside and fill what cannot be read, keep everything after it, report all
 lost queues   those that are missing or whose CRC is wrong are rebuilt from the whole log
 ```
+
+The log decides. Queues and index are derived from it and brought to what it says, so recovery never
+has to weigh two files against each other. In the log, two kinds of broken bytes look alike and must
+be treated differently. Past the last sync they are what a power cut leaves: nothing there was ever
+acknowledged as durable, so the log is cut, because keeping a later record would lose messages from
+the middle. Before it they are damage to messages that were acknowledged: the bytes are kept aside,
+the hole is filled with a record of its size, and everything after it stays readable at its offset.
 """
 
 from sparrowmq.disk.disk import Disk
@@ -85,8 +92,8 @@ class Recovery:
             result.last_timestamp = mark.store_timestamp
 
     def _find_out_who_ran(self, snapshot: Snapshot | None) -> None:
-        """Our own snapshot says whether we closed the store; the abort marker says that somebody
-        else did not."""
+        """Our own snapshot says whether we closed the store; the abort marker says that
+        another broker did not."""
         result = self._result
         is_ours = snapshot is not None and not snapshot.is_clean
         result.was_running = is_ours or (bool(self._log.starts) and self._disk.exists(ABORT))
@@ -174,7 +181,7 @@ class Recovery:
         )
 
     def _goes_on(self, log_offset: int) -> bool:
-        """Whether somebody else, Apache's broker, has written behind our last record."""
+        """Whether Apache's broker has written past our last record."""
         return any(self._log.read_blocking(log_offset, 8)) or any(
             start > log_offset for start in self._log.starts
         )
@@ -226,8 +233,8 @@ class Recovery:
             self._dispatch.index.build()
 
     def _was_never_synced(self, hole: Hole, sure: int) -> bool:
-        """A power cut loses sectors behind the last sync, which then read as zeros. What follows
-        was not acknowledged as durable either; keeping it would lose messages from the middle."""
+        """Whether a power cut explains it: sectors written since the last sync are lost, and read
+        as zeros. What follows was not acknowledged as durable either."""
         if hole.start < sure:
             return False
         file_end = self._log.start_of(hole.start) + self._config.log_file_size
@@ -236,7 +243,7 @@ class Recovery:
         data = self._log.read_blocking(hole.start, end - hole.start)
         head = -hole.start % _SECTOR
         if head and not any(data[:head]):
-            # Part of a sector: zeros tell something only where a record's size has other bytes.
+            # Part of a sector: zeros mean something only where a record's size has other bytes.
             size = (hole.end - hole.start).to_bytes(8, "big")[4:]
             if head > len(size) or any(size[:head]):
                 return True
@@ -254,18 +261,18 @@ class Recovery:
                 hole.start % self._config.log_file_size,
                 hole.end - hole.start,
                 hole.reason,
-                f"kept in {', '.join(copies)} and filled; everything behind it is intact",
+                f"kept in {', '.join(copies)} and filled; everything after it is intact",
             )
         )
 
     def _cut(self, end: int) -> None:
-        """Remove whatever lies behind the end of the log."""
+        """Remove whatever lies past the end of the log."""
         size = self._config.log_file_size
         file_start = self._log.start_of(end)
-        behind = [start for start in self._log.starts if start > file_start or start == end]
-        for start in behind:
+        beyond = [start for start in self._log.starts if start > file_start or start == end]
+        for start in beyond:
             self._remove_file(start)
-        if behind:
+        if beyond:
             self._disk.sync_dir(LOG_DIR)
         if file_start not in self._log.starts:
             return
@@ -286,7 +293,7 @@ class Recovery:
         self._report(Damage(path, end - file_start, torn, "a torn tail", f"cut, kept in {copy}"))
 
     def _remove_file(self, start: int) -> None:
-        """A file behind the log's end: made ahead and empty, or full of what cannot be used."""
+        """A file past the log's end: made ahead and empty, or full of what cannot be used."""
         path = log_path(start)
         if last_byte(self._log, start, start + self._config.log_file_size) > start:
             copy = free_path(self._disk, f"{QUARANTINE_DIR}/{path.rpartition('/')[2]}")
@@ -294,7 +301,7 @@ class Recovery:
             self._disk.replace(path, copy)
             self._disk.sync_dir(QUARANTINE_DIR)
             size = self._config.log_file_size
-            self._report(Damage(path, 0, size, "lies behind the log's end", f"moved to {copy}"))
+            self._report(Damage(path, 0, size, "lies past the log's end", f"moved to {copy}"))
         else:
             self._disk.unlink(path)
         self._log.starts.remove(start)

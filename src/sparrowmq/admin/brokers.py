@@ -1,0 +1,151 @@
+"""Brokers: where they are, which role they have, and how they are doing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+
+from sparrowmq.admin.cluster import Cluster, at_once
+from sparrowmq.admin.errors import AdminError
+from sparrowmq.admin.values import BrokerFailure, Listing, time_of
+from sparrowmq.protocol.body import KVTable
+from sparrowmq.protocol.headers.admin import GetBrokerConfig, GetRuntimeInfo
+from sparrowmq.protocol.route import MASTER_ID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRuntime:
+    """How a broker is doing. A figure that it does not report is None."""
+
+    version: str
+    """Of RocketMQ, such as V5_3_3."""
+    started: datetime | None
+    stored_per_s: float | None
+    """Messages per second in the last ten seconds."""
+    delivered_per_s: float | None
+    stored_today: int | None
+    """Messages since midnight, by the broker's clock."""
+    delivered_today: int | None
+    disk_used: float | None
+    """The used part of the disk with the commit log, from 0 to 1."""
+    oldest_message: datetime | None
+    waiting_timers: int | None
+    """Messages that wait for their delivery time."""
+    busy_reason: str
+    """Why it refuses sends at the moment; empty if it does not."""
+    table: Mapping[str, str]
+    """Everything that it reports, by Apache's names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerInfo:
+    """A broker that is registered with the name servers."""
+
+    name: str
+    broker_id: int
+    """0 for the master of its name."""
+    address: str
+    cluster: str
+    runtime: BrokerRuntime | None
+    """None if it did not answer."""
+
+    @property
+    def is_master(self) -> bool:
+        """Whether it takes sends and changes."""
+        return self.broker_id == MASTER_ID
+
+    @property
+    def role(self) -> str:
+        """`master` or `slave`."""
+        return "master" if self.is_master else "slave"
+
+
+async def clusters(cluster: Cluster) -> dict[str, tuple[str, ...]]:
+    """Names of the brokers of each cluster."""
+    table = (await cluster.info()).cluster_addr_table
+    return {name: tuple(sorted(table[name])) for name in sorted(table)}
+
+
+async def brokers(cluster: Cluster) -> Listing[BrokerInfo]:
+    """All brokers, slaves among them; those that do not answer are without figures and in
+    `errors` as well."""
+    table = (await cluster.info()).broker_addr_table
+    known = [
+        (data, broker_id)
+        for _, data in sorted(table.items())
+        for broker_id in sorted(data.broker_addrs)
+    ]
+    addresses = [data.broker_addrs[broker_id] for data, broker_id in known]
+    answers = await at_once([partial(runtime_table, cluster, address) for address in addresses])
+    found, errors = [], []
+    for (data, broker_id), address, answer in zip(known, addresses, answers, strict=True):
+        runtime = None
+        if isinstance(answer, AdminError):
+            errors.append(BrokerFailure(data.broker_name, address, str(answer)))
+        else:
+            runtime = _runtime(answer)
+        found.append(
+            BrokerInfo(
+                name=data.broker_name,
+                broker_id=broker_id,
+                address=address,
+                cluster=data.cluster,
+                runtime=runtime,
+            )
+        )
+    return Listing(tuple(found), tuple(errors))
+
+
+async def runtime_table(cluster: Cluster, address: str) -> dict[str, str]:
+    """What a broker reports about itself, by Apache's names."""
+    return KVTable.from_json((await cluster.call(address, GetRuntimeInfo())).body).table
+
+
+async def broker_config(cluster: Cluster, address: str) -> dict[str, str]:
+    """The settings in force on a broker, by Apache's names."""
+    response = await cluster.call(address, GetBrokerConfig())
+    lines = response.body.decode("utf-8", "replace").splitlines()
+    pairs = (line.partition("=") for line in lines if "=" in line and not line.startswith("#"))
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+async def config_of(cluster: Cluster, name: str) -> dict[str, str]:
+    """The settings in force on the master of a name. Raises NotFound."""
+    address = (await cluster.masters(brokers=[name]))[name]
+    return await broker_config(cluster, address)
+
+
+def _runtime(table: Mapping[str, str]) -> BrokerRuntime:
+    now, morning = _whole(table, "msgPutTotalTodayNow"), _whole(table, "msgPutTotalTodayMorning")
+    got, got_morning = (
+        _whole(table, "msgGetTotalTodayNow"),
+        _whole(table, "msgGetTotalTodayMorning"),
+    )
+    return BrokerRuntime(
+        version=table.get("brokerVersionDesc", ""),
+        started=time_of(_whole(table, "bootTimestamp")),
+        stored_per_s=_first(table, "putTps"),
+        delivered_per_s=_first(table, "getTransferredTps"),
+        stored_today=None if now is None or morning is None else now - morning,
+        delivered_today=None if got is None or got_morning is None else got - got_morning,
+        disk_used=_first(table, "commitLogDiskRatio"),
+        oldest_message=time_of(_whole(table, "earliestMessageTimeStamp")),
+        waiting_timers=_whole(table, "timerCongestNum"),
+        busy_reason=table.get("busyReason", ""),
+        table=dict(table),
+    )
+
+
+def _whole(table: Mapping[str, str], name: str) -> int | None:
+    try:
+        return int(table.get(name, ""))
+    except ValueError:
+        return None
+
+
+def _first(table: Mapping[str, str], name: str) -> float | None:
+    """The first of several numbers: rates come over ten seconds, a minute and ten minutes."""
+    try:
+        return float(table.get(name, "").split()[0])
+    except (ValueError, IndexError):
+        return None

@@ -1,0 +1,256 @@
+"""An operator's connection to a cluster: who is there, and calls that fail one by one.
+
+Brokers are asked at the same time. One that hangs, refuses or is away is a `BrokerFailure` beside
+the answers of the others; only when none answers does a question fail as a whole.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Generic, TypeVar
+
+from sparrowmq.admin.errors import (
+    AdminError,
+    BrokerRefusal,
+    NameServerRefusal,
+    NameServersAway,
+    NoBrokerAnswers,
+    NotFound,
+    PartlyDone,
+    shown,
+)
+from sparrowmq.admin.values import BrokerFailure
+from sparrowmq.client.client import Client
+from sparrowmq.client.errors import NotStarted
+from sparrowmq.net.calls import Response
+from sparrowmq.net.errors import NetError
+from sparrowmq.protocol.body import Body
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.errors import ProtocolError
+from sparrowmq.protocol.header import RequestHeader
+from sparrowmq.protocol.headers.nameserver import GetClusterInfo, GetTopicRoute
+from sparrowmq.protocol.route import BrokerData, ClusterInfo, TopicRoute
+
+T = TypeVar("T")
+K = TypeVar("K")
+B = TypeVar("B", bound=Body)
+
+MOST_AT_ONCE = 8
+"""Requests of one question that are under way at the same time."""
+
+Request = tuple[RequestHeader, bytes]
+"""A header and a body."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answers(Generic[T]):
+    """The answers to one question, by broker name in their order, and the failures."""
+
+    by_broker: dict[str, T]
+    errors: tuple[BrokerFailure, ...]
+
+    def all(self) -> dict[str, T]:
+        """Every broker's answer. Raises AdminError, before a change, if one of them is missing."""
+        if self.errors:
+            reasons = "; ".join(map(str, self.errors))
+            raise AdminError(f"nothing was changed, since not all brokers answer: {reasons}")
+        return self.by_broker
+
+
+class Cluster:
+    """Name servers and brokers as one operator reaches them."""
+
+    def __init__(self, client: Client, *, origin: str, timeout_s: float) -> None:
+        """`origin` says who named the name servers. `timeout_s` is the limit of a single call."""
+        self.client = client
+        self._origin = origin
+        self._timeout_s = timeout_s
+
+    # ---- name servers
+
+    async def ask_name_server(self, header: RequestHeader, kind: type[B]) -> B:
+        """The table of the first that answers. Raises NameServersAway, NameServerRefusal."""
+        return _table(await self._first_name_server(header), kind)
+
+    async def _first_name_server(self, header: RequestHeader) -> Response:
+        self._check_running()
+        servers = self.client.name_servers
+        try:
+            return await servers.call(header)
+        except NetError as error:
+            raise NameServersAway(servers.addresses, str(error), self._origin) from error
+
+    async def change_name_servers(self, header: RequestHeader) -> dict[str, str]:
+        """Send a change to all of them, which do not know each other; those that failed, with the
+        reason."""
+        addresses = self.client.name_servers.addresses
+        results = await at_once([partial(self.call, each, header) for each in addresses])
+        return {
+            f"name server {address}": str(result)
+            for address, result in zip(addresses, results, strict=True)
+            if isinstance(result, AdminError)
+        }
+
+    async def info(self) -> ClusterInfo:
+        """Clusters, their brokers and addresses."""
+        return await self.ask_name_server(GetClusterInfo(), ClusterInfo)
+
+    async def find_route(self, topic: str) -> TopicRoute | None:
+        """Which brokers have a topic; None when none of them does."""
+        header = GetTopicRoute(topic=topic, accept_standard_json_only=True)
+        response = await self._first_name_server(header)
+        if response.code == ResponseCode.TOPIC_NOT_EXIST:
+            return None
+        return _table(response, TopicRoute)
+
+    async def route(self, topic: str) -> TopicRoute:
+        """Which brokers have a topic. Raises NotFound."""
+        route = await self.find_route(topic)
+        if route is None:
+            raise NotFound("topic", topic, f"create it with: sparrowmq topic create {topic}")
+        return route
+
+    # ---- brokers
+
+    async def masters(
+        self, *, brokers: Sequence[str] = (), cluster: str | None = None
+    ) -> dict[str, str]:
+        """Name → address of the masters that a change goes to: of the brokers named, of a cluster,
+        or of all. Raises NotFound, and AdminError for a name without a master."""
+        info = await self.info()
+        if cluster is not None and cluster not in info.cluster_addr_table:
+            raise NotFound("cluster", cluster, f"known are: {shown(info.cluster_addr_table)}")
+        wanted = set(brokers) or (
+            info.cluster_addr_table[cluster] if cluster else set(info.broker_addr_table)
+        )
+        found: dict[str, str] = {}
+        for name in sorted(wanted):
+            data = info.broker_addr_table.get(name)
+            known = f"registered are: {shown(info.broker_addr_table)}"
+            if data is None:
+                raise NotFound("broker", name, known)
+            if data.master_addr is None:
+                raise AdminError(f"broker {name} has no master now; {known}")
+            found[name] = data.master_addr
+        if not found:
+            raise AdminError("no broker is registered with the name server; start one first")
+        return found
+
+    async def readable(self) -> dict[str, str]:
+        """Name → address of one broker of every name, for questions: the master, else a slave."""
+        info = await self.info()
+        found = addresses_of(info.broker_addr_table.values())
+        if not found:
+            raise AdminError("no broker is registered with the name server; start one first")
+        return found
+
+    async def call(self, address: str, header: RequestHeader, body: bytes = b"") -> Response:
+        """A successful answer. Raises BrokerRefusal, and AdminError where there is none in time."""
+        response = await self.ask(address, header, body)
+        if response.code != ResponseCode.SUCCESS:
+            raise BrokerRefusal(address, response.code, response.remark)
+        return response
+
+    async def ask(self, address: str, header: RequestHeader, body: bytes = b"") -> Response:
+        """An answer with any code. Raises AdminError where there is none in time."""
+        self._check_running()
+        try:
+            return await self.client.peers.call(address, header, body, timeout_s=self._timeout_s)
+        except NetError as error:
+            raise AdminError(str(error)) from error
+
+    async def ask_each(
+        self, targets: Mapping[str, str], question: Callable[[str, str], Awaitable[T]]
+    ) -> Answers[T]:
+        """Ask `question(name, address)` of all brokers at once. Raises NoBrokerAnswers."""
+        asks = [partial(question, *item) for item in targets.items()]
+        by_broker: dict[str, T] = {}
+        errors: list[BrokerFailure] = []
+        for (name, address), result in zip(targets.items(), await at_once(asks), strict=True):
+            if isinstance(result, AdminError):
+                errors.append(BrokerFailure(name, address, str(result)))
+            else:
+                by_broker[name] = result
+        if errors and not by_broker:
+            raise NoBrokerAnswers(errors)
+        return Answers(by_broker, tuple(errors))
+
+    async def change_each(
+        self, what: str, targets: Mapping[str, str], request: Callable[[str], Request]
+    ) -> list[str]:
+        """Send each broker, by its name, a change; those that made it.
+
+        Raises AdminError when all refused, PartlyDone when some did.
+        """
+
+        async def change(name: str, address: str) -> None:
+            await self.call(address, *request(name))
+
+        try:
+            answers = await self.ask_each(targets, change)
+        except NoBrokerAnswers as error:
+            reasons = "; ".join(map(str, error.errors))
+            raise AdminError(f"not done: {reasons}") from error
+        done = list(answers.by_broker)
+        if answers.errors:
+            failed = {failure.broker: failure.reason for failure in answers.errors}
+            raise PartlyDone(what, done, failed)
+        return done
+
+    def _check_running(self) -> None:
+        if not self.client.is_running:
+            raise NotStarted("the Admin is not running: use `async with`, or await its start()")
+        self.client.check_loop()
+
+
+async def at_once(asks: Sequence[Callable[[], Awaitable[T]]]) -> list[T | AdminError]:
+    """Results in the order of the questions; a failed one is its error, as a value."""
+    limit = asyncio.Semaphore(MOST_AT_ONCE)
+
+    async def one(ask: Callable[[], Awaitable[T]]) -> T | AdminError:
+        async with limit:
+            try:
+                return await ask()
+            except AdminError as error:
+                return error
+            except ProtocolError as error:
+                return AdminError(f"its answer cannot be read: {error}")
+
+    async with asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(one(ask)) for ask in asks]
+    return [task.result() for task in running]
+
+
+async def answered(ask: Callable[[], Awaitable[T]]) -> T:
+    """The result of one question. Raises AdminError, also for an answer that cannot be read."""
+    return (await all_at_once({None: ask}))[None]
+
+
+async def all_at_once(asks: Mapping[K, Callable[[], Awaitable[T]]]) -> dict[K, T]:
+    """The results by key. Raises the first failure when all have ended."""
+    results = await at_once(list(asks.values()))
+    found: dict[K, T] = {}
+    for key, result in zip(asks, results, strict=True):
+        if isinstance(result, AdminError):
+            raise result
+        found[key] = result
+    return found
+
+
+def addresses_of(datas: Iterable[BrokerData]) -> dict[str, str]:
+    """Name → address of the master, else of the slave with the lowest id."""
+    return {
+        data.broker_name: data.broker_addrs[min(data.broker_addrs)]
+        for data in sorted(datas, key=lambda data: data.broker_name)
+        if data.broker_addrs
+    }
+
+
+def _table(response: Response, kind: type[B]) -> B:
+    if response.code != ResponseCode.SUCCESS:
+        raise NameServerRefusal(response.code, response.remark)
+    try:
+        return kind.from_json(response.body)
+    except ProtocolError as error:
+        raise AdminError(f"the answer of the name server cannot be read: {error}") from error

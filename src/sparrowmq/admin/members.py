@@ -1,0 +1,259 @@
+"""Live clients: members of consumer groups, what they say they are doing, and producers."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+
+from msgspec import field
+
+from sparrowmq.admin.cluster import Answers, Cluster, answered, at_once
+from sparrowmq.admin.errors import AdminError, BrokerRefusal, NotFound, shown
+from sparrowmq.admin.values import BrokerFailure, Listing, time_of
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.connections import (
+    ClientConnection,
+    ConsumerConnection,
+    ConsumerRunningInfo,
+    ProducerTable,
+)
+from sparrowmq.protocol.headers.connections import GetAllProducers, GetConsumerConnections
+from sparrowmq.protocol.headers.consumer_calls import GetConsumerRunningInfo
+from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.protocol.names import check_group, is_retry_topic
+from sparrowmq.protocol.subscription import TAG, SubscriptionData
+
+_STARTED = "PROP_CONSUMER_START_TIMESTAMP"
+_FIRST_REGULAR_VERSION = 212
+"""V4_0_0_SNAPSHOT. From here on Apache's list has a snapshot and a release of every x.y.z with
+single digits."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Subscription:
+    """What a group or a member wants of a topic."""
+
+    topic: str
+    expression: str = "*"
+    kind: str = TAG
+    """TAG or SQL92."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMember:
+    """A live member of a consumer group.
+
+    The fields from `since` on come from the member itself; they are None where it was not asked or
+    did not answer.
+    """
+
+    client_id: str
+    address: str
+    language: str
+    version: str
+    """Of RocketMQ's protocol, such as V5_3_3."""
+    brokers: tuple[str, ...]
+    """Brokers that it is connected to."""
+    since: datetime | None = None
+    subscriptions: frozenset[Subscription] | None = None
+    queues: tuple[MessageQueue, ...] | None = None
+    """The queues that it holds."""
+    done_per_s: float | None = None
+    failed_per_s: float | None = None
+    notes: Mapping[str, str] | None = None
+    """What it says about itself in words, such as which queues it does not pull now."""
+    stacks: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveProducer:
+    """A live producer, as one broker sees it."""
+
+    group: str
+    client_id: str
+    address: str
+    language: str
+    version: str
+    last_seen: datetime | None
+    broker: str
+
+
+class _Connections(ConsumerConnection, frozen=True, kw_only=True):
+    """With what SparrowMQ's brokers add."""
+
+    unequal_subscriptions: dict[str, list[str]] = field(default_factory=dict)
+    doubled_client_ids: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """A group's live side on all brokers."""
+
+    by_broker: Mapping[str, _Connections]
+    addresses: Mapping[str, str]
+    errors: tuple[BrokerFailure, ...]
+
+    def check_all(self) -> None:
+        """Raises AdminError, before a change, if a broker may have members that are not known."""
+        Answers(dict(self.by_broker), self.errors).all()
+
+    @property
+    def subscriptions(self) -> frozenset[Subscription]:
+        """What brokers deliver by. Where members differ, the latest heartbeat counts."""
+        tables = (each.subscription_table.values() for each in self.by_broker.values())
+        return _subscriptions(one for table in tables for one in table)
+
+    @property
+    def unequal(self) -> dict[str, frozenset[Subscription]]:
+        """What each member wants, from brokers that notice when members differ."""
+        return {
+            client_id: frozenset(_parsed(text) for text in wanted)
+            for each in self.by_broker.values()
+            for client_id, wanted in each.unequal_subscriptions.items()
+        }
+
+    @property
+    def doubled(self) -> frozenset[str]:
+        """Client ids that several processes use."""
+        return frozenset(
+            name for each in self.by_broker.values() for name in each.doubled_client_ids
+        )
+
+    @property
+    def members(self) -> list[GroupMember]:
+        """Each client once, by id."""
+        found: dict[str, GroupMember] = {}
+        for broker, connections in self.by_broker.items():
+            for one in connections.connection_set:
+                known = found.get(one.client_id)
+                found[one.client_id] = (
+                    _member(one, broker)
+                    if known is None
+                    else replace(known, brokers=(*known.brokers, broker))
+                )
+        return [found[client_id] for client_id in sorted(found)]
+
+
+def _member(connection: ClientConnection, broker: str) -> GroupMember:
+    return GroupMember(
+        client_id=connection.client_id,
+        address=connection.client_addr,
+        language=connection.language,
+        version=version_text(connection.version),
+        brokers=(broker,),
+    )
+
+
+def _subscriptions(datas: Iterable[SubscriptionData]) -> frozenset[Subscription]:
+    return frozenset(
+        Subscription(data.topic, data.sub_string, data.expression_type or TAG)
+        for data in datas
+        if not is_retry_topic(data.topic)  # every member has its group's
+    )
+
+
+def _parsed(text: str) -> Subscription:
+    topic, kind, expression = text.split(" ", 2)
+    return Subscription(topic, expression, kind)
+
+
+def version_text(number: int) -> str:
+    """`V5_3_3` for 479, as Apache numbers its versions."""
+    if number < _FIRST_REGULAR_VERSION:
+        return str(number)
+    version, is_release = divmod(number - _FIRST_REGULAR_VERSION, 2)
+    text = f"V{4 + version // 100}_{version // 10 % 10}_{version % 10}"
+    return text if is_release else f"{text}_SNAPSHOT"
+
+
+# ---- asking
+
+
+async def connected(cluster: Cluster, group: str) -> Connected:
+    """Who is connected, by the brokers alone; members are not asked. Raises NoBrokerAnswers."""
+    addresses = await cluster.readable()
+
+    async def ask(_: str, address: str) -> _Connections:
+        try:
+            header = GetConsumerConnections(consumer_group=group)
+            return _Connections.from_json((await cluster.call(address, header)).body)
+        except BrokerRefusal as error:
+            if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
+                raise
+            return _Connections()
+
+    answers = await cluster.ask_each(addresses, ask)
+    return Connected(answers.by_broker, addresses, answers.errors)
+
+
+async def with_details(cluster: Cluster, group: str, online: Connected) -> list[GroupMember]:
+    """The members, each with what it answers about itself."""
+    asks = [partial(_details, cluster, group, member, online) for member in online.members]
+    results = await at_once(asks)
+    return [
+        member if isinstance(result, AdminError) else result
+        for member, result in zip(online.members, results, strict=True)
+    ]
+
+
+async def _details(
+    cluster: Cluster, group: str, member: GroupMember, online: Connected, *, stacks: bool = False
+) -> GroupMember:
+    header = GetConsumerRunningInfo(
+        consumer_group=group, client_id=member.client_id, jstack_enable=stacks
+    )
+    response = await cluster.call(online.addresses[member.brokers[0]], header)
+    info = ConsumerRunningInfo.from_json(response.body)
+    started = info.properties.get(_STARTED, "")
+    return replace(
+        member,
+        since=time_of(int(started)) if started.isdecimal() else None,
+        subscriptions=_subscriptions(info.subscription_set),
+        queues=tuple(sorted(queue for queue, held in info.mq_table.items() if not held.dropped)),
+        done_per_s=sum(status.consume_ok_tps for status in info.status_table.values()),
+        failed_per_s=sum(status.consume_failed_tps for status in info.status_table.values()),
+        notes=dict(info.user_consumer_info),
+        stacks=info.jstack,
+    )
+
+
+async def members(cluster: Cluster, group: str) -> Listing[GroupMember]:
+    """A group's live members with what they say about themselves; none for an offline group."""
+    online = await connected(cluster, check_group(group))
+    return Listing(tuple(await with_details(cluster, group, online)), online.errors)
+
+
+async def member(cluster: Cluster, group: str, client_id: str, *, stacks: bool) -> GroupMember:
+    """One of them. Raises NotFound, and AdminError if it does not answer."""
+    online = await connected(cluster, check_group(group))
+    for each in online.members:
+        if each.client_id == client_id:
+            ask = partial(_details, cluster, group, each, online, stacks=stacks)
+            return await answered(ask)
+    known = shown(each.client_id for each in online.members)
+    raise NotFound("member", client_id, f"live members of group {group} are: {known}")
+
+
+async def producers(cluster: Cluster) -> Listing[LiveProducer]:
+    """The live producers of all brokers."""
+
+    async def ask(broker: str, address: str) -> list[LiveProducer]:
+        response = await cluster.call(address, GetAllProducers())
+        return [
+            LiveProducer(
+                group=group,
+                client_id=one.client_id,
+                address=one.remote_ip,
+                language=one.language,
+                version=version_text(one.version),
+                last_seen=time_of(one.last_update_timestamp),
+                broker=broker,
+            )
+            for group, found in ProducerTable.from_json(response.body).data.items()
+            for one in found
+        ]
+
+    answers = await cluster.ask_each(await cluster.readable(), ask)
+    found = [one for each in answers.by_broker.values() for one in each]
+    found.sort(key=lambda one: (one.group, one.client_id, one.broker))
+    return Listing(tuple(found), answers.errors)

@@ -1,0 +1,326 @@
+"""Moving consumer groups: to another place, or to where another group is.
+
+A reset is planned before anything is changed: every queue's old and new offset is read first, and
+a dry run ends there. Then each queue is moved by itself, so that the result is what was planned.
+Brokers move a live group one queue at a time only if they say so; older ones would ignore the queue
+and move all of them, so there a group has to be offline and its offsets are stored as its own
+commits would be.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Literal, NamedTuple, TypeAlias
+
+from sparrowmq.admin.brokers import broker_config, runtime_table
+from sparrowmq.admin.cluster import Cluster, all_at_once, answered
+from sparrowmq.admin.errors import AdminError, NoBrokerAnswers, NotFound, PartlyReset
+from sparrowmq.admin.groups import check_offline, find_group, topics_of_group
+from sparrowmq.admin.lag import committed
+from sparrowmq.admin.members import connected
+from sparrowmq.admin.values import to_ms
+from sparrowmq.client.broker_calls import UNKNOWN_EPOCH
+from sparrowmq.protocol.headers.consumer_calls import InvokeResetOffset
+from sparrowmq.protocol.headers.offsets import (
+    GetMaxOffset,
+    GetMinOffset,
+    OffsetFound,
+    SearchOffset,
+    UpdateConsumerOffset,
+)
+from sparrowmq.protocol.headers.statistics import CloneGroupOffset
+from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.protocol.names import check_group, check_topic, retry_topic
+from sparrowmq.protocol.route import TopicRoute
+
+ResetTo: TypeAlias = Literal["earliest", "latest"] | datetime | int | Mapping[MessageQueue, int]
+"""Where a group goes on: at an end of each queue, at the first message stored at a time (a datetime
+with a zone, or milliseconds since 1970), or at an offset of each queue given."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetMove:
+    """A queue in which a group goes on elsewhere."""
+
+    queue: MessageQueue
+    before: int | None
+    """None where the group had no progress."""
+    after: int
+
+    @property
+    def skipped(self) -> int:
+        """Messages that the group will not read."""
+        return 0 if self.before is None else max(0, self.after - self.before)
+
+    @property
+    def repeated(self) -> int:
+        """Messages that the group will read again."""
+        return 0 if self.before is None else max(0, self.before - self.after)
+
+
+async def offset_at(cluster: Cluster, queue: MessageQueue, when: datetime | int) -> int:
+    """The offset of the first message of a queue that was stored at a time or later."""
+    time_ms = to_ms("when", when)
+    address = (await cluster.masters(brokers=[queue.broker_name]))[queue.broker_name]
+    return await answered(partial(_offset_at, cluster, address, queue, time_ms))
+
+
+async def _offset_at(cluster: Cluster, address: str, queue: MessageQueue, time_ms: int) -> int:
+    header = SearchOffset(
+        topic=queue.topic, queue_id=queue.queue_id, timestamp=time_ms, epoch=UNKNOWN_EPOCH
+    )
+    return (await cluster.call(address, header)).header(OffsetFound).offset
+
+
+async def _ends(cluster: Cluster, address: str, queue: MessageQueue) -> tuple[int, int]:
+    """The offset of the oldest message, and the one just past the newest."""
+    low = GetMinOffset(topic=queue.topic, queue_id=queue.queue_id)
+    high = GetMaxOffset(topic=queue.topic, queue_id=queue.queue_id, epoch=UNKNOWN_EPOCH)
+    return (
+        (await cluster.call(address, low)).header(OffsetFound).offset,
+        (await cluster.call(address, high)).header(OffsetFound).offset,
+    )
+
+
+# ---- reset
+
+
+async def reset_offsets(
+    cluster: Cluster, group: str, topic: str, to: ResetTo, *, dry_run: bool
+) -> list[OffsetMove]:
+    """Move a group in a topic. Nothing is moved unless all brokers concerned answer.
+
+    Raises ValueError, NotFound, InUse on brokers that cannot move live groups, PartlyReset.
+    """
+    goal = _checked_goal(topic, to)
+    route = await cluster.route(check_topic(topic))
+    online = await connected(cluster, check_group(group))
+    await find_group(cluster, group, online)
+    queues = _queues_to_move(topic, goal, route)
+    targets = await cluster.masters(brokers=sorted(queues))
+    answers = await cluster.ask_each(
+        targets, lambda name, address: _planned(cluster, address, group, queues[name], goal)
+    )
+    plan = {name: [_in_range(each) for each in planned] for name, planned in answers.all().items()}
+    if not dry_run:
+        await _apply(cluster, group, targets, plan)
+    return _in_order(plan)
+
+
+def _in_order(plan: Mapping[str, Sequence[OffsetMove]]) -> list[OffsetMove]:
+    return sorted((move for each in plan.values() for move in each), key=lambda move: move.queue)
+
+
+Goal: TypeAlias = Literal["earliest", "latest"] | int | Mapping[MessageQueue, int]
+"""`ResetTo` with times as milliseconds."""
+
+
+def _checked_goal(topic: str, to: ResetTo) -> Goal:
+    if isinstance(to, Mapping):
+        wrong = [queue for queue in to if queue.topic != topic]
+        if wrong:
+            raise ValueError(f"{wrong[0]} is not a queue of topic {topic}")
+        if not to:
+            raise ValueError("`to` names no queue")
+        return dict(to)
+    if isinstance(to, str):
+        if to not in ("earliest", "latest"):
+            raise ValueError(
+                f"`to` is {to!r}, must be 'earliest', 'latest', a time, or offsets by queue"
+            )
+        return to
+    return to_ms("to", to)
+
+
+def _queues_to_move(topic: str, goal: Goal, route: TopicRoute) -> dict[str, list[MessageQueue]]:
+    """By broker. Raises NotFound for a queue that the topic does not have."""
+    known = {
+        MessageQueue(topic, data.broker_name, queue_id)
+        for data in route.queue_datas
+        for queue_id in range(data.read_queue_nums)
+    }
+    wanted = set(goal) if isinstance(goal, Mapping) else known
+    for queue in sorted(wanted - known):
+        counts = ", ".join(
+            f"{data.read_queue_nums} on {data.broker_name}" for data in route.queue_datas
+        )
+        name = f"{queue.broker_name}/{queue.queue_id}"
+        raise NotFound("queue", name, f"queues that can be read of topic {topic}: {counts}")
+    if not wanted:
+        raise AdminError(f"topic {topic} has no queue that can be read")
+    by_broker: dict[str, list[MessageQueue]] = {}
+    for queue in sorted(wanted):
+        by_broker.setdefault(queue.broker_name, []).append(queue)
+    return by_broker
+
+
+class _Planned(NamedTuple):
+    move: OffsetMove
+    low: int
+    high: int
+
+
+async def _planned(
+    cluster: Cluster, address: str, group: str, queues: Sequence[MessageQueue], goal: Goal
+) -> list[_Planned]:
+    async def plan(queue: MessageQueue) -> _Planned:
+        before = await committed(cluster, address, group, queue)
+        low, high = await _ends(cluster, address, queue)
+        if isinstance(goal, Mapping):
+            after = goal[queue]
+        elif isinstance(goal, int):
+            after = min(high, max(low, await _offset_at(cluster, address, queue, goal)))
+        else:
+            after = low if goal == "earliest" else high
+        return _Planned(OffsetMove(queue, before, after), low, high)
+
+    return list((await all_at_once({queue: partial(plan, queue) for queue in queues})).values())
+
+
+def _in_range(planned: _Planned) -> OffsetMove:
+    """Raises AdminError for an offset that the queue does not have."""
+    move, low, high = planned
+    if not low <= move.after <= high:
+        queue = move.queue
+        raise AdminError(
+            f"nothing was changed: {queue.broker_name}/{queue.queue_id} of topic {queue.topic}"
+            f" has offsets {low} to {high}, not {move.after}"
+        )
+    return move
+
+
+async def _apply(
+    cluster: Cluster,
+    group: str,
+    targets: Mapping[str, str],
+    plan: Mapping[str, Sequence[OffsetMove]],
+) -> None:
+    answers = await cluster.ask_each(
+        targets, lambda _, address: _moves_single_queues(cluster, address)
+    )
+    if not all(answers.all().values()):
+        old = sorted(name for name, moves in answers.by_broker.items() if not moves)
+        hint = f"brokers {', '.join(old)} cannot move single queues of it then; stop them first"
+        await check_offline(cluster, group, hint)
+
+    async def move(name: str, address: str) -> None:
+        for each in plan[name]:
+            if answers.by_broker[name]:
+                await cluster.call(address, _reset_request(group, each))
+            else:
+                await cluster.call(address, _commit_request(group, each))
+
+    await _move_each(cluster, f"group {group} is moved", targets, move, plan)
+
+
+async def _move_each(
+    cluster: Cluster,
+    what: str,
+    targets: Mapping[str, str],
+    move: Callable[[str, str], Awaitable[None]],
+    plan: Mapping[str, Sequence[OffsetMove]],
+) -> None:
+    """Raises AdminError when all brokers refused, PartlyReset when some did."""
+    try:
+        moved = await cluster.ask_each(targets, move)
+    except NoBrokerAnswers as error:
+        raise AdminError(f"not done: {'; '.join(map(str, error.errors))}") from error
+    if moved.errors:
+        done = [each for name in moved.by_broker for each in plan[name]]
+        failed = {failure.broker: failure.reason for failure in moved.errors}
+        raise PartlyReset(what, list(moved.by_broker), failed, done)
+
+
+async def _moves_single_queues(cluster: Cluster, address: str) -> bool:
+    """Whether a broker heeds the queue of a reset: SparrowMQ's do, Apache's from 5.2 on unless it
+    is switched off."""
+    if "waitingPulls" in await runtime_table(cluster, address):  # only SparrowMQ's have it
+        return True
+    config = await broker_config(cluster, address)
+    return config.get("useServerSideResetOffset") == "true"
+
+
+def _reset_request(group: str, move: OffsetMove) -> InvokeResetOffset:
+    return InvokeResetOffset(
+        topic=move.queue.topic,
+        group=group,
+        timestamp=-1,
+        queue_id=move.queue.queue_id,
+        offset=move.after,
+    )
+
+
+def _commit_request(group: str, move: OffsetMove) -> UpdateConsumerOffset:
+    return UpdateConsumerOffset(
+        consumer_group=group,
+        topic=move.queue.topic,
+        queue_id=move.queue.queue_id,
+        commit_offset=move.after,
+    )
+
+
+# ---- clone
+
+
+async def clone_offsets(
+    cluster: Cluster, source: str, target: str, topic: str | None, *, dry_run: bool
+) -> list[OffsetMove]:
+    """Give the target, which must be offline, the progress of the source."""
+    if check_group(source) == check_group(target):
+        raise ValueError(f"source and target are both {source}")
+    if topic is not None:
+        await cluster.route(check_topic(topic))
+    await find_group(cluster, source, await connected(cluster, source))
+    await check_offline(cluster, target, "they would commit their own progress over it; stop them")
+    targets = await cluster.masters()
+    answers = await cluster.ask_each(
+        targets,
+        lambda name, address: _copies(cluster, name, address, source, target, topic),
+    )
+    plan = answers.all()
+    if not dry_run:
+        await _copy(cluster, targets, source, target, plan)
+    return _in_order(plan)
+
+
+async def _copies(
+    cluster: Cluster, broker: str, address: str, source: str, target: str, topic: str | None
+) -> list[OffsetMove]:
+    if topic is not None:
+        topics = frozenset({topic})
+    else:  # but its retry topic, in which no other group has messages
+        topics = await topics_of_group(cluster, address, source) - {retry_topic(source)}
+    moves = []
+    for name in sorted(topics):
+        route = await cluster.find_route(name)
+        datas = route.queue_datas if route else ()
+        counts = {data.broker_name: data.read_queue_nums for data in datas}
+        for queue_id in range(counts.get(broker, 0)):
+            queue = MessageQueue(name, broker, queue_id)
+            offset = await committed(cluster, address, source, queue)
+            if offset is not None:
+                before = await committed(cluster, address, target, queue)
+                moves.append(OffsetMove(queue, before, offset))
+    return moves
+
+
+async def _copy(
+    cluster: Cluster,
+    targets: Mapping[str, str],
+    source: str,
+    target: str,
+    plan: Mapping[str, Sequence[OffsetMove]],
+) -> None:
+    async def copy(name: str, address: str) -> None:
+        for topic in sorted({move.queue.topic for move in plan[name]}):
+            # Each by its name: Apache's broker copies nothing for a request without one.
+            header = CloneGroupOffset(
+                src_group=source, dest_group=target, topic=topic, offline=True
+            )
+            await cluster.call(address, header)
+
+    concerned = {name: address for name, address in targets.items() if plan[name]}
+    await _move_each(
+        cluster, f"group {target} is moved to where {source} is", concerned, copy, plan
+    )

@@ -1,0 +1,347 @@
+"""Topics: what they hold and how brokers have them; creating, changing and deleting them."""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sparrowmq.admin.cluster import Cluster, addresses_of
+from sparrowmq.admin.errors import AdminError, AlreadyExists, BrokerRefusal, NotFound, PartlyDone
+from sparrowmq.admin.values import BrokerFailure, Setting, SettingChange, time_of
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.headers.nameserver import DeleteTopicRoute, GetAllTopics
+from sparrowmq.protocol.headers.statistics import GetTopicStats
+from sparrowmq.protocol.headers.topics import (
+    CreateTopic,
+    DeleteTopic,
+    GetAllTopicConfig,
+    GetTopicConfig,
+)
+from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.protocol.names import AUTO_CREATE_TOPIC, check_topic
+from sparrowmq.protocol.offsets_body import TopicStats
+from sparrowmq.protocol.perm import is_valid_perm, perm_text
+from sparrowmq.protocol.route import TopicList
+from sparrowmq.protocol.topic_config import RegisteredTopics, TopicConfig
+
+_ROUTE_LOOKS = 60
+_ROUTE_LOOK_S = 0.05
+
+Attributes = Mapping[str, str | None]
+"""Attributes to set; None removes one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSettings:
+    """How one broker has a topic."""
+
+    broker: str
+    read_queues: int
+    write_queues: int
+    perm: int
+    """A sum of 4 read, 2 write, 1 inherit."""
+    order: bool
+    attributes: Mapping[str, str]
+
+    @property
+    def permission(self) -> str:
+        """`RW-`, as Apache's tools print it."""
+        return perm_text(self.perm)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicQueue:
+    """What one queue holds."""
+
+    queue: MessageQueue
+    min_offset: int
+    """Of the oldest message."""
+    max_offset: int
+    """The offset that the next message gets."""
+    last_stored: datetime | None
+    """When its newest message was stored; None for an empty queue."""
+
+    @property
+    def messages(self) -> int:
+        """How many it has."""
+        return self.max_offset - self.min_offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicInfo:
+    """A topic on the brokers that answered; the others are in `errors`."""
+
+    name: str
+    settings: tuple[TopicSettings, ...]
+    queues: tuple[TopicQueue, ...]
+    stored_per_s: float
+    """Messages per second in the last minute."""
+    errors: tuple[BrokerFailure, ...] = ()
+
+    @property
+    def messages(self) -> int:
+        """How many all queues have."""
+        return sum(queue.messages for queue in self.queues)
+
+    @property
+    def last_stored(self) -> datetime | None:
+        """When its newest message was stored."""
+        return max((queue.last_stored for queue in self.queues if queue.last_stored), default=None)
+
+
+# ---- looking
+
+
+async def topic_names(cluster: Cluster) -> list[str]:
+    """Names of all topics that any broker registered."""
+    return sorted((await cluster.ask_name_server(GetAllTopics(), TopicList)).topic_list)
+
+
+async def describe_topic(cluster: Cluster, name: str) -> TopicInfo:
+    """Settings and queues on every broker that has the topic."""
+    route = await cluster.route(check_topic(name))
+
+    async def ask(broker: str, address: str) -> tuple[TopicSettings, TopicStats]:
+        config = await topic_config(cluster, address, name)
+        return _settings(broker, config), await topic_stats(cluster, address, name)
+
+    answers = await cluster.ask_each(addresses_of(route.broker_datas), ask)
+    found = answers.by_broker.values()
+    queues = {queue: held for _, stats in found for queue, held in stats.offset_table.items()}
+    return TopicInfo(
+        name=name,
+        settings=tuple(settings for settings, _ in found),
+        queues=tuple(
+            TopicQueue(
+                queue=queue,
+                min_offset=held.min_offset,
+                max_offset=held.max_offset,
+                last_stored=time_of(held.last_update_timestamp),
+            )
+            for queue, held in sorted(queues.items())
+        ),
+        stored_per_s=sum(stats.topic_put_tps for _, stats in found),
+        errors=answers.errors,
+    )
+
+
+async def topic_config(cluster: Cluster, address: str, topic: str) -> TopicConfig:
+    """How a broker has a topic. Raises BrokerRefusal with TOPIC_NOT_EXIST."""
+    try:
+        response = await cluster.call(address, GetTopicConfig(topic=topic))
+    except BrokerRefusal as error:
+        if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            raise
+    else:
+        return TopicConfig.from_json(response.body)
+    # Brokers before 5.0 answer with all topics or not at all.
+    response = await cluster.call(address, GetAllTopicConfig())
+    config = RegisteredTopics.from_json(response.body).topic_config_table.get(topic)
+    if config is None:
+        raise BrokerRefusal(address, ResponseCode.TOPIC_NOT_EXIST, f"it has no topic {topic}")
+    return config
+
+
+async def topic_stats(cluster: Cluster, address: str, topic: str) -> TopicStats:
+    """What the queues of a topic on one broker hold."""
+    response = await cluster.call(address, GetTopicStats(topic=topic))
+    return TopicStats.from_json(response.body)
+
+
+def _settings(broker: str, config: TopicConfig) -> TopicSettings:
+    return TopicSettings(
+        broker=broker,
+        read_queues=config.read_queue_nums,
+        write_queues=config.write_queue_nums,
+        perm=config.perm,
+        order=config.order,
+        attributes=dict(config.attributes),
+    )
+
+
+# ---- changing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicChange:
+    """Settings to give to a topic; None leaves one as it is."""
+
+    read_queues: int | None = None
+    write_queues: int | None = None
+    perm: int | None = None
+    order: bool | None = None
+    attributes: Attributes | None = None
+
+    def check(self) -> None:
+        """Raises ValueError that says what is allowed."""
+        for side in ("read", "write"):
+            queues: object = getattr(self, f"{side}_queues")
+            if queues is not None and (not isinstance(queues, int) or queues < 0):
+                raise ValueError(f"{side} queues are {queues!r}, must be a whole number from 0 on")
+        if self.perm is not None and not is_valid_perm(self.perm):
+            raise ValueError(f"perm is {self.perm}, must be a sum of 4 read, 2 write, 1 inherit")
+
+    def changes(self, config: TopicConfig, broker: str) -> list[SettingChange]:
+        """What differs from what the broker has."""
+        pairs: list[tuple[str, Setting, Setting]] = [
+            ("read_queues", config.read_queue_nums, self.read_queues),
+            ("write_queues", config.write_queue_nums, self.write_queues),
+            ("perm", config.perm, self.perm),
+            ("order", config.order, self.order),
+        ]
+        changed = [
+            SettingChange(broker, setting, before, after)
+            for setting, before, after in pairs
+            if after is not None and after != before
+        ]
+        return changed + attribute_changes(broker, config.attributes, self.attributes)
+
+    def request(self, config: TopicConfig) -> CreateTopic:
+        """The broker replaces all settings, so that those that stay are sent as well."""
+        changed = attribute_changes("", config.attributes, self.attributes)
+        return CreateTopic(
+            topic=config.topic_name,
+            default_topic=AUTO_CREATE_TOPIC,
+            read_queue_nums=_or(self.read_queues, config.read_queue_nums),
+            write_queue_nums=_or(self.write_queues, config.write_queue_nums),
+            perm=_or(self.perm, config.perm),
+            topic_filter_type=config.topic_filter_type.value,
+            topic_sys_flag=config.topic_sys_flag,
+            order=config.order if self.order is None else self.order,
+            attributes=",".join(map(_signed, changed)) or None,
+        )
+
+
+def attribute_changes(
+    broker: str, current: Mapping[str, str], wanted: Attributes | None
+) -> list[SettingChange]:
+    """Attributes that would get another value, or none."""
+    return [
+        SettingChange(broker, name, current.get(name), value)
+        for name, value in (wanted or {}).items()
+        if current.get(name) != value
+    ]
+
+
+def _signed(change: SettingChange) -> str:
+    name = change.setting
+    return f"-{name}" if change.after is None else f"+{name}={change.after}"
+
+
+def _or(wanted: int | None, current: int) -> int:
+    return current if wanted is None else wanted
+
+
+def check_new(topic: str, wanted: TopicChange) -> None:
+    """Raises ValueError for a name or settings that no topic can have."""
+    check_topic(topic)
+    wanted.check()
+    if None in (wanted.attributes or {}).values():
+        raise ValueError("an attribute of a new topic needs a value; update_topic removes one")
+
+
+async def create_topic(
+    cluster: Cluster,
+    topic: str,
+    wanted: TopicChange,
+    *,
+    targets: Mapping[str, str],
+    replace: bool,
+) -> list[str]:
+    """Create a topic on the targets, or replace its settings there. Returns when the name servers
+    know it. Raises AlreadyExists where it differs and `replace` is False."""
+    if not replace:
+        await _check_same(cluster, topic, wanted, targets)
+    request = wanted.request(TopicConfig(topic_name=topic))
+    done = await cluster.change_each(f"topic {topic} is set", targets, lambda _: (request, b""))
+    await _until_routed(cluster, dict.fromkeys(targets, request), done)
+    return done
+
+
+async def _check_same(
+    cluster: Cluster, topic: str, wanted: TopicChange, targets: Mapping[str, str]
+) -> None:
+    """Raises AlreadyExists where a target has the topic with other settings."""
+
+    async def ask(name: str, address: str) -> list[SettingChange]:
+        try:
+            return wanted.changes(await topic_config(cluster, address, topic), name)
+        except BrokerRefusal as error:
+            if error.code != ResponseCode.TOPIC_NOT_EXIST:
+                raise
+            return []
+
+    answers = await cluster.ask_each(targets, ask)
+    changes = [change for changes in answers.all().values() for change in changes]
+    if changes:
+        raise AlreadyExists("topic", topic, map(str, changes))
+
+
+async def update_topic(
+    cluster: Cluster,
+    topic: str,
+    wanted: TopicChange,
+    *,
+    brokers: Sequence[str],
+    dry_run: bool,
+) -> list[SettingChange]:
+    """Change a topic on the brokers that have it. Nothing is changed unless all of them answer."""
+    wanted.check()
+    route = await cluster.route(check_topic(topic))
+    having = {data.broker_name: data.master_addr for data in route.broker_datas}
+    for name in brokers:
+        if name not in having:
+            raise NotFound("broker", name, f"topic {topic} is on: {', '.join(sorted(having))}")
+    targets = await cluster.masters(brokers=brokers or sorted(having))
+    answers = await cluster.ask_each(
+        targets, lambda _, address: topic_config(cluster, address, topic)
+    )
+    configs = answers.all()
+    changes = [each for name in configs for each in wanted.changes(configs[name], name)]
+    if dry_run or not changes:
+        return changes
+    concerned = {name: targets[name] for name in {change.broker for change in changes}}
+    requests = {name: wanted.request(configs[name]) for name in sorted(concerned)}
+    done = await cluster.change_each(
+        f"topic {topic} is changed", concerned, lambda name: (requests[name], b"")
+    )
+    await _until_routed(cluster, requests, done)
+    return changes
+
+
+async def _until_routed(
+    cluster: Cluster, requests: Mapping[str, CreateTopic], brokers: Iterable[str]
+) -> None:
+    """Brokers register a change with the name servers on their own; wait until it is there."""
+    topic = next(iter(requests.values())).topic
+    wanted = {(name, _queue_numbers(requests[name])) for name in brokers}
+    for _ in range(_ROUTE_LOOKS):
+        route = await cluster.find_route(topic)
+        known = {
+            (data.broker_name, (data.read_queue_nums, data.write_queue_nums, data.perm))
+            for data in (route.queue_datas if route else ())
+        }
+        if known.issuperset(wanted):
+            return
+        await asyncio.sleep(_ROUTE_LOOK_S)
+    raise AdminError(
+        f"topic {topic} is set on {', '.join(sorted(brokers))}, but the name server does not know"
+        " it yet; clients will find it within 30 s"
+    )
+
+
+def _queue_numbers(request: CreateTopic) -> tuple[int, int, int]:
+    return request.read_queue_nums, request.write_queue_nums, request.perm
+
+
+async def delete_topic(cluster: Cluster, topic: str) -> list[str]:
+    """Delete a topic on all brokers and then from the name servers. One that does not exist is no
+    error, so that an interrupted call can be repeated."""
+    check_topic(topic)
+    what = f"topic {topic} is deleted"
+    targets = await cluster.masters()
+    done = await cluster.change_each(what, targets, lambda _: (DeleteTopic(topic=topic), b""))
+    failed = await cluster.change_name_servers(DeleteTopicRoute(topic=topic))
+    if failed:
+        raise PartlyDone(what, done, failed)
+    return done

@@ -1,0 +1,323 @@
+"""`Admin` for programs without asyncio; see `blocking`.
+
+    from sparrowmq.blocking import Admin
+    with Admin() as admin:
+        print(admin.lag("billing").lag)
+
+Every method is written out with its signature, so that editors complete it and mypy checks it.
+"""
+
+from collections.abc import Callable, Coroutine, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any, TypeVar
+
+from sparrowmq.admin.admin import Admin as AsyncAdmin
+from sparrowmq.admin.brokers import BrokerInfo
+from sparrowmq.admin.groups import GroupInfo
+from sparrowmq.admin.lag import GroupLag
+from sparrowmq.admin.members import GroupMember, LiveProducer
+from sparrowmq.admin.messages import MOST_FOUND
+from sparrowmq.admin.offsets import OffsetMove, ResetTo
+from sparrowmq.admin.topics import Attributes, TopicInfo
+from sparrowmq.admin.values import Listing, SettingChange
+from sparrowmq.blocking.facade import Facade
+from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.protocol.message_ext import MessageExt
+from sparrowmq.protocol.perm import PERM_READ_WRITE
+from sparrowmq.protocol.route import ClusterInfo, TopicRoute
+
+R = TypeVar("R")
+
+
+class Admin(Facade[AsyncAdmin]):
+    """A blocking `sparrowmq.Admin`: the same methods, results and errors."""
+
+    _survives_fork = True
+
+    def __init__(
+        self, name_servers: str | Sequence[str] | None = None, *, timeout_s: float = 5.0
+    ) -> None:
+        """`name_servers` are found as `sparrowmq.cluster_address` says when left out. `timeout_s`
+        limits each call to a broker. Raises ValueError."""
+        super().__init__(partial(AsyncAdmin, name_servers, timeout_s=timeout_s))
+
+    async def _begin(self, inner: AsyncAdmin) -> None:
+        await inner.start()
+
+    def start(self) -> None:
+        """Make calls possible; `with` does it."""
+        self._start(self._begin)
+
+    def _wait(self, work: Callable[[AsyncAdmin], Coroutine[Any, Any, R]]) -> R:
+        loop, admin = self._running()
+        return loop.run(work(admin))
+
+    # ---- clusters, brokers and producers
+
+    def cluster_info(self) -> ClusterInfo:
+        """Clusters, their brokers and addresses, as the name servers know them."""
+        return self._wait(lambda admin: admin.cluster_info())
+
+    def clusters(self) -> dict[str, tuple[str, ...]]:
+        """Names of the brokers of each cluster."""
+        return self._wait(lambda admin: admin.clusters())
+
+    def brokers(self) -> Listing[BrokerInfo]:
+        """All brokers with role, address, version and figures. One that does not answer has no
+        figures and is in `errors` as well."""
+        return self._wait(lambda admin: admin.brokers())
+
+    def broker_config(self, broker: str) -> dict[str, str]:
+        """The settings in force on a broker, by Apache's names. Raises NotFound."""
+        return self._wait(lambda admin: admin.broker_config(broker))
+
+    def producers(self) -> Listing[LiveProducer]:
+        """The live producers of all brokers."""
+        return self._wait(lambda admin: admin.producers())
+
+    # ---- topics
+
+    def topics(self) -> list[str]:
+        """Names of all topics: also RocketMQ's own, and the retry and dead-letter topics of
+        groups."""
+        return self._wait(lambda admin: admin.topics())
+
+    def topic(self, topic: str) -> TopicInfo:
+        """Settings per broker, and the offsets of every queue. Raises NotFound."""
+        return self._wait(lambda admin: admin.topic(topic))
+
+    def route(self, topic: str) -> TopicRoute:
+        """Where clients find a topic. Raises NotFound."""
+        return self._wait(lambda admin: admin.route(topic))
+
+    def create_topic(
+        self,
+        topic: str,
+        *,
+        queues: int = 8,
+        read_queues: int | None = None,
+        write_queues: int | None = None,
+        perm: int = PERM_READ_WRITE,
+        order: bool = False,
+        attributes: Attributes | None = None,
+        brokers: Sequence[str] = (),
+        cluster: str | None = None,
+        replace: bool = True,
+    ) -> list[str]:
+        """Create a topic on brokers, a cluster, or everywhere; names of the brokers that have it.
+
+        Producers and consumers find it when this returns. A topic that exists gets these settings;
+        with `replace=False` one with others raises AlreadyExists. `queues` counts per broker, and
+        holds for reading and writing unless those are given. Raises ValueError, NotFound.
+        """
+        return self._wait(
+            lambda admin: admin.create_topic(
+                topic,
+                queues=queues,
+                read_queues=read_queues,
+                write_queues=write_queues,
+                perm=perm,
+                order=order,
+                attributes=attributes,
+                brokers=brokers,
+                cluster=cluster,
+                replace=replace,
+            )
+        )
+
+    def update_topic(
+        self,
+        topic: str,
+        *,
+        read_queues: int | None = None,
+        write_queues: int | None = None,
+        perm: int | None = None,
+        order: bool | None = None,
+        attributes: Attributes | None = None,
+        brokers: Sequence[str] = (),
+        dry_run: bool = False,
+    ) -> list[SettingChange]:
+        """Change what is given, on the brokers named or on all that have the topic; an attribute
+        that is None is removed. Nothing is changed unless all of them answer, nor in a dry run.
+
+        Messages of queues that readers do not see any more are not delivered. Raises NotFound.
+        """
+        return self._wait(
+            lambda admin: admin.update_topic(
+                topic,
+                read_queues=read_queues,
+                write_queues=write_queues,
+                perm=perm,
+                order=order,
+                attributes=attributes,
+                brokers=brokers,
+                dry_run=dry_run,
+            )
+        )
+
+    def delete_topic(self, topic: str) -> list[str]:
+        """Delete a topic with its messages and every group's progress in it, on all brokers. One
+        that does not exist is no error, so that an interrupted call can be repeated."""
+        return self._wait(lambda admin: admin.delete_topic(topic))
+
+    # ---- groups
+
+    def groups(self) -> Listing[str]:
+        """Names of all consumer groups, those of RocketMQ's own tools among them."""
+        return self._wait(lambda admin: admin.groups())
+
+    def group(self, group: str) -> GroupInfo:
+        """Settings per broker, members, and what each subscribes to. Raises NotFound."""
+        return self._wait(lambda admin: admin.group(group))
+
+    def members(self, group: str) -> Listing[GroupMember]:
+        """The live members, each with what it says about itself; none for an offline group."""
+        return self._wait(lambda admin: admin.members(group))
+
+    def member(self, group: str, client_id: str, *, stacks: bool = False) -> GroupMember:
+        """One live member, with the stacks of its threads and tasks if asked. Raises NotFound, and
+        AdminError if the member does not answer."""
+        return self._wait(lambda admin: admin.member(group, client_id, stacks=stacks))
+
+    def create_group(
+        self,
+        group: str,
+        *,
+        retries: int = 16,
+        retry_queues: int = 1,
+        may_consume: bool = True,
+        may_broadcast: bool = True,
+        orderly: bool = False,
+        attributes: Attributes | None = None,
+        brokers: Sequence[str] = (),
+        cluster: str | None = None,
+        replace: bool = True,
+    ) -> list[str]:
+        """Create a group on brokers, a cluster, or everywhere; names of the brokers that have it.
+
+        A group that exists gets these settings; with `replace=False` one with others raises
+        AlreadyExists. Most clusters create groups when their first member comes. Raises ValueError,
+        NotFound.
+        """
+        return self._wait(
+            lambda admin: admin.create_group(
+                group,
+                retries=retries,
+                retry_queues=retry_queues,
+                may_consume=may_consume,
+                may_broadcast=may_broadcast,
+                orderly=orderly,
+                attributes=attributes,
+                brokers=brokers,
+                cluster=cluster,
+                replace=replace,
+            )
+        )
+
+    def update_group(
+        self,
+        group: str,
+        *,
+        retries: int | None = None,
+        retry_queues: int | None = None,
+        may_consume: bool | None = None,
+        may_broadcast: bool | None = None,
+        orderly: bool | None = None,
+        attributes: Attributes | None = None,
+        brokers: Sequence[str] = (),
+        dry_run: bool = False,
+    ) -> list[SettingChange]:
+        """Change what is given, on the brokers named or on all that have the group; an attribute
+        that is None is removed. Nothing is changed unless all of them answer, nor in a dry run.
+        Raises NotFound."""
+        return self._wait(
+            lambda admin: admin.update_group(
+                group,
+                retries=retries,
+                retry_queues=retry_queues,
+                may_consume=may_consume,
+                may_broadcast=may_broadcast,
+                orderly=orderly,
+                attributes=attributes,
+                brokers=brokers,
+                dry_run=dry_run,
+            )
+        )
+
+    def delete_group(
+        self, group: str, *, keep_offsets: bool = False, force: bool = False
+    ) -> list[str]:
+        """Delete a group and its progress on all brokers; its retry and dead-letter topics stay.
+
+        One that does not exist is no error. Raises InUse if it has live members, unless `force`.
+        """
+        return self._wait(
+            lambda admin: admin.delete_group(group, keep_offsets=keep_offsets, force=force)
+        )
+
+    # ---- progress
+
+    def lag(self, group: str, topic: str | None = None, *, owners: bool = True) -> GroupLag:
+        """How far a group is in each queue, and which member holds it. `owners=False` spares the
+        questions to members. Raises NotFound."""
+        return self._wait(lambda admin: admin.lag(group, topic, owners=owners))
+
+    def reset_offsets(
+        self, group: str, topic: str, to: ResetTo, *, dry_run: bool = False
+    ) -> list[OffsetMove]:
+        """Let a group, live members included, go on elsewhere in a topic; every queue with its
+        offset before and after.
+
+        `to` is "earliest", "latest", a datetime with a zone or milliseconds (the first message
+        stored then or later), or an offset for each queue that shall move. Nothing is moved unless
+        all brokers concerned answer, nor in a dry run. Raises ValueError, NotFound, PartlyReset,
+        and InUse for a live group on brokers that cannot move single queues (Apache's before 5.2).
+        """
+        return self._wait(lambda admin: admin.reset_offsets(group, topic, to, dry_run=dry_run))
+
+    def clone_offsets(
+        self, source: str, target: str, *, topic: str | None = None, dry_run: bool = False
+    ) -> list[OffsetMove]:
+        """Give a group the progress of another, in one topic or in all. Raises NotFound, InUse if
+        the target has live members, PartlyReset."""
+        return self._wait(
+            lambda admin: admin.clone_offsets(source, target, topic=topic, dry_run=dry_run)
+        )
+
+    def offset_at(self, queue: MessageQueue, when: datetime | int) -> int:
+        """The offset of the first message of a queue that was stored at a time or later."""
+        return self._wait(lambda admin: admin.offset_at(queue, when))
+
+    # ---- messages
+
+    def message(self, message_id: str, topic: str | None = None) -> MessageExt:
+        """A message by its unique id, which needs the topic, or by its offset id. Raises NotFound,
+        ValueError for what is no id."""
+        return self._wait(lambda admin: admin.message(message_id, topic))
+
+    def find_messages(
+        self,
+        topic: str,
+        key: str,
+        *,
+        begin: datetime | int | None = None,
+        end: datetime | int | None = None,
+        limit: int = MOST_FOUND,
+    ) -> Listing[MessageExt]:
+        """Messages with a key that were stored in a time range, the newest first; `is_cut` if there
+        are more. Raises NotFound."""
+        return self._wait(
+            lambda admin: admin.find_messages(topic, key, begin=begin, end=end, limit=limit)
+        )
+
+    def read_message(self, queue: MessageQueue, offset: int) -> MessageExt:
+        """The message at an offset of a queue, without any group's progress. Raises NotFound."""
+        return self._wait(lambda admin: admin.read_message(queue, offset))
+
+    def read_messages(
+        self, queue: MessageQueue, offset: int, *, limit: int = 32
+    ) -> Listing[MessageExt]:
+        """Messages from an offset on, in their order; `is_cut` if the queue goes on. Brokers may
+        give fewer than `limit`. Raises NotFound."""
+        return self._wait(lambda admin: admin.read_messages(queue, offset, limit=limit))

@@ -1,0 +1,61 @@
+"""The log of dead letters: a warning for each, or a count where a group gives up many at once.
+
+A wrong deployment can send every message of a topic to the dead-letter queue, thousands per second.
+The first few of a group in each interval show what its dead letters look like; the others are
+counted, and the count follows at the end of the interval. Counting per group keeps the flood of one
+from hiding the single dead letter of another.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+
+from sparrowmq.broker.delivery.placement import Placement
+from sparrowmq.protocol.names import DLQ_PREFIX
+
+INTERVAL_S = 10
+MOST_PER_GROUP = 5
+"""Warnings for single messages, per group and interval."""
+
+
+class DeadLetterLog:
+    """Logs messages that groups gave up."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._seen: Counter[str] = Counter()
+
+    def note(self, placement: Placement) -> None:
+        """Log a dead letter that was stored."""
+        put = placement.put
+        group = put.topic.removeprefix(DLQ_PREFIX)
+        self._seen[group] += 1
+        if self._seen[group] > MOST_PER_GROUP:
+            return
+        self._log.warning(
+            "dead letter: group %s gave up message %s of topic %s after %d %s; it is kept in %s",
+            group,
+            put.uniq_key or "without an id",
+            placement.consumed_from,
+            placement.attempts,
+            "attempt" if placement.attempts == 1 else "attempts",
+            put.topic,
+        )
+
+    async def run(self) -> None:
+        """Log at the end of each interval how many were not logged one by one."""
+        while True:
+            await asyncio.sleep(INTERVAL_S)
+            self.report_rest()
+
+    def report_rest(self) -> None:
+        """Log what was only counted so far, and begin another interval."""
+        for group, count in self._seen.items():
+            if count > MOST_PER_GROUP:
+                self._log.warning(
+                    "dead letters: group %s gave up %d more messages within %d s",
+                    group,
+                    count - MOST_PER_GROUP,
+                    INTERVAL_S,
+                )
+        self._seen.clear()

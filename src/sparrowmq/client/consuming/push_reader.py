@@ -1,0 +1,140 @@
+"""The way of messages through a push consumer: pulled with flow control, then handed to workers."""
+
+import asyncio
+from functools import partial
+
+from sparrowmq.client.broker_calls import Position
+from sparrowmq.client.client import Client
+from sparrowmq.client.consuming.concurrent_consumption import ConcurrentConsumption, GivingBack
+from sparrowmq.client.consuming.handler_calls import HandlerCalls
+from sparrowmq.client.consuming.orderly_consumption import UNLIMITED, OrderlyConsumption
+from sparrowmq.client.consuming.pull_loop import FlowLimits, PullLoop, reason_to_wait, shared_out
+from sparrowmq.client.group.held_queue import HeldQueue
+from sparrowmq.client.group.member_settings import MemberSettings
+from sparrowmq.client.group.queue_handover import PullTask, QueueReader
+from sparrowmq.client.group.queue_ownership import QueueOwnership
+from sparrowmq.client.group.running_info import ConsumeRates
+from sparrowmq.client.subscriptions import Subscriptions
+from sparrowmq.protocol.message_ext import MessageExt
+from sparrowmq.protocol.subscription import SubscriptionData
+
+_MAX_RECONSUME_TIMES = 16
+_PULL_TIMEOUT_S = 30.0
+_SUSPEND_S = 15.0
+
+
+class PushReader(QueueReader):
+    """Pulls the queues of a push consumer and hands what was pulled to its workers."""
+
+    def __init__(
+        self,
+        client: Client,
+        settings: MemberSettings,
+        subscriptions: Subscriptions,
+        ownership: QueueOwnership,
+        workers: ConcurrentConsumption | OrderlyConsumption,
+        rates: ConsumeRates,
+        *,
+        limits: FlowLimits,
+        pull_batch: int,
+        paused: asyncio.Event,
+    ) -> None:
+        """Nothing is pulled while `paused` is set."""
+        self._settings = settings
+        self._subscriptions = subscriptions
+        self._ownership = ownership
+        self._workers = workers
+        self._limits = limits
+        self.shared_limits = limits
+        """What one queue may have waiting, as many as are held now."""
+        self._paused = paused
+        self._pulls = PullLoop(
+            client,
+            settings.group,
+            ownership,
+            self,
+            rates,
+            pull_batch=pull_batch,
+            suspend_s=_SUSPEND_S,
+            call_timeout_s=_PULL_TIMEOUT_S,
+        )
+
+    # ---- as the reader of queues
+
+    def pull_task(self, held: HeldQueue) -> PullTask:
+        """Pull while the queue is held."""
+        return partial(self._pulls.run, held)
+
+    def assignment_changed(self) -> None:
+        """Share the topic's limits out over the queues that are held now."""
+        self.shared_limits = shared_out(self._limits, len(self._ownership.held))
+
+    # ---- as the target of pulls
+
+    def subscription(self, topic: str) -> SubscriptionData | None:
+        """What is wanted of a topic."""
+        return self._subscriptions.get(topic)
+
+    def committed(self, held: HeldQueue) -> int:
+        """Our progress, where it is certain that it counts."""
+        if self._settings.is_broadcasting or not self._ownership.is_sure(held):
+            return -1
+        return self._ownership.offsets.get(held.queue)
+
+    def paused(self, held: HeldQueue) -> str:
+        """The application paused the whole consumer, or did not."""
+        return "the consumer is paused" if self._paused.is_set() else ""
+
+    def reason_to_wait(self, held: HeldQueue) -> str:
+        """Flow control: how much waits for handlers."""
+        is_orderly = self._settings.is_orderly
+        return reason_to_wait(held.process_queue, self.shared_limits, is_orderly=is_orderly)
+
+    def arrived(self, held: HeldQueue, messages: list[MessageExt]) -> None:
+        """Hand messages to workers. Progress moves also where all of them were filtered out."""
+        held.process_queue.put(messages)
+        self._workers.submit(held, messages)
+        self._ownership.note_progress(held)
+
+    def moved(self, held: HeldQueue, offset: int) -> None:
+        """Forget what was pulled: the queue goes on elsewhere."""
+        held.process_queue.clear()
+        held.next_offset = offset
+        position = Position(offset, held.epoch)
+        self._ownership.offsets.update(held.queue, position, may_lower=True)
+
+
+def make_consumption(
+    client: Client,
+    settings: MemberSettings,
+    handling: HandlerCalls,
+    ownership: QueueOwnership,
+    *,
+    batch: int,
+    max_reconsume_times: int,
+    timeout_s: float,
+    suspend_s: float,
+) -> ConcurrentConsumption | OrderlyConsumption:
+    """What hands messages to the handler: side by side, or one batch of a queue after the other.
+    `max_reconsume_times` -1 means 16, and no limit when orderly."""
+    if settings.is_orderly:
+        return OrderlyConsumption(
+            handling,
+            GivingBack(client, settings.group, max(0, max_reconsume_times), client.log),
+            ownership,
+            batch=batch,
+            max_reconsume_times=max_reconsume_times,
+            suspend_s=suspend_s,
+            log=client.log,
+        )
+    is_default = max_reconsume_times == UNLIMITED
+    times = _MAX_RECONSUME_TIMES if is_default else max_reconsume_times
+    giving_back = GivingBack(client, settings.group, times, client.log)
+    return ConcurrentConsumption(
+        handling,
+        None if settings.is_broadcasting else giving_back,
+        ownership,
+        batch=batch,
+        timeout_s=timeout_s,
+        log=client.log,
+    )

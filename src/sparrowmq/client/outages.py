@@ -1,0 +1,81 @@
+"""Outages as a client logs them: when one begins, once a minute while it lasts, and at its end.
+
+A client has many queues, heartbeats and polls that all fail when one server is away. They report
+here, by server, and what each of them met goes to level DEBUG.
+
+```
+WARNING  broker broker-a cannot be reached: connection refused; trying again
+WARNING  broker broker-a cannot be reached for 60 s now, 84 failures: connection refused
+INFO     broker broker-a answers again after 73 s
+```
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sparrowmq.client.errors import BrokerRefused
+from sparrowmq.net.errors import CallTimedOut, ConnectionLost
+from sparrowmq.protocol.codes import ResponseCode
+
+REMIND_S = 60.0
+
+_IN_WORDS = {
+    ResponseCode.SERVICE_NOT_AVAILABLE: "it is starting or stopping",
+    ResponseCode.SYSTEM_BUSY: "it is too busy",
+    ResponseCode.SYSTEM_ERROR: "it failed",
+    ResponseCode.TOPIC_NOT_EXIST: "it does not have the topic",
+    ResponseCode.NO_PERMISSION: "it does not allow that",
+}
+
+
+def in_words(error: Exception) -> str:
+    """Why a server could not be used, without numbers that only a protocol knows."""
+    match error:
+        case BrokerRefused():
+            words = _IN_WORDS.get(ResponseCode(error.code)) if error.is_known else None
+            reason = f"it refused, code {error.code}" if words is None else words
+            return f"{reason} ({error.text})" if error.text else reason
+        case ConnectionLost():
+            return error.reason
+        case CallTimedOut():
+            return f"no answer within {error.timeout_s:g} s"
+        case _:
+            return str(error) or type(error).__name__
+
+
+@dataclass(slots=True)
+class _Outage:
+    began_s: float
+    logged_s: float
+    failures: int = 1
+
+
+class Outages:
+    """The servers that one client cannot use now."""
+
+    def __init__(self, log: logging.Logger, time_s: Callable[[], float]) -> None:
+        self._log = log
+        self._time_s = time_s
+        self._current: dict[str, _Outage] = {}
+
+    def failed(self, server: str, error: Exception) -> None:
+        """A server could not be used."""
+        now_s = self._time_s()
+        outage = self._current.get(server)
+        if outage is None:
+            self._current[server] = _Outage(now_s, now_s)
+            self._log.warning("%s cannot be reached: %s; trying again", server, in_words(error))
+            return
+        outage.failures += 1
+        if now_s - outage.logged_s >= REMIND_S:
+            outage.logged_s = now_s
+            text = "%s cannot be reached for %.0f s now, %d failures: %s"
+            lasts_s = now_s - outage.began_s
+            self._log.warning(text, server, lasts_s, outage.failures, in_words(error))
+
+    def reached(self, server: str) -> None:
+        """A server answered. Costs a look at an empty dict while nothing is wrong."""
+        if self._current and (outage := self._current.pop(server, None)) is not None:
+            lasted_s = self._time_s() - outage.began_s
+            self._log.info("%s answers again after %.0f s", server, lasted_s)

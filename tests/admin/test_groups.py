@@ -1,0 +1,223 @@
+"""Consumer groups: settings, live members, subscriptions."""
+
+from typing import Any
+
+import pytest
+
+from sparrowmq import (
+    Admin,
+    AdminError,
+    AlreadyExists,
+    Client,
+    InUse,
+    MessageModel,
+    NotFound,
+    SettingChange,
+    Subscription,
+)
+from sparrowmq.admin.members import version_text
+from sparrowmq.testing.sim_cluster import SimCluster
+from tests.admin.operator import as_client, as_operator, consuming, numbered, send
+
+
+def test_a_live_group_shows_settings_members_and_subscriptions() -> None:
+    async def work(client: Client) -> None:
+        admin = Admin(client=client)
+        await admin.create_topic("orders", queues=2)
+        await admin.create_group("billing", retries=3)
+        await send(client, *numbered("orders", 4))
+        begun_ms = client.clock()
+        async with consuming(client, "billing", "orders", 4):
+            group = await admin.group("billing")
+            members = await admin.members("billing")
+        assert [(each.broker, each.retries) for each in group.settings] == [
+            ("broker-a", 3),
+            ("broker-b", 3),
+        ]
+        assert group.is_online
+        assert group.model is MessageModel.CLUSTERING
+        assert group.subscriptions == {Subscription("orders", "*", "TAG")}
+        assert not group.subscriptions_differ
+        (member,) = group.members
+        assert members.items == (member,)
+        assert member.client_id == client.client_id
+        assert (member.language, member.version) == ("PYTHON", "V5_3_3")
+        assert member.address.startswith(client.config.client_ip)
+        assert member.brokers == ("broker-a", "broker-b")
+        assert member.since is not None
+        assert begun_ms <= member.since.timestamp() * 1000 <= client.clock()
+        assert member.queues is not None
+        assert sum(queue.topic == "orders" for queue in member.queues) == 4
+        assert member.subscriptions == group.subscriptions
+        assert member.stacks is None
+
+    with SimCluster(seed=1, brokers=2).run() as sim:
+        as_client(sim, work)
+
+
+def test_a_group_without_members_keeps_settings_and_topics() -> None:
+    async def work(client: Client) -> None:
+        admin = Admin(client=client)
+        await admin.create_topic("orders", queues=2)
+        await send(client, *numbered("orders", 2))
+        async with consuming(client, "billing", "orders", 2):
+            pass
+        group = await admin.group("billing")
+        assert (group.is_online, group.model, group.members) == (False, None, ())
+        assert "orders" in group.topics
+        assert len(group.settings) == 1
+        assert (await admin.members("billing")).items == ()
+        assert "billing" in await admin.groups()
+
+    with SimCluster(seed=1).run() as sim:
+        as_client(sim, work)
+
+
+def test_members_that_subscribe_differently_are_shown_with_what_each_wants() -> None:
+    with SimCluster(seed=1).run() as sim:
+
+        async def work(client: Client) -> None:
+            admin = Admin(client=client)
+            await admin.create_topic("orders", queues=4)
+            other = sim.client_on("other")
+            await other.start()
+            try:
+                async with (
+                    consuming(client, "billing", "orders", 0, "created"),
+                    consuming(other, "billing", "orders", 0, "paid"),
+                ):
+                    group = await admin.group("billing")
+            finally:
+                await other.stop()
+            assert group.subscriptions_differ
+            assert {each.client_id: each.subscriptions for each in group.members} == {
+                client.client_id: frozenset({Subscription("orders", "created")}),
+                other.client_id: frozenset({Subscription("orders", "paid")}),
+            }
+
+        as_client(sim, work)
+
+
+def test_the_stacks_of_a_member_are_told_when_asked_for() -> None:
+    async def work(client: Client) -> None:
+        admin = Admin(client=client)
+        await admin.create_topic("orders")
+        async with consuming(client, "billing", "orders", 0):
+            plain = await admin.member("billing", client.client_id)
+            asked = await admin.member("billing", client.client_id, stacks=True)
+            with pytest.raises(NotFound, match=f"live members.* are: {client.client_id}"):
+                await admin.member("billing", "who")
+        assert plain.stacks is None
+        assert "task " in (asked.stacks or "")
+
+    with SimCluster(seed=1).run() as sim:
+        as_client(sim, work)
+
+
+def test_a_live_group_is_not_deleted_unless_forced() -> None:
+    async def work(client: Client) -> None:
+        admin = Admin(client=client)
+        await admin.create_topic("orders")
+        async with consuming(client, "billing", "orders", 0):
+            with pytest.raises(InUse, match="stop them first") as raised:
+                await admin.delete_group("billing")
+            assert raised.value.members == (client.client_id,)
+            assert (await admin.group("billing")).settings != ()
+            assert await admin.delete_group("billing", force=True) == ["broker-a"]
+
+    with SimCluster(seed=1).run() as sim:
+        as_client(sim, work)
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_deleted_group_loses_its_progress_unless_it_is_kept(keeps: bool) -> None:
+    async def work(client: Client) -> None:
+        admin = Admin(client=client)
+        await admin.create_topic("orders", queues=1)
+        await send(client, *numbered("orders", 3))
+        async with consuming(client, "billing", "orders", 3):
+            pass
+        assert await admin.delete_group("billing", keep_offsets=keeps) == ["broker-a"]
+        await admin.create_group("billing")
+        (queue,) = (await admin.lag("billing", "orders")).queues
+        assert queue.consumer_offset == (3 if keeps else None)
+
+    with SimCluster(seed=1).run() as sim:
+        as_client(sim, work)
+
+
+def test_a_group_is_created_on_named_brokers_and_not_changed_against_ones_will() -> None:
+    async def work(admin: Admin) -> None:
+        assert await admin.create_group("billing", retries=3, brokers=["broker-b"]) == ["broker-b"]
+        with pytest.raises(AlreadyExists, match=r"broker-b: retries 3 → 16.*update_group"):
+            await admin.create_group("billing", replace=False)
+        assert [each.broker for each in (await admin.group("billing")).settings] == ["broker-b"]
+        done = await admin.create_group("billing", retries=3, replace=False)
+        assert done == ["broker-a", "broker-b"]
+
+    with SimCluster(seed=1, brokers=2).run() as sim:
+        as_operator(sim, work)
+
+
+CHANGES: list[tuple[dict[str, Any], list[SettingChange]]] = [
+    ({"retries": 5}, [SettingChange("broker-a", "retries", 3, 5)]),
+    (
+        {"may_consume": False, "may_broadcast": True},
+        [SettingChange("broker-a", "may_consume", True, False)],
+    ),
+    ({"orderly": True}, [SettingChange("broker-a", "orderly", False, True)]),
+    ({"retry_queues": 1}, []),
+]
+
+
+@pytest.mark.parametrize(("given", "expected"), CHANGES)
+def test_an_update_changes_what_is_given_and_leaves_the_rest(
+    given: dict[str, Any], expected: list[SettingChange]
+) -> None:
+    async def work(admin: Admin) -> None:
+        await admin.create_group("billing", retries=3)
+        before = (await admin.group("billing")).settings
+        assert await admin.update_group("billing", **given, dry_run=True) == expected
+        assert (await admin.group("billing")).settings == before
+        assert await admin.update_group("billing", **given) == expected
+        (was,), (now,) = before, (await admin.group("billing")).settings
+        changed = {each.setting: each.after for each in expected}
+        for name in ("retries", "may_consume", "may_broadcast", "orderly", "retry_queues"):
+            assert getattr(now, name) == changed.get(name, getattr(was, name))
+
+    with SimCluster(seed=1).run() as sim:
+        as_operator(sim, work)
+
+
+WRONG: list[tuple[str, dict[str, Any], type[Exception], str]] = [
+    ("group", {"group": "nope"}, NotFound, "group nope does not exist; groups"),
+    ("lag", {"group": "nope", "topic": "orders"}, NotFound, "group nope does not exist"),
+    ("update_group", {"group": "nope", "retries": 1}, NotFound, "asked were: broker-a"),
+    ("create_group", {"group": "a b"}, ValueError, "characters that are not allowed"),
+    ("create_group", {"group": "g", "attributes": {"x": None}}, ValueError, "needs a value"),
+    ("create_group", {"group": "g", "retries": -7}, AdminError, "-7 retries, allowed are -1"),
+    ("create_group", {"group": "g", "brokers": ["b"]}, NotFound, "registered are: broker-a"),
+    ("delete_group", {"group": ""}, ValueError, "the group name is blank"),
+    ("members", {"group": ""}, ValueError, "the group name is blank"),
+]
+
+
+@pytest.mark.parametrize(("method", "arguments", "kind", "text"), WRONG)
+def test_what_is_wrong_is_said(
+    method: str, arguments: dict[str, Any], kind: type[Exception], text: str
+) -> None:
+    async def work(admin: Admin) -> None:
+        await admin.create_topic("orders")
+        with pytest.raises(kind, match=text):
+            await getattr(admin, method)(**arguments)
+
+    with SimCluster(seed=1).run() as sim:
+        as_operator(sim, work)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(479, "V5_3_3"), (317, "V4_5_2"), (401, "V4_9_4"), (212, "V4_0_0_SNAPSHOT"), (60, "60")],
+)
+def test_versions_are_shown_as_apache_names_them(number: int, text: str) -> None:
+    assert version_text(number) == text

@@ -1,0 +1,298 @@
+"""Lag of groups, and moving them: by place, by time, to where another group is."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from sparrowmq import (
+    Admin,
+    AdminError,
+    Client,
+    InUse,
+    MessageQueue,
+    NotFound,
+    OffsetMove,
+    PartlyReset,
+    QueueLag,
+)
+from sparrowmq.broker import runtime_info
+from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
+from tests.admin.operator import as_client, as_operator, consuming, numbered, send
+
+FIRST = MessageQueue("orders", "broker-a", 0)
+
+
+async def sold(client: Client, count: int, *, brokers: tuple[str, ...] = ()) -> Admin:
+    """A topic with one queue per broker that a group has read all of."""
+    admin = Admin(client=client)
+    await admin.create_topic("orders", queues=1, brokers=brokers)
+    await send(client, *numbered("orders", count))
+    async with consuming(client, "billing", "orders", count):
+        pass
+    return admin
+
+
+def test_lag_counts_what_a_group_has_not_read_per_queue_topic_and_in_all() -> None:
+    async def work(client: Client) -> None:
+        admin = await sold(client, 6)
+        before = await admin.lag("billing")
+        assert before.lag == 0
+        await send(client, *numbered("orders", 4))
+        lag = await admin.lag("billing")
+        assert lag.lag == 4
+        assert lag.by_topic["orders"] == 4
+        assert lag.errors == ()
+        assert [each.queue.broker_name for each in lag.queues if each.queue.topic == "orders"] == [
+            "broker-a",
+            "broker-b",
+        ]
+        for each in lag.queues:
+            assert each.owner is None
+            if each.queue.topic == "orders":
+                assert each.lag == each.broker_offset - (each.consumer_offset or 0)
+                assert each.last_consumed is not None
+
+    with SimCluster(seed=1, brokers=2).run() as sim:
+        as_client(sim, work)
+
+
+def test_the_owner_of_a_queue_is_named_while_the_group_is_online() -> None:
+    async def work(client: Client) -> None:
+        admin = Admin(client=client)
+        await admin.create_topic("orders", queues=2)
+        await send(client, *numbered("orders", 2))
+        async with consuming(client, "billing", "orders", 2):
+            asked = await admin.lag("billing", "orders")
+            spared = await admin.lag("billing", "orders", owners=False)
+        assert {each.owner for each in asked.queues} == {client.client_id}
+        assert {each.owner for each in spared.queues} == {None}
+
+    with SimCluster(seed=1).run() as sim:
+        as_client(sim, work)
+
+
+def test_a_queue_without_progress_is_told_from_one_at_the_first_message() -> None:
+    async def work(client: Client) -> None:
+        admin = Admin(client=client)
+        await admin.create_topic("orders", queues=2)
+        await admin.create_group("billing")
+        await send(client, *numbered("orders", 8))
+        await admin.reset_offsets("billing", "orders", {FIRST: 0})
+        lag = await admin.lag("billing", "orders")
+        assert [each.consumer_offset for each in lag.queues] == [0, None]
+        assert lag.lag == 8
+
+    with SimCluster(seed=1).run() as sim:
+        as_client(sim, work)
+
+
+RANGES = [
+    # consumer offset, lag, expired, past the end, of a queue that has 10 to 19
+    (None, 10, False, False),
+    (0, 10, True, False),
+    (9, 10, True, False),
+    (10, 10, False, False),
+    (15, 5, False, False),
+    (20, 0, False, False),
+    (21, 0, False, True),
+]
+
+
+@pytest.mark.parametrize(("offset", "lag", "is_expired", "is_past_end"), RANGES)
+def test_offsets_out_of_range_are_marked_and_only_messages_that_exist_count(
+    offset: int | None, lag: int, is_expired: bool, is_past_end: bool
+) -> None:
+    queue = QueueLag(
+        queue=FIRST,
+        min_offset=10,
+        broker_offset=20,
+        consumer_offset=offset,
+        last_consumed=None,
+        owner=None,
+    )
+    assert (queue.lag, queue.is_expired, queue.is_past_end) == (lag, is_expired, is_past_end)
+    assert queue.is_out_of_range == (is_expired or is_past_end)
+
+
+def at(time_ms: int) -> datetime:
+    return datetime.fromtimestamp(time_ms / 1000, UTC)
+
+
+PLACES: list[tuple[Callable[[int], Any], int]] = [
+    (lambda _: "earliest", 0),
+    (lambda _: "latest", 10),
+    (lambda _: {FIRST: 7}, 7),
+    (lambda between_ms: between_ms, 6),
+    (at, 6),
+    (lambda _: 0, 0),
+    (lambda between_ms: at(between_ms + 86_400_000), 10),
+]
+
+
+@pytest.mark.parametrize(("place", "expected"), PLACES)
+def test_a_reset_moves_a_group_to_the_place_that_a_dry_run_shows(
+    place: Callable[[int], Any], expected: int
+) -> None:
+    with SimCluster(seed=1).run() as sim:
+
+        async def work(client: Client) -> None:
+            admin = await sold(client, 6)
+            between_ms = client.clock() + 1000
+            await asyncio.sleep(2.0)
+            await send(client, *numbered("orders", 4))
+            moves = [OffsetMove(FIRST, 6, expected)]
+            to = place(between_ms)
+            assert await admin.reset_offsets("billing", "orders", to, dry_run=True) == moves
+            assert (await admin.lag("billing", "orders")).queues[0].consumer_offset == 6
+            assert await admin.reset_offsets("billing", "orders", to) == moves
+            assert (await admin.lag("billing", "orders")).queues[0].consumer_offset == expected
+            assert moves[0].skipped == max(0, expected - 6)
+            assert moves[0].repeated == max(0, 6 - expected)
+
+        as_client(sim, work)
+
+
+def test_a_live_group_reads_again_what_a_reset_repeats() -> None:
+    async def work(client: Client) -> None:
+        admin = Admin(client=client)
+        await admin.create_topic("orders", queues=1)
+        await send(client, *numbered("orders", 3))
+        async with consuming(client, "billing", "orders", 3) as read:
+            await admin.reset_offsets("billing", "orders", {FIRST: 1})
+            await read.until(5)
+        assert [each.queue_offset for each in read.messages] == [0, 1, 2, 1, 2]
+
+    with SimCluster(seed=1).run() as sim:
+        as_client(sim, work)
+
+
+WRONG: list[tuple[str, tuple[Any, ...], type[Exception], str]] = [
+    ("reset_offsets", ("billing", "orders", {FIRST: 99}), AdminError, "offsets 0 to 2, not 99"),
+    ("reset_offsets", ("billing", "orders", {}), ValueError, "names no queue"),
+    ("reset_offsets", ("billing", "orders", "soon"), ValueError, "must be 'earliest', 'latest'"),
+    ("reset_offsets", ("billing", "orders", -5), ValueError, "must be a datetime or millis"),
+    ("reset_offsets", ("billing", "orders", datetime(2026, 1, 1)), ValueError, "no time zone"),  # noqa: DTZ001 - what is refused
+    ("reset_offsets", ("nope", "orders", "latest"), NotFound, "group nope does not exist"),
+    ("reset_offsets", ("billing", "nope", "latest"), NotFound, "topic nope does not exist"),
+    (
+        "reset_offsets",
+        ("billing", "orders", {MessageQueue("orders", "broker-a", 9): 0}),
+        NotFound,
+        "queue broker-a/9 does not exist; .*: 1 on broker-a",
+    ),
+    (
+        "reset_offsets",
+        ("billing", "orders", {MessageQueue("other", "broker-a", 0): 0}),
+        ValueError,
+        "is not a queue of topic orders",
+    ),
+    ("clone_offsets", ("nope", "copy"), NotFound, "group nope does not exist"),
+    ("clone_offsets", ("billing", "billing"), ValueError, "source and target are both billing"),
+    ("lag", ("billing", "nope"), NotFound, "topic nope does not exist"),
+    ("offset_at", (FIRST, -1), ValueError, "when is -1, must be a datetime or milliseconds"),
+    ("offset_at", (MessageQueue("orders", "b", 0), 0), NotFound, "registered are: broker-a"),
+]
+
+
+@pytest.mark.parametrize(("method", "arguments", "kind", "text"), WRONG)
+def test_what_is_wrong_is_said_and_nothing_moves(
+    method: str, arguments: tuple[Any, ...], kind: type[Exception], text: str
+) -> None:
+    async def work(client: Client) -> None:
+        admin = await sold(client, 2)
+        before = (await admin.lag("billing")).queues
+        with pytest.raises(kind, match=text):
+            await getattr(admin, method)(*arguments)
+        assert (await admin.lag("billing")).queues == before
+
+    with SimCluster(seed=1).run() as sim:
+        as_client(sim, work)
+
+
+def test_a_reset_is_not_begun_while_a_broker_is_away() -> None:
+    with SimCluster(seed=1, brokers=2).run() as sim:
+        as_client(sim, lambda client: sold(client, 6))
+        before = as_operator(sim, lambda admin: admin.lag("billing")).queues
+        sim.host("broker-b").pause()
+        with pytest.raises(AdminError, match=r"nothing was changed, since not all.*broker-b"):
+            as_operator(sim, lambda admin: admin.reset_offsets("billing", "orders", "earliest"))
+        sim.host("broker-b").resume()
+        assert as_operator(sim, lambda admin: admin.lag("billing")).queues == before
+
+
+def test_a_broker_that_refuses_its_part_of_a_reset_is_named_with_what_was_moved() -> None:
+    with SimCluster(seed=1, brokers=2).run() as sim:
+
+        async def work(client: Client) -> None:
+            admin = await sold(client, 6)
+            # Progress without a group: offsets can be read there, and not be set.
+            await admin.delete_group("billing")
+            await admin.create_group("billing", brokers=["broker-a"])
+            with pytest.raises(PartlyReset, match="SUBSCRIPTION_GROUP_NOT_EXIST") as raised:
+                await admin.reset_offsets("billing", "orders", "latest")
+            assert raised.value.done == ["broker-a"]
+            assert list(raised.value.failed) == ["broker-b"]
+            assert [move.queue.broker_name for move in raised.value.moves] == ["broker-a"]
+
+        as_client(sim, work)
+
+
+def make_old(sim: RunningCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers that do not say that they move single queues, as Apache's 4.9."""
+    table = runtime_info.runtime_info
+
+    def without(broker: Any) -> dict[str, str]:
+        return {name: value for name, value in table(broker).items() if name != "waitingPulls"}
+
+    monkeypatch.setattr("sparrowmq.broker.handlers.broker_admin.runtime_info", without)
+
+
+def test_brokers_that_would_move_all_queues_are_only_reset_while_the_group_is_offline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with SimCluster(seed=1).run() as sim:
+        make_old(sim, monkeypatch)
+
+        async def work(client: Client) -> None:
+            admin = await sold(client, 3)
+            async with consuming(client, "billing", "orders", 0):
+                with pytest.raises(InUse, match="broker-a cannot move single queues"):
+                    await admin.reset_offsets("billing", "orders", {FIRST: 1})
+            assert await admin.reset_offsets("billing", "orders", {FIRST: 1})
+            assert (await admin.lag("billing", "orders")).queues[0].consumer_offset == 1
+
+        as_client(sim, work)
+
+
+def test_a_clone_gives_a_group_the_progress_of_another() -> None:
+    async def work(client: Client) -> None:
+        admin = await sold(client, 6)
+        await send(client, *numbered("orders", 2))
+        await admin.reset_offsets("billing", "%RETRY%billing", "latest")  # progress of its own
+        lag = await admin.lag("billing", "orders")
+        source = {each.queue: each.consumer_offset for each in lag.queues}
+        planned = await admin.clone_offsets("billing", "audit", dry_run=True)
+        assert "audit" not in await admin.groups()
+        assert await admin.clone_offsets("billing", "audit") == planned
+        assert {move.queue: move.after for move in planned} == source
+        target = await admin.lag("audit", "orders")
+        assert target.lag == 2
+        again = await admin.clone_offsets("billing", "audit", topic="orders")
+        assert [move.before for move in again] == [move.after for move in again]
+
+    with SimCluster(seed=1, brokers=2).run() as sim:
+        as_client(sim, work)
+
+
+def test_a_live_group_is_not_given_the_progress_of_another() -> None:
+    async def work(client: Client) -> None:
+        admin = await sold(client, 2)
+        async with consuming(client, "audit", "orders", 2):
+            with pytest.raises(InUse, match="they would commit their own progress over it"):
+                await admin.clone_offsets("billing", "audit")
+
+    with SimCluster(seed=1).run() as sim:
+        as_client(sim, work)

@@ -1,0 +1,55 @@
+"""Defaults of consumers: how much, how often, how many times."""
+
+import inspect
+
+import pytest
+
+from sparrowmq.client.consuming.push_consumer import PushConsumer
+from sparrowmq.protocol.message_ext import MessageExt
+from sparrowmq.protocol.names import dlq_topic
+from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
+from tests.client.members import GROUP, TOPIC, Member, create_topic, send
+
+TEN_MINUTES_S = 600
+
+
+def stored(sim: RunningCluster) -> int:
+    """What the broker keeps now, without asking it over the wire."""
+    return sim.brokers["broker-a"].broker.offsets.get(GROUP, TOPIC, 0)
+
+
+def stored_at_s(sim: RunningCluster, offset: int) -> float:
+    sim.until(lambda: stored(sim) == offset)
+    return sim.now_s
+
+
+def test_progress_is_stored_every_5_s() -> None:
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        Member(sim)
+        send(sim, b"0")
+        first_s = stored_at_s(sim, 1)
+        send(sim, b"1")
+        assert stored_at_s(sim, 2) - first_s == pytest.approx(5, abs=0.1)
+
+
+def test_a_push_consumer_pulls_32_for_20_workers_and_hands_out_one_by_one() -> None:
+    defaults = inspect.signature(PushConsumer.__init__).parameters
+    names = ("pull_batch", "workers", "batch", "max_reconsume_times", "consume_timeout_s")
+    assert [defaults[name].default for name in names] == [32, 20, 1, -1, 15 * 60]
+
+
+def test_a_message_that_may_be_retried_once_is_a_dead_letter_after_two_failures() -> None:
+    tried: list[bytes] = []
+
+    async def fail(message: MessageExt) -> None:
+        tried.append(message.body)
+        raise ValueError("not today")
+
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        Member(sim, fail, max_reconsume_times=1)
+        send(sim, b"bad")
+        sim.advance(TEN_MINUTES_S)
+        assert tried == [b"bad", b"bad"]
+        assert sim.wait(sim.client.pull(dlq_topic(GROUP))).bodies == [b"bad"]

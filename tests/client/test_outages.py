@@ -1,0 +1,141 @@
+"""What a client logs about servers that are away."""
+
+import logging
+
+import pytest
+
+from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
+from sparrowmq.client.errors import BrokerRefused, NoNameServer
+from sparrowmq.client.group.broker_requests import routes
+from sparrowmq.client.outages import Outages, in_words
+from sparrowmq.net.errors import CallTimedOut, NotConnected
+from sparrowmq.testing.sim_cluster import SimCluster
+from tests.client.members import GROUP, TOPIC, Member, create_topic
+
+REFUSED = NotConnected("10.0.0.1:10911", "connection refused")
+
+
+def warnings(caplog: pytest.LogCaptureFixture, about: str) -> list[str]:
+    """Lines of the client's log about a server."""
+    return [
+        record.getMessage()
+        for record in caplog.records
+        if record.name.startswith("sparrowmq.client")
+        and record.levelno >= logging.INFO
+        and about in record.getMessage()
+    ]
+
+
+def test_an_outage_is_logged_when_it_begins_once_a_minute_and_when_it_ends(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    now_s = [0.0]
+    outages = Outages(logging.getLogger("sparrowmq.client"), lambda: now_s[0])
+    for second in range(131):
+        now_s[0] = float(second)
+        for _ in range(8):  # as many queues meet it
+            outages.failed("broker broker-a", REFUSED)
+    outages.reached("broker broker-a")
+    outages.reached("broker broker-a")
+    assert warnings(caplog, "broker-a") == [
+        "broker broker-a cannot be reached: connection refused; trying again",
+        "broker broker-a cannot be reached for 60 s now, 481 failures: connection refused",
+        "broker broker-a cannot be reached for 120 s now, 961 failures: connection refused",
+        "broker broker-a answers again after 130 s",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (REFUSED, "connection refused"),
+        (CallTimedOut("a:1", "PullMessage", 30.0), "no answer within 30 s"),
+        (BrokerRefused("a:1", 14, ""), "it is starting or stopping"),
+        (BrokerRefused("a:1", 2, "disk is full"), "it is too busy (disk is full)"),
+        (BrokerRefused("a:1", 4711, "why"), "it refused, code 4711 (why)"),
+        (ValueError(), "ValueError"),
+    ],
+)
+def test_causes_are_words(error: Exception, words: str) -> None:
+    assert in_words(error) == words
+
+
+def test_a_broker_that_goes_and_comes_back_is_two_lines_for_all_queues(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim, 8)
+        Member(sim)
+        sim.advance(5)
+        caplog.clear()
+        (node,) = sim.brokers.values()
+        node.kill()
+        sim.advance(40)
+        node.start()
+        sim.advance(60)
+        begins, ends = warnings(caplog, "broker ")
+        assert begins.startswith("broker broker-a cannot be reached: ")
+        assert ends.startswith("broker broker-a answers again after ")
+
+
+def test_name_servers_that_are_away_are_two_lines(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim, 8)
+        Member(sim)
+        sim.advance(5)
+        caplog.clear()
+        (node,) = sim.name_servers.values()
+        node.kill()
+        sim.advance(50)
+        node.start()
+        sim.advance(60)
+        begins, ends = warnings(caplog, "name server")
+        assert begins.startswith("the name server (")
+        assert "answers again after" in ends
+
+
+def test_a_consumer_that_is_told_to_wait_raises_when_no_name_server_answers() -> None:
+    with SimCluster(seed=1).run() as sim:
+        (node,) = sim.name_servers.values()
+        node.kill()
+        start_s = sim.now_s
+        with pytest.raises(NoNameServer, match="no name server answers"):
+            Member(sim, wait_s=7)
+        assert sim.now_s - start_s == pytest.approx(7, abs=1)
+
+
+def test_a_consumer_that_is_told_to_wait_starts_when_a_name_server_comes() -> None:
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        (node,) = sim.name_servers.values()
+        node.kill()
+        client = sim.client_on("member", routes)
+        consumer = LitePullConsumer(GROUP, {TOPIC: "*"}, client=client)
+
+        async def start() -> None:
+            await client.start()
+            await consumer.start(wait_s=30)
+
+        starting = sim.host("member").start(start())
+        sim.advance(5)
+        assert not starting.done()
+        node.start()
+        sim.advance(5)
+        assert starting.done()
+        sim.run(consumer.stop(), on=sim.host("member"))
+        sim.run(client.stop(), on=sim.host("member"))
+
+
+def test_without_that_a_consumer_starts_at_once_and_says_what_it_waits_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with SimCluster(seed=1).run() as sim:
+        (node,) = sim.name_servers.values()
+        node.kill()
+        Member(sim)
+        sim.advance(1)
+        (line,) = warnings(caplog, "name server")
+        assert "cannot be reached" in line

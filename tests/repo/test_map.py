@@ -1,0 +1,153 @@
+"""ARCHITECTURE.md and CONTRIBUTING.md name only files, classes and functions that exist."""
+
+import ast
+import asyncio
+import builtins
+import re
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.repo.tree import ROOT
+
+MAPS = ("ARCHITECTURE.md", "CONTRIBUTING.md")
+PACKAGE = ROOT / "src" / "sparrowmq"
+CODE = ("src", "tests", "tools", "bench")
+FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+QUOTED = re.compile(r"`([^`\n]+)`")
+PATH_IN_DRAWING = re.compile(r"(?<![\w./])(?:[\w-]+/)+[\w-]+(?:\.py|/)|(?<![\w./])\w+\.py\b")
+"""In drawings, where nothing is quoted: names of modules, and folders inside of folders."""
+
+FILE = re.compile(r"(?:[\w.-]+/)+[\w.-]*|[\w-]+\.(?:py|toml|md)")
+CLASS = re.compile(r"[A-Z]\w*[a-z]\w*")
+FUNCTION = re.compile(r"([\w.]+)\(\)")
+DOTTED = re.compile(r"[a-z_]\w*(?:\.\w+)+")
+SNAKE = re.compile(r"[a-z]+(?:_[a-z0-9]+)+")
+OF_PYTHON = {*dir(builtins), *dir(asyncio), "random.Random"}
+
+
+@dataclass
+class Names:
+    """What the code defines."""
+
+    modules: set[str] = field(default_factory=set)
+    """Dotted, with every prefix left out: client.group.rebalance, group.rebalance, rebalance."""
+    classes: set[str] = field(default_factory=set)
+    functions: set[str] = field(default_factory=set)
+    others: set[str] = field(default_factory=set)
+    """Parameters, attributes and variables."""
+
+
+@cache
+def defined() -> Names:
+    names = Names()
+    for path in sorted(file for folder in CODE for file in (ROOT / folder).rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        dotted = parts[:-1] if parts[-1] == "__init__" else parts
+        names.modules.update(".".join(dotted[at:]) for at in range(len(dotted)))
+        if not path.name.startswith("test_"):  # nothing else uses what is in there
+            add_names(ast.parse(path.read_text(encoding="utf-8")), names)
+    return names
+
+
+def add_names(tree: ast.AST, names: Names) -> None:
+    for node in ast.walk(tree):
+        match node:
+            case ast.ClassDef():
+                names.classes.add(node.name)
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                names.functions.add(node.name)
+            case ast.arg():
+                names.others.add(node.arg)
+            case ast.Attribute():
+                names.others.add(node.attr)
+            case ast.Name():
+                names.others.add(node.id)
+
+
+def misses(text: str) -> list[str]:
+    """What the text names, in quotes or as a file in a drawing, and does not exist."""
+    drawn = [
+        found for drawing in FENCED.findall(text) for found in PATH_IN_DRAWING.findall(drawing)
+    ]
+    quoted = QUOTED.findall(FENCED.sub("", text))
+    return sorted({name for name in [*drawn, *quoted] if not exists(name)})
+
+
+def exists(name: str) -> bool:
+    """True for what exists, and for what is no name: a command, an option, a pattern."""
+    names = defined()
+    if FILE.fullmatch(name):
+        return any((folder / name).exists() for folder in (ROOT, PACKAGE))
+    if name in OF_PYTHON:
+        return True
+    if CLASS.fullmatch(name):
+        return name in names.classes | names.others
+    if function := FUNCTION.fullmatch(name):
+        return function[1].rpartition(".")[2] in names.functions | names.classes
+    if DOTTED.fullmatch(name):
+        module, _, last = name.rpartition(".")
+        known = names.functions | names.classes | names.others
+        return name in names.modules or (module in names.modules and last in known)
+    if SNAKE.fullmatch(name):
+        return name in names.modules | names.functions | names.others
+    return True
+
+
+@pytest.mark.parametrize("document", MAPS)
+def test_a_map_names_only_what_exists(document: str) -> None:
+    assert misses((ROOT / document).read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "store/store.py",
+        "tests/repo/test_map.py",
+        "broker/handlers/",
+        "pyproject.toml",
+        "Clock",
+        "StoreCorrupted",
+        "CancelledError",
+        "plan_rebalance()",
+        "store.files",
+        "random.Random",
+        "timer_index",
+        "size_bytes",
+        "./dev check [--fix]",
+        "tests/<package>/test_*.py",
+        "--update",
+    ],
+)
+def test_what_exists_is_found(name: str) -> None:
+    assert misses(f"See `{name}`.") == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "store/shop.py",
+        "shop.py",
+        "broker/shops/",
+        "shop.toml",
+        "ShopKeeper",
+        "keep_shop()",
+        "store.shop",
+        "store.files.keep_shop",
+        "shop_keeper",
+    ],
+)
+def test_what_does_not_exist_is_reported(name: str) -> None:
+    assert misses(f"See `{name}`.") == [name]
+
+
+def test_files_in_a_drawing_are_looked_for_too() -> None:
+    drawing = "```\nSEND  net/connection.py  cut frames (store/shops/)  index/  shop.py\n```\n"
+    assert misses(drawing) == ["shop.py", "store/shops/"]
+
+
+def test_a_module_is_known_by_the_end_of_its_path() -> None:
+    path = Path(__file__).relative_to(ROOT).with_suffix("")
+    assert {path.name, ".".join(path.parts)} <= defined().modules
