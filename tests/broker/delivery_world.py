@@ -18,6 +18,7 @@ from sparrowmq.broker.delivery import delay_levels, timer_delivery, transaction_
 from sparrowmq.broker.delivery import delivery as delivery_loops
 from sparrowmq.broker.delivery.half_messages import records
 from sparrowmq.broker.environment import Environment
+from sparrowmq.broker.replication.replication import Replication, open_in_role
 from sparrowmq.broker.server import open_broker, routes
 from sparrowmq.broker.topics import plain_topic
 from sparrowmq.disk.errors import DiskFull
@@ -132,7 +133,11 @@ class DeliveryWorld:
         )
 
         async def open_it() -> Broker:
-            return open_broker(self.config, env, cast(Peers, None), PORT)
+            peers = cast(Peers, None)
+            opened = await open_in_role(self.config, env, peers, PORT)
+            tasks = cast(asyncio.TaskGroup, None)
+            replication = Replication(self.config, env, opened, peers, tasks, PORT)
+            return open_broker(self.config, env, peers, replication, PORT)
 
         self.broker = self._loop.run_until_complete(open_it())
 

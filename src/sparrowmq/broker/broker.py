@@ -19,6 +19,7 @@ from sparrowmq.broker.offset_saving import OffsetSaving
 from sparrowmq.broker.positions import Positions
 from sparrowmq.broker.queue_locks import QueueLocks
 from sparrowmq.broker.rebalance_notices import RebalanceNotices
+from sparrowmq.broker.replication.replication import Replication
 from sparrowmq.broker.table_saving import TableSaving
 from sparrowmq.broker.tables import BrokerTables
 from sparrowmq.broker.topics import Topics
@@ -69,6 +70,7 @@ class Broker:
     offsets: ConsumerOffsets
     arrivals: Arrivals
     durability: Durability
+    replication: Replication
     positions: Positions
     delivery: Delivery
     dead_letters: DeadLetterLog

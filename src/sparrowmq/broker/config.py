@@ -11,7 +11,6 @@ from sparrowmq.config_fields import (
     at_least,
     between,
     check_fields,
-    exactly,
     more_than,
     not_blank,
     required,
@@ -24,7 +23,6 @@ from sparrowmq.protocol.hosts import encode_host
 from sparrowmq.store.config import StoreConfig
 
 MASTER_ID = 0
-_NO_SLAVES = "there is no replication yet, so that a slave would never have a message"
 _VIP_PORTS = Allowed(
     "must be 0, or 3 to 65535", why="port - 2 is used too, unless vip-alias is off"
 )
@@ -35,6 +33,20 @@ class Flush(StrEnum):
 
     ASYNC = "ASYNC_FLUSH"
     SYNC = "SYNC_FLUSH"
+
+
+class Replication(StrEnum):
+    """Whether a send waits for slaves before it is acknowledged."""
+
+    ASYNC = "ASYNC_MASTER"
+    SYNC = "SYNC_MASTER"
+
+
+class ReplicationPeer(StrEnum):
+    """Which brokers may follow."""
+
+    SPARROWMQ = "sparrowmq"
+    APACHE = "apache"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +65,9 @@ class BrokerConfig:
         not_blank(),
     )
     broker_id: int = setting(
-        MASTER_ID, "0 is the master. There are no slaves yet.", exactly(MASTER_ID, _NO_SLAVES)
+        MASTER_ID,
+        "0 is the master; 1 and more are slaves, which follow the master of the same name.",
+        at_least(MASTER_ID),
     )
     name_servers: tuple[str, ...] = setting(
         (), "host:port of each name server; the broker registers with all of them."
@@ -75,9 +89,48 @@ class BrokerConfig:
         True, "Listen on port - 2 as well: older clients send there (the VIP channel)."
     )
     ha_port: int = setting(
-        10912,
-        "Port announced for slaves; nothing listens there yet.",
+        0,
+        "The port that slaves copy the log from; 0 takes the broker's port + 1.",
         between(0, 65_535),
+    )
+
+    replication: Replication = setting(
+        Replication.ASYNC,
+        "SYNC answers a send when in-sync-replicas brokers have the message; ASYNC when this one"
+        " has it.",
+    )
+    in_sync_replicas: int = setting(
+        0,
+        "Copies that an acknowledgement stands for, the master's own among them; 0 takes 2 when"
+        " replication is synchronous, else 1.",
+        at_least(0),
+    )
+    min_in_sync_replicas: int = setting(
+        1,
+        "With fewer copies in sync, the master's own among them, messages are refused.",
+        at_least(1),
+    )
+    slave_timeout_s: float = setting(
+        3.0,
+        "How long a send waits for slaves before FLUSH_SLAVE_TIMEOUT.",
+        more_than(0),
+    )
+    max_slave_gap_bytes: int = setting(
+        256 * 1024 * 1024,
+        "A slave that is further behind is not in sync: sends do not wait for it.",
+        at_least(0),
+    )
+    ha_chunk_bytes: int = setting(
+        32 * 1024, "Bytes of the log that a slave is sent at once.", between(1024, 4 * 1024 * 1024)
+    )
+    replication_peer: ReplicationPeer = setting(
+        ReplicationPeer.SPARROWMQ,
+        "apache lets slaves in that do not introduce themselves, such as Apache's brokers.",
+    )
+    accept_loss: str = setting(
+        "",
+        "The name of this broker, to let a master start whose slaves cannot be asked for messages"
+        " that it may have lost.",
     )
 
     flush: Flush = setting(
@@ -221,12 +274,35 @@ class BrokerConfig:
                 (self.default_queues, self.max_queues_per_topic),
                 "must not fall",
             )
+        if self.is_slave and not self.name_servers:
+            text = "must not be empty: a slave finds its master through a name server"
+            yield ConfigError("name_servers", self.name_servers, text)
+        if self.min_in_sync_replicas > self._acknowledged_copies:
+            why = f"is {self._acknowledged_copies} here" + (
+                "" if self.replication is Replication.SYNC else " because replication is ASYNC"
+            )
+            allowed = Allowed("must not be more than in_sync_replicas", why=f"that {why}")
+            yield ConfigError("min_in_sync_replicas", self.min_in_sync_replicas, allowed)
         for address in self.name_servers:
             try:
                 split_address(address)
             except ValueError as error:
                 allowed = f"{error}, such as 127.0.0.1:9876"
                 yield ConfigError("name_servers", self.name_servers, allowed)
+
+    @property
+    def is_slave(self) -> bool:
+        """Whether it copies a master's log and takes no messages itself."""
+        return self.broker_id != MASTER_ID
+
+    @property
+    def copies_wanted(self) -> int:
+        """How many copies an acknowledgement stands for, this broker's own among them."""
+        return 1 if self.is_slave else self._acknowledged_copies
+
+    @property
+    def _acknowledged_copies(self) -> int:
+        return 1 if self.replication is Replication.ASYNC else self.in_sync_replicas or 2
 
     @property
     def advertised_host(self) -> str:
@@ -240,10 +316,17 @@ class BrokerConfig:
     def store_config(self, port: int) -> StoreConfig:
         """The store's settings for a broker that listens on this port.
 
-        With synchronous flush no unsynced message is visible, so there is no window for them.
+        With synchronous flush no unsynced message is visible, with synchronous replication none
+        that too few brokers have, so there is no window for them.
         """
-        window = 0 if self.flush is Flush.SYNC else self.store.unsynced_window
-        return replace(self.store, store_host=self._store_host(port), unsynced_window=window)
+        is_replicated = self.copies_wanted > 1
+        has_window = self.flush is Flush.ASYNC and not is_replicated
+        return replace(
+            self.store,
+            store_host=self._store_host(port),
+            unsynced_window=self.store.unsynced_window if has_window else 0,
+            is_shown_by_owner=is_replicated,
+        )
 
     def _store_host(self, port: int) -> bytes:
         """The address as each record carries it. A name that is no IP address counts as 127.0.0.1:

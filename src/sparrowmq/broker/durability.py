@@ -5,6 +5,10 @@ ASYNC   reply at once; everything is synced every `flush_interval_s`. Consumers 
 SYNC    group commit: all sends that arrive while a sync runs share the next one. Consumers see a
         message when it is durable
 
+Where replication is synchronous, sends wait for slaves as well, and consumers see a message when
+enough brokers have it (`replication/confirmation.py`). Copies that are missing or late are stated
+in the reply: the message is stored, and sending it again would store it twice.
+
 A sync costs the processor as much as a dozen sends. Where many senders are at work, the next sync
 therefore waits until a group of sends has gathered, a millisecond at most; with few senders it
 never waits, because a send would then wait for the slowest of them. The number of senders is
@@ -24,6 +28,7 @@ import msgspec
 
 from sparrowmq.broker.arrivals import Arrivals
 from sparrowmq.broker.config import BrokerConfig, Flush
+from sparrowmq.broker.replication.confirmation import Confirmation
 from sparrowmq.disk.syncer import Syncer
 from sparrowmq.net.routes import Reply, Request
 from sparrowmq.net.tasks import Uncancellable
@@ -48,6 +53,9 @@ class Waiter(msgspec.Struct, eq=False):
     reply: Reply
     end_offset: int
     deadline_s: float
+    missing_code: ResponseCode = ResponseCode.SLAVE_NOT_AVAILABLE
+    late_code: ResponseCode = ResponseCode.FLUSH_SLAVE_TIMEOUT
+    """What it is answered when slaves are missing, or late."""
 
 
 class Durability:
@@ -60,17 +68,25 @@ class Durability:
         syncer: Syncer,
         arrivals: Arrivals,
         uncancellable: Uncancellable,
+        copies: Confirmation | None = None,
     ) -> None:
+        """`copies` where sends wait for slaves."""
         self._store = store
         self.syncer = syncer
         self._arrivals = arrivals
-        self.is_sync = config.flush is Flush.SYNC
+        self.copies = copies
+        self._waits_for_flush = config.flush is Flush.SYNC
+        self.is_sync = self._waits_for_flush or copies is not None
         """Whether replies may have to wait at all."""
         # Bound here: this runs for every message.
-        self.announce = self._announce_after_flush if self.is_sync else arrivals.announce
+        self.announce = self._announce_when_safe if self.is_sync else arrivals.announce
         """A queue grew: wake the pulls that wait for it, as soon as they may see what came."""
         self._interval_s = config.flush_interval_s
         self._timeout_s = config.flush_timeout_s
+        if copies is not None:
+            # One deadline for both, so that waiters expire in the order they came.
+            slave_s = config.slave_timeout_s
+            self._timeout_s = min(slave_s, self._timeout_s) if self._waits_for_flush else slave_s
         self._uncancellable = uncancellable
         self._loop = asyncio.get_running_loop()
         self._waiters: deque[Waiter] = deque()
@@ -87,8 +103,8 @@ class Durability:
 
     @property
     def oldest_wait_s(self) -> float:
-        """How long the first send in line has been waiting; 0 when none waits."""
-        if not self._waiters:
+        """How long the first send in line has been waiting for the disk; 0 when none waits."""
+        if not self._waiters or self._waiters[0].end_offset <= self._safe_on_disk:
             return 0.0
         return self._timeout_s - (self._waiters[0].deadline_s - self._loop.time())
 
@@ -97,14 +113,35 @@ class Durability:
         """Whether a send that came now would hardly be acknowledged in time."""
         return self.oldest_wait_s > self._timeout_s / 2
 
-    def reply_when_safe(self, request: Request[Any], reply: Reply, end_offset: int) -> Reply | None:
-        """The reply itself unless it has to wait; then None, and the request is answered later."""
+    @property
+    def _safe_on_disk(self) -> int:
+        """Sends of messages before this log offset do not wait for the disk."""
+        return self._store.durable_log_offset if self._waits_for_flush else _NEVER
+
+    def reply_when_safe(
+        self,
+        request: Request[Any],
+        reply: Reply,
+        end_offset: int,
+        *,
+        says_missing_copies: bool = True,
+    ) -> Reply | None:
+        """The reply itself unless it has to wait; then None, and the request is answered later.
+
+        With `says_missing_copies` false the answer is success although slaves are missing or late:
+        for requests that are repeated otherwise.
+        """
         if not self.is_sync or request.is_oneway:
             return reply
         deadline_s = self._loop.time() + self._timeout_s
         # Stored already; a disk that stalls for seconds must not fill the memory with bodies.
         request.body = b""
-        self._waiters.append(Waiter(request, reply, end_offset, deadline_s))
+        waiter = Waiter(request, reply, end_offset, deadline_s)
+        if not says_missing_copies:
+            waiter.missing_code = waiter.late_code = ResponseCode.SUCCESS
+        self._waiters.append(waiter)
+        if self.copies is not None and not self.copies.expects_copies(end_offset):
+            self._release()
         if len(self._waiters) >= self._enough:
             self._end_wait()
         if self._expiry is None:
@@ -113,11 +150,22 @@ class Durability:
 
     def request_flush(self) -> None:
         """Flush soon although no sender waits: a consumer does, or may come."""
+        if self.copies is not None and not self._waits_for_flush:
+            return  # it waits for slaves, not for the disk
         self._flush_requested = True
         self._end_wait()
 
-    def _announce_after_flush(self, topic: str, queue_id: int) -> None:
-        self.request_flush()
+    def _announce_when_safe(self, topic: str, queue_id: int) -> None:
+        if self.copies is not None:
+            self.copies.note_growth()
+        if self._waits_for_flush:
+            self.request_flush()
+
+    def copies_confirmed(self) -> None:
+        """Enough slaves have more of the log than before."""
+        assert self.copies is not None
+        self.copies.show()
+        self._release()
 
     async def run(self) -> None:
         """Flush for ever: when a send or consumer waits, else by the interval. An error ends it."""
@@ -128,10 +176,23 @@ class Durability:
                 await self.flush()
 
     async def _wait_for_work(self) -> None:
-        if not self._waiters and not self._flush_requested:
-            await self._gather(1, self._interval_s)
-        if self._active_senders >= CROWD and 0 < len(self._waiters) < GROUP:
-            await self._gather(GROUP, GATHER_S)
+        waiting = self._waiting_for_disk
+        if not waiting and not self._flush_requested:
+            enough = len(self._waiters) + 1 if self._waits_for_flush else _NEVER
+            await self._gather(enough, self._interval_s)
+            waiting = self._waiting_for_disk
+        if self._active_senders >= CROWD and 0 < waiting < GROUP:
+            await self._gather(len(self._waiters) - waiting + GROUP, GATHER_S)
+
+    @property
+    def _waiting_for_disk(self) -> int:
+        """How many sends wait for a sync; others may wait for slaves alone."""
+        if not self._waits_for_flush or not self._waiters:
+            return 0
+        if self.copies is None:
+            return len(self._waiters)
+        durable = self._store.durable_log_offset
+        return sum(waiter.end_offset > durable for waiter in self._waiters)
 
     async def _gather(self, count: int, longest_s: float) -> None:
         """Return when so many sends wait, or after `longest_s`."""
@@ -154,7 +215,7 @@ class Durability:
 
         The first failed sync ends acknowledgements for good: what is on the disk is unknown then.
         """
-        plan = self._store.begin_flush(urgent=bool(self._waiters))
+        plan = self._store.begin_flush(urgent=self._waiting_for_disk > 0)
         if plan is not None:
             try:
                 await self.syncer.sync(plan)
@@ -165,25 +226,45 @@ class Durability:
                 raise StoreError(f"fsync failed, stopping: {error}") from error
             for topic, queue_id in shown:
                 self._arrivals.announce(topic, queue_id)
+        if self.copies is not None:
+            self.copies.show()
+        self._active_senders = len(self._waiters) if self._waits_for_flush else 0
         self._release()
         if self.on_next_flush is not None:
             notify, self.on_next_flush = self.on_next_flush, None
             notify()
 
     def _release(self) -> None:
-        durable = self._store.durable_log_offset
-        self._active_senders = len(self._waiters)
+        """Answer the sends that are safe by now, or whose copies are not waited for any more."""
+        durable, copies = self._safe_on_disk, self.copies
+        confirmed = _NEVER if copies is None else copies.confirmed
         while self._waiters and self._waiters[0].end_offset <= durable:
-            waiter = self._waiters.popleft()
+            waiter = self._waiters[0]
+            if waiter.end_offset > confirmed:
+                assert copies is not None
+                if waiter.end_offset > copies.given_up:
+                    break
+                waiter.reply.code = waiter.missing_code
+            self._waiters.popleft()
             waiter.request.answer(waiter.reply)
 
     def _expire(self) -> None:
-        """Answer sends that waited too long with FLUSH_DISK_TIMEOUT; their messages stay stored."""
+        """Answer sends that waited too long with what they still lack; their messages are stored.
+
+        A copy that is missing counts more than a sync, as in Apache's broker.
+        """
         self._expiry = None
         now = self._loop.time()
+        copies = self.copies
+        confirmed = _NEVER if copies is None else copies.confirmed
         while self._waiters and self._waiters[0].deadline_s <= now:
             waiter = self._waiters.popleft()
-            waiter.reply.code = ResponseCode.FLUSH_DISK_TIMEOUT
+            if waiter.end_offset > confirmed:
+                assert copies is not None
+                waiter.reply.code = waiter.late_code
+                copies.give_up(waiter.end_offset)
+            else:
+                waiter.reply.code = ResponseCode.FLUSH_DISK_TIMEOUT
             waiter.request.answer(waiter.reply)
         if self._waiters:
             self._expiry = self._loop.call_at(self._waiters[0].deadline_s, self._expire)

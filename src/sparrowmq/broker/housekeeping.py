@@ -22,7 +22,8 @@ async def tick_store(broker: Broker) -> None:
     refusals = RefusalLog(broker.log, broker.monotonic)
     while True:
         await asyncio.sleep(_TICK_S)
-        refusals.note(broker.store.admission.refusal)
+        if broker.replication.is_master:  # others refuse all messages, which is no news
+            refusals.note(broker.store.admission.refusal)
         try:
             # Also when nothing waits: the sooner a step of the clock is noticed, the better.
             broker.store.tick(broker.delivery.clock.now_ms())
@@ -73,7 +74,12 @@ def clean(broker: Broker, *, any_hour: bool = False) -> list[int]:
     With `any_hour` they need not wait for the deletion hour.
     """
     clock = broker.delivery.clock
-    return broker.store.clean(clock.now_ms(), any_hour=any_hour, set_forward=clock.since)
+    return broker.store.clean(
+        clock.now_ms(),
+        any_hour=any_hour,
+        set_forward=clock.since,
+        needed_from=broker.replication.needed_from,
+    )
 
 
 async def forget_silent_clients(broker: Broker) -> None:

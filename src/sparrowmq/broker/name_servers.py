@@ -81,6 +81,7 @@ class BrokerRegistration:
         peers: Peers,
         *,
         port: int,
+        ha_address: str,
         monotonic: Clock,
         log: logging.Logger,
     ) -> None:
@@ -88,7 +89,7 @@ class BrokerRegistration:
         self.topics = topics
         self._peers = peers
         self._address = config.address(port)
-        self._ha_address = config.address(config.ha_port)
+        self._ha_address = ha_address
         self._monotonic = monotonic
         self._log = log
         self._unreached: set[str] = set()

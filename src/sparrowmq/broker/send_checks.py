@@ -29,7 +29,7 @@ from sparrowmq.protocol.sys_flag import (
     with_transaction_type,
 )
 from sparrowmq.protocol.topic_config import TopicConfig
-from sparrowmq.store.errors import MessageTooLarge, StoreStopped
+from sparrowmq.store.errors import AppendsHeld, MessageTooLarge, StoreStopped
 
 _UNKNOWN_COMPRESSION = 0x400
 """Set in the types 4 to 7, which have no meaning."""
@@ -43,6 +43,9 @@ def topic_for_send(broker: Broker, request: Request[AnySend]) -> TopicConfig:
     A saved topic that passes is remembered in `topics.checked_for_send` until it changes.
     """
     header = request.header
+    if not broker.replication.is_master:
+        # As Apache's slave: clients take it as a reason to try another broker.
+        raise RequestRefused(ResponseCode.SYSTEM_BUSY, str(broker.store.admission.refusal))
     fault = topic_fault(header.topic)
     if fault is not None:
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, fault)
@@ -167,4 +170,7 @@ def store_refusal(error: DiskFull | StoreStopped | MessageTooLarge) -> RequestRe
     """The answer to a send whose message the store could not take."""
     if isinstance(error, MessageTooLarge):
         return RequestRefused(ResponseCode.MESSAGE_ILLEGAL, str(error))
+    if isinstance(error, AppendsHeld):
+        # What Apache's broker answers when it has too few in-sync replicas.
+        return RequestRefused(ResponseCode.SYSTEM_ERROR, f"not stored: {error}")
     return RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, f"not stored: {error}")

@@ -3,9 +3,10 @@
 The order of a start is dictated by what needs what:
 
 ```
-listen      the port, which records and name servers carry, may be chosen by the system
-open        store, then tables, then what waits in the store; not a single await until it is done
-serve       connections are answered from here on
+bind        the port, which records and name servers carry, may be chosen by the system
+role        open the store; a master that lost messages gets them back from its slaves
+open        tables, then what waits in the store; not a single await until it is served
+serve       connections are accepted from here on
 register    name servers send clients from here on
 ```
 
@@ -47,11 +48,14 @@ from sparrowmq.broker.handlers import (
     topics,
     transactions,
 )
+from sparrowmq.broker.handlers import replication as replication_handlers
 from sparrowmq.broker.name_servers import BrokerRegistration, ClusterQueues
 from sparrowmq.broker.offset_saving import OffsetSaving
 from sparrowmq.broker.positions import Positions
 from sparrowmq.broker.queue_locks import QueueLocks
 from sparrowmq.broker.rebalance_notices import RebalanceNotices
+from sparrowmq.broker.replication.confirmation import Confirmation
+from sparrowmq.broker.replication.replication import Replication, open_in_role
 from sparrowmq.broker.statistics import Statistics, keep_sampling, sample
 from sparrowmq.broker.table_saving import TableSaving
 from sparrowmq.broker.tables import BrokerTables
@@ -64,12 +68,12 @@ from sparrowmq.net.routes import Routes
 from sparrowmq.net.server import Server
 from sparrowmq.net.tasks import Loop, Uncancellable, running
 from sparrowmq.net.workers import Workers
-from sparrowmq.store.store import Store
 
 routes: Routes[Broker] = Routes()
 for capability in (
     *(send, send_back, transactions, pull, clients, offsets, topics, groups, messages),
     *(assignment, member_calls, connections, reply, broker_admin, offset_tables, statistics),
+    replication_handlers,
 ):
     routes.include(capability.routes)
 
@@ -122,22 +126,32 @@ class BrokerServer:
             server: Server[Broker] = Server(None, routes, tasks, log=log, limits=config.limits)
             # Only a failed start leaves this something to close: `drain` has closed it otherwise.
             opened.push_async_callback(server.close)
-            self.port = await server.listen(config.listen_host, config.port)
-            # No await from here to `serve`: no request may meet parts that are half open.
+            self.port = await server.bind(config.listen_host, config.port)
             peers = Peers(tasks, log=log)
-            self.broker = broker = open_broker(config, self._env, peers, self.port)
-            opened.push_async_callback(shutdown.close, broker)
             opened.push_async_callback(peers.close)
+            in_role = await open_in_role(config, self._env, peers, self.port)
+            replication = Replication(config, self._env, in_role, peers, tasks, self.port)
+            self.broker = broker = open_broker(config, self._env, peers, replication, self.port)
+            opened.push_async_callback(shutdown.close, broker)
             server.serve(
                 broker, closed=broker.connection_closed, is_in_use=broker.arrivals.has_pulls_of
             )
+            await replication.listen()
+            await server.accept()
             broker.state = State.SERVING
             if config.vip_alias and config.port:
                 await server.listen(config.listen_host, config.port - 2)
             registration = BrokerRegistration(
-                config, broker.topics, peers, port=self.port, monotonic=broker.monotonic, log=log
+                config,
+                broker.topics,
+                peers,
+                port=self.port,
+                ha_address=replication.ha_address,
+                monotonic=broker.monotonic,
+                log=log,
             )
-            await registration.register_at_start()
+            if not config.is_slave:  # one registers when its master has accepted it
+                await registration.register_at_start()
             async with running(_loops(broker, registration, self._env.cpu), broker.uncancellable):
                 try:
                     yield self
@@ -145,13 +159,15 @@ class BrokerServer:
                     await shutdown.drain(registration, server)
 
 
-def open_broker(config: BrokerConfig, env: Environment, peers: Peers, port: int) -> Broker:
+def open_broker(
+    config: BrokerConfig, env: Environment, peers: Peers, replication: Replication, port: int
+) -> Broker:
     """Open or create everything that a broker listening on `port` needs.
 
     Raises StoreCorrupted, TableMissing, DiskFull or OSError.
     """
     clock, monotonic, log = env.clock, env.monotonic, env.log
-    store = Store.open(config.store_config(port), env.disk, clock(), env.report)
+    store = replication.store
     is_used = store.max_log_offset > 0
     tables, uncancellable = BrokerTables(env.disk, env.report), Uncancellable()
     saving = TableSaving(env.workers, uncancellable, log)
@@ -164,6 +180,9 @@ def open_broker(config: BrokerConfig, env: Environment, peers: Peers, port: int)
     notices = RebalanceNotices(consumers, group_table, monotonic=monotonic, is_enabled=is_enabled)
     loop = asyncio.get_running_loop()
     arrivals = Arrivals(loop, store, max_waiting=config.max_waiting_pulls)
+    copies = None
+    if replication.is_master and config.copies_wanted > 1:
+        copies = Confirmation(config, store, arrivals, replication.replicas)
     broker = Broker(
         config=config,
         port=port,
@@ -183,7 +202,8 @@ def open_broker(config: BrokerConfig, env: Environment, peers: Peers, port: int)
         offsets=consumer_offsets,
         offset_saving=OffsetSaving(config, env, consumer_offsets, tables.offsets, uncancellable),
         arrivals=arrivals,
-        durability=Durability(config, store, env.syncer, arrivals, uncancellable),
+        durability=Durability(config, store, env.syncer, arrivals, uncancellable, copies),
+        replication=replication,
         positions=Positions(store.epochs),
         delivery=Delivery.open(config, env, store, consumer_offsets),
         dead_letters=DeadLetterLog(log),
@@ -194,16 +214,18 @@ def open_broker(config: BrokerConfig, env: Environment, peers: Peers, port: int)
         statistics=Statistics.open(config, env),
         unique_ids=env.unique_ids(store.config.store_host),
     )
+    replication.attach(broker.durability)
     sample(broker)  # the first look: what is counted is counted from here
     return broker
 
 
 def _loops(broker: Broker, registration: BrokerRegistration, cpu: Clock) -> list[Loop]:
     """What a broker runs as long as it serves."""
+    copies = broker.durability.copies
     return [
         broker.durability.run,
         broker.saving.run,
-        registration.run,
+        partial(_keep_registered, broker, registration),
         partial(housekeeping.tick_store, broker),
         partial(housekeeping.clean_store, broker),
         broker.offset_saving.run,
@@ -212,5 +234,15 @@ def _loops(broker: Broker, registration: BrokerRegistration, cpu: Clock) -> list
         partial(housekeeping.watch_lag, broker, cpu),
         partial(keep_sampling, broker),
         broker.dead_letters.run,
-        *delivery.loops(broker),
+        *([] if copies is None else [copies.watch]),
+        # A slave delivers nothing by itself: it has what its master delivers.
+        *(delivery.loops(broker) if broker.replication.is_master else [broker.replication.run]),
     ]
+
+
+async def _keep_registered(broker: Broker, registration: BrokerRegistration) -> None:
+    """Register for ever; a slave from when a master has accepted it."""
+    follower = broker.replication.follower
+    if follower is not None:
+        await follower.accepted.wait()
+    await registration.run()

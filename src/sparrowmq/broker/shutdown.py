@@ -36,9 +36,11 @@ async def drain(registration: BrokerRegistration, server: Server[Broker]) -> Non
     broker = server.endpoint.context
     if broker.store.has_failed:
         broker.state = State.DRAINING
+        broker.replication.close()
         await server.close(grace_s=_GRACE_AFTER_FAILURE_S)
         return
     await registration.unregister()
+    broker.replication.close()
     await reject_pulls(server)
     await _save_subscriptions(broker)
     await server.close()
@@ -72,9 +74,12 @@ async def close(broker: Broker) -> None:
     """Make everything durable and close the files. A failed store is left as it is for recovery."""
     if not broker.store.has_failed:
         await broker.durability.flush()
-        await delivery.close(broker)
+        if broker.replication.is_master:
+            await delivery.close(broker)
         await broker.saving.save()
         await broker.tables.offsets.save(broker.offsets, broker.workers)
+        if broker.replication.is_master:
+            broker.replication.known_slaves.master_stopped(broker.store.max_log_offset)
     broker.dead_letters.report_rest()
     broker.delivery.close()
     broker.tables.offsets.close()

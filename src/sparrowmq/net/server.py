@@ -35,7 +35,7 @@ class Server(Generic[C]):
     """Serves `routes` with the parts in `context` on any number of ports.
 
     `tasks` owns the handlers that wait and the sweeper; it belongs to the process. Parts that need
-    to know the port are made after `listen` and handed over with `serve`; `context` is None then.
+    to know the port are made after `bind` and handed over with `serve`; `context` is None then.
     """
 
     def __init__(
@@ -90,12 +90,26 @@ class Server(Generic[C]):
 
     async def listen(self, host: str, port: int) -> int:
         """Start to listen; returns the port (port 0 takes a free one). Raises OSError."""
+        bound = await self.bind(host, port)
+        await self.accept()
+        return bound
+
+    async def bind(self, host: str, port: int) -> int:
+        """Take a port; connections are accepted from `accept` on. Raises OSError."""
         loop = asyncio.get_running_loop()
-        listener = await loop.create_server(lambda: Connection(self.endpoint), host, port)
+        listener = await loop.create_server(
+            lambda: Connection(self.endpoint), host, port, start_serving=False
+        )
         self._listeners.append(listener)
-        if self._sweeper is None:
-            self._sweeper = loop.call_later(_SWEEP_S, self._sweep)
         return int(listener.sockets[0].getsockname()[1])
+
+    async def accept(self) -> None:
+        """Accept connections on every port that was bound."""
+        for listener in self._listeners:
+            if not listener.is_serving():
+                await listener.start_serving()
+        if self._sweeper is None:
+            self._sweeper = asyncio.get_running_loop().call_later(_SWEEP_S, self._sweep)
 
     def serve(
         self,
@@ -104,10 +118,7 @@ class Server(Generic[C]):
         closed: Callable[[Connection], None],
         is_in_use: Callable[[Connection], bool],
     ) -> None:
-        """Serve with parts that were made after `listen`, without an await in between.
-
-        Peers that connected meanwhile have been read nothing from: that takes a turn of the loop.
-        """
+        """Serve with parts that were made after `bind`, and before `accept`."""
         self.endpoint.context = context
         self._closed = closed
         self._is_in_use = is_in_use

@@ -156,6 +156,7 @@ class RequestCode(IntEnum):
     AUTH_LIST_ACL = 3010
     SWITCH_TIMER_ENGINE = 5001
     FOLLOW_MASTER = 30001
+    DESCRIBE_LOG = 30002
     """SparrowMQ's own. Apache's binary header holds numbers below 32,768; its own end at 5001."""
 
     POP_MESSAGE = 200050

@@ -5,26 +5,28 @@ stopped    a write or a sync failed      until the store is opened again
 no space   the device was full           until a tick succeeds
 over mark  the disk is fuller than       until it is emptier than `force_clean_ratio`
            `refuse_ratio`
+held       the broker says so            until it says otherwise; a master's bytes are still taken
 ```
 
-The three are independent: a tick that finds space again must not admit messages to a store that has
+They are independent: a tick that finds space again must not admit messages to a store that has
 stopped. So each is set on its own and `refusal` is the first that holds. It is one attribute,
 decided when something changes and not when it is asked for, because every append asks.
 """
 
 from sparrowmq.disk.errors import DiskFull
-from sparrowmq.store.errors import StoreStopped
+from sparrowmq.store.errors import AppendsHeld, StoreStopped
 
 
 class Admission:
     """Shared by the parts that append and the parts that detect a reason to refuse."""
 
-    __slots__ = ("_no_space", "_over_mark", "_stopped", "refusal")
+    __slots__ = ("_held", "_no_space", "_over_mark", "_stopped", "refusal")
 
     def __init__(self) -> None:
         self._stopped: StoreStopped | None = None
         self._no_space: DiskFull | None = None
         self._over_mark: DiskFull | None = None
+        self._held: AppendsHeld | None = None
         self.refusal: StoreStopped | DiskFull | None = None
         """Raised instead of taking a message; None while messages are taken."""
 
@@ -33,6 +35,12 @@ class Admission:
         if self.refusal is not None:
             # One error object for all refusals: drop the traceback of the previous one.
             raise self.refusal.with_traceback(None)
+
+    def check_copying(self) -> None:
+        """The same for a master's bytes, which a slave that takes no messages of its own takes."""
+        reason = self._stopped or self._no_space or self._over_mark
+        if reason is not None:
+            raise reason.with_traceback(None)
 
     @property
     def has_stopped(self) -> bool:
@@ -66,5 +74,10 @@ class Admission:
         self._over_mark = error
         self._decide()
 
+    def hold(self, reason: str | None) -> None:
+        """Refuse messages until this is called with None."""
+        self._held = None if reason is None else AppendsHeld(reason)
+        self._decide()
+
     def _decide(self) -> None:
-        self.refusal = self._stopped or self._no_space or self._over_mark
+        self.refusal = self._stopped or self._no_space or self._over_mark or self._held

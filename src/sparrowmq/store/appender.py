@@ -131,7 +131,7 @@ class Appender:
 
         Raises ValueError for bytes out of turn, RecordError, DiskFull, StoreStopped.
         """
-        self._admission.check()
+        self._admission.check_copying()
         try:
             self._raw.append(log_offset, data)
         except OSError as error:

@@ -134,6 +134,12 @@ class StoreConfig:
         at_least(0),
     )
 
+    is_shown_by_owner: bool = setting(
+        False,
+        "Whether consumers see messages only when the broker says so, and not when they are synced;"
+        " the broker sets that when replication is synchronous.",
+    )
+
     scan_units: int = setting(
         4_096, "Queue units that one read may examine while a filter rejects them.", at_least(1)
     )

@@ -23,6 +23,11 @@ clients that never heard of epochs, and the only thing that can be known of it i
 learned. Epochs are few, one for each start and deletion, so they are kept until the log has no
 record of them any more.
 
+A slave's log is a copy: it takes over the epochs of its master and begins none, not even when it
+restarts, because the bytes it lost come again from the master. The starts of masters, without the
+deletions of topics, are the log's lineage: two copies with the same lineage up to a place are equal
+up to there.
+
 The file is JSON, replaced as a whole. Where it is missing the last life of the store is unknown:
 another release or Apache's broker wrote it, and any position past the end is in doubt.
 """
@@ -54,6 +59,13 @@ class Epoch(msgspec.Struct, frozen=True):
     seen_past_end: int = 0
 
 
+class LogStart(msgspec.Struct, frozen=True):
+    """A master started at log offset `start`; `number` is that of the epoch it began."""
+
+    number: int
+    start: int
+
+
 class Deletion(msgspec.Struct, frozen=True):
     """A topic was deleted in an epoch of its own; no position in it was ever past `longest`."""
 
@@ -69,11 +81,16 @@ class Doubt(msgspec.Struct, frozen=True):
     until: int
 
 
-class _Saved(msgspec.Struct):
+class EpochTable(msgspec.Struct):
+    """All epochs, as the file has them and as a slave takes them over."""
+
     epochs: list[Epoch]
     unsynced_window: int
     """How far past the synced end readers see in the life that wrote this."""
     deleted: dict[str, Deletion] = {}
+    lineage: list[LogStart] = []
+    is_copy: bool = False
+    """Whether a slave wrote it."""
 
 
 class LogEpochs:
@@ -84,7 +101,11 @@ class LogEpochs:
         self._queues = queues
         self._epochs: list[Epoch] = []
         self._deleted: dict[str, Deletion] = {}
+        self.lineage: list[LogStart] = []
+        """Every start of a master that the log holds something of, oldest first."""
         self._window = 0
+        self.was_copy = False
+        """Whether the log is, or was in its last life, a slave's."""
         self._is_saved = True
         self._ends: dict[tuple[str, int, int], int] = {}
         self._doubts: dict[tuple[str, int], tuple[Doubt, ...]] = {}
@@ -99,16 +120,49 @@ class LogEpochs:
         if data is None:
             return UNBOUNDED
         try:
-            saved = msgspec.json.decode(data, type=_Saved)
+            saved = msgspec.json.decode(data, type=EpochTable)
         except msgspec.MsgspecError:
             return UNBOUNDED
-        self._epochs, self._deleted = saved.epochs, saved.deleted
+        self._take(saved)
         return saved.unsynced_window
+
+    def table(self) -> EpochTable:
+        """Everything, for a slave to adopt."""
+        return EpochTable(
+            epochs=list(self._epochs),
+            unsynced_window=self._window,
+            deleted=dict(self._deleted),
+            lineage=list(self.lineage),
+            is_copy=self.was_copy,
+        )
+
+    def adopt(self, table: EpochTable) -> None:
+        """Take over a master's epochs. Call `save` before its bytes are taken."""
+        table = msgspec.structs.replace(table, is_copy=True)
+        if table != self.table():
+            self._take(table)
+            self._is_saved = False
+
+    def _take(self, table: EpochTable) -> None:
+        self._epochs, self._deleted = list(table.epochs), dict(table.deleted)
+        # Earlier releases kept no lineage: each of their epochs may have been a start.
+        self.lineage = list(table.lineage) or [
+            LogStart(one.number, one.start) for one in self._epochs
+        ]
+        self._window = table.unsynced_window
+        self.was_copy = table.is_copy
+        self.current = self._epochs[-1].number if self._epochs else 0
+        self._ends.clear()
+        self._note_doubts()
 
     def begin(self, start: int, seen_past_end: int, window: int, now_ms: int) -> None:
         """The store starts, with a log that ends at `start`. Call `save` before it serves."""
         self._window = window
+        self.was_copy = False
         self._begin(start, seen_past_end, now_ms)
+        # A start whose bytes were all cut leaves nothing behind.
+        self.lineage = [one for one in self.lineage if one.start < start]
+        self.lineage.append(LogStart(self.current, start))
 
     def delete_topic(self, topic: str, log_end: int, longest: int, now_ms: int) -> None:
         """A topic's queues are gone, and may begin again. Call `save` before that is reported."""
@@ -137,6 +191,9 @@ class LogEpochs:
         self._epochs.append(Epoch(self.current, start, seen_past_end))
         self._is_saved = False
         self._ends.clear()
+        self._note_doubts()
+
+    def _note_doubts(self) -> None:
         self._doubts.clear()
         self.has_doubts = bool(self._deleted) or any(one.seen_past_end for one in self._epochs)
 
@@ -144,7 +201,7 @@ class LogEpochs:
         """Make what began durable; nothing is written when it is. Raises DiskFull, or OSError."""
         if self._is_saved:
             return
-        saved = _Saved(self._epochs, self._window, self._deleted)
+        saved = self.table()
         self._file.replace(msgspec.json.encode(saved))
         self._is_saved = True
 
@@ -156,6 +213,9 @@ class LogEpochs:
             following = msgspec.structs.replace(self._epochs[1], seen_past_end=seen_past_end)
             self._epochs[:2] = [following]
             self._doubts.clear()
+            self._is_saved = False
+        while len(self.lineage) > 1 and self.lineage[1].start <= min_log_offset:
+            del self.lineage[0]
             self._is_saved = False
 
     def end_since(self, topic: str, queue_id: int, epoch: int) -> int | None:

@@ -4,11 +4,26 @@ StoreError
 ├── StoreStopped     a write or sync failed, nothing may be acknowledged any more: stop
 ├── StoreCorrupted   our own files are wrong and cannot be repaired by themselves: stop
 └── MessageTooLarge  it does not fit into a log file
+
+AppendsHeld is a DiskFull: nothing is lost by it, and what appends tries again later.
 """
+
+from sparrowmq.disk.errors import DiskFull
 
 
 class StoreError(Exception):
     """The store cannot do what it was asked for."""
+
+
+class AppendsHeld(DiskFull):
+    """The owner of the store lets nothing be appended for now: `reason` says why.
+
+    Met as a full disk is, because everything that appends knows how to wait for one.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__("", 0, reason)
+        self.reason = reason
 
 
 class StoreStopped(StoreError):

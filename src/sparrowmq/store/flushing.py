@@ -78,6 +78,7 @@ class Flushing:
         self._dispatch = dispatch
         self._marks = marks
         self._window = config.unsynced_window
+        self._is_shown_by_owner = config.is_shown_by_owner
         self._checkpoints = Checkpoints(config, log, dispatch, marks)
         self.durable = 0
         """Log records before this offset survive a power cut."""
@@ -144,7 +145,8 @@ class Flushing:
         directories: list[str] = []
         grown: list[tuple[ConsumeQueue, int]] = []
         if end > self.durable:
-            grown = self._dispatch.take_unsynced()
+            if not self._is_shown_by_owner:
+                grown = self._dispatch.take_unsynced()
             files = [log_path(start) for start in log.starts_from(self.durable)]
             if log.names_changed:
                 log.names_changed = False

@@ -43,12 +43,18 @@ def files_to_delete(
     used_ratio: float,
     *,
     any_hour: bool = False,
+    needed_from: int | None = None,
 ) -> list[int]:
-    """Starts of the files to delete now, oldest first; `files` are all but the one written."""
+    """Starts of the files to delete now, oldest first; `files` are all but the one written.
+
+    What a slave still needs, from `needed_from` on, is kept as long as the disk has room.
+    """
     expired = []
     if any_hour or is_deletion_hour(config, now_ms) or used_ratio >= config.clean_ratio:
         for file in files:
             if file.last_time is None or now_ms - file.last_time <= config.retention_ms:
+                break
+            if needed_from is not None and file.start + config.log_file_size > needed_from:
                 break
             expired.append(file.start)
     if not expired and files and used_ratio >= config.force_clean_ratio:
@@ -97,11 +103,13 @@ class Retention:
         *,
         any_hour: bool = False,
         set_forward: Callable[[int], int] = lambda log_offset: 0,
+        needed_from: int | None = None,
     ) -> list[int]:
         """Delete log files that have expired or that the disk has no room for; what was deleted.
 
         With `any_hour` expired files need not wait for the deletion hour. `set_forward` says by how
-        much the clock was set since a record was stored: that does not make it older.
+        much the clock was set since a record was stored: that does not make it older. From
+        `needed_from` on a slave still needs the log.
         Decides also whether messages are refused because the disk is nearly full.
         """
         deleted: list[int] = []
@@ -111,6 +119,7 @@ class Retention:
             now_ms,
             self._used_ratio(),
             any_hour=any_hour,
+            needed_from=needed_from,
         ):
             for start in starts:
                 self._log.remove(start)

@@ -21,7 +21,7 @@ from sparrowmq.store.admission import Admission
 from sparrowmq.store.appender import Appender
 from sparrowmq.store.commit_log import CommitLog
 from sparrowmq.store.config import StoreConfig
-from sparrowmq.store.consume_queue import QueueFiles
+from sparrowmq.store.consume_queue import ConsumeQueue, QueueFiles
 from sparrowmq.store.dispatch import Dispatch
 from sparrowmq.store.durable_marks import Marks
 from sparrowmq.store.epochs import UNBOUNDED, LogEpochs
@@ -38,6 +38,7 @@ from sparrowmq.store.retention import Retention
 
 __all__ = ["Boundary", "ColdRead", "Store"]
 
+Grown = list[tuple[ConsumeQueue, int]]
 _QUEUES_PER_TICK = 256
 _MUCH_SCANNED = 32
 """A start that scanned more than this part of `checkpoint_bytes` makes a checkpoint at once."""
@@ -64,6 +65,8 @@ class Store:
         self._flushing = Flushing(config, disk, self._log, self._dispatch, self._marks)
         self.admission = Admission()
         self.epochs = LogEpochs(disk, self._dispatch.queues)
+        self._seen_past_end = 0
+        self._scanned_bytes = 0
 
         # The interface is the parts' own functions. Methods that only pass the call on would cost
         # every send and every pull one more call.
@@ -103,8 +106,13 @@ class Store:
         disk: Disk,
         now_ms: int,
         report: Report = _ignore,
+        *,
+        is_copy: bool = False,
     ) -> "Store":
         """Open the store on `disk`, repairing what a crash left. `report` learns of damage.
+
+        With `is_copy` no epoch begins: the log is continued with another broker's bytes, until
+        `begin_epoch` says otherwise.
 
         Raises StoreLocked, StoreCorrupted, DiskFull, or OSError.
         """
@@ -113,6 +121,9 @@ class Store:
         try:
             store = Store(config, disk, lock, report)
             store._recover(now_ms)
+            if not is_copy:
+                store._begin_epoch(now_ms, store._seen_past_end)
+            store._prepare_or_wait()
         except BaseException:
             lock.release()
             raise
@@ -126,22 +137,44 @@ class Store:
         self._log.continue_at(found.end, found.last_record, found.last_timestamp)
         self._flushing.start(now_ms, found)
         self._flushing.sync_recovered()
-        self._begin_epoch(found, now_ms)
+        self._note_last_life(found)
         if found.min_log_offset != self._log.min_offset:
             self._dispatch.set_min(self._log.min_offset)
+        self._scanned_bytes = found.scanned_bytes
+
+    def _note_last_life(self, found: Recovered) -> None:
+        """How far past the log's end readers may have seen."""
+        self._seen_past_end = self.epochs.load()
+        if found.was_foreign:
+            self._seen_past_end = UNBOUNDED
+        if not found.was_running:
+            self._seen_past_end = 0
+        if self.epochs.was_copy:  # readers of its master may have seen any number of messages more
+            self._seen_past_end = UNBOUNDED
+
+    def begin_epoch(self, now_ms: int, *, nothing_is_lost: bool = False) -> None:
+        """A store that was opened as a copy is a master's from now on.
+
+        `nothing_is_lost`: what readers saw of the last life is in the log again, because slaves
+        had it.
+        """
+        self._begin_epoch(now_ms, 0 if nothing_is_lost else self._seen_past_end)
         try:
-            self._prepare(found.scanned_bytes)
+            self.epochs.save()  # before anything is appended
         except DiskFull as error:
             self.admission.set_no_space(error)
 
-    def _begin_epoch(self, found: Recovered, now_ms: int) -> None:
+    def _begin_epoch(self, now_ms: int, seen_past_end: int) -> None:
         """What readers saw of the last life and the log does not hold any more is forgotten."""
-        seen_past_end = self.epochs.load()
-        if found.was_foreign:
-            seen_past_end = UNBOUNDED
-        if not found.was_running:
-            seen_past_end = 0
-        self.epochs.begin(found.end, seen_past_end, self.config.unsynced_window, now_ms)
+        # What copies keep readers from losing is not bounded by any window here.
+        window = UNBOUNDED if self.config.is_shown_by_owner else self.config.unsynced_window
+        self.epochs.begin(self._log.end, seen_past_end, window, now_ms)
+
+    def _prepare_or_wait(self) -> None:
+        try:
+            self._prepare(self._scanned_bytes)
+        except DiskFull as error:
+            self.admission.set_no_space(error)
 
     def _prepare(self, scanned_bytes: int) -> None:
         """Everything that needs space: on a full disk the store can still be read."""
@@ -175,6 +208,11 @@ class Store:
             self._files.close()
             self._marks.close()
             self._lock.release()
+
+    def abandon(self) -> None:
+        """Let go of the directory without marking anything: the next start recovers."""
+        self.admission.stop("it was abandoned")
+        self.close()
 
     @property
     def min_log_offset(self) -> int:
@@ -230,6 +268,22 @@ class Store:
         except OSError as error:
             self.admission.write_failed(error)
         return []
+
+    def take_grown(self) -> Grown:
+        """Queues that grew since the last call and where they end, to be handed to `show`.
+
+        Only for an owner that shows messages itself (`is_shown_by_owner`).
+        """
+        return self._dispatch.take_unsynced()
+
+    def show(self, grown: Grown) -> list[tuple[str, int]]:
+        """Readers may see these queues up to there; the queues that they see more of now."""
+        shown = []
+        for queue, end in grown:
+            if queue.durable_to < end:
+                queue.durable_to = end
+                shown.append((queue.topic, queue.queue_id))
+        return shown
 
     def delete_topic(self, topic: str, now_ms: int) -> bool:
         """Forget a topic: its messages can no longer be read; False if it had none.

@@ -47,12 +47,13 @@ class Listener(asyncio.AbstractServer):
         """Protocols of accepted connections run in it, and with it in the listener's process."""
         self._network = network
         self._factory = factory
-        self._is_serving = True
+        self._is_open = True
+        self._is_serving = False
 
     @property
     def sockets(self) -> tuple[ListeningSocket, ...]:
         address = ("127.0.0.1" if self.local_only else self.host.ip, self.port)
-        return (ListeningSocket(address),) if self._is_serving else ()
+        return (ListeningSocket(address),) if self._is_open else ()
 
     def accept(self, transport: MemoryTransport) -> None:
         if not self._is_serving:
@@ -61,8 +62,8 @@ class Listener(asyncio.AbstractServer):
             transport.open(self._factory())
 
     def close(self) -> None:
-        if self._is_serving:
-            self._is_serving = False
+        if self._is_open:
+            self._is_open = self._is_serving = False
             self._network.forget_listener(self)
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
@@ -72,7 +73,8 @@ class Listener(asyncio.AbstractServer):
         return self._is_serving
 
     async def start_serving(self) -> None:
-        """It serves from the beginning."""
+        """Accept connections; before that, they are refused."""
+        self._is_serving = self._is_open
 
     async def serve_forever(self) -> None:
         try:

@@ -117,7 +117,8 @@ class MemoryNetwork:
         await self._knock(here, there)
         listener = self._listeners.get((there, port))
         is_local = address in LOOPBACK
-        if listener is None or (listener.local_only and not is_local):
+        is_listening = listener is not None and listener.is_serving()
+        if listener is None or not is_listening or (listener.local_only and not is_local):
             await self._travel(there, here)
             raise ConnectionRefusedError(errno.ECONNREFUSED, f"{address}:{port} refuses")
         transport = self._establish(here, listener, "127.0.0.1" if is_local else None)

@@ -97,6 +97,7 @@ class RunningCluster(Simulation):
 class SimCluster:
     """The description of a cluster; `run` makes one.
 
+    Each broker gets `slaves` slaves, called `broker-a.1` and so on among `brokers`.
     `settings` go to every broker's `BrokerConfig`, `name_server_settings` to the name servers'.
     A test that needs more than `limit_s` of virtual time says so: an hour of a cluster's timers
     already takes seconds.
@@ -108,6 +109,7 @@ class SimCluster:
         *,
         name_servers: int = 1,
         brokers: int = 1,
+        slaves: int = 0,
         conditions: Conditions | None = None,
         limit_s: float = 3600.0,
         name_server_settings: Mapping[str, Any] | None = None,
@@ -116,6 +118,7 @@ class SimCluster:
         self.seed = seed
         self._name_servers = name_servers
         self._brokers = brokers
+        self._slaves = slaves
         self._conditions = conditions
         self._limit_s = limit_s
         self._name_server_settings = dict(name_server_settings or {})
@@ -131,18 +134,21 @@ class SimCluster:
                 sim.name_servers[name] = node
                 node.start()
             for letter in string.ascii_lowercase[: self._brokers]:
-                config = self._broker_config(sim, f"broker-{letter}")
-                sim.brokers[config.broker_name] = BrokerNode(sim, config)
-                sim.brokers[config.broker_name].start()
+                for broker_id in range(self._slaves + 1):
+                    broker = self._broker_node(sim, f"broker-{letter}", broker_id)
+                    sim.brokers[broker.name] = broker
+                    broker.start()
             yield sim
 
-    def _broker_config(self, sim: RunningCluster, name: str) -> BrokerConfig:
+    def _broker_node(self, sim: RunningCluster, broker_name: str, broker_id: int) -> BrokerNode:
+        name = f"{broker_name}.{broker_id}" if broker_id else broker_name
         config = BrokerConfig(
             data_dir=Path("/simulated") / name,
-            broker_name=name,
+            broker_name=broker_name,
+            broker_id=broker_id,
             name_servers=sim.name_server_addresses,
             listen_host="0.0.0.0",
             advertise_host=sim.host(name).ip,
             store=SMALL_STORE,
         )
-        return replace(config, **self._settings)
+        return BrokerNode(sim, replace(config, **self._settings), name)

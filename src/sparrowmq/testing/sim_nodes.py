@@ -10,6 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import BrokerConfig
+from sparrowmq.broker.replication.replication import StartAgain
 from sparrowmq.broker.server import BrokerServer
 from sparrowmq.clock import Clock
 from sparrowmq.disk.syncer import SyncPlan, sync_plan
@@ -62,9 +63,16 @@ class Node(ABC, Generic[S]):
             task.result()
 
     async def _serve(self, ready: asyncio.Event) -> None:
-        async with self.server.running():
-            ready.set()
-            await self._stopping.wait()
+        is_wanted = True
+        while is_wanted:
+            is_wanted = False
+            try:
+                async with self.server.running():
+                    ready.set()
+                    await self._stopping.wait()
+            except* StartAgain:
+                is_wanted = not self._stopping.is_set()
+                self.server = self._make()
 
     @property
     def is_running(self) -> bool:
@@ -118,8 +126,8 @@ class NameServerNode(Node[NameServer]):
 class BrokerNode(Node[BrokerServer]):
     """A broker on its own host, with a disk that survives it."""
 
-    def __init__(self, sim: Simulation, config: BrokerConfig) -> None:
-        super().__init__(sim, config.broker_name)
+    def __init__(self, sim: Simulation, config: BrokerConfig, name: str | None = None) -> None:
+        super().__init__(sim, name or config.broker_name)
         self.config = config
         self.disk = RecordingDisk()
         self.clock: Clock = sim.clock

@@ -45,7 +45,10 @@ class SimulatedLoop(VirtualLoop):
         **options: Any,
     ) -> Listener:
         _refuse_real_sockets(options)
-        return self.network.listen(protocol_factory, host, port)
+        listener = self.network.listen(protocol_factory, host, port)
+        if options.get("start_serving", True):
+            await listener.start_serving()
+        return listener
 
     async def create_connection(  # type: ignore[override]  # the part of it that clients use
         self, protocol_factory: ProtocolFactory, host: str, port: int, **options: Any

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from sparrowmq.broker.replication.claims import (
-    EpochStart,
     Follow,
     LogClaim,
     Refuse,
@@ -16,6 +15,7 @@ from sparrowmq.broker.replication.claims import (
     judge,
     tail_range,
 )
+from sparrowmq.store.epochs import LogStart
 
 FILE = 1000
 LOG = bytes(range(250)) * 20
@@ -28,7 +28,7 @@ MASTER = LogClaim(
     file_size=FILE,
     begin=1000,
     end=5000,
-    epochs=(EpochStart(7, 1000), EpochStart(9, 2500), EpochStart(12, 4000)),
+    lineage=(LogStart(7, 1000), LogStart(9, 2500), LogStart(12, 4000)),
 )
 
 
@@ -45,7 +45,7 @@ def slave(begin: int = 1000, end: int = 3000, **changes: Any) -> LogClaim:
         address="10.0.0.2:10911",
         begin=begin,
         end=end,
-        epochs=tuple(epoch for epoch in MASTER.epochs if epoch.start < end),
+        lineage=tuple(one for one in MASTER.lineage if one.start < end),
         tail_start=start,
         tail_end=end,
         tail_crc=zlib.crc32(LOG[start:end]),
@@ -59,8 +59,8 @@ def slave(begin: int = 1000, end: int = 3000, **changes: Any) -> LogClaim:
         (slave(), 3000),
         (slave(end=5000), 5000),
         (slave(begin=2000, end=2600), 2600),
-        (slave(begin=0, end=0, epochs=()), 1000),
-        (slave(begin=0, end=1000, epochs=(EpochStart(5, 0),)), 1000),
+        (slave(begin=0, end=0, lineage=()), 1000),
+        (slave(begin=0, end=1000, lineage=(LogStart(5, 0),)), 1000),
         (slave(end=2500), 2500),
     ],
     ids=["behind", "equal", "shorter", "empty", "expired tail", "at an epoch's start"],
@@ -85,9 +85,9 @@ def test_a_slave_that_was_away_too_long_starts_anew() -> None:
         (slave(file_size=2000), "size of log files is 2000, the master's is 1000"),
         (slave(broker_id=0), "broker id is 0, must be 1 or more"),
         (slave(end=6000), "ends at 6,000, past the master's end at 5,000"),
-        (slave(epochs=(EpochStart(7, 1000), EpochStart(8, 2600))), "different from offset 2,600"),
-        (slave(epochs=(EpochStart(7, 1000), EpochStart(9, 2600))), "different from offset 2,600"),
-        (slave(epochs=(EpochStart(7, 1000),)), "different from offset 2,500"),
+        (slave(lineage=(LogStart(7, 1000), LogStart(8, 2600))), "different from offset 2,600"),
+        (slave(lineage=(LogStart(7, 1000), LogStart(9, 2600))), "different from offset 2,600"),
+        (slave(lineage=(LogStart(7, 1000),)), "different from offset 2,500"),
         (slave(tail_crc=1), "bytes 2,936 to 3,000 .* differ"),
     ],
 )

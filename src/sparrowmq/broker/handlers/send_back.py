@@ -46,5 +46,6 @@ def send_back(broker: Broker, request: Request[SendBack]) -> Reply | None:
     if placement.attempts:
         broker.dead_letters.note(placement)
     end = stored.log_offset + stored.size
-    # The group moves on as soon as it is answered, so success means that the copy is safe.
-    return broker.durability.reply_when_safe(request, Reply(), end)
+    # The group moves on as soon as it is answered, so success means that the copy is safe. Missing
+    # slaves are waited for and then not mentioned: a consumer would send the message once more.
+    return broker.durability.reply_when_safe(request, Reply(), end, says_missing_copies=False)

@@ -1,8 +1,8 @@
 """What a copy of the log says about itself, and whether a slave may follow a master.
 
-The classic HA protocol names nobody and compares nothing: a slave of another cluster, or one whose
-log parted from the master's long ago, would be fed bytes that do not continue its own. So a slave
-says hello first, with its claim, and the master judges it.
+The classic HA protocol names no broker and compares nothing: a slave of another cluster, or one
+whose log parted from the master's long ago, would be fed bytes that do not continue its own. So a
+slave says hello first, with its claim, and the master judges it.
 
 ```
 master   |==== epoch 7 ====|==== epoch 9 =======|== epoch 12 =====▶
@@ -12,9 +12,8 @@ slave                                                    empty: begins with the 
 slave  ==|                                               ends before the master begins: starts anew
 ```
 
-Epochs begin with every start of a master's store, so two logs with the same epochs up to a place
-were one up to there, unless files were changed by hand. The checksum of the last bytes notices
-that.
+Every start of a master begins an epoch, so two logs with the same starts up to a place were one up
+to there, unless files were changed by hand. The checksum of the last bytes notices that.
 """
 
 import zlib
@@ -23,15 +22,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from sparrowmq.protocol.body import Body
+from sparrowmq.store.epochs import LogStart
 
 TAIL_BYTES = 64 * 1024
-
-
-class EpochStart(Body, frozen=True):
-    """An epoch, and the log offset where it began."""
-
-    number: int
-    start: int
 
 
 class LogClaim(Body, frozen=True, kw_only=True):
@@ -47,7 +40,8 @@ class LogClaim(Body, frozen=True, kw_only=True):
     begin: int
     end: int
     """Log offsets of the first byte and just past the last one; equal when the log is empty."""
-    epochs: tuple[EpochStart, ...] = ()
+    lineage: tuple[LogStart, ...] = ()
+    """Starts of masters, oldest first (`store/epochs.py`)."""
     tail_start: int = 0
     tail_end: int = 0
     """The last bytes of the last record's file that belong to records."""
@@ -104,60 +98,72 @@ class Refuse:
 Verdict: TypeAlias = Follow | StartAnew | Refuse
 
 
-def judge(master: LogClaim, slave: LogClaim, read: ReadLog) -> Verdict:
-    """Whether a slave may follow; `read` reads the master's log."""
-    if (fault := _identity_fault(master, slave)) is not None:
+def judge(source: LogClaim, follower: LogClaim, read: ReadLog) -> Verdict:
+    """Whether a follower may copy the log of `source`, which `read` reads.
+
+    The source is a master, or the slave of a master that comes back and has lost its end.
+    """
+    if (fault := _identity_fault(source, follower)) is not None:
         return Refuse(fault)
-    if slave.is_empty:
-        return Follow(master.begin)
-    if slave.end < master.begin:
+    if follower.is_empty:
+        return Follow(source.begin)
+    if follower.end < source.begin:
         return StartAnew(
-            f"the slave's log ends at {slave.end:,} and the master's begins at {master.begin:,}: "
-            "what lies between has expired"
+            f"the log of {follower.address} ends at {follower.end:,} and the log of"
+            f" {source.address} begins at {source.begin:,}: what lies between has expired"
         )
-    if (parted := _parted_at(master, slave)) is not None:
+    if (parted := parted_at(source, follower)) is not None:
         return Refuse(
-            f"the logs of {slave.address} and {master.address} are different from offset "
-            f"{parted:,} on; to drop the slave's own end and follow, run there: "
-            "sparrowmq store follow"
+            f"the logs of {follower.address} and {source.address} differ from offset {parted:,} on;"
+            f" to keep the end of {follower.address} aside and follow, stop it and run there:"
+            " sparrowmq store follow"
         )
-    if slave.end > master.end:
+    if follower.end > source.end:
         return Refuse(
-            f"the slave's log ends at {slave.end:,}, past the master's end at {master.end:,}: "
-            "it has messages that the master lost"
+            f"the log of {follower.address} ends at {follower.end:,}, past the end of"
+            f" {source.address} at {source.end:,}: it has messages that the other one lost;"
+            " restart the master, which then copies them back"
         )
-    if tail_checksum(read, slave.tail_start, slave.tail_end) not in (slave.tail_crc, None):
+    if tail_checksum(read, follower.tail_start, follower.tail_end) not in (follower.tail_crc, None):
         return Refuse(
-            f"bytes {slave.tail_start:,} to {slave.tail_end:,} of the logs of {slave.address} and "
-            f"{master.address} differ, though their history is the same; one of them is damaged: "
-            "check both with sparrowmq store verify"
+            f"bytes {follower.tail_start:,} to {follower.tail_end:,} of the logs of"
+            f" {follower.address} and {source.address} differ, though their history is the same;"
+            " one of them is damaged: check both with sparrowmq store verify"
         )
-    return Follow(slave.end)
+    return Follow(follower.end)
 
 
-def _identity_fault(master: LogClaim, slave: LogClaim) -> str | None:
+def _identity_fault(source: LogClaim, follower: LogClaim) -> str | None:
     for what, own, theirs in (
-        ("cluster", master.cluster, slave.cluster),
-        ("broker name", master.broker_name, slave.broker_name),
-        ("size of log files", master.file_size, slave.file_size),
+        ("cluster", source.cluster, follower.cluster),
+        ("broker name", source.broker_name, follower.broker_name),
+        ("size of log files (mappedFileSizeCommitLog)", source.file_size, follower.file_size),
     ):
         if own != theirs:
-            return f"the slave's {what} is {theirs}, the master's is {own}; they must be equal"
-    if slave.broker_id <= master.broker_id:
-        return f"the slave's broker id is {slave.broker_id}, must be 1 or more"
+            return (
+                f"the {what} of {follower.address} is {theirs}, that of {source.address} is {own};"
+                " they must be equal"
+            )
+    if (source.broker_id == 0) == (follower.broker_id == 0):
+        return (
+            f"{follower.address} has the broker id {follower.broker_id} and {source.address} has"
+            f" {source.broker_id}: a slave (1 or more) follows a master (0), and a master that"
+            " comes back copies from a slave"
+        )
     return None
 
 
-def _parted_at(master: LogClaim, slave: LogClaim) -> int | None:
-    """Where the histories part; None where the slave's is a part of the master's."""
-    known = {epoch.number: epoch.start for epoch in master.epochs}
-    oldest = master.epochs[0].number if master.epochs else 0
-    for epoch in slave.epochs:
-        is_forgotten = epoch.number < oldest
-        has_bytes = epoch.start < slave.end
-        if has_bytes and not is_forgotten and known.get(epoch.number) != epoch.start:
-            return epoch.start
-    last = slave.epochs[-1].number if slave.epochs else 0
-    # The master may have begun an epoch before the slave's end without the slave knowing it.
-    later = [epoch.start for epoch in master.epochs if epoch.number > last]
-    return min(later) if later and min(later) < slave.end else None
+def parted_at(one: LogClaim, other: LogClaim) -> int | None:
+    """The log offset from which on two copies differ; None where the longer continues the other."""
+    if not one.lineage or not other.lineage:
+        return None
+    oldest = max(one.lineage[0].number, other.lineage[0].number)
+    # What only one of them has forgotten was common: it expired there.
+    ours = [start for start in one.lineage if start.number >= oldest]
+    theirs = [start for start in other.lineage if start.number >= oldest]
+    common = 0
+    while common < min(len(ours), len(theirs)) and ours[common] == theirs[common]:
+        common += 1
+    starts = [each[common].start for each in (ours, theirs) if len(each) > common]
+    parted = min(starts, default=None)
+    return parted if parted is not None and parted < min(one.end, other.end) else None

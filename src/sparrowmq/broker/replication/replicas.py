@@ -36,9 +36,13 @@ class Replicas:
     """With fewer copies in sync, messages are refused before they are stored."""
     max_gap_bytes: int
     """A slave that is further behind is not in sync."""
+    confirmed: int = 0
+    """Enough copies have everything before this log offset."""
+    given_up: int = 0
+    """Nothing before this log offset is waited for."""
     _acknowledged: dict[int, int] = field(default_factory=dict)
-    _confirmed: int = 0
-    _given_up: int = 0
+    _last: dict[int, int] = field(default_factory=dict)
+    """The same of slaves that are gone, too."""
 
     @property
     def acknowledged(self) -> Mapping[int, int]:
@@ -48,7 +52,7 @@ class Replicas:
     @property
     def visible_end(self) -> int:
         """The log offset up to which consumers may see messages; it never moves back."""
-        return max(self._confirmed, self._given_up)
+        return max(self.confirmed, self.given_up)
 
     def acknowledge(self, slave_id: int, log_offset: int) -> bool:
         """A slave has everything before `log_offset`; whether more is confirmed by it.
@@ -56,8 +60,12 @@ class Replicas:
         The first report of a connection counts as any other: it replaces what an earlier connection
         of this slave said, also where it is lower.
         """
-        self._acknowledged[slave_id] = log_offset
+        self._acknowledged[slave_id] = self._last[slave_id] = log_offset
         return self._confirm()
+
+    def last_acknowledged(self, slave_id: int) -> int:
+        """What a slave had when it was last heard of; 0 for one that was not heard of."""
+        return self._last.get(slave_id, 0)
 
     def disconnect(self, slave_id: int) -> None:
         """A slave is gone. What it confirmed stays confirmed: it was true when it was said."""
@@ -65,7 +73,7 @@ class Replicas:
 
     def give_up(self, log_offset: int) -> None:
         """A sender learned that copies are missing: consumers may see its message."""
-        self._given_up = max(self._given_up, log_offset)
+        self.given_up = max(self.given_up, log_offset)
 
     def in_sync(self, log_end: int) -> int:
         """How many copies are close to the end of the log, the master's own among them."""
@@ -78,7 +86,7 @@ class Replicas:
 
     def copies_of(self, end_offset: int, log_end: int) -> Copies:
         """What a message that ends at `end_offset` of a log that ends at `log_end` can expect."""
-        if end_offset <= self._confirmed or self.wanted <= 1:
+        if end_offset <= self.confirmed or self.wanted <= 1:
             return Copies.ENOUGH
         return Copies.TO_COME if self.in_sync(log_end) >= self.wanted else Copies.MISSING
 
@@ -87,7 +95,7 @@ class Replicas:
         if not 0 < slaves_wanted <= len(self._acknowledged):
             return False
         reached = sorted(self._acknowledged.values(), reverse=True)[slaves_wanted - 1]
-        if reached <= self._confirmed:
+        if reached <= self.confirmed:
             return False
-        self._confirmed = reached
+        self.confirmed = reached
         return True

@@ -1,4 +1,4 @@
-"""A slave says hello before it follows over an HA connection. Only SparrowMQ's brokers do."""
+"""Brokers of one name compare their logs before one of them follows. Only SparrowMQ's brokers do."""
 
 from typing import ClassVar
 
@@ -6,17 +6,25 @@ from sparrowmq.protocol.codes import RequestCode
 from sparrowmq.protocol.header import RequestHeader, ResponseHeader
 
 
+class DescribeLog(RequestHeader, frozen=True, kw_only=True):
+    """Ask a broker what its log is; the answer's body is a LogDescription."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.DESCRIBE_LOG
+
+
 class FollowMaster(RequestHeader, frozen=True, kw_only=True):
-    """Ask to follow; the body is the slave's LogClaim."""
+    """Ask to follow; the body is the follower's LogClaim."""
 
     CODE: ClassVar[RequestCode] = RequestCode.FOLLOW_MASTER
 
 
 class FollowAnswer(ResponseHeader, frozen=True, kw_only=True):
-    """The slave may follow; the body is the master's LogClaim."""
+    """The broker may follow; the body is the LogDescription of the one it follows."""
 
-    token: str
+    token: str = ""
     """Hexadecimal, to be presented on the HA connection; good for one, and for a few seconds."""
-    ha_address: str
-    start: int
+    ha_address: str = ""
+    start: int = 0
     """The log offset to begin with."""
+    must_start_anew: bool = False
+    """It may follow with an empty log only: what follows its own has expired."""

@@ -1,14 +1,16 @@
-"""The master's side of replication: lets slaves in, and feeds each of them the log.
+"""Feeding slaves: they are let in, get the bytes of the log, and acknowledge them.
 
 ```
 hello over the broker's port ─▶ judged, gets a token
 HA connection ─▶ token ─▶ first offset ─▶ fed: log bytes out, acknowledgements in
 ```
 
-Feeding looks for new bytes when the log has grown. Where nobody waits for acknowledgements that is
-at most every 2 ms: many small transfers cost the master several times as much processor time.
+Feeding looks for new bytes when the log has grown. Where no sender waits for acknowledgements that
+is at most every 2 ms: many small transfers cost the master several times as much processor time.
 Where senders do wait, a slave is sent the next bytes as soon as it acknowledged the last ones, so
-that the messages of everybody who sends meanwhile travel together.
+that all messages that were sent meanwhile travel together.
+
+Every broker can feed: a slave feeds its own master when that comes back with a shorter log.
 """
 
 import asyncio
@@ -16,8 +18,10 @@ import logging
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
+from ipaddress import ip_address
+from zlib import crc32
 
-from sparrowmq.broker.replication.claims import Follow, LogClaim, Refuse, StartAnew, Verdict, judge
+from sparrowmq.broker.replication.claims import LogClaim
 from sparrowmq.broker.replication.replicas import Replicas
 from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.ha import HaError, ReportDecoder, encode_chunk_head
@@ -39,8 +43,8 @@ class Ticket:
     expires_s: float
 
 
-class Master:
-    """Slaves of one broker, and what they have."""
+class Feed:
+    """The brokers that follow this one, and what they have."""
 
     def __init__(
         self,
@@ -50,62 +54,85 @@ class Master:
         tasks: asyncio.TaskGroup,
         *,
         chunk_bytes: int,
+        admits_strangers: bool,
         log: logging.Logger,
     ) -> None:
+        """`admits_strangers` lets slaves in that present no token, such as Apache's."""
         self._store = store
         self.replicas = replicas
         self._workers = workers
         self._tasks = tasks
         self._chunk_bytes = chunk_bytes
+        self._admits_strangers = admits_strangers
         self._log = log
         self._loop = asyncio.get_running_loop()
         self._tickets: dict[bytes, Ticket] = {}
         self.links: dict[int, SlaveLink] = {}
         """The connection of each slave, by broker id."""
         self._grown = asyncio.Event()
+        self._listener: asyncio.AbstractServer | None = None
         self.confirmed: Callable[[], None] = lambda: None
+        """Called when enough slaves have more of the log."""
+        self.changed: Callable[[], None] = lambda: None
+        """Called when a slave comes or goes."""
 
     # ---- who may follow
 
-    def let_in(self, own: LogClaim, slave: LogClaim) -> tuple[Verdict, bytes]:
-        """Judge a hello; a token for a slave that may follow, else empty."""
-        verdict = judge(own, slave, self._store.read_log)
-        match verdict:
-            case Follow():
-                token = secrets.token_bytes(16)
-                now_s = self._loop.time()
-                self._tickets = {
-                    each: ticket
-                    for each, ticket in self._tickets.items()
-                    if ticket.expires_s > now_s
-                }
-                self._tickets[token] = Ticket(slave, now_s + _TOKEN_S)
-                return verdict, token
-            case StartAnew() | Refuse():
-                return verdict, b""
+    def admit(self, slave: LogClaim) -> bytes:
+        """A token for a broker that may follow."""
+        token = secrets.token_bytes(16)
+        now_s = self._loop.time()
+        self._tickets = {
+            each: ticket for each, ticket in self._tickets.items() if ticket.expires_s > now_s
+        }
+        self._tickets[token] = Ticket(slave, now_s + _TOKEN_S)
+        return token
 
-    async def listen(self, host: str, port: int) -> asyncio.Server:
-        """Accept slaves. Raises OSError."""
-        return await self._loop.create_server(lambda: SlaveLink(self), host, port)
+    async def listen(self, host: str, port: int) -> int:
+        """Accept slaves; returns the port (port 0 takes a free one). Raises OSError."""
+        self._listener = await self._loop.create_server(lambda: SlaveLink(self), host, port)
+        return int(self._listener.sockets[0].getsockname()[1])
 
     # ---- what links report
 
     def join(self, link: "SlaveLink", log_offset: int) -> None:
         """A connection presented itself. Raises HaError for one that was not let in."""
-        ticket = self._tickets.pop(link.token or b"", None)
-        if ticket is None or ticket.expires_s < self._loop.time():
-            raise HaError("no slave follows without a hello; its token is unknown or expired")
-        if log_offset > self._store.max_log_offset:
-            raise HaError(f"asks for offset {log_offset}, the log ends before")
-        slave_id = ticket.slave.broker_id
+        slave_id, name = self._identify(link)
+        if link.token is None and log_offset == 0:
+            # An empty slave of Apache's takes any start that is the beginning of a file.
+            log_offset = self._store.min_log_offset
+        if not self._store.min_log_offset <= log_offset <= self._store.max_log_offset:
+            raise HaError(
+                f"asks for log offset {log_offset}, the log has {self._store.min_log_offset} to"
+                f" {self._store.max_log_offset}"
+            )
         before = self.links.pop(slave_id, None)
         if before is not None:
             before.close("the slave connected again")
-        link.slave_id, link.position = slave_id, log_offset
+        link.has_joined, link.slave_id, link.name = True, slave_id, name
+        link.position = log_offset
         self.links[slave_id] = link
-        self._log.info("slave %d at %s follows from %d", slave_id, ticket.slave.address, log_offset)
+        self._log.info("%s follows from log offset %d", name, log_offset)
         self.acknowledge(link, log_offset)
-        link.feeding = self._tasks.create_task(self._feed(link), name=f"feed slave {slave_id}")
+        self.changed()
+        link.feeding = self._tasks.create_task(self._feed(link), name=f"feed {name}")
+
+    def _identify(self, link: "SlaveLink") -> tuple[int, str]:
+        """Which slave a connection is of. Votes count slaves, so each has a number of its own."""
+        if link.token is None and self._admits_strangers:
+            # A stranger says nothing about itself. Its address tells it from others, except on
+            # loopback, where each connection counts.
+            host, port = link.peer
+            key = f"{host}:{port}" if ip_address(host).is_loopback else host
+            return -2 - crc32(key.encode()), f"the slave at {key}"
+        ticket = self._tickets.pop(link.token or b"", None)
+        if ticket is None or ticket.expires_s < self._loop.time():
+            raise HaError(
+                "follows without having said hello, or too late after it; set replication_peer to"
+                " apache to let brokers in that cannot say it"
+            )
+        slave = ticket.slave
+        return slave.broker_id, f"broker {slave.broker_id} at {slave.address}"
 
     def acknowledge(self, link: "SlaveLink", log_offset: int) -> None:
         """A slave has everything before this offset. Raises HaError for what was never sent."""
@@ -123,7 +150,10 @@ class Master:
         if self.links.get(link.slave_id) is link:
             del self.links[link.slave_id]
             self.replicas.disconnect(link.slave_id)
-            self._log.warning("slave %d is gone: %s", link.slave_id, link.reason)
+            self._log.warning("%s follows no longer: %s", link.name, link.reason)
+            self.changed()
+        elif not link.has_joined and link.was_refused:
+            self._log.warning("refused a slave at %s: it %s", link.peer[0], link.reason)
 
     # ---- feeding
 
@@ -134,6 +164,9 @@ class Master:
     async def _feed(self, link: "SlaveLink") -> None:
         while True:
             await link.writable.wait()
+            if link.position < self._store.min_log_offset:
+                link.close(f"log offset {link.position}, which it needs next, has expired here")
+                return
             body = await self._read(link.position)
             if body:
                 link.send(body)
@@ -153,6 +186,7 @@ class Master:
     async def _until_grown(self, link: "SlaveLink") -> None:
         self._grown.clear()
         if link.position < self._store.max_log_offset:
+            await asyncio.sleep(0)
             return
         try:
             async with asyncio.timeout(HEARTBEAT_S):
@@ -164,7 +198,9 @@ class Master:
             await asyncio.sleep(PAUSE_S)
 
     def close(self) -> None:
-        """End every connection."""
+        """Stop listening, and end every connection."""
+        if self._listener is not None:
+            self._listener.close()
         for link in tuple(self.links.values()):
             link.close("this broker stops")
 
@@ -172,12 +208,18 @@ class Master:
 class SlaveLink(asyncio.Protocol):
     """One connection of a slave: reads its reports, and writes within the transport's limits."""
 
-    def __init__(self, master: Master) -> None:
-        self._master = master
+    def __init__(self, master: Feed) -> None:
+        self._feed = master
         self._decoder = ReportDecoder()
         self._transport: asyncio.Transport
+        self._loop = asyncio.get_running_loop()
+        self._heard_s = self._loop.time()
         self._silence: asyncio.TimerHandle
+        self.has_joined = False
         self.slave_id = -1
+        self.name = ""
+        self.peer: tuple[str, int] = ("", 0)
+        self.was_refused = False
         self.position = 0
         """The log offset that is sent next."""
         self.acknowledged = 0
@@ -211,20 +253,22 @@ class SlaveLink(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        peer = transport.get_extra_info("peername") or ("", 0)
+        self.peer = (peer[0], peer[1])
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        self._silence.cancel()
-        self._watch()
+        self._heard_s = self._loop.time()
         try:
             log_offset = self._decoder.feed(data)
             if log_offset is None:
                 return
-            if self.slave_id < 0:
-                self._master.join(self, log_offset)
+            if not self.has_joined:
+                self._feed.join(self, log_offset)
             else:
-                self._master.acknowledge(self, log_offset)
+                self._feed.acknowledge(self, log_offset)
         except HaError as error:
+            self.was_refused = True
             self.close(str(error))
 
     def pause_writing(self) -> None:
@@ -237,10 +281,12 @@ class SlaveLink(asyncio.Protocol):
         self._silence.cancel()
         if exc is not None:
             self.reason = str(exc)
-        self._master.leave(self)
+        self._feed.leave(self)
 
     def _watch(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._silence = loop.call_later(
-            SILENCE_S, self.close, f"nothing was heard of it for {SILENCE_S:.0f} s"
-        )
+        """Close it when nothing was heard for too long; looked at seldom, as reports are many."""
+        silent_s = self._loop.time() - self._heard_s
+        if silent_s >= SILENCE_S:
+            self.close(f"nothing was heard of it for {silent_s:.0f} s")
+        else:
+            self._silence = self._loop.call_later(SILENCE_S - silent_s, self._watch)

@@ -1,0 +1,59 @@
+"""Brokers of one name compare their logs, and operators look at how far slaves are."""
+
+from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.replication.claims import Follow, LogClaim, Refuse, StartAnew, judge
+from sparrowmq.broker.replication.replication import Role
+from sparrowmq.disk.errors import DiskFull
+from sparrowmq.net.errors import RequestRefused
+from sparrowmq.net.routes import Reply, Request, Routes
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.errors import BodyError
+from sparrowmq.protocol.headers.replication import DescribeLog, FollowAnswer, FollowMaster
+
+routes: Routes[Broker] = Routes()
+
+
+@routes.on(DescribeLog)
+def describe_log(broker: Broker, request: Request[DescribeLog]) -> Reply:
+    """What this broker's log is: a master that comes back asks its slaves."""
+    return Reply(body=broker.replication.describe().to_json())
+
+
+@routes.on(FollowMaster)
+async def follow_master(broker: Broker, request: Request[FollowMaster]) -> Reply:
+    """Judge a broker that wants to copy this one's log; a token for one that may."""
+    replication = broker.replication
+    if replication.role is Role.WAITING:
+        raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, replication.reason)
+    try:
+        claim = LogClaim.from_json(request.body)
+    except BodyError as error:
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, str(error)) from error
+    own = replication.describe()
+    # The follower's end may lie far back in the log, where reading it waits for the device.
+    verdict = await broker.workers.run(judge, own.claim, claim, broker.store.read_log)
+    match verdict:
+        case Refuse(reason):
+            broker.log.warning("refused %s as a follower: %s", claim.address, reason)
+            raise RequestRefused(ResponseCode.NO_PERMISSION, reason)
+        case StartAnew(reason):
+            return Reply(FollowAnswer(must_start_anew=True), remark=reason)
+        case Follow(start):
+            await _remember(broker, claim)
+            token = replication.feed.admit(claim).hex()
+            header = FollowAnswer(token=token, ha_address=replication.ha_address, start=start)
+            return Reply(header, body=own.to_json())
+
+
+async def _remember(broker: Broker, slave: LogClaim) -> None:
+    """A slave counts only when it would be remembered after a power cut."""
+    replication = broker.replication
+    known = replication.known_slaves
+    if not replication.is_master or not known.remember(slave.broker_id, slave.address):
+        return
+    try:
+        await broker.workers.run(known.save)
+    except (DiskFull, OSError) as error:
+        del known.addresses[slave.broker_id]
+        text = f"the slave cannot be remembered: {error}"
+        raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, text) from error

@@ -1,0 +1,125 @@
+"""What slaves confirm, and since when consumers may see it; only where sends wait for slaves.
+
+```
+appended ──▶ marked: where the log ended, and which queues had grown
+         ──▶ confirmed by enough slaves, or given up because they are missing or late
+         ──▶ durable here too, where flush is synchronous
+         ──▶ shown: parked pulls are woken, sends that waited are answered
+```
+
+A mark is taken once per turn of the loop, not per message. Messages whose senders do not wait, and
+those that the broker itself stores (what is due, what was given back, what a transaction commits),
+are marked as all others: they are shown when they are confirmed or `slave_timeout_s` has passed.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from sparrowmq.broker.arrivals import Arrivals
+from sparrowmq.broker.config import BrokerConfig, Flush
+from sparrowmq.broker.replication.replicas import Copies, Replicas
+from sparrowmq.store.store import Grown, Store
+
+_WATCH_S = 1.0
+
+
+class _Mark(NamedTuple):
+    """The log ended at `log_offset` when these queues ended there."""
+
+    log_offset: int
+    deadline_s: float
+    grown: Grown
+
+
+class Confirmation:
+    """Follows the log from appended to shown."""
+
+    def __init__(
+        self, config: BrokerConfig, store: Store, arrivals: Arrivals, replicas: Replicas
+    ) -> None:
+        self._store = store
+        self._arrivals = arrivals
+        self.replicas = replicas
+        self._waits_for_flush = config.flush is Flush.SYNC
+        self._timeout_s = config.slave_timeout_s
+        self._name = config.broker_name
+        self._loop = asyncio.get_running_loop()
+        self._marks: deque[_Mark] = deque()
+        self._is_marking = False
+        self.grown: Callable[[], None] = lambda: None
+        """Called when the log has grown: there is something to feed to slaves."""
+
+    @property
+    def confirmed(self) -> int:
+        """Messages before this log offset are on enough brokers."""
+        return self.replicas.confirmed
+
+    @property
+    def given_up(self) -> int:
+        """Messages before this log offset are not waited for any more."""
+        return self.replicas.given_up
+
+    def note_growth(self) -> None:
+        """Something was appended; runs for every message."""
+        if not self._is_marking:
+            self._is_marking = True
+            self._loop.call_soon(self._mark)
+
+    def _mark(self) -> None:
+        self._is_marking = False
+        end = self._store.max_log_offset
+        grown = self._store.take_grown()
+        if grown:
+            self._marks.append(_Mark(end, self._loop.time() + self._timeout_s, grown))
+        self.grown()
+        if self.replicas.copies_of(end, end) is Copies.MISSING:
+            self.replicas.give_up(end)
+        self.show()
+
+    def expects_copies(self, end_offset: int) -> bool:
+        """Whether enough slaves follow closely to wait for them; if not, it is given up."""
+        if self.replicas.copies_of(end_offset, self._store.max_log_offset) is Copies.MISSING:
+            self.replicas.give_up(end_offset)
+            return False
+        return True
+
+    def give_up(self, end_offset: int) -> None:
+        """A sender was answered that its copies are late."""
+        self.replicas.give_up(end_offset)
+        self.show()
+
+    def show(self) -> None:
+        """Let consumers see what they may see by now."""
+        shown_to = self.replicas.visible_end
+        if self._waits_for_flush:
+            shown_to = min(shown_to, self._store.durable_log_offset)
+        while self._marks and self._marks[0].log_offset <= shown_to:
+            for topic, queue_id in self._store.show(self._marks.popleft().grown):
+                self._arrivals.announce(topic, queue_id)
+
+    async def watch(self) -> None:
+        """Give up what has waited for too long, and refuse messages while copies are too few."""
+        while True:
+            await asyncio.sleep(_WATCH_S)
+            self.check()
+
+    def check(self) -> None:
+        """What `watch` does every second; at once when a slave comes or goes."""
+        now_s = self._loop.time()
+        late = [mark.log_offset for mark in self._marks if mark.deadline_s <= now_s]
+        if late:
+            self.give_up(late[-1])
+        self._decide_refusal()
+
+    def _decide_refusal(self) -> None:
+        replicas, end = self.replicas, self._store.max_log_offset
+        if replicas.accepts(end):
+            self._store.admission.hold(None)
+            return
+        self._store.admission.hold(
+            f"in-sync replicas not enough: broker {self._name} has {replicas.in_sync(end)} of"
+            f" {replicas.least} copies in sync (min_in_sync_replicas); start a slave, or wait for"
+            " one to catch up"
+        )

@@ -1,0 +1,245 @@
+"""Following another broker's log: find it, say hello, and copy its bytes.
+
+```
+find the master ─▶ hello ─▶ HA connection ─▶ bytes ─▶ whole records into the log ─▶ report
+      ▲                                                                                │
+      └──────────────── lost, refused, or nothing to follow: again later ◀─────────────┘
+```
+
+A report says what lies in the slave's own file, synced where its flush is synchronous: never what
+was merely received. A slave follows for ever; a master that comes back with a shorter log copies
+from a slave until it has everything.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from sparrowmq.backoff import Backoff
+from sparrowmq.broker.replication.own_log import LogDescription
+from sparrowmq.disk.errors import DiskFull
+from sparrowmq.net.errors import NetError
+from sparrowmq.net.peers import Peers, split_address
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.errors import ProtocolError
+from sparrowmq.protocol.ha import (
+    Chunk,
+    ChunkDecoder,
+    HaError,
+    encode_offset,
+    encode_token,
+)
+from sparrowmq.protocol.headers.replication import FollowAnswer, FollowMaster
+from sparrowmq.store.errors import StoreStopped
+from sparrowmq.store.store import Store
+
+REPORT_S = 5.0
+"""A follower that got nothing reports this often, so that it is not taken for dead."""
+_HELLO_S = 3.0
+_CONNECT_S = 3.0
+SILENCE_S = 20.0
+"""A master that is silent for so long is gone: its heartbeats come every 5 s."""
+MAX_CHUNK_BYTES = 4 * 1024 * 1024
+_SLICE_BYTES = 128 * 1024
+"""Taken at once: about 2 ms of records."""
+_READ_AHEAD_BYTES = 2 * 1024 * 1024
+
+
+class NotFollowing(Exception):
+    """The other broker cannot be followed now; the text says why."""
+
+
+class MustStartAnew(Exception):
+    """The log ends before everything that the master has: it can follow with an empty one only."""
+
+
+class MasterLink(asyncio.Protocol):
+    """The connection to a master: chunks arrive here and wait until they are taken."""
+
+    def __init__(self) -> None:
+        self._decoder = ChunkDecoder(MAX_CHUNK_BYTES)
+        self._chunks: deque[Chunk] = deque()
+        self._waiting_bytes = 0
+        self._arrived = asyncio.Event()
+        self._failure: Exception | None = None
+        self._is_paused = False
+        self._loop = asyncio.get_running_loop()
+        self._heard_s = self._loop.time()
+        self._transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._heard_s = self._loop.time()
+        try:
+            chunks = self._decoder.feed(data)
+        except HaError as error:
+            self._fail(error)
+            self._transport.abort()
+            return
+        self._chunks.extend(chunks)
+        self._waiting_bytes += sum(len(chunk.body) for chunk in chunks)
+        if self._waiting_bytes > _READ_AHEAD_BYTES and not self._is_paused:
+            self._is_paused = True
+            self._transport.pause_reading()
+        if chunks:
+            self._arrived.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fail(exc or ConnectionError("the master closed the connection"))
+
+    def _fail(self, error: Exception) -> None:
+        self._failure = self._failure or error
+        self._arrived.set()
+
+    async def next_chunk(self, wait_s: float) -> Chunk | None:
+        """The next one; None after `wait_s`. Raises what ended the connection, TimeoutError when
+        the master has been silent for too long."""
+        while not self._chunks:
+            if self._failure is not None:
+                raise self._failure
+            if self._loop.time() - self._heard_s >= SILENCE_S:
+                raise TimeoutError(f"the master was silent for {SILENCE_S:.0f} s")
+            self._arrived.clear()
+            try:
+                async with asyncio.timeout(wait_s):
+                    await self._arrived.wait()
+            except TimeoutError:
+                return None
+        chunk = self._chunks.popleft()
+        self._waiting_bytes -= len(chunk.body)
+        if self._is_paused and self._waiting_bytes <= _READ_AHEAD_BYTES // 2:
+            self._is_paused = False
+            self._transport.resume_reading()
+        return chunk
+
+    def write(self, data: bytes) -> None:
+        """Send a token or a report; a connection that is lost is noticed by the next read."""
+        self._transport.write(data)
+
+    def close(self) -> None:
+        """End the connection."""
+        self._transport.abort()
+
+
+class Follower:
+    """Keeps this broker's log equal to that of another broker of its name."""
+
+    def __init__(
+        self,
+        store: Store,
+        peers: Peers,
+        *,
+        describe: Callable[[], LogDescription],
+        sync: Callable[[], Awaitable[None]] | None,
+        log: logging.Logger,
+    ) -> None:
+        """`sync` makes the log durable before it is reported; None reports what is written."""
+        self._store = store
+        self._peers = peers
+        self._describe = describe
+        self._sync = sync
+        self._log = log
+        self._complaint = ""
+        self.accepted = asyncio.Event()
+        """Set when a master has accepted this broker for the first time."""
+        self.master_address = ""
+        """The one that is followed now; empty when none is."""
+        self.master_end = 0
+        """The end of the master's log, as far as it is known."""
+        self.heard_s = 0.0
+        """When the master was last heard of, by the loop's clock."""
+
+    async def run(self, find_master: Callable[[], Awaitable[str | None]]) -> None:
+        """Follow the master that `find_master` finds, for ever. Raises MustStartAnew."""
+        backoff = Backoff(0.1, 5.0)
+        failures = 0
+        while True:
+            was_following = False
+            try:
+                address = await find_master()
+                if address is None:
+                    raise NotFollowing("no master is registered under this broker's name")
+                await self.copy_from(address)
+            except (
+                *(NetError, NotFollowing, ProtocolError, OSError, TimeoutError),
+                *(DiskFull, StoreStopped, ValueError),
+            ) as error:
+                was_following = bool(self.master_address)
+                self._complain(str(error) or type(error).__name__)
+            finally:
+                self.master_address = ""
+            failures = 1 if was_following else failures + 1
+            await asyncio.sleep(backoff.wait_s(failures))
+
+    async def copy_from(self, address: str, *, until: int | None = None) -> None:
+        """Copy the log of the broker at `address`, for ever or until it has `until`.
+
+        Raises NotFollowing, MustStartAnew, or what ends the connection.
+        """
+        answer, source = await self._hello(address)
+        self._store.forget_held_bytes()
+        if until is None:
+            self._store.epochs.adopt(source.epochs)
+            self._store.epochs.save()
+        host, port = split_address(answer.ha_address)
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(_CONNECT_S):
+            _, link = await loop.create_connection(MasterLink, host, port)
+        try:
+            link.write(encode_token(bytes.fromhex(answer.token)) + encode_offset(answer.start))
+            self.master_address, self._complaint = address, ""
+            self.master_end = max(self.master_end, source.claim.end)
+            self.accepted.set()
+            self._log.info("following %s from log offset %d", address, answer.start)
+            await self._copy(link, answer.start, until)
+        finally:
+            link.close()
+
+    async def _hello(self, address: str) -> tuple[FollowAnswer, LogDescription]:
+        body = self._describe().claim.to_json()
+        response = await self._peers.call(address, FollowMaster(), body, timeout_s=_HELLO_S)
+        if response.code != ResponseCode.SUCCESS:
+            raise NotFollowing(f"{address} refuses: {response.remark}")
+        answer = response.header(FollowAnswer)
+        if answer.must_start_anew:
+            raise MustStartAnew(response.remark)
+        return answer, LogDescription.from_json(response.body)
+
+    async def _copy(self, link: MasterLink, start: int, until: int | None) -> None:
+        expected = start
+        loop = asyncio.get_running_loop()
+        while until is None or self._store.max_log_offset < until:
+            chunk = await link.next_chunk(REPORT_S)
+            if chunk is not None:
+                self.heard_s = loop.time()
+                if chunk.log_offset != expected:
+                    raise HaError(f"got log offset {chunk.log_offset}, expected {expected}")
+                await self._take(chunk)
+                expected += len(chunk.body)
+                self.master_end = max(self.master_end, expected)
+            link.write(encode_offset(self._safe_end))
+
+    async def _take(self, chunk: Chunk) -> None:
+        """Append what came, in slices, so that requests are answered in between."""
+        for at in range(0, len(chunk.body), _SLICE_BYTES):
+            self._store.append_raw(chunk.log_offset + at, chunk.body[at : at + _SLICE_BYTES])
+            await asyncio.sleep(0)
+        if chunk.body and self._sync is not None:
+            await self._sync()
+
+    @property
+    def _safe_end(self) -> int:
+        """What may be reported: whole records in the file, synced where that is asked for."""
+        if self._sync is None:
+            return self._store.max_log_offset
+        return self._store.durable_log_offset
+
+    def _complain(self, reason: str) -> None:
+        """Once per cause: a master may be away for days."""
+        if reason != self._complaint:
+            self._complaint = reason
+            self._log.warning("not following a master: %s", reason)

@@ -1,0 +1,45 @@
+"""What this broker says about its own log to the other brokers of its name."""
+
+from sparrowmq.broker.config import BrokerConfig
+from sparrowmq.broker.replication.claims import LogClaim, tail_checksum, tail_range
+from sparrowmq.protocol.body import Body
+from sparrowmq.protocol.record_layout import BLANK
+from sparrowmq.store.epochs import EpochTable
+from sparrowmq.store.store import Store
+
+
+class LogDescription(Body, frozen=True, kw_only=True):
+    """A log's claim, and everything that is known about its epochs."""
+
+    claim: LogClaim
+    epochs: EpochTable
+
+
+def describe_log(config: BrokerConfig, store: Store, port: int) -> LogDescription:
+    """The log as it is now. Reads up to 64 KiB of its end, which is in memory as a rule."""
+    begin, file_size = store.min_log_offset, store.config.log_file_size
+    start, end = tail_range(file_size, begin, _last_record_end(store))
+    return LogDescription(
+        claim=LogClaim(
+            cluster=config.cluster_name,
+            broker_name=config.broker_name,
+            broker_id=config.broker_id,
+            address=config.address(port),
+            file_size=file_size,
+            begin=begin,
+            end=store.max_log_offset,
+            lineage=tuple(store.epochs.lineage),
+            tail_start=start,
+            tail_end=end,
+            tail_crc=tail_checksum(store.read_log, start, end) or 0,
+        ),
+        epochs=store.epochs.table(),
+    )
+
+
+def _last_record_end(store: Store) -> int:
+    offset = store.last_record_offset
+    if offset < store.min_log_offset:
+        return store.min_log_offset
+    head = store.read_log(offset, BLANK.size)
+    return offset + BLANK.unpack(head)[0] if len(head) == BLANK.size else store.min_log_offset

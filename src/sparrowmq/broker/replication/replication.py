@@ -1,0 +1,228 @@
+"""A broker's share in replication: which role it has, whom it feeds and whom it follows.
+
+```
+master    feeds slaves; sends wait for them where replication is synchronous
+slave     follows the master that name servers know; takes no messages, delivers nothing by itself
+waiting   a master that may have lost messages which its slaves have: as a slave, but it follows
+          nobody; when enough slaves answer it starts again, as a master
+```
+
+A role lasts as long as the broker runs: one that gets another role starts again (`StartAgain`).
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from enum import Enum
+
+from sparrowmq.broker.config import MASTER_ID, BrokerConfig, Flush, ReplicationPeer
+from sparrowmq.broker.durability import Durability
+from sparrowmq.broker.environment import Environment
+from sparrowmq.broker.replication.feed import Feed
+from sparrowmq.broker.replication.follower import Follower, MustStartAnew
+from sparrowmq.broker.replication.known_slaves import KnownSlaves
+from sparrowmq.broker.replication.own_log import LogDescription, describe_log
+from sparrowmq.broker.replication.replicas import Replicas
+from sparrowmq.broker.replication.returning_master import Outcome, recover_from_slaves
+from sparrowmq.broker.replication.start_anew import ask_for_new_start, set_store_aside
+from sparrowmq.net.errors import NetError
+from sparrowmq.net.peers import Peers
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.errors import BodyError
+from sparrowmq.protocol.headers.nameserver import GetClusterInfo
+from sparrowmq.protocol.route import ClusterInfo
+from sparrowmq.store.store import Store
+
+_ASK_S = 3.0
+_ASK_SLAVES_AGAIN_S = 2.0
+
+
+class Role(Enum):
+    """What a broker does as long as it runs."""
+
+    MASTER = "master"
+    SLAVE = "slave"
+    WAITING = "waiting for slaves"
+
+
+class StartAgain(Exception):
+    """The broker has to stop and start again, in another role or with an empty log."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A store, and the role that was found for it."""
+
+    store: Store
+    role: Role
+    known_slaves: KnownSlaves
+    reason: str = ""
+    """Why it is a waiting master."""
+
+
+async def open_in_role(config: BrokerConfig, env: Environment, peers: Peers, port: int) -> Opened:
+    """Open the store and find the role; a master copies back what its slaves have more.
+
+    Raises StoreCorrupted, DiskFull or OSError.
+    """
+    set_store_aside(env.disk)
+    store = Store.open(config.store_config(port), env.disk, env.clock(), env.report, is_copy=True)
+    try:
+        known = KnownSlaves.load(env.disk)
+        if config.is_slave:
+            store.admission.hold(_slave_reason(config))
+            return Opened(store=store, role=Role.SLAVE, known_slaves=known)
+        outcome = await recover_from_slaves(config, store, known, peers, port=port, log=env.log)
+        if not outcome.may_serve:
+            env.log.error("%s", outcome.reason)
+            store.admission.hold(outcome.reason)
+            return Opened(store=store, role=Role.WAITING, known_slaves=known, reason=outcome.reason)
+        store.begin_epoch(env.clock(), nothing_is_lost=outcome.nothing_is_lost)
+        known.master_starts()
+    except BaseException:
+        store.abandon()
+        raise
+    return Opened(store=store, role=Role.MASTER, known_slaves=known)
+
+
+def _slave_reason(config: BrokerConfig) -> str:
+    return (
+        f"broker {config.broker_name} with the id {config.broker_id} is a slave and takes no"
+        " messages; send to its master (id 0)"
+    )
+
+
+class Replication:
+    """The parts of one broker that replicate."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        env: Environment,
+        opened: Opened,
+        peers: Peers,
+        tasks: asyncio.TaskGroup,
+        port: int,
+    ) -> None:
+        self._config = config
+        self._env = env
+        self.store = store = opened.store
+        self._peers = peers
+        self._port = port
+        self.role = opened.role
+        self.reason = opened.reason
+        self.known_slaves = opened.known_slaves
+        self.ha_port = 0
+        self.replicas = Replicas(
+            wanted=config.copies_wanted,
+            least=config.min_in_sync_replicas,
+            max_gap_bytes=config.max_slave_gap_bytes,
+            # What a start finds has been seen, or was confirmed by what slaves gave back.
+            given_up=store.max_log_offset,
+        )
+        self.feed = Feed(
+            store,
+            self.replicas,
+            env.workers,
+            tasks,
+            chunk_bytes=config.ha_chunk_bytes,
+            admits_strangers=config.replication_peer is ReplicationPeer.APACHE,
+            log=env.log,
+        )
+        self.follower: Follower | None = None
+        """Of a slave."""
+
+    @property
+    def is_master(self) -> bool:
+        """Whether it takes messages."""
+        return self.role is Role.MASTER
+
+    @property
+    def needed_from(self) -> int | None:
+        """The log offset from which on a known slave still needs the log; None without slaves.
+
+        One that is away needs what it acknowledged last; unknown after a restart, everything.
+        """
+        if not self.is_master or not self.known_slaves.addresses:
+            return None
+        return min(
+            self.replicas.last_acknowledged(slave_id) for slave_id in self.known_slaves.addresses
+        )
+
+    @property
+    def ha_address(self) -> str:
+        """host:port that slaves copy from."""
+        return self._config.address(self.ha_port)
+
+    async def listen(self) -> None:
+        """Accept followers. Raises OSError."""
+        config = self._config
+        wanted = config.ha_port or (config.port + 1 if config.port else 0)
+        self.ha_port = await self.feed.listen(config.listen_host, wanted)
+
+    def attach(self, durability: Durability) -> None:
+        """Let acknowledgements answer sends, and a slave's reports wait for its disk."""
+        if durability.copies is not None:
+            durability.copies.grown = self.feed.grown
+            self.feed.confirmed = durability.copies_confirmed
+            self.feed.changed = durability.copies.check
+            durability.copies.check()
+        if self.role is Role.SLAVE:
+            self.follower = Follower(
+                self.store,
+                self._peers,
+                describe=self.describe,
+                sync=durability.flush if self._config.flush is Flush.SYNC else None,
+                log=self._env.log,
+            )
+
+    def describe(self) -> LogDescription:
+        """This broker's log."""
+        return describe_log(self._config, self.store, self._port)
+
+    async def run(self) -> None:
+        """What a slave and a waiting master do as long as they run. Raises StartAgain."""
+        if self.role is Role.WAITING:
+            await self._wait_for_slaves()
+        elif self.follower is not None:
+            try:
+                await self.follower.run(self._find_master)
+            except MustStartAnew as error:
+                aside = await self._env.workers.run(ask_for_new_start, self._env.disk)
+                text = f"starting again with an empty log, the old one goes to {aside}: {error}"
+                raise StartAgain(text) from error
+
+    async def _wait_for_slaves(self) -> None:
+        """Ask until enough slaves answer. The copies come with the next start, before anything
+        else is opened."""
+        while True:
+            await asyncio.sleep(_ASK_SLAVES_AGAIN_S)
+            outcome: Outcome = await recover_from_slaves(
+                self._config,
+                self.store,
+                self.known_slaves,
+                self._peers,
+                port=self._port,
+                log=logging.getLogger(f"{self._env.log.name}.returning"),
+            )
+            if outcome.may_serve:
+                raise StartAgain("enough slaves answer: starting again as a master")
+
+    async def _find_master(self) -> str | None:
+        """The address of the master of this broker's name; None where no name server knows one."""
+        name = self._config.broker_name
+        for server in self._config.name_servers:
+            try:
+                answer = await self._peers.call(server, GetClusterInfo(), timeout_s=_ASK_S)
+                if answer.code != ResponseCode.SUCCESS:
+                    continue
+                known = ClusterInfo.from_json(answer.body).broker_addr_table.get(name)
+            except (NetError, BodyError):
+                continue
+            if known is not None and MASTER_ID in known.broker_addrs:
+                return known.broker_addrs[MASTER_ID]
+        return None
+
+    def close(self) -> None:
+        """End all connections of followers."""
+        self.feed.close()

@@ -1,0 +1,140 @@
+"""A master that starts asks its slaves whether they have messages that it lost.
+
+With asynchronous flush a power cut takes the end of the master's log, and a slave may have
+acknowledged it: SEND_OK was answered because of that copy. So before anything is appended, the
+master copies back what a slave of the same history has more than it.
+
+```
+stopped in order, or no slaves known     ─▶ complete: nothing to ask
+enough slaves answer                     ─▶ copy back from the longest; complete
+too few answer, replication is async     ─▶ go on without: no acknowledgement stood for their copy
+too few answer, replication is sync      ─▶ read-only, until they answer or the loss is accepted
+```
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+
+from sparrowmq.broker.config import BrokerConfig
+from sparrowmq.broker.replication.claims import parted_at
+from sparrowmq.broker.replication.follower import Follower, MustStartAnew, NotFollowing
+from sparrowmq.broker.replication.known_slaves import KnownSlaves
+from sparrowmq.broker.replication.own_log import LogDescription, describe_log
+from sparrowmq.disk.errors import DiskFull
+from sparrowmq.net.errors import NetError
+from sparrowmq.net.peers import Peers
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.errors import ProtocolError
+from sparrowmq.protocol.headers.replication import DescribeLog
+from sparrowmq.store.errors import StoreStopped
+from sparrowmq.store.store import Store
+
+_ASK_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a starting master may do."""
+
+    may_serve: bool
+    nothing_is_lost: bool
+    """Everything that was acknowledged is in the log."""
+    reason: str = ""
+    """Why it may not serve, and what to do."""
+
+
+async def recover_from_slaves(
+    config: BrokerConfig,
+    store: Store,
+    known: KnownSlaves,
+    peers: Peers,
+    *,
+    port: int,
+    log: logging.Logger,
+) -> Outcome:
+    """Copy back what slaves have more than this master."""
+    if not known.addresses or known.complete_to == store.max_log_offset:
+        return Outcome(may_serve=True, nothing_is_lost=bool(known.addresses))
+    found, silent = await _ask(known, peers)
+    copied = 0
+    for description in sorted(found, key=lambda each: each.claim.end, reverse=True):
+        copied += await _copy_back(config, store, peers, description, port=port, log=log)
+    needed = known.reachable_needed(config.copies_wanted)
+    if copied >= needed:
+        return Outcome(may_serve=True, nothing_is_lost=config.copies_wanted > 1)
+    if config.accept_loss == config.broker_name:
+        log.error(
+            "starting although %s did not answer: messages that were acknowledged may be lost",
+            ", ".join(silent),
+        )
+        return Outcome(may_serve=True, nothing_is_lost=False)
+    return Outcome(
+        may_serve=False,
+        nothing_is_lost=False,
+        reason=(
+            f"this broker stopped without saving everything, and {', '.join(silent)} may have"
+            f" messages that it lost: {copied} of {needed} slaves gave theirs. It takes no messages"
+            f" until they do. To go on without them, start it with --accept-loss"
+            f" {config.broker_name}"
+        ),
+    )
+
+
+async def _ask(known: KnownSlaves, peers: Peers) -> tuple[list[LogDescription], list[str]]:
+    """What the slaves say of their logs, and which did not answer."""
+    addresses = list(known.addresses.values())
+    answers = await asyncio.gather(*(_describe(address, peers) for address in addresses))
+    found = [answer for answer in answers if answer is not None]
+    silent = [address for address, answer in zip(addresses, answers, strict=True) if answer is None]
+    return found, silent
+
+
+async def _describe(address: str, peers: Peers) -> LogDescription | None:
+    try:
+        response = await peers.call(address, DescribeLog(), timeout_s=_ASK_S)
+        if response.code != ResponseCode.SUCCESS:
+            return None
+        return LogDescription.from_json(response.body)
+    except (NetError, ProtocolError):
+        return None
+
+
+async def _copy_back(
+    config: BrokerConfig,
+    store: Store,
+    peers: Peers,
+    slave: LogDescription,
+    *,
+    port: int,
+    log: logging.Logger,
+) -> bool:
+    """Whether this log has everything of that slave's now, or never had anything of it."""
+    own, end = describe_log(config, store, port).claim, slave.claim.end
+    if end <= own.end or slave.claim.broker_name != own.broker_name:
+        return True
+    parted = parted_at(own, slave.claim)
+    if parted is not None:
+        log.warning(
+            "%s has another history from log offset %d on: nothing is copied back from it",
+            slave.claim.address,
+            parted,
+        )
+        return True
+    log.warning(
+        "%s has %d bytes more than this master, which lost them: copying them back",
+        slave.claim.address,
+        end - own.end,
+    )
+    follower = Follower(
+        store, peers, describe=lambda: describe_log(config, store, port), sync=None, log=log
+    )
+    try:
+        await follower.copy_from(slave.claim.address, until=end)
+    except (
+        *(NetError, NotFollowing, MustStartAnew, ProtocolError, OSError, TimeoutError),
+        *(DiskFull, StoreStopped, ValueError),
+    ) as error:
+        log.error("copying back from %s ended: %s", slave.claim.address, error)
+        return False
+    return True
