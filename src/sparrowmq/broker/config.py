@@ -281,8 +281,8 @@ class BrokerConfig:
             why = f"is {self._acknowledged_copies} here" + (
                 "" if self.replication is Replication.SYNC else " because replication is ASYNC"
             )
-            allowed = Allowed("must not be more than in_sync_replicas", why=f"that {why}")
-            yield ConfigError("min_in_sync_replicas", self.min_in_sync_replicas, allowed)
+            most = Allowed("must not be more than in_sync_replicas", why=f"that {why}")
+            yield ConfigError("min_in_sync_replicas", self.min_in_sync_replicas, most)
         for address in self.name_servers:
             try:
                 split_address(address)

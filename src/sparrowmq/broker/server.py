@@ -136,6 +136,7 @@ class BrokerServer:
             server.serve(
                 broker, closed=broker.connection_closed, is_in_use=broker.arrivals.has_pulls_of
             )
+            opened.callback(replication.close)
             await replication.listen()
             await server.accept()
             broker.state = State.SERVING

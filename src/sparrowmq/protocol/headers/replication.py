@@ -1,4 +1,4 @@
-"""Brokers of one name compare their logs before one of them follows. Only SparrowMQ's brokers do."""
+"""Brokers of one name compare their logs before one follows. Only SparrowMQ's brokers do."""
 
 from typing import ClassVar
 
