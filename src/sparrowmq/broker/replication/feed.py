@@ -5,9 +5,9 @@ hello over the broker's port ─▶ judged, gets a token
 HA connection ─▶ token ─▶ first offset ─▶ fed: log bytes out, acknowledgements in
 ```
 
-Feeding looks for new bytes when the log has grown. Where no sender waits for acknowledgements that
-is at most every 2 ms: many small transfers cost the master several times as much processor time.
-Where senders do wait, a slave is sent the next bytes as soon as it acknowledged the last ones, so
+Where no sender waits for acknowledgements, feeding looks for new bytes every 2 ms, and every 20 ms
+while there are none: many small transfers cost the master several times as much processor time.
+Where senders do wait, it learns that the log has grown, and a slave is sent the next bytes as soon as it acknowledged the last ones, so
 that all messages that were sent meanwhile travel together.
 
 Every broker can feed: a slave feeds its own master when that comes back with a shorter log.
@@ -32,6 +32,7 @@ HEARTBEAT_S = 5.0
 SILENCE_S = 20.0
 """A slave that reports nothing for so long is gone (haHousekeepingInterval)."""
 PAUSE_S = 0.002
+_LONGEST_PAUSE_S = 0.02
 _TOKEN_S = 10.0
 
 
@@ -184,18 +185,27 @@ class Feed:
         return found
 
     async def _until_grown(self, link: "SlaveLink") -> None:
-        self._grown.clear()
-        if link.position < self._store.max_log_offset:
-            await asyncio.sleep(0)
-            return
+        """Return when there is more to send, or send a heartbeat when nothing came for long."""
         try:
             async with asyncio.timeout(HEARTBEAT_S):
-                await self._grown.wait()
+                if self.replicas.wanted > 1:
+                    self._grown.clear()
+                    if link.position >= self._store.max_log_offset:
+                        await self._grown.wait()
+                else:
+                    await self._look_for_growth(link)
         except TimeoutError:
             link.send(b"")
-            return
-        if self.replicas.wanted <= 1:
-            await asyncio.sleep(PAUSE_S)
+
+    async def _look_for_growth(self, link: "SlaveLink") -> None:
+        """Where no send waits for slaves, nothing reports growth: that would cost every message a
+        call, and looking every few milliseconds costs nothing that can be measured."""
+        pause_s = PAUSE_S
+        while True:
+            await asyncio.sleep(pause_s)
+            if link.position < self._store.max_log_offset:
+                return
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     def close(self) -> None:
         """Stop listening, and end every connection."""
