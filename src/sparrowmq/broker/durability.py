@@ -100,6 +100,8 @@ class Durability:
         self.on_next_flush: Callable[[], None] | None = None
         """Called once, after the next flush that succeeds."""
         self._expiry: asyncio.TimerHandle | None = None
+        self._no_sync_runs = asyncio.Event()
+        self._no_sync_runs.set()
 
     @property
     def oldest_wait_s(self) -> float:
@@ -217,6 +219,7 @@ class Durability:
         """
         plan = self._store.begin_flush(urgent=self._waiting_for_disk > 0)
         if plan is not None:
+            self._no_sync_runs.clear()
             try:
                 await self.syncer.sync(plan)
                 shown = self._store.finish_flush(plan)
@@ -224,6 +227,8 @@ class Durability:
                 self._store.fail(f"fsync failed: {error}")
                 self._refuse_all(str(error))
                 raise StoreError(f"fsync failed, stopping: {error}") from error
+            finally:
+                self._no_sync_runs.set()
             for topic, queue_id in shown:
                 self._arrivals.announce(topic, queue_id)
         if self.copies is not None:
@@ -233,6 +238,19 @@ class Durability:
         if self.on_next_flush is not None:
             notify, self.on_next_flush = self.on_next_flush, None
             notify()
+
+    async def make_durable(self) -> None:
+        """Return when everything that has been appended by now is durable.
+
+        A sync that runs already covers only a part of it, and no second one may begin meanwhile.
+        Raises StoreError when a sync fails.
+        """
+        end = self._store.max_log_offset
+        while self._store.durable_log_offset < end:
+            if self._store.has_failed:
+                raise StoreError("nothing becomes durable any more: a sync or a write failed")
+            await self._no_sync_runs.wait()
+            await self.flush()
 
     def _release(self) -> None:
         """Answer the sends that are safe by now, or whose copies are not waited for any more."""

@@ -14,9 +14,10 @@ from a slave until it has everything.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from sparrowmq.backoff import Backoff
+from sparrowmq.broker.replication.claims import LogClaim
 from sparrowmq.broker.replication.own_log import LogDescription
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import NetError
@@ -31,6 +32,7 @@ from sparrowmq.protocol.ha import (
     encode_token,
 )
 from sparrowmq.protocol.headers.replication import FollowAnswer, FollowMaster
+from sparrowmq.store.epochs import LogStart
 from sparrowmq.store.errors import StoreStopped
 from sparrowmq.store.store import Store
 
@@ -116,6 +118,11 @@ class MasterLink(asyncio.Protocol):
             self._transport.resume_reading()
         return chunk
 
+    @property
+    def has_waiting(self) -> bool:
+        """Whether a chunk has come that was not taken yet."""
+        return bool(self._chunks)
+
     def write(self, data: bytes) -> None:
         """Send a token or a report; a connection that is lost is noticed by the next read."""
         self._transport.write(data)
@@ -156,12 +163,13 @@ class Follower:
     async def run(self, find_master: Callable[[], Awaitable[str | None]]) -> None:
         """Follow the master that `find_master` finds, for ever. Raises MustStartAnew."""
         backoff = Backoff(0.1, 5.0)
-        failures = 0
+        failures, last_master = 0, ""
         while True:
             was_following = False
             try:
-                address = await find_master()
-                if address is None:
+                # Replication outlives the name servers: without them the last master counts.
+                address = await find_master() or last_master
+                if not address:
                     raise NotFollowing("no master is registered under this broker's name")
                 await self.copy_from(address)
             except (
@@ -169,6 +177,7 @@ class Follower:
                 *(DiskFull, StoreStopped, ValueError),
             ) as error:
                 was_following = bool(self.master_address)
+                last_master = self.master_address or last_master
                 self._complain(str(error) or type(error).__name__)
             finally:
                 self.master_address = ""
@@ -180,9 +189,15 @@ class Follower:
 
         Raises NotFollowing, MustStartAnew, or what ends the connection.
         """
-        answer, source = await self._hello(address)
+        if self._sync is not None:
+            # The first report stands for everything in the log: a connection that broke may have
+            # left something that was taken and not synced.
+            await self._sync()
+        own = self._describe().claim
+        answer, source = await self._hello(address, own)
         self._store.forget_held_bytes()
-        if until is None:
+        # A slave that was a master meanwhile has starts that a returning master does not know.
+        if until is None or _last_start(source.claim.lineage) > _last_start(own.lineage):
             self._store.epochs.adopt(source.epochs)
             self._store.epochs.save()
         host, port = split_address(answer.ha_address)
@@ -199,8 +214,8 @@ class Follower:
         finally:
             link.close()
 
-    async def _hello(self, address: str) -> tuple[FollowAnswer, LogDescription]:
-        body = self._describe().claim.to_json()
+    async def _hello(self, address: str, own: LogClaim) -> tuple[FollowAnswer, LogDescription]:
+        body = own.to_json()
         response = await self._peers.call(address, FollowMaster(), body, timeout_s=_HELLO_S)
         if response.code != ResponseCode.SUCCESS:
             raise NotFollowing(f"{address} refuses: {response.remark}")
@@ -210,7 +225,7 @@ class Follower:
         return answer, LogDescription.from_json(response.body)
 
     async def _copy(self, link: MasterLink, start: int, until: int | None) -> None:
-        expected = start
+        expected, unsynced = start, 0
         loop = asyncio.get_running_loop()
         while until is None or self._store.max_log_offset < until:
             chunk = await link.next_chunk(REPORT_S)
@@ -221,15 +236,21 @@ class Follower:
                 await self._take(chunk)
                 expected += len(chunk.body)
                 self.master_end = max(self.master_end, expected)
-            link.write(encode_offset(self._safe_end))
+                unsynced += len(chunk.body)
+                if link.has_waiting and unsynced < _READ_AHEAD_BYTES:
+                    continue  # one sync and one report for all that has come
+                if unsynced and self._sync is not None:
+                    await self._sync()
+                unsynced = 0
+            # A blank record ends the file here before the rest of it was sent: the master would
+            # take a report past that for a lie.
+            link.write(encode_offset(min(self._safe_end, expected)))
 
     async def _take(self, chunk: Chunk) -> None:
         """Append what came, in slices, so that requests are answered in between."""
         for at in range(0, len(chunk.body), _SLICE_BYTES):
             self._store.append_raw(chunk.log_offset + at, chunk.body[at : at + _SLICE_BYTES])
             await asyncio.sleep(0)
-        if chunk.body and self._sync is not None:
-            await self._sync()
 
     @property
     def _safe_end(self) -> int:
@@ -243,3 +264,7 @@ class Follower:
         if reason != self._complaint:
             self._complaint = reason
             self._log.warning("not following a master: %s", reason)
+
+
+def _last_start(lineage: Sequence[LogStart]) -> int:
+    return lineage[-1].number if lineage else 0
