@@ -25,6 +25,9 @@ async def follow_master(broker: Broker, request: Request[FollowMaster]) -> Reply
     replication = broker.replication
     if replication.role is Role.WAITING:
         raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, replication.reason)
+    if replication.is_master and not replication.admits_slaves:
+        text = "this master is starting, and has not asked the name servers for its name yet"
+        raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, text)
     try:
         claim = LogClaim.from_json(request.body)
     except BodyError as error:
@@ -39,21 +42,26 @@ async def follow_master(broker: Broker, request: Request[FollowMaster]) -> Reply
         case StartAnew(reason):
             return Reply(FollowAnswer(must_start_anew=True), remark=reason)
         case Follow(start):
-            await _remember(broker, claim)
+            _remember(broker, claim)
             token = replication.feed.admit(claim).hex()
             header = FollowAnswer(token=token, ha_address=replication.ha_address, start=start)
             return Reply(header, body=own.to_json())
 
 
-async def _remember(broker: Broker, slave: LogClaim) -> None:
-    """A slave counts only when it would be remembered after a power cut."""
+def _remember(broker: Broker, slave: LogClaim) -> None:
+    """A slave counts only when it would be remembered after a power cut.
+
+    Saved on the loop, although that syncs: it happens once per slave, and two that come together
+    must neither write the file at once nor count while the other's save runs.
+    """
     replication = broker.replication
     known = replication.known_slaves
+    before = dict(known.addresses)
     if not replication.is_master or not known.remember(slave.broker_id, slave.address):
         return
     try:
-        await broker.workers.run(known.save)
+        known.save()
     except (DiskFull, OSError) as error:
-        del known.addresses[slave.broker_id]
+        known.addresses = before
         text = f"the slave cannot be remembered: {error}"
         raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, text) from error

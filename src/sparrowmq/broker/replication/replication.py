@@ -131,6 +131,9 @@ class Replication:
         )
         self.follower: Follower | None = None
         """Of a slave."""
+        self.admits_slaves = False
+        """Of a master: set when no name server objects. A second master of the name, which is
+        about to be refused, must not feed a slave what the first one does not have."""
 
     @property
     def is_master(self) -> bool:
@@ -172,7 +175,7 @@ class Replication:
                 self.store,
                 self._peers,
                 describe=self.describe,
-                sync=durability.flush if self._config.flush is Flush.SYNC else None,
+                sync=durability.make_durable if self._config.flush is Flush.SYNC else None,
                 log=self._env.log,
             )
 

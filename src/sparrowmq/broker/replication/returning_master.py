@@ -6,6 +6,7 @@ master copies back what a slave of the same history has more than it.
 
 ```
 stopped in order, or no slaves known     ─▶ complete: nothing to ask
+one of them is a master now              ─▶ read-only: two masters would part their logs
 enough slaves answer                     ─▶ copy back from the longest; complete
 too few answer, replication is async     ─▶ go on without: no acknowledgement stood for their copy
 too few answer, replication is sync      ─▶ read-only, until they answer or the loss is accepted
@@ -16,7 +17,7 @@ import asyncio
 import logging
 from dataclasses import dataclass
 
-from sparrowmq.broker.config import BrokerConfig
+from sparrowmq.broker.config import MASTER_ID, BrokerConfig
 from sparrowmq.broker.replication.claims import parted_at
 from sparrowmq.broker.replication.follower import Follower, MustStartAnew, NotFollowing
 from sparrowmq.broker.replication.known_slaves import KnownSlaves
@@ -56,7 +57,19 @@ async def recover_from_slaves(
     """Copy back what slaves have more than this master."""
     if not known.addresses or known.complete_to == store.max_log_offset:
         return Outcome(may_serve=True, nothing_is_lost=bool(known.addresses))
-    found, silent = await _ask(known, peers)
+    found, silent = await _ask(config, known, peers)
+    if (
+        other := next((one for one in found if one.claim.broker_id == MASTER_ID), None)
+    ) is not None:
+        return Outcome(
+            may_serve=False,
+            nothing_is_lost=False,
+            reason=(
+                f"{other.claim.address}, which was a slave of this broker, is a master of the name"
+                f" {config.broker_name} now; this broker takes no messages. To let it follow the"
+                " other one, start it with a --broker-id of 1 or more"
+            ),
+        )
     copied = 0
     for description in sorted(found, key=lambda each: each.claim.end, reverse=True):
         copied += await _copy_back(config, store, peers, description, port=port, log=log)
@@ -81,23 +94,30 @@ async def recover_from_slaves(
     )
 
 
-async def _ask(known: KnownSlaves, peers: Peers) -> tuple[list[LogDescription], list[str]]:
-    """What the slaves say of their logs, and which did not answer."""
+async def _ask(
+    config: BrokerConfig, known: KnownSlaves, peers: Peers
+) -> tuple[list[LogDescription], list[str]]:
+    """What the slaves say of their logs, and which did not answer.
+
+    A broker of another name that has a slave's address now is no slave that answered.
+    """
     addresses = list(known.addresses.values())
-    answers = await asyncio.gather(*(_describe(address, peers) for address in addresses))
+    answers = await asyncio.gather(*(_describe(config, address, peers) for address in addresses))
     found = [answer for answer in answers if answer is not None]
     silent = [address for address, answer in zip(addresses, answers, strict=True) if answer is None]
     return found, silent
 
 
-async def _describe(address: str, peers: Peers) -> LogDescription | None:
+async def _describe(config: BrokerConfig, address: str, peers: Peers) -> LogDescription | None:
     try:
         response = await peers.call(address, DescribeLog(), timeout_s=_ASK_S)
         if response.code != ResponseCode.SUCCESS:
             return None
-        return LogDescription.from_json(response.body)
+        found = LogDescription.from_json(response.body)
     except (NetError, ProtocolError):
         return None
+    of = found.claim.cluster, found.claim.broker_name
+    return found if of == (config.cluster_name, config.broker_name) else None
 
 
 async def _copy_back(
@@ -111,7 +131,7 @@ async def _copy_back(
 ) -> bool:
     """Whether this log has everything of that slave's now, or never had anything of it."""
     own, end = describe_log(config, store, port).claim, slave.claim.end
-    if end <= own.end or slave.claim.broker_name != own.broker_name:
+    if end <= own.end:
         return True
     parted = parted_at(own, slave.claim)
     if parted is not None:
