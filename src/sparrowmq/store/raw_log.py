@@ -4,7 +4,7 @@ A master sends pieces that end anywhere. Only whole, checked records go into the
 beginning of one that is still to come is held back, so that the log never holds half a record.
 """
 
-from sparrowmq.protocol.record import check_record
+from sparrowmq.protocol.record import RecordError, check_record
 from sparrowmq.protocol.record_layout import BLANK, BLANK_MAGIC, MIN_RECORD_SIZE
 from sparrowmq.store.commit_log import CommitLog
 from sparrowmq.store.dispatch import Dispatch
@@ -46,7 +46,7 @@ class RawAppend:
             while len(data) - at >= BLANK.size:
                 size, magic = BLANK.unpack_from(data, at)
                 if magic == BLANK_MAGIC:
-                    at += self._end_file()
+                    at += self._end_file(size)
                     continue
                 if MIN_RECORD_SIZE <= size <= log.file_size and len(data) - at < size:
                     break
@@ -63,8 +63,11 @@ class RawAppend:
         finally:
             self._held = data[at:]
 
-    def _end_file(self) -> int:
+    def _end_file(self, size: int) -> int:
         """End the file as the master did; how many bytes of the master's that covers."""
         before = self._log.end
+        left = self._log.file_start + self._log.file_size - before
+        if size != left:
+            raise RecordError(before, f"a blank record of {size} bytes, where {left} are left")
         self._log.end_file()
         return self._log.end - before

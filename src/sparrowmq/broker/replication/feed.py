@@ -7,8 +7,8 @@ HA connection ─▶ token ─▶ first offset ─▶ fed: log bytes out, acknow
 
 Where no sender waits for acknowledgements, feeding looks for new bytes every 2 ms, and every 20 ms
 while there are none: many small transfers cost the master several times as much processor time.
-Where senders do wait, it learns that the log has grown, and a slave is sent the next bytes as soon as it acknowledged the last ones, so
-that all messages that were sent meanwhile travel together.
+Where senders do wait, it learns that the log has grown, and a slave is sent the next bytes as soon
+as it acknowledged the last ones, so that all messages that were sent meanwhile travel together.
 
 Every broker can feed: a slave feeds its own master when that comes back with a shorter log.
 """
@@ -70,6 +70,8 @@ class Feed:
         self._tickets: dict[bytes, Ticket] = {}
         self.links: dict[int, SlaveLink] = {}
         """The connection of each slave, by broker id."""
+        self._newcomers: set[SlaveLink] = set()
+        """Connections that have not presented themselves yet."""
         self._grown = asyncio.Event()
         self._listener: asyncio.AbstractServer | None = None
         self.confirmed: Callable[[], None] = lambda: None
@@ -96,6 +98,10 @@ class Feed:
 
     # ---- what links report
 
+    def meet(self, link: "SlaveLink") -> None:
+        """A connection was made."""
+        self._newcomers.add(link)
+
     def join(self, link: "SlaveLink", log_offset: int) -> None:
         """A connection presented itself. Raises HaError for one that was not let in."""
         slave_id, name = self._identify(link)
@@ -110,6 +116,7 @@ class Feed:
         before = self.links.pop(slave_id, None)
         if before is not None:
             before.close("the slave connected again")
+        self._newcomers.discard(link)
         link.has_joined, link.slave_id, link.name = True, slave_id, name
         link.position = log_offset
         self.links[slave_id] = link
@@ -146,6 +153,7 @@ class Feed:
 
     def leave(self, link: "SlaveLink") -> None:
         """A connection ended."""
+        self._newcomers.discard(link)
         if link.feeding is not None:
             link.feeding.cancel()
         if self.links.get(link.slave_id) is link:
@@ -168,7 +176,11 @@ class Feed:
             if link.position < self._store.min_log_offset:
                 link.close(f"log offset {link.position}, which it needs next, has expired here")
                 return
-            body = await self._read(link.position)
+            try:
+                body = await self._read(link.position)
+            except OSError as error:
+                link.close(f"log offset {link.position} cannot be read: {error}")
+                return
             if body:
                 link.send(body)
                 # A full chunk may end inside a record, which no slave acknowledges: more follows.
@@ -211,7 +223,7 @@ class Feed:
         """Stop listening, and end every connection."""
         if self._listener is not None:
             self._listener.close()
-        for link in tuple(self.links.values()):
+        for link in (*self._newcomers, *self.links.values()):
             link.close("this broker stops")
 
 
@@ -265,6 +277,7 @@ class SlaveLink(asyncio.Protocol):
         self._transport = transport
         peer = transport.get_extra_info("peername") or ("", 0)
         self.peer = (peer[0], peer[1])
+        self._feed.meet(self)
         self._watch()
 
     def data_received(self, data: bytes) -> None:
