@@ -80,6 +80,12 @@ class Node(ABC, Generic[S]):
         task = self._task
         return task is not None and not task.done() and task.process is self.host.process
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether its server ended although it was neither stopped nor killed."""
+        task = self._task
+        return task is not None and task.done()
+
     def stop(self) -> None:
         """Stop in order, as SIGTERM does."""
         self.begin_stop()

@@ -71,6 +71,10 @@ class Wire:
         limit_s = self._call_s if timeout_s is None else timeout_s
         return await self._peers.call(address, header, body, timeout_s=limit_s)
 
+    async def send_oneway(self, address: str, header: RequestHeader, body: bytes = b"") -> None:
+        """Send any request and expect no answer."""
+        await self._peers.send_oneway(address, header, body)
+
     async def send(
         self, address: str, topic: str, body: bytes, *, queue_id: int = 0, **properties: str
     ) -> MessageSent:

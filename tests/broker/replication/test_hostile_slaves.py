@@ -1,0 +1,292 @@
+"""Slaves that were not let in, lie, stall or fail: their master says so, and serves on."""
+
+import asyncio
+import errno
+from collections.abc import Iterator
+
+import pytest
+
+from sparrowmq.broker.config import Replication
+from sparrowmq.broker.replication.claims import LogClaim
+from sparrowmq.broker.replication.own_log import LogDescription
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.ha import ChunkDecoder, encode_offset, encode_token
+from sparrowmq.protocol.headers.replication import DescribeLog, FollowAnswer, FollowMaster
+from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
+from sparrowmq.testing.wire import Refused
+
+TOPIC = "orders"
+_CHUNK = 4 * 1024 * 1024
+
+
+class FakeSlave(asyncio.Protocol):
+    """An HA connection that says what a test wants said."""
+
+    def __init__(self, sim: RunningCluster, number: int) -> None:
+        self._sim = sim
+        self._number = number
+        self._host = sim.host(f"fake-{number}")
+        self._decoder = ChunkDecoder(_CHUNK)
+        self.transport: asyncio.Transport
+        self.received = 0
+        self.bodies: list[bytes] = []
+        self.is_closed = False
+
+    def claim(self) -> LogClaim:
+        """That of an empty slave of this broker."""
+        answer = self._sim.wait(self._sim.client.call(DescribeLog()))
+        master = LogDescription.from_json(answer.body).claim
+        return LogClaim(
+            cluster=master.cluster,
+            broker_name=master.broker_name,
+            broker_id=self._number,
+            address=f"{self._host.ip}:10911",
+            file_size=master.file_size,
+            begin=0,
+            end=0,
+        )
+
+    def hello(self) -> bytes:
+        """The token for an empty slave."""
+        asked = self._sim.client.call(FollowMaster(), self.claim().to_json())
+        return bytes.fromhex(self._sim.wait(asked).header(FollowAnswer).token)
+
+    def connect(self, *pieces: bytes) -> None:
+        """Open the HA connection and send these."""
+        node = self._sim.brokers["broker-a"]
+        port = node.broker.replication.ha_port
+        loop = self._sim.loop
+        self.transport, _ = self._sim.run(
+            loop.create_connection(lambda: self, node.host.ip, port), on=self._host
+        )
+        for piece in pieces:
+            self.transport.write(piece)
+
+    def data_received(self, data: bytes) -> None:
+        self.received += len(data)
+        self.bodies += [chunk.body for chunk in self._decoder.feed(data) if chunk.body]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_closed = True
+
+
+@pytest.fixture
+def sim() -> Iterator[RunningCluster]:
+    """A master without slaves, whose sends want two copies."""
+    with SimCluster(replication=Replication.SYNC, slave_timeout_s=1.0).run() as sim:
+        yield sim
+
+
+def send(sim: RunningCluster, body: bytes = b"a message") -> int:
+    """The code that a send is answered with."""
+    try:
+        sim.wait(sim.client.send(TOPIC, body))
+    except Refused as refused:
+        return refused.code
+    return ResponseCode.SUCCESS
+
+
+def check_refused(
+    sim: RunningCluster, slave: FakeSlave, caplog: pytest.LogCaptureFixture, text: str
+) -> None:
+    sim.until(lambda: slave.is_closed)
+    assert text in caplog.text
+    assert not sim.broker.replication.feed.links
+    assert send(sim) == ResponseCode.SLAVE_NOT_AVAILABLE
+
+
+def test_a_slave_without_a_token_is_not_fed(
+    sim: RunningCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    slave = FakeSlave(sim, 1)
+    slave.connect(encode_offset(0))
+    check_refused(sim, slave, caplog, "follows without having said hello")
+    assert slave.received == 0
+
+
+@pytest.mark.parametrize("token", [bytes(16), b"\xff" * 16])
+def test_a_guessed_token_is_not_accepted(
+    token: bytes, sim: RunningCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    slave = FakeSlave(sim, 1)
+    slave.hello()
+    slave.connect(encode_token(token), encode_offset(0))
+    check_refused(sim, slave, caplog, "follows without having said hello")
+
+
+def test_a_token_is_worth_nothing_after_ten_seconds(
+    sim: RunningCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    slave = FakeSlave(sim, 1)
+    token = slave.hello()
+    sim.advance(11)
+    slave.connect(encode_token(token), encode_offset(0))
+    check_refused(sim, slave, caplog, "too late after it")
+
+
+def test_a_token_works_once(sim: RunningCluster, caplog: pytest.LogCaptureFixture) -> None:
+    first, second = FakeSlave(sim, 1), FakeSlave(sim, 2)
+    token = first.hello()
+    first.connect(encode_token(token), encode_offset(0))
+    sim.until(lambda: 1 in sim.broker.replication.feed.links)
+    second.connect(encode_token(token), encode_offset(0))
+    sim.until(lambda: second.is_closed)
+    assert "follows without having said hello" in caplog.text
+    assert list(sim.broker.replication.feed.links) == [1]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "text"),
+    [
+        ([encode_offset(1 << 40)], "asks for log offset"),
+        ([encode_offset(-1)], "which is negative"),
+        ([b"GET / HTTP/1.1\r\n\r\n"], "asks for log offset"),
+        ([encode_offset(0), encode_offset(1 << 40)], "was sent bytes up to 0"),
+    ],
+    ids=["past the end", "negative", "another protocol", "acknowledges more than it was sent"],
+)
+def test_numbers_that_cannot_be_end_the_connection(
+    pieces: list[bytes],
+    text: str,
+    sim: RunningCluster,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    slave = FakeSlave(sim, 1)
+    slave.connect(encode_token(slave.hello()))
+    for piece in pieces:
+        slave.transport.write(piece)
+        sim.advance(0.1)
+    check_refused(sim, slave, caplog, text)
+
+
+@pytest.mark.parametrize("pieces", [(), (b"\0\0\0",)], ids=["nothing", "half a number"])
+def test_a_connection_that_says_nothing_is_closed_after_twenty_seconds(
+    pieces: tuple[bytes, ...], sim: RunningCluster
+) -> None:
+    slave = FakeSlave(sim, 1)
+    slave.connect(*pieces)
+    began_s = sim.now_s
+    sim.until(lambda: slave.is_closed)
+    assert 19 < sim.now_s - began_s < 22
+
+
+def test_a_connection_that_says_nothing_ends_with_the_broker(sim: RunningCluster) -> None:
+    slave = FakeSlave(sim, 1)
+    slave.connect()
+    sim.brokers["broker-a"].stop()
+    sim.advance(0.1)
+    assert slave.is_closed
+
+
+def test_a_slave_that_reports_nothing_is_closed_and_no_longer_waited_for(
+    sim: RunningCluster,
+) -> None:
+    slave = FakeSlave(sim, 1)
+    slave.connect(encode_token(slave.hello()), encode_offset(0))
+    sim.advance(0.1)
+    assert send(sim) == ResponseCode.FLUSH_SLAVE_TIMEOUT
+    sim.until(lambda: slave.is_closed)
+    assert send(sim) == ResponseCode.SLAVE_NOT_AVAILABLE
+
+
+def test_a_slave_that_connects_twice_is_one_copy() -> None:
+    with SimCluster(replication=Replication.SYNC, in_sync_replicas=3).run() as sim:
+        one, again = FakeSlave(sim, 1), FakeSlave(sim, 1)
+        one.connect(encode_token(one.hello()), encode_offset(0))
+        sim.advance(0.1)
+        again.connect(encode_token(again.hello()), encode_offset(0))
+        sim.until(lambda: one.is_closed)
+        assert not again.is_closed
+        assert sim.broker.replication.replicas.in_sync(0) == 2
+        assert send(sim) == ResponseCode.SLAVE_NOT_AVAILABLE
+
+
+def test_a_report_that_goes_back_takes_nothing_back(sim: RunningCluster) -> None:
+    slave = FakeSlave(sim, 1)
+    slave.connect(encode_token(slave.hello()), encode_offset(0))
+    sending = sim.client.send(TOPIC, b"a message")
+    sim.until(lambda: bool(slave.bodies))
+    end = sim.broker.store.max_log_offset
+    slave.transport.write(encode_offset(end))
+    sim.wait(sending)
+    slave.transport.write(encode_offset(0))
+    sim.advance(0.1)
+    assert sim.broker.replication.replicas.confirmed == end
+    assert sim.wait(sim.client.pull(TOPIC)).bodies == [b"a message"]
+    assert send(sim, b"a second one") == ResponseCode.FLUSH_SLAVE_TIMEOUT
+
+
+def test_one_chunk_is_in_flight_where_sends_wait(sim: RunningCluster) -> None:
+    slave = FakeSlave(sim, 1)
+    slave.connect(encode_token(slave.hello()), encode_offset(0))
+    sim.advance(0.1)
+    for _ in range(5):
+        send(sim)
+    assert len(slave.bodies) == 1
+
+
+def test_a_slave_that_reads_nothing_costs_its_master_little_memory(sim: RunningCluster) -> None:
+    for _ in range(20):
+        send(sim, bytes(100_000))
+    slave = FakeSlave(sim, 1)
+    token = slave.hello()
+    slave.connect()
+    slave.transport.pause_reading()
+    slave.transport.write(encode_token(token) + encode_offset(0))
+    sim.advance(3.0)
+    (link,) = sim.broker.replication.feed.links.values()
+    limit = sim.broker.config.ha_chunk_bytes + 64 * 1024 + 128 * 1024
+    assert 0 < link.position <= limit + sim.broker.config.ha_chunk_bytes
+    assert not link.writable.is_set()
+    assert send(sim) == ResponseCode.FLUSH_SLAVE_TIMEOUT
+
+
+@pytest.fixture
+def pair() -> Iterator[RunningCluster]:
+    with SimCluster(slaves=1, replication=Replication.SYNC, slave_timeout_s=1.0).run() as sim:
+        sim.until(lambda: bool(sim.broker.replication.feed.links))
+        yield sim
+
+
+def test_a_slave_with_a_full_disk_goes_on_when_there_is_space(
+    pair: RunningCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    slave = pair.brokers["broker-a.1"]
+    assert send(pair) == ResponseCode.SUCCESS
+    full = slave.disk.fail("write", errno.ENOSPC)
+    assert send(pair) != ResponseCode.SUCCESS
+    pair.advance(30)
+    assert "not following a master" in caplog.text
+    assert full.seen
+    assert slave.is_running
+    slave.disk.heal()
+    pair.advance(30)
+    assert send(pair) == ResponseCode.SUCCESS
+
+
+def test_a_slave_with_a_read_only_disk_stops_and_its_master_goes_on(pair: RunningCluster) -> None:
+    slave = pair.brokers["broker-a.1"]
+    assert send(pair) == ResponseCode.SUCCESS
+    slave.disk.is_read_only = True
+    assert send(pair) != ResponseCode.SUCCESS
+    with pytest.raises(BaseExceptionGroup):
+        slave.wait_for_end()
+    assert send(pair) == ResponseCode.SLAVE_NOT_AVAILABLE
+    slave.disk.heal()
+    slave.start()
+    pair.advance(10)
+    assert send(pair) == ResponseCode.SUCCESS
+
+
+def test_a_disk_that_cannot_be_read_ends_a_slaves_connection_not_the_master(
+    pair: RunningCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    master = pair.brokers["broker-a"]
+    assert send(pair) == ResponseCode.SUCCESS
+    master.disk.fail("read", path_prefix="commitlog")
+    assert send(pair) != ResponseCode.SUCCESS
+    assert "cannot be read: [Errno 5]" in caplog.text
+    assert master.is_running
+    master.disk.heal()
+    pair.advance(30)
+    assert send(pair) == ResponseCode.SUCCESS

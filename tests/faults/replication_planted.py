@@ -1,0 +1,71 @@
+"""Planted bugs of replication: the storms and the kills have to notice each of them."""
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+from sparrowmq.broker.durability import Durability
+from sparrowmq.broker.handlers import replication as handlers
+from sparrowmq.broker.replication import replication as roles
+from sparrowmq.broker.replication.claims import LogClaim, ReadLog, Refuse, StartAnew, Verdict, judge
+from sparrowmq.broker.replication.confirmation import Confirmation
+from sparrowmq.broker.replication.feed import Feed, SlaveLink
+from sparrowmq.broker.replication.follower import Follower
+from sparrowmq.broker.replication.returning_master import Outcome
+
+Patch = Callable[[Any, str, object], None]
+"""Replaces an attribute, as monkeypatch.setattr does."""
+
+
+def acknowledge_before_the_slave_has_it(patch: Patch) -> None:
+    """Everything that was appended counts as confirmed."""
+    patch(Confirmation, "confirmed", property(lambda copies: copies._store.max_log_offset))
+
+
+def report_before_the_sync(patch: Patch) -> None:
+    """A slave with synchronous flush reports what it has written."""
+
+    async def sync_nothing(_: Durability) -> None:
+        """Claim that it is durable."""
+
+    patch(Durability, "make_durable", sync_nothing)
+    patch(Follower, "_safe_end", property(lambda follower: follower._store.max_log_offset))
+
+
+def count_connections(patch: Patch) -> None:
+    """Every connection of a slave is a copy."""
+    identify, numbers = Feed._identify, count(1)
+
+    def as_another(feed: Feed, link: SlaveLink) -> tuple[int, str]:
+        _, name = identify(feed, link)
+        return next(numbers), name
+
+    patch(Feed, "_identify", as_another)
+
+
+def drop_a_tail_silently(patch: Patch) -> None:
+    """A slave whose log parted from the master's begins with an empty one."""
+
+    def judge_kindly(source: LogClaim, follower: LogClaim, read: ReadLog) -> Verdict:
+        verdict = judge(source, follower, read)
+        return StartAnew(verdict.reason) if isinstance(verdict, Refuse) else verdict
+
+    patch(handlers, "judge", judge_kindly)
+
+
+def serve_before_asking_the_slaves(patch: Patch) -> None:
+    """A master that comes back begins with what it has."""
+
+    async def ask_nobody(*_: object, **__: object) -> Outcome:
+        return Outcome(may_serve=True, nothing_is_lost=True)
+
+    patch(roles, "recover_from_slaves", ask_nobody)
+
+
+PLANTED = (
+    acknowledge_before_the_slave_has_it,
+    report_before_the_sync,
+    count_connections,
+    drop_a_tail_silently,
+    serve_before_asking_the_slaves,
+)

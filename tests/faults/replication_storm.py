@@ -1,0 +1,471 @@
+"""A master and its slaves in virtual time, under load, while faults of all kinds meet them.
+
+A seed decides everything: flush and replication, how many slaves, which faults and when. After
+every loss of the master the stores of its slaves are opened alone, and at the end all of them.
+
+```
+synchronous replication   an acknowledged message is on so many brokers as the setting says; with
+                          synchronous flush it survives any number of power cuts, with
+                          asynchronous flush one at a time
+asynchronous replication  an acknowledged message is on the master; with asynchronous flush a power
+                          cut may take it
+```
+"""
+
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from random import Random
+
+from sparrowmq.broker import housekeeping
+from sparrowmq.broker.config import Flush, Replication
+from sparrowmq.broker.name_servers import BrokerNameTaken
+from sparrowmq.broker.replication.replication import Role
+from sparrowmq.net.errors import NetError
+from sparrowmq.protocol.headers.topics import DeleteTopic
+from sparrowmq.store.config import StoreConfig
+from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
+from sparrowmq.testing.sim_nodes import BrokerNode
+from tests.faults.replication_checks import Contents, contents, differences, store_alone
+from tests.faults.replication_clients import SHORT_LIVED, TOPIC, Ledger, Reader, Sender
+
+SENDERS = 3
+_SETTLE_S = 90.0
+"""A peer that vanished is noticed after 20 s, and its name at the name server after some more."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one seed runs."""
+
+    seed: int
+    flush: Flush
+    replication: Replication
+    slaves: int
+    copies: int
+    rounds: int
+
+    @staticmethod
+    def of(seed: int, rounds: int = 10) -> "Plan":
+        rng = Random(f"plan {seed}")
+        slaves = rng.choice((1, 1, 2))
+        return Plan(
+            seed=seed,
+            flush=(Flush.ASYNC, Flush.SYNC)[seed % 2],
+            # Asynchronous replication promises little: a quarter of the seeds is enough.
+            replication=Replication.ASYNC if seed // 2 % 4 == 3 else Replication.SYNC,
+            slaves=slaves,
+            copies=rng.randint(2, slaves + 1),
+            rounds=rounds,
+        )
+
+    @property
+    def waits_for_copies(self) -> bool:
+        return self.replication is Replication.SYNC
+
+    def cluster(self) -> SimCluster:
+        rng = Random(f"settings {self.seed}")
+        store = StoreConfig(
+            log_file_size=16 * 1024,
+            queue_file_units=50,
+            index_slots=50,
+            index_entries=500,
+            timer_log_size=16 * 1024,
+            reserve_bytes=4 * 1024,
+            retention_ms=rng.choice((6_000, 3_600_000)),
+        )
+        return SimCluster(
+            self.seed,
+            slaves=self.slaves,
+            flush=self.flush,
+            replication=self.replication,
+            in_sync_replicas=self.copies if self.waits_for_copies else 0,
+            ha_chunk_bytes=rng.choice((1024, 1500, 4096, 32 * 1024)),
+            slave_timeout_s=rng.choice((0.5, 2.0)),
+            store=store,
+        )
+
+
+@dataclass
+class StormResult:
+    """What a storm came to."""
+
+    plan: Plan
+    acknowledged: int = 0
+    short: int = 0
+    seen: int = 0
+    faults: dict[str, int] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return not self.problems
+
+    def __str__(self) -> str:
+        plan = self.plan
+        mode = f"{plan.flush.name} flush, {plan.replication.name} replication, {plan.slaves} slaves"
+        return f"seed {plan.seed}, {mode}: {'; '.join(self.problems[:5]) or 'nothing wrong'}"
+
+
+class Storm:
+    """A running cluster, and the faults that can happen to it."""
+
+    def __init__(self, sim: RunningCluster, plan: Plan) -> None:
+        self.sim = sim
+        self.plan = plan
+        self.rng = sim.rng("faults")
+        self.ledger = Ledger()
+        self.master = sim.brokers["broker-a"]
+        self.slaves = [node for node in sim.brokers.values() if node is not self.master]
+        self.parted: dict[BrokerNode, int] = {}
+        """Brokers whose log is another one than the master's, and where it ends."""
+        self.faults: dict[str, int] = {}
+        self.problems: list[str] = []
+        self._reached: dict[BrokerNode, int] = {}
+        self._has_promoted = False
+        self._power_was_lost = False
+
+    @property
+    def nodes(self) -> list[BrokerNode]:
+        return [self.master, *self.slaves]
+
+    # ---- what holds at any time
+
+    def acknowledged(self, name: str, log_offset: int) -> None:
+        """SEND_OK was answered: so many slaves must have it by now."""
+        if not self.plan.waits_for_copies:
+            return
+        self.note_ends()
+        having = sum(end > log_offset for end in self._reached.values())
+        if having < self.plan.copies - 1:
+            self.problems.append(
+                f"{name}: SEND_OK with {having + 1} of {self.plan.copies} copies"
+                f" at {self.sim.now_s:.3f} s"
+            )
+
+    def note_ends(self) -> None:
+        """How much of the log each slave has had: one that loses power may have less later."""
+        for node in self.slaves:
+            if hasattr(node.server, "broker"):
+                end = node.broker.store.max_log_offset
+                self._reached[node] = max(end, self._reached.get(node, 0))
+
+    def check_alive(self) -> None:
+        """No fault of a peer may end a broker."""
+        for node in self.nodes:
+            if node.has_ended:
+                try:
+                    node.wait_for_end()
+                except BaseExceptionGroup as error:
+                    self.problems.append(f"{node.name} ended by itself: {error.exceptions!r}")
+                node.start()
+
+    def check_copies(self) -> None:
+        """The master is lost: what it acknowledged is on the slaves' own disks."""
+        if not self.plan.waits_for_copies:
+            return
+        # With synchronous flush a slave acknowledges what survives its own power cut too.
+        rng = self.rng if self.plan.flush is Flush.SYNC else None
+        found = [self._contents(node, rng) for node in self.slaves if node not in self.parted]
+        if found:
+            lost = set.intersection(*(set(each.lacks(self.ledger)) for each in found))
+            self.problems += [f"{name}: acknowledged, and on no slave" for name in sorted(lost)[:3]]
+
+    def _contents(self, node: BrokerNode, rng: Random | None = None) -> Contents:
+        with store_alone(node, self.sim.clock(), rng) as store:
+            return contents(store, TOPIC)
+
+    # ---- faults
+
+    def fault(self) -> None:
+        """Let one happen."""
+        kinds = [kind for kind, weight in FAULTS.items() for _ in range(weight)]
+        kind = self.rng.choice(kinds)
+        self.note_ends()
+        self.faults[kind.__name__] = self.faults.get(kind.__name__, 0) + 1
+        kind(self)
+
+    def lose(self, node: BrokerNode, *, power: bool) -> None:
+        """A broker goes, with its power or without."""
+        if not node.is_running:
+            return
+        node.host.resume()
+        if power:
+            self._power_was_lost = True
+            node.lose_power()
+        else:
+            node.kill()
+        if node is self.master:
+            self.check_copies()
+
+    def start(self, node: BrokerNode) -> None:
+        """Start a broker that does not run."""
+        if not node.is_running:
+            node.start()
+
+    def calm(self) -> None:
+        """End every fault, and wait until all brokers have what the master has now."""
+        self.sim.paths.heal()
+        for node in self.nodes:
+            node.host.resume()
+        for node in self.nodes:
+            self.start(node)
+        limit_s = self.sim.now_s + _SETTLE_S
+        self.sim.until(lambda: self._is_settled() or self.sim.now_s > limit_s)
+        if not self._is_settled():
+            states = [f"{node.name} {self._state(node)}" for node in self.nodes]
+            self.problems.append(f"not settled after {_SETTLE_S:.0f} s: {', '.join(states)}")
+
+    def _is_settled(self) -> bool:
+        if self._state(self.master) != Role.MASTER.value:
+            return False
+        end = self.master.broker.store.max_log_offset
+        links = self.master.broker.replication.feed.links
+        return all(
+            node.config.broker_id in links
+            and links[node.config.broker_id].acknowledged >= end - 32 * 1024
+            for node in self.slaves
+            if node not in self.parted
+        )
+
+    def _state(self, node: BrokerNode) -> str:
+        if not node.is_running or not hasattr(node.server, "broker"):
+            return "does not run"
+        return str(node.broker.replication.role.value)
+
+    # ---- the end
+
+    def finish(self) -> StormResult:
+        """Calm down, stop the clients, and look at every store alone."""
+        self.calm()
+        for number in range(SENDERS):
+            self.sim.host(f"sender-{number}").kill()
+        self.sim.host("reader").kill()
+        self.sim.advance(4.0)  # delayed messages and what is on its way
+        self.check_alive()
+        for node in self.nodes:
+            if node.is_running:
+                node.kill()
+        self._check_stores()
+        return StormResult(
+            self.plan,
+            acknowledged=len(self.ledger.ok),
+            short=self.ledger.short,
+            seen=len(self.ledger.seen),
+            faults=self.faults,
+            problems=self.problems,
+        )
+
+    def _check_stores(self) -> None:
+        plan = self.plan
+        is_cut = self._power_was_lost and plan.flush is Flush.ASYNC
+        may_lose = not plan.waits_for_copies and (is_cut or self._has_promoted)
+        if plan.waits_for_copies:
+            self.problems += self.ledger.reused[:3]
+        with ExitStack() as stack:
+            stores = {
+                node: stack.enter_context(store_alone(node, self.sim.clock()))
+                for node in self.nodes
+            }
+            master = stores[self.master]
+            for node, store in stores.items():
+                if node in self.parted:
+                    if store.max_log_offset != self.parted[node]:
+                        self.problems.append(f"{node.name} lost the end of its parted log")
+                    continue
+                if store.max_log_offset != master.max_log_offset:
+                    ends = f"{store.max_log_offset}, master {master.max_log_offset}"
+                    self.problems.append(f"{node.name} ends at {ends}")
+                found = contents(store, TOPIC)
+                unknown = {each for each in found.ids.values() if each not in self.ledger.attempted}
+                self.problems += [f"{node.name} invented {name}" for name in sorted(unknown)[:3]]
+                self.problems += [f"{node.name}: {each}" for each in differences(master, store)[:3]]
+                if not may_lose:
+                    lost = found.lacks(self.ledger)
+                    self.problems += [f"{node.name} lacks {name}" for name in lost[:3]]
+                if plan.waits_for_copies:
+                    hidden = found.hides(self.ledger)
+                    self.problems += [f"{node.name} has not what was seen: {e}" for e in hidden[:3]]
+
+
+def kill_master(storm: Storm) -> None:
+    storm.lose(storm.master, power=False)
+    if storm.rng.random() < 0.7:
+        storm.start(storm.master)
+
+
+def cut_masters_power(storm: Storm) -> None:
+    _cut_power(storm, storm.master)
+
+
+def kill_slave(storm: Storm) -> None:
+    slave = storm.rng.choice(storm.slaves)
+    storm.lose(slave, power=False)
+    if storm.rng.random() < 0.5:
+        storm.start(slave)
+
+
+def cut_slaves_power(storm: Storm) -> None:
+    _cut_power(storm, storm.rng.choice(storm.slaves))
+
+
+def _cut_power(storm: Storm, node: BrokerNode) -> None:
+    """With asynchronous flush there is one power cut at a time: the other copy has to be there."""
+    if storm.plan.flush is Flush.ASYNC:
+        if node is not storm.master:
+            # Nothing may be on this slave alone, and the master may not be in doubt either.
+            storm.calm()
+        storm.lose(node, power=True)
+        storm.sim.advance(storm.rng.random() * 3)
+        storm.calm()
+        return
+    storm.lose(node, power=True)
+    if storm.rng.random() < 0.6:
+        storm.start(node)
+
+
+def stop_in_order(storm: Storm) -> None:
+    node = storm.rng.choice(storm.nodes)
+    if node.is_running:
+        node.host.resume()
+        node.stop()
+    if storm.rng.random() < 0.7:
+        storm.start(node)
+
+
+def start_what_is_off(storm: Storm) -> None:
+    for node in storm.nodes:
+        storm.start(node)
+
+
+def cut_paths(storm: Storm) -> None:
+    one, other = storm.rng.sample([node.host for node in storm.nodes], 2)
+    if storm.rng.random() < 0.5:
+        storm.sim.paths.partition([one], [other])
+    else:
+        storm.sim.paths.cut(one, other)
+
+
+def part_from_name_server(storm: Storm) -> None:
+    node = storm.rng.choice(storm.nodes)
+    (server,) = storm.sim.name_servers.values()
+    storm.sim.paths.partition([node.host], [server.host])
+
+
+def heal(storm: Storm) -> None:
+    storm.sim.paths.heal()
+
+
+def pause(storm: Storm) -> None:
+    storm.rng.choice(storm.nodes).host.pause()
+
+
+def resume(storm: Storm) -> None:
+    for node in storm.nodes:
+        node.host.resume()
+
+
+def reset(storm: Storm) -> None:
+    storm.sim.network.reset_connections(storm.rng.choice(storm.nodes).host)
+
+
+def slow_disk(storm: Storm) -> None:
+    storm.rng.choice(storm.nodes).sync_s = storm.rng.choice((0.0, 0.002, 0.02, 0.2))
+
+
+def delete_topic(storm: Storm) -> None:
+    header = DeleteTopic(topic=SHORT_LIVED)
+    deleting = storm.sim.client.call(header, address=storm.master.address)
+    with suppress(NetError):
+        storm.sim.wait(deleting)
+
+
+def expire(storm: Storm) -> None:
+    for node in storm.nodes:
+        if node.is_running and node.host.process.is_running:
+            housekeeping.clean(node.broker, any_hour=True)
+
+
+def promote(storm: Storm) -> None:
+    """The master is gone; the slave that has most becomes the master, and the old one its slave."""
+    if storm._has_promoted:
+        return
+    storm.sim.paths.heal()
+    storm._has_promoted = True
+    resume(storm)
+    storm.lose(storm.master, power=storm.plan.flush is Flush.SYNC and storm.rng.random() < 0.5)
+    ends = {node: _end(storm, node) for node in storm.slaves}
+    old, new = storm.master, max(storm.slaves, key=lambda node: ends[node])
+    if new.is_running:
+        new.kill()
+    old_id, new_id = old.config.broker_id, new.config.broker_id
+    new.config = replace(new.config, broker_id=old_id)
+    storm.slaves[storm.slaves.index(new)] = old
+    storm.master = new
+    new.start()
+    old_end = _end(storm, old)
+    storm.sim.advance(storm.rng.random() * 2)
+    if storm.rng.random() < 0.5:
+        _return_as_second_master(storm, old)
+    old.config = replace(old.config, broker_id=new_id)
+    if old_end > ends[new]:
+        storm.parted[old] = old_end
+    old.start()
+
+
+def _return_as_second_master(storm: Storm, old: BrokerNode) -> None:
+    was_refused = False
+    try:
+        old.start()
+    except* BrokerNameTaken:
+        was_refused = True
+    if not was_refused:
+        storm.problems.append(f"{old.name} serves although {storm.master.name} took over")
+        old.kill()
+
+
+def _end(storm: Storm, node: BrokerNode) -> int:
+    with store_alone(node, storm.sim.clock()) as store:
+        return store.max_log_offset
+
+
+FAULTS: dict[Callable[[Storm], None], int] = {
+    kill_master: 3,
+    cut_masters_power: 3,
+    kill_slave: 3,
+    cut_slaves_power: 2,
+    stop_in_order: 1,
+    start_what_is_off: 3,
+    cut_paths: 3,
+    part_from_name_server: 1,
+    heal: 2,
+    pause: 2,
+    resume: 2,
+    reset: 2,
+    slow_disk: 1,
+    delete_topic: 1,
+    expire: 2,
+    promote: 1,
+}
+
+
+def run_storm(seed: int, *, rounds: int = 10) -> StormResult:
+    """Run one seed. What it found is in `problems`."""
+    plan = Plan.of(seed, rounds)
+    with plan.cluster().run() as sim:
+        storm = Storm(sim, plan)
+        for number in range(SENDERS):
+            sender = Sender(
+                sim,
+                f"sender-{number}",
+                storm.ledger,
+                lambda: storm.master,
+                lambda name, at: storm.acknowledged(name, at),
+            )
+            sim.host(sender.name).start(sender.send_forever())
+        reader = Reader(sim, storm.ledger, lambda: storm.master)
+        sim.host("reader").start(reader.read_forever())
+        for _ in range(plan.rounds):
+            sim.advance(storm.rng.random() * 2.5)
+            storm.check_alive()
+            storm.fault()
+        return storm.finish()
