@@ -161,7 +161,7 @@ def kill_broker(
             broker = BrokerProcess(data, *options, module=module)
             result.slowest_start_s = max(result.slowest_start_s, broker.ready_s)
             try:
-                asyncio.run(_one_life(broker, rng, numbers, ledger, acknowledged_each))
+                asyncio.run(one_life(broker, rng, numbers, ledger, acknowledged_each))
             finally:
                 broker.kill()
             result.kills += 1
@@ -185,9 +185,16 @@ def read_back(port: int) -> list[ReadBack]:
         return [message for queue in range(QUEUES) for message in client.read_queue(TOPIC, queue)]
 
 
-async def _one_life(
-    broker: BrokerProcess, rng: Random, numbers: list[int], ledger: Ledger, least: int
+async def one_life(
+    broker: BrokerProcess,
+    rng: Random,
+    numbers: list[int],
+    ledger: Ledger,
+    least: int,
+    *,
+    kills: bool = True,
 ) -> None:
+    """Load a broker until it has answered so often, and kill it."""
     life = _Round(rng, least)
     loop = asyncio.get_running_loop()
     connected: list[Sender] = []
@@ -198,7 +205,8 @@ async def _one_life(
     async with asyncio.timeout(120):
         await life.over.wait()
     # No goodbye: the kill meets requests that are on their way in both directions.
-    broker.process.kill()
+    if kills:
+        broker.process.kill()
     for sender in connected:
         await sender.abort()
     numbers[:] = [sender.number for sender in connected]

@@ -29,9 +29,10 @@ class Direction(Flag):
 class FaultyProxy:
     """Forwards connections to one server until told otherwise."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, listen_port: int = 0) -> None:
         self._target = host, port
-        self.port = 0
+        self.port = listen_port
+        """Where it listens; 0 takes a free one."""
         self.delay_s = 0.0
         """Each piece of data waits so long."""
         self.close_delay_s = 0.0
@@ -48,7 +49,7 @@ class FaultyProxy:
     async def __aenter__(self) -> "FaultyProxy":
         self._tasks = asyncio.TaskGroup()
         await self._tasks.__aenter__()
-        self._server = await asyncio.start_server(self._accepted, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._accepted, "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 

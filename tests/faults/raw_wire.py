@@ -82,8 +82,10 @@ def take_frames(buffer: bytearray) -> list[tuple[AnswerHead, bytes]]:
 class RawClient:
     """One blocking connection, one request at a time."""
 
-    def __init__(self, port: int, timeout_s: float = PATIENCE_S) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout_s)
+    def __init__(
+        self, port: int, timeout_s: float = PATIENCE_S, *, host: str = "127.0.0.1"
+    ) -> None:
+        self._socket = socket.create_connection((host, port), timeout_s)
         self._buffer = bytearray()
         self._opaque = 0
 
@@ -110,10 +112,9 @@ class RawClient:
                 raise ConnectionResetError("closed by the broker")
             self._buffer += data
 
-    def read_queue(self, topic: str, queue_id: int) -> list[ReadBack]:
-        """Every message of a queue."""
+    def read_queue(self, topic: str, queue_id: int, offset: int = 0) -> list[ReadBack]:
+        """Every message of a queue from `offset` on."""
         found: list[ReadBack] = []
-        offset = 0
         while True:
             fields = {
                 "consumerGroup": "faults-reader",

@@ -1,0 +1,300 @@
+"""Scorecard row 8 in processes: a master with synchronous replication is killed again and again.
+
+The page cache survives a kill, so the master's own store proves nothing: after every kill the slave
+is read, which has only what it was sent. Power cuts are simulated (`replication_power_cuts`).
+"""
+
+import asyncio
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from sparrowmq.broker.config import BrokerConfig
+from sparrowmq.disk.real_disk import RealDisk
+from sparrowmq.store.config import StoreConfig
+from sparrowmq.store.store import Store
+from sparrowmq.testing.held_port import HeldPort
+from tests.faults.broker_process import BrokerProcess, StartFailed
+from tests.faults.checker import Ledger, MessageId, ReadBack, State, Verdict, body_of, properties_of
+from tests.faults.kills import LOG_FILE_BYTES, QUEUES, TOPIC, one_life
+from tests.faults.nameserver_outage_servers import NameServerProcess
+from tests.faults.proxy import FaultyProxy
+from tests.faults.raw_wire import SEND_MESSAGE_V2, RawClient, send_fields
+from tests.faults.replication_checks import differences
+from tests.patience import PATIENCE_S
+
+_LOOK_S = 0.05
+_BEYOND_PROXY = "127.0.0.2"
+_SEND_OK = 0
+
+
+@dataclass
+class ReplicaResult:
+    """What a series of faults came to."""
+
+    seed: int
+    flush: str
+    kills: int = 0
+    slowest_start_s: float = 0.0
+    verdict: Verdict = field(default_factory=Verdict)
+    """Of the slave's store alone."""
+    problems: list[str] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.verdict) and not self.problems
+
+    def __str__(self) -> str:
+        problems = "; ".join(self.problems) or "every start succeeded"
+        return (
+            f"seed {self.seed}, {self.flush} flush, {self.kills} kills: {self.verdict}; {problems}"
+        )
+
+
+class Brokers:
+    """A name server, a slave and the master of one name, in processes."""
+
+    def __init__(self, root: Path, flush: str, module: str = "sparrowmq") -> None:
+        self.root = root
+        self._module = module
+        self.name_server = NameServerProcess(root)
+        self._options = (
+            *("--flush", flush, "--replication", "sync", "--slave-timeout", "10s"),
+            *("--store-log-file-size", str(LOG_FILE_BYTES)),
+            *("--name-servers", self.name_server.address),
+        )
+        self._running: list[BrokerProcess] = []
+
+    def start(self, broker_id: int, *options: str) -> BrokerProcess:
+        """Start a broker on its own data."""
+        broker = BrokerProcess(
+            self.root / f"broker-{broker_id}",
+            *self._options,
+            *("--broker-id", str(broker_id)),
+            *options,
+            module=self._module,
+        )
+        self._running.append(broker)
+        return broker
+
+    def close(self) -> None:
+        """End everything."""
+        for broker in self._running:
+            broker.kill()
+        self.name_server.close()
+
+    @contextmanager
+    def store(self, broker_id: int) -> Iterator[Store]:
+        """The store of a broker that does not run, alone."""
+        directory = self.root / f"broker-{broker_id}"
+        config = BrokerConfig(data_dir=directory, store=StoreConfig(log_file_size=LOG_FILE_BYTES))
+        store = Store.open(config.store_config(0), RealDisk(directory), 0, is_copy=True)
+        try:
+            yield store
+        finally:
+            store.abandon()
+
+
+@contextmanager
+def _brokers(
+    result: ReplicaResult, flush: str, module: str, keep_in: Path | None
+) -> Iterator[Brokers]:
+    root = Path(tempfile.mkdtemp(prefix="sparrowmq-replicas-"))
+    brokers = Brokers(root, flush, module)
+    try:
+        yield brokers
+    except (StartFailed, OSError, TimeoutError) as error:
+        result.problems.append(repr(error))
+    finally:
+        brokers.close()
+        if not result and keep_in is not None:
+            shutil.copytree(root, keep_in, dirs_exist_ok=True)
+            result.problems.append(f"kept in {keep_in}")
+        shutil.rmtree(root)
+
+
+def kill_master(
+    seed: int,
+    flush: str,
+    *,
+    kills: int,
+    senders: int = 64,
+    acknowledged_each: int = 1500,
+    module: str = "sparrowmq",
+    keep_in: Path | None = None,
+) -> ReplicaResult:
+    """Kill the master under load `kills` times; a fresh slave joins under the last load."""
+    result, ledger, rng = ReplicaResult(seed, flush), Ledger(), Random(seed)
+    numbers = [0] * senders
+    with _brokers(result, flush, module, keep_in) as brokers:
+        slave = SlaveReader(brokers.start(1), ledger)
+        for number in range(kills):
+            master = brokers.start(0)
+            result.slowest_start_s = max(result.slowest_start_s, master.ready_s)
+            until_acknowledged(master.port, ledger, number)
+            asyncio.run(one_life(master, rng, numbers, ledger, acknowledged_each))
+            master.kill()
+            result.kills += 1
+            result.problems += slave.lost()
+        master = brokers.start(0)
+        until_acknowledged(master.port, ledger, kills)
+        fresh = _join_under_load(brokers, master, rng, numbers, ledger, acknowledged_each)
+        _until_equal((master, slave.broker, fresh))
+        result.problems += slave.lost()
+        result.verdict = ledger.check(slave.messages())
+        for broker in (fresh, slave.broker, master):
+            broker.stop()
+        result.problems += _differences(brokers, 1) + _differences(brokers, 2)
+    return result
+
+
+def _join_under_load(
+    brokers: Brokers,
+    master: BrokerProcess,
+    rng: Random,
+    numbers: list[int],
+    ledger: Ledger,
+    least: int,
+) -> BrokerProcess:
+    async def both() -> BrokerProcess:
+        async with asyncio.TaskGroup() as tasks:
+            joining = tasks.create_task(asyncio.to_thread(brokers.start, 2))
+            tasks.create_task(one_life(master, rng, numbers, ledger, least, kills=False))
+        return joining.result()
+
+    return asyncio.run(both())
+
+
+class SlaveReader:
+    """Reads a slave piece by piece, and compares with what was acknowledged."""
+
+    def __init__(self, broker: BrokerProcess, ledger: Ledger) -> None:
+        self.broker = broker
+        self._ledger = ledger
+        self._queues: dict[int, list[ReadBack]] = {queue_id: [] for queue_id in range(QUEUES)}
+        self._seen: set[str] = set()
+
+    def lost(self) -> list[str]:
+        """Acknowledged messages that the slave has not got."""
+        with RawClient(self.broker.port) as client:
+            for queue_id, found in self._queues.items():
+                new = client.read_queue(TOPIC, queue_id, len(found))
+                found += new
+                self._seen |= {each.body.partition(b"|")[0].decode() for each in new}
+        lost = [
+            str(message)
+            for message, state in self._ledger.states.items()
+            if state is State.OK and str(message) not in self._seen
+        ]
+        return [f"{len(lost)} acknowledged, not on the slave: {lost[:3]}"] if lost else []
+
+    def messages(self) -> list[ReadBack]:
+        """Everything that was read."""
+        return [message for found in self._queues.values() for message in found]
+
+
+def until_acknowledged(port: int, ledger: Ledger, number: int) -> None:
+    """Send until a slave follows: SEND_OK says so. Raises TimeoutError."""
+    limit_s = time.monotonic() + PATIENCE_S
+    attempt = 0
+    with RawClient(port) as client:
+        while time.monotonic() < limit_s:
+            if _send(client, ledger, MessageId(f"probe{number}", attempt)) == _SEND_OK:
+                return
+            attempt += 1
+            time.sleep(_LOOK_S)
+    raise TimeoutError(f"no slave followed within {PATIENCE_S} s")
+
+
+def _send(client: RawClient, ledger: Ledger, message: MessageId) -> int:
+    ledger.attempt(message)
+    fields = send_fields(TOPIC, 0, properties_of(message))
+    head, _ = client.call(SEND_MESSAGE_V2, fields, body_of(message))
+    if head.code == _SEND_OK:
+        ledger.ok(message)
+    return int(head.code)
+
+
+def _send_beyond_the_proxy(port: int, ledger: Ledger, number: int) -> list[int]:
+    """What a master that has lost its slave answers its clients."""
+    with RawClient(port, host=_BEYOND_PROXY) as client:
+        return [_send(client, ledger, MessageId(f"parted{number}", each)) for each in range(3)]
+
+
+def _until_equal(brokers: tuple[BrokerProcess, ...]) -> None:
+    """Return when all of them end alike. Raises TimeoutError."""
+    limit_s = time.monotonic() + PATIENCE_S
+    while time.monotonic() < limit_s:
+        if len({_ends(broker.port) for broker in brokers}) == 1:
+            return
+        time.sleep(_LOOK_S)
+    raise TimeoutError(f"the slaves did not catch up within {PATIENCE_S} s")
+
+
+def _ends(port: int) -> tuple[int, ...]:
+    get_max_offset = 30
+    with RawClient(port) as client:
+        heads = [
+            client.call(get_max_offset, {"topic": TOPIC, "queueId": str(queue_id)})[0]
+            for queue_id in range(QUEUES)
+        ]
+    return tuple(int((head.extFields or {}).get("offset", -1)) for head in heads)
+
+
+def _differences(brokers: Brokers, slave_id: int) -> list[str]:
+    with brokers.store(0) as master, brokers.store(slave_id) as slave:
+        found = differences(master, slave)
+        if slave.max_log_offset != master.max_log_offset:
+            found.append(
+                f"it ends at {slave.max_log_offset}, its master at {master.max_log_offset}"
+            )
+    return [f"slave {slave_id}: {each}" for each in found[:3]]
+
+
+def part_master_and_slave(
+    seed: int,
+    flush: str,
+    *,
+    partitions: int,
+    module: str = "sparrowmq",
+    keep_in: Path | None = None,
+) -> ReplicaResult:
+    """Part a live master from its slave by a proxy, and heal it again."""
+    result, ledger = ReplicaResult(seed, flush), Ledger()
+    with _brokers(result, flush, module, keep_in) as brokers:
+        asyncio.run(_part(brokers, result, ledger, partitions))
+    return result
+
+
+async def _part(brokers: Brokers, result: ReplicaResult, ledger: Ledger, partitions: int) -> None:
+    held = HeldPort(beside=(1,))
+    port, host = held.port, _BEYOND_PROXY
+    held.close()
+    async with (
+        FaultyProxy(host, port, port) as calls,
+        FaultyProxy(host, port + 1, port + 1) as feed,
+    ):
+        proxies = (calls, feed)
+        options = ("--listen", host, "--advertise", "127.0.0.1", "--port", str(port))
+        master = await asyncio.to_thread(
+            brokers.start, 0, *options, "--ha-port", str(port + 1), "--slave-timeout", "1s"
+        )
+        slave = SlaveReader(await asyncio.to_thread(brokers.start, 1), ledger)
+        for number in range(partitions):
+            await asyncio.to_thread(until_acknowledged, port, ledger, number)
+            for proxy in proxies:
+                proxy.partition()
+            codes = await asyncio.to_thread(_send_beyond_the_proxy, port, ledger, number)
+            if _SEND_OK in codes:
+                result.problems.append(f"SEND_OK in partition {number}: {codes}")
+            result.problems += await asyncio.to_thread(slave.lost)
+            for proxy in proxies:
+                proxy.heal()
+        await asyncio.to_thread(until_acknowledged, port, ledger, partitions)
+        result.problems += await asyncio.to_thread(slave.lost)
+        result.verdict = ledger.check(slave.messages())
+        master.kill()
