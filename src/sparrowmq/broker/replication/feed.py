@@ -5,10 +5,11 @@ hello over the broker's port ─▶ judged, gets a token
 HA connection ─▶ token ─▶ first offset ─▶ fed: log bytes out, acknowledgements in
 ```
 
-Feeding looks for new bytes when the log has grown. Where no sender waits for acknowledgements that
-is at most every 2 ms: many small transfers cost the master several times as much processor time.
-Where senders do wait, a slave is sent the next bytes as soon as it acknowledged the last ones, so
-that all messages that were sent meanwhile travel together.
+Where no sender waits for acknowledgements, the log is looked at every 2 ms, and less often while it
+does not grow: a notice for every message would slow down sends, and many small transfers cost the
+master several times as much processor time. Where senders do wait, a slave is sent the next bytes
+as soon as it acknowledged the last ones, so that all messages that were sent meanwhile travel
+together.
 
 Every broker can feed: a slave feeds its own master when that comes back with a shorter log.
 """
@@ -32,6 +33,8 @@ HEARTBEAT_S = 5.0
 SILENCE_S = 20.0
 """A slave that reports nothing for so long is gone (haHousekeepingInterval)."""
 PAUSE_S = 0.002
+LONGEST_PAUSE_S = 0.032
+"""How often the log is looked at, at most and at least, where no sender waits."""
 _TOKEN_S = 10.0
 
 
@@ -184,18 +187,25 @@ class Feed:
         return found
 
     async def _until_grown(self, link: "SlaveLink") -> None:
-        self._grown.clear()
-        if link.position < self._store.max_log_offset:
-            await asyncio.sleep(0)
-            return
+        """Return when there is more to send; a heartbeat is sent when that takes long."""
+        is_grown = self._waits_for_notice if self.replicas.wanted > 1 else self._looks
         try:
             async with asyncio.timeout(HEARTBEAT_S):
-                await self._grown.wait()
+                await is_grown(link)
         except TimeoutError:
             link.send(b"")
-            return
-        if self.replicas.wanted <= 1:
-            await asyncio.sleep(PAUSE_S)
+
+    async def _waits_for_notice(self, link: "SlaveLink") -> None:
+        while link.position >= self._store.max_log_offset:
+            self._grown.clear()
+            await self._grown.wait()
+
+    async def _looks(self, link: "SlaveLink") -> None:
+        pause_s = PAUSE_S
+        await asyncio.sleep(pause_s)
+        while link.position >= self._store.max_log_offset:
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            await asyncio.sleep(pause_s)
 
     def close(self) -> None:
         """Stop listening, and end every connection."""

@@ -5,10 +5,11 @@ acknowledged it: SEND_OK was answered because of that copy. So before anything i
 master copies back what a slave of the same history has more than it.
 
 ```
-stopped in order, or no slaves known     ─▶ complete: nothing to ask
+no slaves known, or stopped in order     ─▶ complete
 enough slaves answer                     ─▶ copy back from the longest; complete
 too few answer, replication is async     ─▶ go on without: no acknowledgement stood for their copy
 too few answer, replication is sync      ─▶ read-only, until they answer or the loss is accepted
+a slave follows another master           ─▶ read-only, as long as it does: there are two masters
 ```
 """
 
@@ -16,7 +17,7 @@ import asyncio
 import logging
 from dataclasses import dataclass
 
-from sparrowmq.broker.config import BrokerConfig
+from sparrowmq.broker.config import MASTER_ID, BrokerConfig
 from sparrowmq.broker.replication.claims import parted_at
 from sparrowmq.broker.replication.follower import Follower, MustStartAnew, NotFollowing
 from sparrowmq.broker.replication.known_slaves import KnownSlaves
@@ -54,9 +55,14 @@ async def recover_from_slaves(
     log: logging.Logger,
 ) -> Outcome:
     """Copy back what slaves have more than this master."""
-    if not known.addresses or known.complete_to == store.max_log_offset:
-        return Outcome(may_serve=True, nothing_is_lost=bool(known.addresses))
+    if not known.addresses:
+        return Outcome(may_serve=True, nothing_is_lost=False)
     found, silent = await _ask(known, peers)
+    for description in found:
+        if (rival := _rival(description, config.address(port))) is not None:
+            return Outcome(may_serve=False, nothing_is_lost=False, reason=rival)
+    if known.complete_to == store.max_log_offset:
+        return Outcome(may_serve=True, nothing_is_lost=True)
     copied = 0
     for description in sorted(found, key=lambda each: each.claim.end, reverse=True):
         copied += await _copy_back(config, store, peers, description, port=port, log=log)
@@ -78,6 +84,21 @@ async def recover_from_slaves(
             f" until they do. To go on without them, start it with --accept-loss"
             f" {config.broker_name}"
         ),
+    )
+
+
+def _rival(slave: LogDescription, own_address: str) -> str | None:
+    """What another master of this name is, as a slave knows it; None when there is none."""
+    claim = slave.claim
+    if claim.broker_id == MASTER_ID:
+        rival = f"{claim.address}, which was a slave of this broker, is a master now"
+    elif slave.follows not in ("", own_address):
+        rival = f"{claim.address}, a slave of this broker, follows {slave.follows}"
+    else:
+        return None
+    return (
+        f"there are two masters of {claim.broker_name}: {rival}. This one, which started later,"
+        " takes no messages; stop one of them, or start this one as a slave (--broker-id 1)"
     )
 
 
