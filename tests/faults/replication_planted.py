@@ -36,8 +36,8 @@ def count_connections(patch: Patch) -> None:
     """Every connection of a slave is a copy."""
     identify, numbers = Feed._identify, count(1)
 
-    def as_another(feed: Feed, link: SlaveLink) -> tuple[int, str]:
-        _, name = identify(feed, link)
+    def as_another(feed: Feed, link: SlaveLink, log_offset: int) -> tuple[int, str]:
+        _, name = identify(feed, link, log_offset)
         return next(numbers), name
 
     patch(Feed, "_identify", as_another)

@@ -1,5 +1,7 @@
 """A master and its slaves in simulation: what is acknowledged, what is seen, what survives."""
 
+from dataclasses import replace
+
 import pytest
 
 from sparrowmq.broker.config import Flush, Replication
@@ -141,3 +143,41 @@ def test_a_master_whose_slave_is_gone_too_takes_no_messages_until_it_is_back() -
         assert role(master) is Role.MASTER
         assert len(bodies(master)) == 20
         sim.wait(sim.client.send(TOPIC, b"after"))
+
+
+def test_a_master_takes_no_messages_while_its_slave_follows_another() -> None:
+    with SimCluster(slaves=1).run() as sim:
+        sim.until(lambda: follows(sim))
+        master, slave = sim.brokers["broker-a"], sim.brokers["broker-a.1"]
+        master.stop()
+        slave.stop()
+        slave.config = replace(slave.config, broker_id=0)
+        slave.start()
+        master.config = replace(master.config, name_servers=())
+        master.start()
+        assert role(master) is Role.WAITING
+        assert "is a master now" in master.broker.replication.reason
+        assert role(slave) is Role.MASTER
+
+
+def test_a_slave_that_was_away_too_long_starts_again_with_an_empty_log() -> None:
+    with SimCluster(slaves=1).run() as sim:
+        sim.until(lambda: follows(sim))
+        sim.wait(sim.client.send(TOPIC, b"expires"))
+        sim.until(lambda: has_all(sim))
+        master, slave = sim.brokers["broker-a"], sim.brokers["broker-a.1"]
+        master.disk.capacity_bytes = 64 * 1024 * 1024
+        slave.kill()
+        for _ in range(12):
+            sim.wait(sim.client.send(TOPIC, bytes(200_000)))
+        store = master.broker.store
+        sim.advance(60.0)
+        assert store.min_log_offset == 0, "what the slave needs is deleted while there is room"
+        used = master.disk.usage().total_bytes - master.disk.usage().free_bytes
+        master.disk.capacity_bytes = int(used / 0.87)
+        sim.advance(60.0)
+        assert store.min_log_offset > 0
+        slave.start()
+        sim.until(lambda: follows(sim) and has_all(sim))
+        assert slave.disk.exists("aside-1/commitlog"), "the old log is gone"
+        assert slave.broker.store.min_log_offset == store.min_log_offset

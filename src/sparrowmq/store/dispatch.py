@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import repeat
 
+from sparrowmq.protocol.indexed_properties import indexed_properties
 from sparrowmq.protocol.names import SCHEDULE_TOPIC, topic_fault
 from sparrowmq.protocol.properties import DELAY_LEVEL, KEYS, TAGS, UNIQUE_KEY, decode_properties
 from sparrowmq.protocol.record import Record
@@ -116,13 +117,13 @@ class Dispatch:
         """A record read back from the log, or received from a master."""
         if not record.is_delivered:
             return
-        properties = decode_properties(record.properties)
-        uniq_key = properties.get(UNIQUE_KEY, "") if index else ""
-        keys = properties.get(KEYS, "") if index else ""
+        tag, uniq_key, keys = self._indexed(record)
+        if not index:
+            uniq_key = keys = ""
         if queues and self._belongs(record):
             queue = self.queue(record.topic, record.queue_id)
-            if self._align(queue, record):
-                tag = unit_tag(record.topic, record.store_timestamp, properties, self._delays_ms)
+            # Nearly always it is the next one; a call for each record would be felt.
+            if record.queue_offset == queue.max_offset or self._align(queue, record):
                 self.dispatch(
                     queue,
                     record.log_offset,
@@ -138,8 +139,17 @@ class Dispatch:
                 (record.topic, uniq_key, keys, record.log_offset, record.store_timestamp)
             )
 
+    def _indexed(self, record: Record) -> tuple[int, str, str]:
+        """The tag field of a record's unit, its unique id and its keys."""
+        if record.topic == SCHEDULE_TOPIC:
+            properties = decode_properties(record.properties)
+            tag = unit_tag(record.topic, record.store_timestamp, properties, self._delays_ms)
+            return tag, properties.get(UNIQUE_KEY, ""), properties.get(KEYS, "")
+        found, uniq_key, keys = indexed_properties(record.properties.decode("utf-8", "replace"))
+        return cached_tag_code(found) if found else 0, uniq_key, keys
+
     def _belongs(self, record: Record) -> bool:
-        if record.log_offset < self.dropped.get(record.topic, 0):
+        if self.dropped and record.log_offset < self.dropped.get(record.topic, 0):
             return False
         if (record.topic, record.queue_id) in self.queues:
             return True

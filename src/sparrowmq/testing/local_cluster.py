@@ -193,7 +193,7 @@ class AsyncCluster:
         if config.port:
             return config
         # Routes and clients know the port, so a stopped broker keeps it for its next start.
-        held = self._exit.enter_context(HeldPort(beside=(-2,) if config.vip_alias else ()))
+        held = self._exit.enter_context(HeldPort(beside=(-2, 1) if config.vip_alias else (1,)))
         return replace(config, port=held.port)
 
     async def __aexit__(

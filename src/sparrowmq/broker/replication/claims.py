@@ -52,6 +52,10 @@ class LogClaim(Body, frozen=True, kw_only=True):
         """Whether the log holds nothing."""
         return self.begin == self.end
 
+    def is_copy_of(self, cluster: str, broker_name: str) -> bool:
+        """Whether it is a log of that broker."""
+        return (self.cluster, self.broker_name) == (cluster, broker_name)
+
 
 ReadLog: TypeAlias = Callable[[int, int], bytes]
 """Reads so many bytes at a log offset; fewer where the log does not have them."""

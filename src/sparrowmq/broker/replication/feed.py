@@ -5,10 +5,11 @@ hello over the broker's port ─▶ judged, gets a token
 HA connection ─▶ token ─▶ first offset ─▶ fed: log bytes out, acknowledgements in
 ```
 
-Where no sender waits for acknowledgements, feeding looks for new bytes every 2 ms, and every 20 ms
-while there are none: many small transfers cost the master several times as much processor time.
-Where senders do wait, it learns that the log has grown, and a slave is sent the next bytes as soon
-as it acknowledged the last ones, so that all messages that were sent meanwhile travel together.
+Where no sender waits for acknowledgements, the log is looked at every 2 ms, and less often while it
+does not grow: a notice for every message would slow down sends, and many small transfers cost the
+master several times as much processor time. Where senders do wait, a slave is sent the next bytes
+as soon as it acknowledged the last ones, so that all messages that were sent meanwhile travel
+together.
 
 Every broker can feed: a slave feeds its own master when that comes back with a shorter log.
 """
@@ -17,6 +18,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import cast
@@ -33,7 +35,8 @@ HEARTBEAT_S = 5.0
 SILENCE_S = 20.0
 """A slave that reports nothing for so long is gone (haHousekeepingInterval)."""
 PAUSE_S = 0.002
-_LONGEST_PAUSE_S = 0.02
+LONGEST_PAUSE_S = 0.032
+"""How often the log is looked at, at most and at least, where no sender waits."""
 _TOKEN_S = 10.0
 
 
@@ -42,6 +45,8 @@ class Ticket:
     """What a token stands for: one slave that was let in."""
 
     slave: LogClaim
+    start: int
+    """The log offset that was agreed on."""
     expires_s: float
 
 
@@ -82,14 +87,14 @@ class Feed:
 
     # ---- who may follow
 
-    def admit(self, slave: LogClaim) -> bytes:
-        """A token for a broker that may follow."""
+    def admit(self, slave: LogClaim, start: int) -> bytes:
+        """A token for a broker that may follow from log offset `start` on."""
         token = secrets.token_bytes(16)
         now_s = self._loop.time()
         self._tickets = {
             each: ticket for each, ticket in self._tickets.items() if ticket.expires_s > now_s
         }
-        self._tickets[token] = Ticket(slave, now_s + _TOKEN_S)
+        self._tickets[token] = Ticket(slave, start, now_s + _TOKEN_S)
         return token
 
     async def listen(self, host: str, port: int) -> int:
@@ -105,7 +110,7 @@ class Feed:
 
     def join(self, link: "SlaveLink", log_offset: int) -> None:
         """A connection presented itself. Raises HaError for one that was not let in."""
-        slave_id, name = self._identify(link)
+        slave_id, name = self._identify(link, log_offset)
         if link.token is None and log_offset == 0:
             # An empty slave of Apache's takes any start that is the beginning of a file.
             log_offset = self._store.min_log_offset
@@ -126,7 +131,7 @@ class Feed:
         self.changed()
         link.feeding = self._tasks.create_task(self._feed(link), name=f"feed {name}")
 
-    def _identify(self, link: "SlaveLink") -> tuple[int, str]:
+    def _identify(self, link: "SlaveLink", log_offset: int) -> tuple[int, str]:
         """Which slave a connection is of. Votes count slaves, so each has a number of its own."""
         if link.token is None and self._admits_strangers:
             # A stranger says nothing about itself. Its address tells it from others, except on
@@ -140,6 +145,8 @@ class Feed:
                 "follows without having said hello, or too late after it; set replication_peer to"
                 " apache to let brokers in that cannot say it"
             )
+        if log_offset != ticket.start:
+            raise HaError(f"asks for log offset {log_offset}, {ticket.start} was agreed on")
         slave = ticket.slave
         return slave.broker_id, f"broker {slave.broker_id} at {slave.address}"
 
@@ -157,6 +164,7 @@ class Feed:
         self._newcomers.discard(link)
         if link.feeding is not None:
             link.feeding.cancel()
+        link.heard.set()
         if self.links.get(link.slave_id) is link:
             del self.links[link.slave_id]
             self.replicas.disconnect(link.slave_id)
@@ -198,27 +206,35 @@ class Feed:
         return found
 
     async def _until_grown(self, link: "SlaveLink") -> None:
-        """Return when there is more to send, or send a heartbeat when nothing came for long."""
+        """Return when there is more to send; a heartbeat is sent when that takes long."""
+        is_grown = self._waits_for_notice if self.replicas.wanted > 1 else self._looks
         try:
             async with asyncio.timeout(HEARTBEAT_S):
-                if self.replicas.wanted > 1:
-                    self._grown.clear()
-                    if link.position >= self._store.max_log_offset:
-                        await self._grown.wait()
-                else:
-                    await self._look_for_growth(link)
+                await is_grown(link)
         except TimeoutError:
             link.send(b"")
 
-    async def _look_for_growth(self, link: "SlaveLink") -> None:
-        """Where no send waits for slaves, nothing reports growth: that would cost every message a
-        call, and looking every few milliseconds costs nothing that can be measured."""
+    async def _waits_for_notice(self, link: "SlaveLink") -> None:
+        while link.position >= self._store.max_log_offset:
+            self._grown.clear()
+            await self._grown.wait()
+
+    async def _looks(self, link: "SlaveLink") -> None:
         pause_s = PAUSE_S
-        while True:
+        await asyncio.sleep(pause_s)
+        while link.position >= self._store.max_log_offset:
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
             await asyncio.sleep(pause_s)
-            if link.position < self._store.max_log_offset:
-                return
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    async def drain(self, longest_s: float) -> None:
+        """Wait until every slave has everything, for a stop that leaves equal copies."""
+        end = self._store.max_log_offset
+        self._grown.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(longest_s):
+                while behind := [link for link in self.links.values() if link.acknowledged < end]:
+                    behind[0].heard.clear()
+                    await behind[0].heard.wait()
 
     def close(self) -> None:
         """Stop listening, and end every connection."""

@@ -13,9 +13,13 @@ class LogDescription(Body, frozen=True, kw_only=True):
 
     claim: LogClaim
     epochs: EpochTable
+    follows: str = ""
+    """host:port of the master that it copies from now; empty when it copies from none."""
 
 
-def describe_log(config: BrokerConfig, store: Store, port: int) -> LogDescription:
+def describe_log(
+    config: BrokerConfig, store: Store, port: int, *, follows: str = ""
+) -> LogDescription:
     """The log as it is now. Reads up to 64 KiB of its end, which is in memory as a rule."""
     begin, file_size = store.min_log_offset, store.config.log_file_size
     start, end = tail_range(file_size, begin, _last_record_end(store))
@@ -34,6 +38,7 @@ def describe_log(config: BrokerConfig, store: Store, port: int) -> LogDescriptio
             tail_crc=tail_checksum(store.read_log, start, end) or 0,
         ),
         epochs=store.epochs.table(),
+        follows=follows,
     )
 
 

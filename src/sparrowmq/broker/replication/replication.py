@@ -181,7 +181,8 @@ class Replication:
 
     def describe(self) -> LogDescription:
         """This broker's log."""
-        return describe_log(self._config, self.store, self._port)
+        follows = "" if self.follower is None else self.follower.master_address
+        return describe_log(self._config, self.store, self._port, follows=follows)
 
     async def run(self) -> None:
         """What a slave and a waiting master do as long as they run. Raises StartAgain."""

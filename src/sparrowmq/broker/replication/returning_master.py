@@ -5,11 +5,12 @@ acknowledged it: SEND_OK was answered because of that copy. So before anything i
 master copies back what a slave of the same history has more than it.
 
 ```
-stopped in order, or no slaves known     ─▶ complete: nothing to ask
-one of them is a master now              ─▶ read-only: two masters would part their logs
+no slaves known, or stopped in order     ─▶ complete
+a slave is, or follows, another master   ─▶ read-only: two masters would part their logs
 enough slaves answer                     ─▶ copy back from the longest; complete
 too few answer, replication is async     ─▶ go on without: no acknowledgement stood for their copy
 too few answer, replication is sync      ─▶ read-only, until they answer or the loss is accepted
+a slave follows another master           ─▶ read-only, as long as it does: there are two masters
 ```
 """
 
@@ -55,21 +56,14 @@ async def recover_from_slaves(
     log: logging.Logger,
 ) -> Outcome:
     """Copy back what slaves have more than this master."""
-    if not known.addresses or known.complete_to == store.max_log_offset:
-        return Outcome(may_serve=True, nothing_is_lost=bool(known.addresses))
-    found, silent = await _ask(config, known, peers)
-    if (
-        other := next((one for one in found if one.claim.broker_id == MASTER_ID), None)
-    ) is not None:
-        return Outcome(
-            may_serve=False,
-            nothing_is_lost=False,
-            reason=(
-                f"{other.claim.address}, which was a slave of this broker, is a master of the name"
-                f" {config.broker_name} now; this broker takes no messages. To let it follow the"
-                " other one, start it with a --broker-id of 1 or more"
-            ),
-        )
+    if not known.addresses:
+        return Outcome(may_serve=True, nothing_is_lost=False)
+    found, silent = await _ask(config, known, peers, config.address(port))
+    for description in found:
+        if (rival := _rival(description, config.address(port))) is not None:
+            return Outcome(may_serve=False, nothing_is_lost=False, reason=rival)
+    if known.complete_to == store.max_log_offset:
+        return Outcome(may_serve=True, nothing_is_lost=True)
     copied = 0
     for description in sorted(found, key=lambda each: each.claim.end, reverse=True):
         copied += await _copy_back(config, store, peers, description, port=port, log=log)
@@ -94,30 +88,48 @@ async def recover_from_slaves(
     )
 
 
+def _rival(slave: LogDescription, own_address: str) -> str | None:
+    """What another master of this name is, as a slave knows it; None when there is none."""
+    claim = slave.claim
+    if claim.broker_id == MASTER_ID:
+        rival = f"{claim.address}, which was a slave of this broker, is a master now"
+    elif slave.follows not in ("", own_address):
+        rival = f"{claim.address}, a slave of this broker, follows {slave.follows}"
+    else:
+        return None
+    return (
+        f"there are two masters of {claim.broker_name}: {rival}. This one, which started later,"
+        " takes no messages; stop one of them, or start this one as a slave (--broker-id 1)"
+    )
+
+
 async def _ask(
-    config: BrokerConfig, known: KnownSlaves, peers: Peers
+    config: BrokerConfig, known: KnownSlaves, peers: Peers, own_address: str
 ) -> tuple[list[LogDescription], list[str]]:
     """What the slaves say of their logs, and which did not answer.
 
     A broker of another name that has a slave's address now is no slave that answered.
     """
     addresses = list(known.addresses.values())
-    answers = await asyncio.gather(*(_describe(config, address, peers) for address in addresses))
-    found = [answer for answer in answers if answer is not None]
-    silent = [address for address, answer in zip(addresses, answers, strict=True) if answer is None]
+    question = DescribeLog(returning_master=own_address)
+    answers = await asyncio.gather(*(_describe(address, question, peers) for address in addresses))
+    found, silent = [], []
+    for address, answer in zip(addresses, answers, strict=True):
+        if answer is not None and answer.claim.is_copy_of(config.cluster_name, config.broker_name):
+            found.append(answer)
+        else:
+            silent.append(address)
     return found, silent
 
 
-async def _describe(config: BrokerConfig, address: str, peers: Peers) -> LogDescription | None:
+async def _describe(address: str, question: DescribeLog, peers: Peers) -> LogDescription | None:
     try:
-        response = await peers.call(address, DescribeLog(), timeout_s=_ASK_S)
+        response = await peers.call(address, question, timeout_s=_ASK_S)
         if response.code != ResponseCode.SUCCESS:
             return None
-        found = LogDescription.from_json(response.body)
+        return LogDescription.from_json(response.body)
     except (NetError, ProtocolError):
         return None
-    of = found.claim.cluster, found.claim.broker_name
-    return found if of == (config.cluster_name, config.broker_name) else None
 
 
 async def _copy_back(
