@@ -26,8 +26,6 @@ def describe_log(broker: Broker, request: Request[DescribeLog]) -> Reply:
 async def follow_master(broker: Broker, request: Request[FollowMaster]) -> Reply:
     """Judge a broker that wants to copy this one's log; a token for one that may."""
     replication = broker.replication
-    if replication.role is Role.WAITING:
-        raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, replication.reason)
     if replication.is_master and not replication.admits_slaves:
         text = "this master is starting, and has not asked the name servers for its name yet"
         raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, text)
@@ -35,6 +33,11 @@ async def follow_master(broker: Broker, request: Request[FollowMaster]) -> Reply
         claim = LogClaim.from_json(request.body)
     except BodyError as error:
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, str(error)) from error
+    if replication.role is Role.WAITING:
+        # A slave that it waits for may be back at another address: it is asked there from now on.
+        if claim.broker_id in replication.known_slaves.addresses:
+            _remember(broker, claim)
+        raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, replication.reason)
     own = replication.describe()
     # The follower's end may lie far back in the log, where reading it waits for the device.
     verdict = await broker.workers.run(judge, own.claim, claim, broker.store.read_log)
@@ -60,7 +63,7 @@ def _remember(broker: Broker, slave: LogClaim) -> None:
     replication = broker.replication
     known = replication.known_slaves
     before = dict(known.addresses)
-    if not replication.is_master or not known.remember(slave.broker_id, slave.address):
+    if replication.role is Role.SLAVE or not known.remember(slave.broker_id, slave.address):
         return
     try:
         known.save()
