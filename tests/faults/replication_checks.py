@@ -151,13 +151,10 @@ def _different_answers(master: Store, slave: Store, data: dict[int, bytes]) -> l
         (message,) = decode_messages(data[log_offset])
         for key in message.keys:
             answers = [
-                [
-                    at
-                    for at in store.find_by_key(message.topic, key, 0, _MOST << 40, 64).log_offsets
-                    if at in data
-                ]
+                store.find_by_key(message.topic, key, 0, _MOST << 40, 64)
                 for store in (master, slave)
             ]
-            if answers[0] != answers[1] or log_offset not in answers[0]:
-                found.append(f"key {key} of {message.topic}: {answers[0]} and {answers[1]}")
+            ours, theirs = ([at for at in each.log_offsets if at in data] for each in answers)
+            if ours != theirs or not (answers[0].is_cut or log_offset in ours):
+                found.append(f"key {key} of {message.topic}: {ours[:3]} and {theirs[:3]}")
     return found

@@ -1,7 +1,8 @@
 """Scorecard row 8 in processes: a master with synchronous replication is killed again and again.
 
-The page cache survives a kill, so the master's own store proves nothing: after every kill the slave
-is read, which has only what it was sent. Power cuts are simulated (`replication_power_cuts`).
+The page cache survives a kill, so the master's own store proves nothing: after every kill the store
+of the slave is opened alone, which has only what it was sent. Power cuts are simulated
+(`replication_power_cuts`).
 """
 
 import asyncio
@@ -15,7 +16,10 @@ from pathlib import Path
 from random import Random
 
 from sparrowmq.broker.config import BrokerConfig
+from sparrowmq.broker.replication.own_log import LogDescription
 from sparrowmq.disk.real_disk import RealDisk
+from sparrowmq.protocol.headers.replication import DescribeLog
+from sparrowmq.protocol.record import decode_record
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.store import Store
 from sparrowmq.testing.held_port import HeldPort
@@ -67,14 +71,18 @@ class Brokers:
             *("--store-log-file-size", str(LOG_FILE_BYTES)),
             *("--name-servers", self.name_server.address),
         )
+        self._ports: dict[int, HeldPort] = {}
         self._running: list[BrokerProcess] = []
 
     def start(self, broker_id: int, *options: str) -> BrokerProcess:
-        """Start a broker on its own data."""
+        """Start a broker on its own data and port."""
+        held = self._ports.get(broker_id)
+        if held is None:
+            held = self._ports[broker_id] = HeldPort(beside=(-2, 1))
         broker = BrokerProcess(
             self.root / f"broker-{broker_id}",
             *self._options,
-            *("--broker-id", str(broker_id)),
+            *("--broker-id", str(broker_id), "--port", str(held.port)),
             *options,
             module=self._module,
         )
@@ -85,6 +93,8 @@ class Brokers:
         """End everything."""
         for broker in self._running:
             broker.kill()
+        for held in self._ports.values():
+            held.close()
         self.name_server.close()
 
     @contextmanager
@@ -131,23 +141,24 @@ def kill_master(
     result, ledger, rng = ReplicaResult(seed, flush), Ledger(), Random(seed)
     numbers = [0] * senders
     with _brokers(result, flush, module, keep_in) as brokers:
-        slave = SlaveReader(brokers.start(1), ledger)
+        alone = SlaveStore(brokers, 1, ledger)
         for number in range(kills):
-            master = brokers.start(0)
+            slave, master = brokers.start(1), brokers.start(0)
             result.slowest_start_s = max(result.slowest_start_s, master.ready_s)
             until_acknowledged(master.port, ledger, number)
             asyncio.run(one_life(master, rng, numbers, ledger, acknowledged_each))
             master.kill()
+            slave.kill()
             result.kills += 1
-            result.problems += slave.lost()
-        master = brokers.start(0)
+            result.problems += alone.lost()
+        slave, master = brokers.start(1), brokers.start(0)
         until_acknowledged(master.port, ledger, kills)
         fresh = _join_under_load(brokers, master, rng, numbers, ledger, acknowledged_each)
-        _until_equal((master, slave.broker, fresh))
-        result.problems += slave.lost()
-        result.verdict = ledger.check(slave.messages())
-        for broker in (fresh, slave.broker, master):
+        _until_equal((master, slave, fresh))
+        for broker in (fresh, slave, master):
             broker.stop()
+        result.problems += alone.lost()
+        result.verdict = alone.verdict()
         result.problems += _differences(brokers, 1) + _differences(brokers, 2)
     return result
 
@@ -169,20 +180,21 @@ def _join_under_load(
     return asyncio.run(both())
 
 
-class SlaveReader:
-    """Reads a slave piece by piece, and compares with what was acknowledged."""
+class SlaveStore:
+    """Reads a slave's store alone, piece by piece, and compares with what was acknowledged."""
 
-    def __init__(self, broker: BrokerProcess, ledger: Ledger) -> None:
-        self.broker = broker
+    def __init__(self, brokers: Brokers, broker_id: int, ledger: Ledger) -> None:
+        self._brokers = brokers
+        self._broker_id = broker_id
         self._ledger = ledger
         self._queues: dict[int, list[ReadBack]] = {queue_id: [] for queue_id in range(QUEUES)}
         self._seen: set[str] = set()
 
     def lost(self) -> list[str]:
-        """Acknowledged messages that the slave has not got."""
-        with RawClient(self.broker.port) as client:
+        """Acknowledged messages that the slave, which must not run, has not got."""
+        with self._brokers.store(self._broker_id) as store:
             for queue_id, found in self._queues.items():
-                new = client.read_queue(TOPIC, queue_id, len(found))
+                new = list(_messages(store, queue_id, len(found)))
                 found += new
                 self._seen |= {each.body.partition(b"|")[0].decode() for each in new}
         lost = [
@@ -192,9 +204,17 @@ class SlaveReader:
         ]
         return [f"{len(lost)} acknowledged, not on the slave: {lost[:3]}"] if lost else []
 
-    def messages(self) -> list[ReadBack]:
-        """Everything that was read."""
-        return [message for found in self._queues.values() for message in found]
+    def verdict(self) -> Verdict:
+        """Judge everything that was read."""
+        return self._ledger.check(each for found in self._queues.values() for each in found)
+
+
+def _messages(store: Store, queue_id: int, offset: int) -> Iterator[ReadBack]:
+    for log_offset, _, _ in store.units(TOPIC, queue_id, offset, 10_000_000):
+        data = store.read_message(log_offset)
+        assert data is not None
+        record = decode_record(data, 0)
+        yield ReadBack(TOPIC, queue_id, record.queue_offset, record.body, record.properties)
 
 
 def until_acknowledged(port: int, ledger: Ledger, number: int) -> None:
@@ -229,20 +249,16 @@ def _until_equal(brokers: tuple[BrokerProcess, ...]) -> None:
     """Return when all of them end alike. Raises TimeoutError."""
     limit_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < limit_s:
-        if len({_ends(broker.port) for broker in brokers}) == 1:
+        if len({_log_end(broker.port) for broker in brokers}) == 1:
             return
         time.sleep(_LOOK_S)
     raise TimeoutError(f"the slaves did not catch up within {PATIENCE_S} s")
 
 
-def _ends(port: int) -> tuple[int, ...]:
-    get_max_offset = 30
+def _log_end(port: int) -> int:
     with RawClient(port) as client:
-        heads = [
-            client.call(get_max_offset, {"topic": TOPIC, "queueId": str(queue_id)})[0]
-            for queue_id in range(QUEUES)
-        ]
-    return tuple(int((head.extFields or {}).get("offset", -1)) for head in heads)
+        _, body = client.call(DescribeLog.CODE, {})
+    return LogDescription.from_json(body).claim.end
 
 
 def _differences(brokers: Brokers, slave_id: int) -> list[str]:
@@ -283,7 +299,7 @@ async def _part(brokers: Brokers, result: ReplicaResult, ledger: Ledger, partiti
         master = await asyncio.to_thread(
             brokers.start, 0, *options, "--ha-port", str(port + 1), "--slave-timeout", "1s"
         )
-        slave = SlaveReader(await asyncio.to_thread(brokers.start, 1), ledger)
+        slave = await asyncio.to_thread(brokers.start, 1)
         for number in range(partitions):
             await asyncio.to_thread(until_acknowledged, port, ledger, number)
             for proxy in proxies:
@@ -291,10 +307,11 @@ async def _part(brokers: Brokers, result: ReplicaResult, ledger: Ledger, partiti
             codes = await asyncio.to_thread(_send_beyond_the_proxy, port, ledger, number)
             if _SEND_OK in codes:
                 result.problems.append(f"SEND_OK in partition {number}: {codes}")
-            result.problems += await asyncio.to_thread(slave.lost)
             for proxy in proxies:
                 proxy.heal()
         await asyncio.to_thread(until_acknowledged, port, ledger, partitions)
-        result.problems += await asyncio.to_thread(slave.lost)
-        result.verdict = ledger.check(slave.messages())
         master.kill()
+        slave.kill()
+    alone = SlaveStore(brokers, 1, ledger)
+    result.problems += alone.lost()
+    result.verdict = alone.verdict()

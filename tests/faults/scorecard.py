@@ -29,6 +29,7 @@ from tests.faults.scorecard_clients import (
     order_under_churn,
 )
 from tests.faults.scorecard_everything import everything
+from tests.faults.scorecard_replication import replication
 from tests.faults.scored import Row, Scored
 from tests.faults.spark_jobs import spark_jobs
 from tests.faults.stop_time import StopResult, stop_after_failed_sync
@@ -263,6 +264,7 @@ ROWS: dict[int, Row] = {
     5: derived_files,
     6: full_disk,
     7: resource_abuse,
+    8: replication,
     9: churn,
     10: delivery_kills,
     11: order_under_churn,

@@ -125,6 +125,23 @@ def test_a_master_that_lost_its_end_gets_it_back_from_its_slave() -> None:
         assert bodies(sim.brokers["broker-a.1"]) == [*sent, b"after"]
 
 
+def test_a_waiting_master_learns_the_new_address_of_its_slave() -> None:
+    with SimCluster(slaves=1, replication=Replication.SYNC, flush_interval_s=600.0).run() as sim:
+        sim.until(lambda: follows(sim))
+        for number in range(20):
+            sim.wait(sim.client.send(TOPIC, b"message %d" % number))
+        master, slave = sim.brokers["broker-a"], sim.brokers["broker-a.1"]
+        slave.kill()
+        master.lose_power()
+        sim.client.disconnect()
+        master.start()
+        assert role(master) is Role.WAITING
+        slave.config = replace(slave.config, port=12911)
+        slave.start()
+        sim.until(lambda: follows(sim))
+        assert len(bodies(master)) == 20
+
+
 def test_a_master_whose_slave_is_gone_too_takes_no_messages_until_it_is_back() -> None:
     with SimCluster(slaves=1, replication=Replication.SYNC, flush_interval_s=600.0).run() as sim:
         sim.until(lambda: follows(sim))

@@ -1,0 +1,62 @@
+"""Two copies of every message: kills, power cuts, partitions and storms lose no acknowledged one."""
+
+from collections.abc import Callable
+
+import pytest
+
+from sparrowmq.broker.config import Flush
+from tests.faults.replication_kills import kill_master, part_master_and_slave
+from tests.faults.replication_planted import (
+    Patch,
+    acknowledge_before_the_slave_has_it,
+    count_connections,
+    drop_a_tail_silently,
+    report_before_the_sync,
+    serve_before_asking_the_slaves,
+)
+from tests.faults.replication_power_cuts import cut_masters_power
+from tests.faults.replication_storm import run_storm
+from tests.seeds import seeds
+
+
+@pytest.mark.parametrize("seed", seeds(60))
+def test_a_storm_loses_no_acknowledged_message(seed: int) -> None:
+    result = run_storm(seed)
+    assert result, str(result)
+    assert result.acknowledged
+
+
+@pytest.mark.parametrize("flush", list(Flush))
+def test_a_slave_alone_has_what_its_master_acknowledged_before_a_power_cut(flush: Flush) -> None:
+    result = cut_masters_power(0, flush=flush, cuts=4)
+    assert result, str(result)
+    assert result.acknowledged > 100
+
+
+@pytest.mark.parametrize("flush", ["async", "sync"])
+def test_a_slave_alone_has_what_its_master_acknowledged_before_a_kill(flush: str) -> None:
+    result = kill_master(0, flush, kills=2, acknowledged_each=200)
+    assert result, str(result)
+    assert result.verdict.ok > 400
+
+
+def test_a_live_master_that_lost_its_slave_acknowledges_nothing() -> None:
+    result = part_master_and_slave(0, "async", partitions=1)
+    assert result, str(result)
+
+
+PLANTED: dict[Callable[[Patch], None], range] = {
+    acknowledge_before_the_slave_has_it: range(1),
+    report_before_the_sync: range(5, 14),
+    count_connections: range(60),
+    drop_a_tail_silently: range(60),
+    serve_before_asking_the_slaves: range(60),
+}
+
+
+@pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
+def test_planted_bugs_are_noticed(
+    plant: Callable[[Patch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch.setattr)
+    assert any(not run_storm(seed) for seed in PLANTED[plant])
