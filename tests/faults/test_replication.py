@@ -1,4 +1,4 @@
-"""Two copies of every message: kills, power cuts, partitions and storms lose no acknowledged one."""
+"""Two copies: kills, power cuts, partitions and storms lose no acknowledged message."""
 
 from collections.abc import Callable
 
