@@ -21,6 +21,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
+from typing import cast
 from zlib import crc32
 
 from sparrowmq.broker.replication.claims import LogClaim
@@ -277,8 +278,8 @@ class SlaveLink(asyncio.Protocol):
         self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports have its methods without inheriting from it
+        self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername") or ("", 0)
         self.peer = (peer[0], peer[1])
         self._watch()
