@@ -31,7 +31,7 @@ from sparrowmq.protocol.ha import HaError, ReportDecoder, encode_chunk_head
 from sparrowmq.store.store import Store
 
 HEARTBEAT_S = 5.0
-"""An idle slave hears from its master this often, as from Apache's (haSendHeartbeatInterval)."""
+"""A slave hears from its master this often, as from Apache's (haSendHeartbeatInterval)."""
 SILENCE_S = 20.0
 """A slave that reports nothing for so long is gone (haHousekeepingInterval)."""
 PAUSE_S = 0.002
@@ -118,6 +118,7 @@ class Feed:
             before.close("the slave connected again")
         link.has_joined, link.slave_id, link.name = True, slave_id, name
         link.position = log_offset
+        link.begin_heartbeats()
         self.links[slave_id] = link
         self._log.info("%s follows from log offset %d", name, log_offset)
         self.acknowledge(link, log_offset)
@@ -194,15 +195,10 @@ class Feed:
         return found
 
     async def _until_grown(self, link: "SlaveLink") -> None:
-        """Return when there is more to send; a heartbeat is sent when that takes long."""
-        is_grown = self._waits_for_notice if self.replicas.wanted > 1 else self._looks
-        try:
-            async with asyncio.timeout(HEARTBEAT_S):
-                await is_grown(link)
-        except TimeoutError:
-            link.send(b"")
-
-    async def _waits_for_notice(self, link: "SlaveLink") -> None:
+        """Return when there is more to send."""
+        if self.replicas.wanted <= 1:
+            await self._looks(link)
+            return
         while link.position >= self._store.max_log_offset:
             self._grown.clear()
             await self._grown.wait()
@@ -242,6 +238,7 @@ class SlaveLink(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._heard_s = self._loop.time()
         self._silence: asyncio.TimerHandle
+        self._heartbeat: asyncio.TimerHandle | None = None
         self.has_joined = False
         self.slave_id = -1
         self.name = ""
@@ -265,6 +262,13 @@ class SlaveLink(asyncio.Protocol):
         """Bytes of the log; none are a heartbeat."""
         self._transport.write(encode_chunk_head(self.position, len(body)) + body)
         self.position += len(body)
+
+    def begin_heartbeats(self) -> None:
+        """Send one every few seconds, whatever else is sent: to ask each time whether it is needed
+        would cost more, as a busy log is sent thousands of times a second."""
+        if self._heartbeat is not None and self.writable.is_set():
+            self.send(b"")
+        self._heartbeat = self._loop.call_later(HEARTBEAT_S, self.begin_heartbeats)
 
     async def until_acknowledged(self) -> None:
         """Return when the slave has everything that was sent."""
@@ -306,6 +310,8 @@ class SlaveLink(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._silence.cancel()
+        if self._heartbeat is not None:
+            self._heartbeat.cancel()
         if exc is not None:
             self.reason = str(exc)
         self._feed.leave(self)
