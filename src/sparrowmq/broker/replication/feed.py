@@ -181,8 +181,11 @@ class Feed:
             body = await self._read(link.position)
             if body:
                 link.send(body)
-                # A full chunk may end inside a record, which no slave acknowledges: more follows.
-                if self.replicas.wanted > 1 and len(body) < self._chunk_bytes:
+                if len(body) >= self._chunk_bytes:
+                    # It may end inside a record, which no slave acknowledges: more follows. But
+                    # the system takes megabytes before it is full: requests come first.
+                    await asyncio.sleep(0)
+                elif self.replicas.wanted > 1:
                     await link.until_acknowledged()
             else:
                 await self._until_grown(link)
