@@ -5,7 +5,7 @@ hello over the broker's port ─▶ judged, gets a token
 HA connection ─▶ token ─▶ first offset ─▶ fed: log bytes out, acknowledgements in
 ```
 
-Where no sender waits for acknowledgements, the log is looked at every 2 ms, and less often while it
+Where no sender waits for acknowledgements, the log is looked at every 5 ms, and less often while it
 does not grow: a notice for every message would slow down sends, and many small transfers cost the
 master several times as much processor time. Where senders do wait, a slave is sent the next bytes
 as soon as it acknowledged the last ones, so that all messages that were sent meanwhile travel
@@ -34,7 +34,7 @@ HEARTBEAT_S = 5.0
 """A slave hears from its master this often, as from Apache's (haSendHeartbeatInterval)."""
 SILENCE_S = 20.0
 """A slave that reports nothing for so long is gone (haHousekeepingInterval)."""
-PAUSE_S = 0.002
+PAUSE_S = 0.005
 LONGEST_PAUSE_S = 0.032
 """How often the log is looked at, at most and at least, where no sender waits."""
 _TOKEN_S = 10.0
