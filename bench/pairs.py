@@ -10,7 +10,7 @@ from pathlib import Path
 from bench.contenders import BROKER_NAME, apache_broker, apache_names
 from bench.contest import Row
 from bench.driver import Driver, DriverFailed
-from bench.machine import family
+from bench.machine import family, process_cpu_s
 from sparrowmq.broker.replication.own_log import LogDescription
 from sparrowmq.protocol.headers.replication import DescribeLog
 from sparrowmq.testing.held_port import HeldPort
@@ -77,9 +77,17 @@ class Pair:
         return self.slave
 
     def run(self, op: str, **fields: object) -> Row:
-        """Let the client do something; processor time is counted for the master alone."""
+        """Let the client do something; processor time is counted for master and slave apart."""
+        before_s = self._slave_cpu_s
         self.start(op, **fields)
-        return self.client.finish(op)
+        row = self.client.finish(op)
+        if self.slave is not None and row.get("messages"):
+            row["slave_cpu_us"] = 1e6 * (self._slave_cpu_s - before_s) / row["messages"]
+        return row
+
+    @property
+    def _slave_cpu_s(self) -> float:
+        return 0.0 if self.slave is None else process_cpu_s(self.slave.pid)
 
     def start(self, op: str, **fields: object) -> None:
         """Begin it, to look at the brokers meanwhile."""
