@@ -121,7 +121,9 @@ class BrokerConfig:
         at_least(0),
     )
     ha_chunk_bytes: int = setting(
-        32 * 1024, "Bytes of the log that a slave is sent at once.", between(1024, 4 * 1024 * 1024)
+        128 * 1024,
+        "Bytes of the log that a slave is sent at once.",
+        between(1024, 4 * 1024 * 1024),
     )
     replication_peer: ReplicationPeer = setting(
         ReplicationPeer.SPARROWMQ,
