@@ -20,6 +20,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import ip_address
+from typing import cast
 from zlib import crc32
 
 from sparrowmq.broker.replication.claims import LogClaim
@@ -261,8 +262,8 @@ class SlaveLink(asyncio.Protocol):
         self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports have its methods without inheriting from it
+        self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername") or ("", 0)
         self.peer = (peer[0], peer[1])
         self._watch()
