@@ -58,6 +58,23 @@ def test_a_master_that_waited_for_its_slave_serves_when_that_is_back(tmp_path: P
             assert send(server.name_server, "on both again") == "SEND_OK"
 
 
+def test_up_starts_masters_and_slaves_that_follow_when_it_is_ready(tmp_path: Path) -> None:
+    flags = ("--brokers", "2", "--slaves", "1", *SYNC, "--store-log-file-size", "1MiB")
+    with up(tmp_path / "data", *flags) as server:
+        titles = "broker-a, broker-b, broker-a slave 1, broker-b slave 1"
+        assert f"2 brokers ({titles}), data" in server.ready
+        for _ in range(4):  # producers take the brokers in turn
+            assert send(server.name_server, "on two brokers") == "SEND_OK"
+        assert stop(server)[0] == 0
+    logs = [
+        (tmp_path / "data" / name / "commitlog" / f"{0:020}").read_bytes()
+        for name in ("broker-a", "broker-a-slave-1", "broker-b", "broker-b-slave-1")
+    ]
+    assert b"on two brokers" in logs[0] + logs[2]
+    assert logs[0] == logs[1]
+    assert logs[2] == logs[3]
+
+
 def known_slave(master: Path) -> str:
     """The address that a master remembers."""
     saved = json.loads((master / "sparrowmq" / "slaves.json").read_text())

@@ -70,24 +70,23 @@ class BrokerConfig:
     )
     broker_id: int = setting(
         MASTER_ID,
-        "0 is the master; 1 and more are slaves, which follow the master of the same name.",
+        "0 is the master, others are its slaves. A slave follows the master of the same name.",
         at_least(MASTER_ID),
     )
-    name_servers: tuple[str, ...] = setting(
-        (), "host:port of each name server; the broker registers with all of them."
-    )
+    name_servers: tuple[str, ...] = setting((), "Where to register: host:port of each name server.")
 
     listen_host: str = setting(
         "127.0.0.1",
-        "Where the broker accepts connections. Loopback by default: there is no authentication"
-        " yet.",
+        "Where to accept connections. Loopback by default: there is no authentication yet.",
         not_blank(),
     )
     advertise_host: str = setting(
         "", "Host that name servers hand to clients; the listening one when empty."
     )
     port: int = setting(
-        10911, "The broker's port; 0 takes a free one (and no VIP alias).", between(0, _LAST_PORT)
+        10911,
+        "The broker's port; 0 takes a free one. There is no VIP alias then.",
+        between(0, _LAST_PORT),
     )
     vip_alias: bool = setting(
         True, "Listen on port - 2 as well: older clients send there (the VIP channel)."
@@ -100,8 +99,8 @@ class BrokerConfig:
 
     replication: Replication = setting(
         Replication.ASYNC,
-        "SYNC answers a send when in-sync-replicas brokers have the message; ASYNC when this one"
-        " has it.",
+        "Whether sends wait for slaves. SYNC answers one when in-sync-replicas brokers have the"
+        " message, ASYNC when this one has it.",
     )
     in_sync_replicas: int = setting(
         0,
@@ -139,7 +138,8 @@ class BrokerConfig:
 
     flush: Flush = setting(
         Flush.ASYNC,
-        "ASYNC answers before fsync: faster, and a power cut may lose the last half second.",
+        "Whether sends wait for the disk. ASYNC answers before fsync: faster, and a power cut may"
+        " lose the last half second.",
     )
     flush_interval_s: float = setting(
         0.5, "How long an asynchronously flushed message may stay unsynced.", more_than(0)
