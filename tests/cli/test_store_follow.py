@@ -1,6 +1,7 @@
 """`sparrowmq store follow`: a slave that went its own way is made to follow again."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from sparrowmq.store.files import StoreFiles
 from sparrowmq.testing import cluster
 from tests.cli.in_process import run
 
-SETTINGS = {"store": StoreConfig(log_file_size=64 * 1024), "replication": Replication.SYNC}
+SETTINGS: dict[str, Any] = {"store": StoreConfig(log_file_size=64 * 1024), "replication": Replication.SYNC}
 
 
 def send(name_server: str, body: str) -> str:
