@@ -25,6 +25,8 @@ _QUIET_S = 0.1
 """A pull that was on its way when the last one was rejected has arrived by then."""
 _MAX_ROUNDS = 10
 _GRACE_AFTER_FAILURE_S = 0.3
+_SLAVES_S = 2.0
+"""How long a broker that stops waits for its slaves to get the rest."""
 
 
 async def drain(registration: BrokerRegistration, server: Server[Broker]) -> None:
@@ -40,10 +42,12 @@ async def drain(registration: BrokerRegistration, server: Server[Broker]) -> Non
         await server.close(grace_s=_GRACE_AFTER_FAILURE_S)
         return
     await registration.unregister()
-    broker.replication.close()
     await reject_pulls(server)
     await _save_subscriptions(broker)
     await server.close()
+    # Last, so that slaves get everything: the next master may be one of them.
+    await broker.replication.feed.drain(_SLAVES_S)
+    broker.replication.close()
 
 
 async def reject_pulls(server: Server[Broker]) -> None:

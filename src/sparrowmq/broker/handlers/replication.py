@@ -23,6 +23,9 @@ routes: Routes[Broker] = Routes()
 @routes.on(DescribeLog)
 def describe_log(broker: Broker, request: Request[DescribeLog]) -> Reply:
     """What this broker's log is: a master that comes back asks its slaves."""
+    follower = broker.replication.follower
+    if follower is not None and follower.master_address == request.header.returning_master:
+        follower.start_over()
     return Reply(body=broker.replication.describe().to_json())
 
 
@@ -47,7 +50,7 @@ async def follow_master(broker: Broker, request: Request[FollowMaster]) -> Reply
             return Reply(FollowAnswer(must_start_anew=True), remark=reason)
         case Follow(start):
             await _remember(broker, claim)
-            token = replication.feed.admit(claim).hex()
+            token = replication.feed.admit(claim, start).hex()
             header = FollowAnswer(token=token, ha_address=replication.ha_address, start=start)
             return Reply(header, body=own.to_json())
 

@@ -18,6 +18,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import cast
@@ -44,6 +45,8 @@ class Ticket:
     """What a token stands for: one slave that was let in."""
 
     slave: LogClaim
+    start: int
+    """The log offset that was agreed on."""
     expires_s: float
 
 
@@ -82,14 +85,14 @@ class Feed:
 
     # ---- who may follow
 
-    def admit(self, slave: LogClaim) -> bytes:
-        """A token for a broker that may follow."""
+    def admit(self, slave: LogClaim, start: int) -> bytes:
+        """A token for a broker that may follow from log offset `start` on."""
         token = secrets.token_bytes(16)
         now_s = self._loop.time()
         self._tickets = {
             each: ticket for each, ticket in self._tickets.items() if ticket.expires_s > now_s
         }
-        self._tickets[token] = Ticket(slave, now_s + _TOKEN_S)
+        self._tickets[token] = Ticket(slave, start, now_s + _TOKEN_S)
         return token
 
     async def listen(self, host: str, port: int) -> int:
@@ -101,7 +104,7 @@ class Feed:
 
     def join(self, link: "SlaveLink", log_offset: int) -> None:
         """A connection presented itself. Raises HaError for one that was not let in."""
-        slave_id, name = self._identify(link)
+        slave_id, name = self._identify(link, log_offset)
         if link.token is None and log_offset == 0:
             # An empty slave of Apache's takes any start that is the beginning of a file.
             log_offset = self._store.min_log_offset
@@ -121,7 +124,7 @@ class Feed:
         self.changed()
         link.feeding = self._tasks.create_task(self._feed(link), name=f"feed {name}")
 
-    def _identify(self, link: "SlaveLink") -> tuple[int, str]:
+    def _identify(self, link: "SlaveLink", log_offset: int) -> tuple[int, str]:
         """Which slave a connection is of. Votes count slaves, so each has a number of its own."""
         if link.token is None and self._admits_strangers:
             # A stranger says nothing about itself. Its address tells it from others, except on
@@ -135,6 +138,8 @@ class Feed:
                 "follows without having said hello, or too late after it; set replication_peer to"
                 " apache to let brokers in that cannot say it"
             )
+        if log_offset != ticket.start:
+            raise HaError(f"asks for log offset {log_offset}, {ticket.start} was agreed on")
         slave = ticket.slave
         return slave.broker_id, f"broker {slave.broker_id} at {slave.address}"
 
@@ -151,6 +156,7 @@ class Feed:
         """A connection ended."""
         if link.feeding is not None:
             link.feeding.cancel()
+        link.heard.set()
         if self.links.get(link.slave_id) is link:
             del self.links[link.slave_id]
             self.replicas.disconnect(link.slave_id)
@@ -207,6 +213,16 @@ class Feed:
         while link.position >= self._store.max_log_offset:
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
             await asyncio.sleep(pause_s)
+
+    async def drain(self, longest_s: float) -> None:
+        """Wait until every slave has everything, for a stop that leaves equal copies."""
+        end = self._store.max_log_offset
+        self._grown.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(longest_s):
+                while behind := [link for link in self.links.values() if link.acknowledged < end]:
+                    behind[0].heard.clear()
+                    await behind[0].heard.wait()
 
     def close(self) -> None:
         """Stop listening, and end every connection."""

@@ -145,6 +145,7 @@ class Follower:
         self._sync = sync
         self._log = log
         self._complaint = ""
+        self._link: MasterLink | None = None
         self.accepted = asyncio.Event()
         """Set when a master has accepted this broker for the first time."""
         self.master_address = ""
@@ -190,6 +191,7 @@ class Follower:
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(_CONNECT_S):
             _, link = await loop.create_connection(MasterLink, host, port)
+        self._link = link
         try:
             link.write(encode_token(bytes.fromhex(answer.token)) + encode_offset(answer.start))
             self.master_address, self._complaint = address, ""
@@ -198,7 +200,13 @@ class Follower:
             self._log.info("following %s from log offset %d", address, answer.start)
             await self._copy(link, answer.start, until)
         finally:
+            self._link = None
             link.close()
+
+    def start_over(self) -> None:
+        """The master that is followed starts again: what is left of its last life is silent."""
+        if self._link is not None:
+            self._link.close()
 
     async def _hello(self, address: str) -> tuple[FollowAnswer, LogDescription]:
         body = self._describe().claim.to_json()

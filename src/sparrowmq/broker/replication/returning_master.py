@@ -57,7 +57,7 @@ async def recover_from_slaves(
     """Copy back what slaves have more than this master."""
     if not known.addresses:
         return Outcome(may_serve=True, nothing_is_lost=False)
-    found, silent = await _ask(known, peers)
+    found, silent = await _ask(known, peers, config.address(port))
     for description in found:
         if (rival := _rival(description, config.address(port))) is not None:
             return Outcome(may_serve=False, nothing_is_lost=False, reason=rival)
@@ -102,18 +102,21 @@ def _rival(slave: LogDescription, own_address: str) -> str | None:
     )
 
 
-async def _ask(known: KnownSlaves, peers: Peers) -> tuple[list[LogDescription], list[str]]:
+async def _ask(
+    known: KnownSlaves, peers: Peers, own_address: str
+) -> tuple[list[LogDescription], list[str]]:
     """What the slaves say of their logs, and which did not answer."""
     addresses = list(known.addresses.values())
-    answers = await asyncio.gather(*(_describe(address, peers) for address in addresses))
+    question = DescribeLog(returning_master=own_address)
+    answers = await asyncio.gather(*(_describe(address, question, peers) for address in addresses))
     found = [answer for answer in answers if answer is not None]
     silent = [address for address, answer in zip(addresses, answers, strict=True) if answer is None]
     return found, silent
 
 
-async def _describe(address: str, peers: Peers) -> LogDescription | None:
+async def _describe(address: str, question: DescribeLog, peers: Peers) -> LogDescription | None:
     try:
-        response = await peers.call(address, DescribeLog(), timeout_s=_ASK_S)
+        response = await peers.call(address, question, timeout_s=_ASK_S)
         if response.code != ResponseCode.SUCCESS:
             return None
         return LogDescription.from_json(response.body)

@@ -107,7 +107,7 @@ _SHORT = {
     "advertise_host": "advertise",
 }
 # Set by the program itself, never by people.
-_HIDDEN = {"store_host"}
+_HIDDEN = {"store_host", "is_shown_by_owner"}
 
 
 def settings_of(config: type, prefix: str = "", path: tuple[str, ...] = ()) -> list[ServerSetting]:

@@ -11,6 +11,9 @@ class DescribeLog(RequestHeader, frozen=True, kw_only=True):
     """Ask a broker what its log is; the answer's body is a LogDescription."""
 
     CODE: ClassVar[RequestCode] = RequestCode.DESCRIBE_LOG
+    returning_master: str = ""
+    """host:port of a master that starts: a slave that still follows its last life need not wait
+    until it notices."""
 
 
 class FollowMaster(RequestHeader, frozen=True, kw_only=True):
