@@ -109,7 +109,9 @@ def _figures(
     behind = f"asynchronous replication at {PACE:,} messages/s"
     return [
         Figure(sync, "throughput", "msg/s", rate("sync"), rate("apache")),
-        Figure(sync, "÷ without replication", "", rate("sync") / rate("alone"), None, at_least(0.5)),
+        Figure(
+            sync, "÷ without replication", "", rate("sync") / rate("alone"), None, at_least(0.5)
+        ),
         Figure(sync, "÷ Apache's", "", rate("sync") / rate("apache"), None, at_least(1)),
         Figure(behind, "master's CPU", "µs/msg", cpu("async")),
         Figure(behind, "master's CPU ÷ alone", "", cpu("async") / cpu("alone"), None, at_most(1.1)),

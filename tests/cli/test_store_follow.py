@@ -11,7 +11,10 @@ from sparrowmq.store.files import StoreFiles
 from sparrowmq.testing import cluster
 from tests.cli.in_process import run
 
-SETTINGS: dict[str, Any] = {"store": StoreConfig(log_file_size=64 * 1024), "replication": Replication.SYNC}
+SETTINGS: dict[str, Any] = {
+    "store": StoreConfig(log_file_size=64 * 1024),
+    "replication": Replication.SYNC,
+}
 
 
 def send(name_server: str, body: str) -> str:

@@ -116,8 +116,8 @@ async def _serve(config: BrokerConfig, stopping: asyncio.Event, beside: str = ""
 
 
 def _name(config: BrokerConfig) -> str:
-    slave = f"slave {config.broker_id} of " if config.is_slave else ""
-    return f"{slave}broker {config.broker_name}"
+    name = f"broker {config.broker_name}"
+    return f"{name} slave {config.broker_id}" if config.is_slave else name
 
 
 async def serve_up(nameserver: NameServerConfig, broker: BrokerConfig) -> None:
