@@ -1,13 +1,18 @@
 """Cutting the end of a log: it is kept aside, and the store is as if it had never been there."""
 
+from contextlib import suppress
+from random import Random
+
 import pytest
 
 from sparrowmq.disk.errors import StoreLocked
 from sparrowmq.store.epochs import LogStart
 from sparrowmq.store.files import StoreFiles
 from sparrowmq.store.layout import QUARANTINE_DIR
+from sparrowmq.store.messages import Damage, Progress
 from sparrowmq.store.recovery.tail import cut_tail, extent_of, tail_from
 from sparrowmq.store.store import Store
+from sparrowmq.testing.recorded_calls import PowerCut
 from sparrowmq.testing.recording_disk import RecordingDisk
 from tests.store.stores import SMALL, message
 
@@ -98,3 +103,40 @@ def test_a_store_in_use_is_not_cut() -> None:
     with pytest.raises(StoreLocked):
         cut_tail(disk, SMALL, cut_at, 3_000, lambda _: None)
     store.close()
+
+
+@pytest.mark.parametrize("seed", range(7))
+def test_a_power_cut_in_between_leaves_a_store_that_is_whole_and_can_be_cut(seed: int) -> None:
+    rng = Random(seed)
+    disk, cut_at = parted(40, 60)
+    before = RecordingDisk()
+    filled(before, range(40), 1_000)
+    for call in range(1 + seed, 300, 7):
+        attempt = disk.killed()
+        attempt.cut_at(call)
+        with suppress(PowerCut):
+            cut_tail(attempt, SMALL, cut_at, 3_000, lambda _: None)
+        found = attempt.crashed(rng)
+        damage = Damaged()
+        Store.open(SMALL, found, 4_000, damage, is_copy=True).close()
+        if extent_of(found).end > cut_at:
+            cut_tail(found, SMALL, cut_at, 5_000, damage)
+        # What is being cut may be torn, and is reported; nothing before it.
+        assert all(place >= cut_at for place in damage.places), call
+        assert without_lineage(found) == without_lineage(before), call
+
+
+class Damaged:
+    """Log offsets at which damage was reported."""
+
+    def __init__(self) -> None:
+        self.places: list[int] = []
+
+    def __call__(self, event: Damage | Progress) -> None:
+        if isinstance(event, Damage):
+            self.places.append(int(event.path.rpartition("/")[2]) + event.position)
+
+
+def without_lineage(disk: RecordingDisk) -> dict[object, object]:
+    """A cut that came to the log and not to the lineage is complete: nothing is left that parts."""
+    return contents(disk) | {"extent": extent_of(disk).end}

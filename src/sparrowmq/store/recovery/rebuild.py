@@ -65,7 +65,7 @@ def rebuild_locked(
     _remove_tree(disk, WORK_DIR)
     disk.mkdir(WORK_DIR)
     beside = RelocatedDisk(disk, {path: f"{WORK_DIR}/{_flat(path)}" for path in _MOVED})
-    _remember_queues(StoreFiles(disk), beside, config, cut_at)
+    remember_queues(StoreFiles(disk), beside, config, cut_at)
     store = Store.open(config, beside, now_ms, report, is_copy=cut_at is not None)
     log_end = store.max_log_offset
     store.close()
@@ -96,10 +96,13 @@ def config_of(disk: Disk, layout: IndexLayout | None = None) -> StoreConfig:
     )
 
 
-def _remember_queues(
-    files: StoreFiles, beside: Disk, config: StoreConfig, cut_at: int | None
+def remember_queues(
+    files: StoreFiles, target: Disk, config: StoreConfig, cut_at: int | None
 ) -> None:
-    """Say how far each queue came: where all its messages have expired, the log does not."""
+    """Say how far each queue came: where all its messages have expired, the log does not.
+
+    What is said replaces every snapshot on `target`, and lets recovery read the whole log.
+    """
     starts = files.log_starts()
     ends: dict[tuple[str, int], int] = {}
     were_cut: set[tuple[str, int]] = set()
@@ -117,8 +120,11 @@ def _remember_queues(
             ends[key] = max(ends.get(key, 0), state.max_offset)
     states = [QueueState(*key, end, end, []) for key, end in sorted(ends.items()) if end]
     dropped = snapshot.dropped if snapshot is not None else {}
-    beside.mkdir(OWN_DIR)
-    Marks(config, beside).save_snapshot(starts[0] if starts else 0, states, dropped, sync=True)
+    target.mkdir(OWN_DIR)
+    marks = Marks(config, target)
+    marks.load_snapshot()
+    for _ in range(2):  # both places: the older snapshot may be of what is cut
+        marks.save_snapshot(starts[0] if starts else 0, states, dropped, sync=True)
 
 
 def _check_strangers(disk: Disk) -> None:

@@ -6,9 +6,9 @@ files      |--- 0 ---|--- 1 ------+---|--- 2 ----|
                                   cut             file 2 is moved away, the end of file 1 copied
 ```
 
-Nothing is deleted. The order survives a crash at any point: first the mark no longer promises the
-end, then the end goes, then queues and index are built from what is left, and the lineage loses its
-starts last. Until then the copy still says that it has parted, and the command can be repeated.
+Nothing is deleted. The order survives a crash at any point: first mark and snapshots no longer
+promise the end, then the end goes, then queues and index are built from what is left, and the
+lineage loses its starts last: a start at or past the end of the log parts nothing.
 """
 
 from collections.abc import Callable
@@ -21,11 +21,12 @@ from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.durable_marks import Marks
 from sparrowmq.store.epochs import LogEpochs, LogStart
 from sparrowmq.store.files import StoreFiles
+from sparrowmq.store.index.key_index import INDEX_MARK
 from sparrowmq.store.layout import LOCK, LOG_DIR, OWN_DIR, QUARANTINE_DIR, file_name, log_path
 from sparrowmq.store.messages import Damage, Progress
 from sparrowmq.store.recovery.log_scan import FileEnd
 from sparrowmq.store.recovery.quarantine import free_path, keep_aside
-from sparrowmq.store.recovery.rebuild import rebuild_locked
+from sparrowmq.store.recovery.rebuild import rebuild_locked, remember_queues
 
 
 class LogExtent(msgspec.Struct, frozen=True):
@@ -127,6 +128,10 @@ def _record_before(disk: Disk, config: StoreConfig, cut_at: int) -> Record:
 
 
 def _promise_less(disk: Disk, config: StoreConfig, cut_at: int, last: Record) -> None:
+    """Mark, snapshots and index no longer speak of the end; recovery builds from the log."""
+    remember_queues(StoreFiles(disk), disk, config, cut_at)
+    if disk.exists(INDEX_MARK):
+        disk.unlink(INDEX_MARK)
     marks = Marks(config, disk)
     marks.load_mark()
     for _ in range(2):  # both slots: the older one promises the end, too
