@@ -152,7 +152,7 @@ def test_roles_are_taken_over(
         ("brokerRole=KING", "line 1: brokerRole is 'KING', must be one of ASYNC_MASTER, SYNC_MAS"),
         ("brokerRole=SLAVE", "line 1: brokerRole is 'SLAVE', which needs a brokerId of 1 or more"),
         ("brokerRole=SLAVE\nbrokerId=0", "needs a brokerId of 1 or more"),
-        ("brokerId=1", "line 1: brokerId is '1' without a brokerRole; a master has the id 0"),
+        ("brokerId=1", "line 1: brokerId is '1' without a brokerRole, must be 0; a slave has"),
         ("brokerId=1\nbrokerRole=SYNC_MASTER", "brokerId is '1' with brokerRole=SYNC_MASTER"),
         ("haSlaveFallbehindMax=1\nhaMaxGapNotInSync=2", "is given twice"),
     ],

@@ -51,8 +51,8 @@ def role_problems(lines: Mapping[str, ConfLine]) -> Iterator[str]:
         assert broker_id is not None
         written = "without a brokerRole" if role is None else f"with brokerRole={role.value}"
         yield (
-            f"{broker_id.origin} is {broker_id.value!r} {written}; a master has the id 0, a slave"
-            " 1 or more and brokerRole=SLAVE"
+            f"{broker_id.origin} is {broker_id.value!r} {written}, must be 0; a slave has 1 or more"
+            " and brokerRole=SLAVE"
         )
 
 
