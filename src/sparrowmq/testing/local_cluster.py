@@ -152,6 +152,7 @@ class AsyncCluster:
         self._slaves = slaves
         self._brokers: dict[str, ServedBroker] = {}
         self._exit = AsyncExitStack()
+        self._names: NameServer
         self._tasks: asyncio.TaskGroup
 
     @property
@@ -170,8 +171,11 @@ class AsyncCluster:
             return
         async with asyncio.timeout(_FOLLOW_TIMEOUT_S):
             # No event: either broker may start again meanwhile, and is another object then.
-            while not master.is_followed_by(broker):  # noqa: ASYNC110 - see above
+            while not self._is_known(broker, master):  # noqa: ASYNC110 - see above
                 await asyncio.sleep(_LOOK_AGAIN_S)
+
+    def _is_known(self, slave: ServedBroker, master: ServedBroker) -> bool:
+        return master.is_followed_by(slave) and slave.address in self._names.table.live
 
     async def stop_broker(self, name: str) -> None:
         """Stop a broker in order; its files stay."""
@@ -202,9 +206,9 @@ class AsyncCluster:
         if not self._keeps_data:
             directory = tempfile.TemporaryDirectory(prefix="sparrowmq-", ignore_cleanup_errors=True)
             self.data_dir = Path(self._exit.enter_context(directory))
-        server = NameServer(NameServerConfig(listen_host=LOOPBACK, listen_port=0))
-        await self._exit.enter_async_context(server.running())
-        self.name_server = server.address
+        self._names = NameServer(NameServerConfig(listen_host=LOOPBACK, listen_port=0))
+        await self._exit.enter_async_context(self._names.running())
+        self.name_server = self._names.address
         self._tasks = await self._exit.enter_async_context(asyncio.TaskGroup())
         self._exit.push_async_callback(self._stop_brokers)
         for broker_id in range(self._slaves + 1):
