@@ -29,7 +29,7 @@ from sparrowmq.protocol.body import Body
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import ProtocolError
 from sparrowmq.protocol.header import RequestHeader
-from sparrowmq.protocol.headers.nameserver import GetClusterInfo, GetTopicRoute
+from sparrowmq.protocol.headers.nameserver import ROUTE_LOST, GetClusterInfo, GetTopicRoute
 from sparrowmq.protocol.route import BrokerData, ClusterInfo, TopicRoute
 
 T = TypeVar("T")
@@ -98,18 +98,20 @@ class Cluster:
 
     async def find_route(self, topic: str) -> TopicRoute | None:
         """Which brokers have a topic; None when none of them does."""
-        header = GetTopicRoute(topic=topic, accept_standard_json_only=True)
-        response = await self._first_name_server(header)
-        if response.code == ResponseCode.TOPIC_NOT_EXIST:
+        try:
+            return await self.route(topic)
+        except NotFound:
             return None
-        return _table(response, TopicRoute)
 
     async def route(self, topic: str) -> TopicRoute:
-        """Which brokers have a topic. Raises NotFound."""
-        route = await self.find_route(topic)
-        if route is None:
-            raise NotFound("topic", topic, f"create it with: sparrowmq topic create {topic}")
-        return route
+        """Which brokers have a topic. Raises NotFound, also where these brokers are gone."""
+        header = GetTopicRoute(topic=topic, accept_standard_json_only=True)
+        response = await self._first_name_server(header)
+        if response.code != ResponseCode.TOPIC_NOT_EXIST:
+            return _table(response, TopicRoute)
+        if response.remark.startswith(ROUTE_LOST):
+            raise NotFound("topic", topic, response.remark, is_lost=True)
+        raise NotFound("topic", topic, f"create it with: sparrowmq topic create {topic}")
 
     # ---- brokers
 

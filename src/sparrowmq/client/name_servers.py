@@ -11,7 +11,7 @@ from sparrowmq.net.peers import Peers
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import ProtocolError
 from sparrowmq.protocol.header import RequestHeader
-from sparrowmq.protocol.headers.nameserver import GetTopicRoute
+from sparrowmq.protocol.headers.nameserver import ROUTE_LOST, GetTopicRoute
 from sparrowmq.protocol.route import TopicRoute
 
 
@@ -104,3 +104,14 @@ class NameServers:
             return TopicRoute.from_json(response.body)
         except ProtocolError as error:
             raise NoRoute(topic, f"a name server gave what is no route: {error}") from error
+
+    async def lost_route(self, topic: str) -> str:
+        """What became of the brokers that had a topic; empty where the name server knows of none.
+
+        For the error about a topic without a route: its brokers may be away.
+        """
+        try:
+            response = await self.call(GetTopicRoute(topic=topic, accept_standard_json_only=True))
+        except NetError:
+            return ""
+        return response.remark if response.remark.startswith(ROUTE_LOST) else ""

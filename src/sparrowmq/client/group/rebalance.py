@@ -120,7 +120,9 @@ class Rebalance:
             # A group's retry topic is made by its first heartbeat and is known a moment later;
             # a topic that is never made is asked for less and less often.
             self._missing[topic] += 1
-            self._report(topic, NO_TOPIC.format(topic=topic))
+            is_first = topic not in self._reported and not is_retry_topic(topic)
+            lost = await self._client.name_servers.lost_route(topic) if is_first else ""
+            self._report(topic, lost or NO_TOPIC.format(topic=topic))
             return self._pauses.wait_s(self._missing[topic])
         self._missing.pop(topic, None)
         queues = sorted(subscribe_queues(topic, route))

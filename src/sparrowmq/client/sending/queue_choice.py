@@ -167,11 +167,12 @@ class SendQueues:
         table = self._client.route_table
         default = await table.refresh(AUTO_CREATE_TOPIC)
         if default is None or not publish_queues(topic, default):
-            raise NoRoute(
-                topic,
+            lost = await self._client.name_servers.lost_route(topic)
+            missing = (
                 "it does not exist and no broker creates topics;"
-                f" create it with: sparrowmq topic create {topic}",
+                f" create it with: sparrowmq topic create {topic}"
             )
+            raise NoRoute(topic, lost or missing)
         # Another send that waited for the same route may have put it there
         known = table.get(topic)
         if known is not None:
