@@ -1,5 +1,7 @@
 """`sparrowmq topic …`: what is done, and what is refused with an exit code and a line."""
 
+import pytest
+
 from sparrowmq.testing import Cluster
 from tests.cli.in_process import run
 
@@ -39,3 +41,44 @@ def test_a_topic_is_not_deleted_without_a_yes(sparrowmq_session_cluster: Cluster
         assert ran.returncode == 1
         assert ran.stderr == "sparrowmq: nothing was deleted; --yes deletes without asking\n"
     assert "cli-kept" in run("topic", "list", *at).stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"), [("2", "-W-"), ("r", "R--"), ("RW", "RW-"), ("6", "RW-")]
+)
+def test_a_permission_is_a_number_of_apaches_or_letters(
+    written: str, shown: str, sparrowmq_session_cluster: Cluster
+) -> None:
+    at = ("--name-servers", sparrowmq_session_cluster.name_server)
+    assert run("topic", "create", "cli-perm", "--perm", written, *at).returncode == 0
+    assert f" {shown} " in run("topic", "route", "cli-perm", *at).stdout
+
+
+@pytest.mark.parametrize("written", ["3", "7", "x", ""])
+def test_another_permission_is_refused_with_those_that_are_allowed(written: str) -> None:
+    refused = run("topic", "create", "cli-perm", "--perm", written)
+    assert refused.returncode == 2
+    allowed = "must be 2 or w (write), 4 or r (read), 6 or rw (both)"
+    assert f"{written!r} is not a permission, {allowed}" in refused.stderr
+
+
+def test_a_topic_whose_broker_is_stopped_is_not_said_to_be_missing(
+    sparrowmq_cluster: Cluster,
+) -> None:
+    at = ("--name-servers", sparrowmq_cluster.name_server)
+    assert run("topic", "create", "orders", *at).returncode == 0
+    ((name, address),) = sparrowmq_cluster.broker_addresses.items()
+    sparrowmq_cluster.stop_broker(name)
+    commands = (
+        ("topic", "route", "orders"),
+        ("topic", "delete", "orders", "--yes"),
+        ("send", "orders", "x"),
+    )
+    for command in commands:
+        refused = run(*command, *at)
+        assert refused.returncode == 1
+        assert f"broker {name} at {address} left " in refused.stderr
+        assert "; start it again" in refused.stderr
+        assert "create it" not in refused.stderr
+    missing = run("topic", "route", "never-made", *at)
+    assert "topic never-made does not exist; create it with" in missing.stderr
