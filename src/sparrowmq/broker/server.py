@@ -47,6 +47,7 @@ from sparrowmq.broker.handlers import (
     topics,
     transactions,
 )
+from sparrowmq.broker.life_log import log_start, log_stop
 from sparrowmq.broker.name_servers import BrokerRegistration, ClusterQueues
 from sparrowmq.broker.offset_saving import OffsetSaving
 from sparrowmq.broker.positions import Positions
@@ -56,7 +57,7 @@ from sparrowmq.broker.statistics import Statistics, keep_sampling, sample
 from sparrowmq.broker.table_saving import TableSaving
 from sparrowmq.broker.tables import BrokerTables
 from sparrowmq.broker.topics import Topics, broker_made_topics
-from sparrowmq.clock import Clock, cpu_clock, monotonic_clock
+from sparrowmq.clock import Clock, Zone, cpu_clock, monotonic_clock, utc
 from sparrowmq.disk.disk import Disk
 from sparrowmq.disk.syncer import Syncer
 from sparrowmq.net.peers import Peers
@@ -91,15 +92,18 @@ class BrokerServer:
         monotonic: Clock = monotonic_clock,
         boot: str = "",
         cpu: Clock = cpu_clock,
+        zone: Zone = utc,
     ) -> None:
         self.config = config
         self.port = 0
         self.broker: Broker
+        self._stopping_ms: int | None = None
         self._env = Environment(
             disk=disk,
             clock=clock,
             monotonic=monotonic,
             cpu=cpu,
+            zone=zone,
             boot=boot,
             rng=rng,
             workers=workers,
@@ -125,8 +129,10 @@ class BrokerServer:
             self.port = await server.listen(config.listen_host, config.port)
             # No await from here to `serve`: no request may meet parts that are half open.
             peers = Peers(tasks, log=log)
+            began_ms = self._env.monotonic()
             self.broker = broker = open_broker(config, self._env, peers, self.port)
-            opened.push_async_callback(shutdown.close, broker)
+            opened.push_async_callback(self._close, broker)
+            log_start(broker, began_ms)
             opened.push_async_callback(peers.close)
             server.serve(
                 broker, closed=broker.connection_closed, is_in_use=broker.arrivals.has_pulls_of
@@ -142,7 +148,13 @@ class BrokerServer:
                 try:
                     yield self
                 finally:
+                    self._stopping_ms = self._env.monotonic()
                     await shutdown.drain(registration, server)
+
+    async def _close(self, broker: Broker) -> None:
+        await shutdown.close(broker)
+        if self._stopping_ms is not None:  # it has served
+            log_stop(broker, self._stopping_ms)
 
 
 def open_broker(config: BrokerConfig, env: Environment, peers: Peers, port: int) -> Broker:
@@ -151,7 +163,8 @@ def open_broker(config: BrokerConfig, env: Environment, peers: Peers, port: int)
     Raises StoreCorrupted, TableMissing, DiskFull or OSError.
     """
     clock, monotonic, log = env.clock, env.monotonic, env.log
-    store = Store.open(config.store_config(port), env.disk, clock(), env.report)
+    report = env.reporting_start()
+    store = Store.open(config.store_config(port), env.disk, clock(), report, zone=env.zone)
     is_used = store.max_log_offset > 0
     tables, uncancellable = BrokerTables(env.disk, env.report), Uncancellable()
     saving = TableSaving(env.workers, uncancellable, log)

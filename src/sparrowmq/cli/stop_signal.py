@@ -37,7 +37,7 @@ async def stop_signal(*, with_parent: bool = False) -> StopSignal:
     def stop(number: int) -> None:
         if stopping.is_set():
             os._exit(130)
-        log.info("stopping")
+        log.info("stopping: %s; a second signal ends the process at once", _name(number))
         stopping.number = number
         stopping.set()
 
@@ -52,6 +52,10 @@ async def stop_signal(*, with_parent: bool = False) -> StopSignal:
     return stopping
 
 
+def _name(number: int) -> str:
+    return f"{signal.Signals(number).name} was received"
+
+
 class _UntilClosed(asyncio.Protocol):
     """Watches a pipe whose other end a parent holds for as long as it lives."""
 
@@ -59,6 +63,8 @@ class _UntilClosed(asyncio.Protocol):
         self._closed = closed
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if not self._closed.is_set():
+            log.info("stopping: standard input was closed, the parent process has ended")
         self._closed.set()
 
 

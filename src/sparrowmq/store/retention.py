@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import msgspec
 
+from sparrowmq.clock import Zone, utc
 from sparrowmq.disk.disk import Disk
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.store.admission import Admission
@@ -31,9 +32,9 @@ class LogFile(msgspec.Struct, frozen=True):
     last_time: int | None
 
 
-def is_deletion_hour(config: StoreConfig, now_ms: int) -> bool:
+def is_deletion_hour(config: StoreConfig, now_ms: int, zone: Zone = utc) -> bool:
     """Whether it is the local hour in which expired files are deleted."""
-    return (now_ms + config.utc_offset_ms) // _HOUR_MS % 24 == config.deletion_hour
+    return (now_ms + zone(now_ms)) // _HOUR_MS % 24 == config.deletion_hour
 
 
 def files_to_delete(
@@ -43,10 +44,11 @@ def files_to_delete(
     used_ratio: float,
     *,
     any_hour: bool = False,
+    zone: Zone = utc,
 ) -> list[int]:
     """Starts of the files to delete now, oldest first; `files` are all but the one written."""
     expired = []
-    if any_hour or is_deletion_hour(config, now_ms) or used_ratio >= config.clean_ratio:
+    if any_hour or is_deletion_hour(config, now_ms, zone) or used_ratio >= config.clean_ratio:
         for file in files:
             if file.last_time is None or now_ms - file.last_time <= config.retention_ms:
                 break
@@ -75,6 +77,8 @@ class Retention:
         flushing: Flushing,
         epochs: LogEpochs,
         admission: Admission,
+        *,
+        zone: Zone = utc,
     ) -> None:
         self._config = config
         self._disk = disk
@@ -83,6 +87,7 @@ class Retention:
         self._flushing = flushing
         self._epochs = epochs
         self._admission = admission
+        self._zone = zone
 
     def configure(self, config: StoreConfig) -> None:
         """Delete and refuse by the times and marks of `config` from now on.
@@ -111,6 +116,7 @@ class Retention:
             now_ms,
             self._used_ratio(),
             any_hour=any_hour,
+            zone=self._zone,
         ):
             for start in starts:
                 self._log.remove(start)

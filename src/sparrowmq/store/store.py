@@ -15,6 +15,7 @@ it likes. A full disk is an answer (`DiskFull`) that ends when there is space ag
 that fails otherwise is the end (`StoreStopped`), because it is unknown what reached the disk.
 """
 
+from sparrowmq.clock import Zone, utc
 from sparrowmq.disk.disk import Disk, DiskLock
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.store.admission import Admission
@@ -50,15 +51,20 @@ def _ignore(_: Damage | Progress) -> None:
 class Store:
     """An open store. Made by `Store.open`, ended by `close`."""
 
-    def __init__(self, config: StoreConfig, disk: Disk, lock: DiskLock, report: Report) -> None:
+    def __init__(
+        self, config: StoreConfig, disk: Disk, lock: DiskLock, report: Report, zone: Zone
+    ) -> None:
         self.config = config
+        self.zone = config.zone(zone)
+        self.recovered = Recovered()
+        """What was found and done when it was opened."""
         self._disk = disk
         self._lock = lock
         self._report = report
         self._log = CommitLog(config, disk)
         self._files = QueueFiles(config, disk)
         layout = IndexLayout(config.index_slots, config.index_entries)
-        index = KeyIndex(disk, layout=layout, utc_offset_ms=config.utc_offset_ms)
+        index = KeyIndex(disk, layout=layout, zone=self.zone)
         self._dispatch = Dispatch(self._files, index, config.delay_levels_ms)
         self._marks = Marks(config, disk)
         self._flushing = Flushing(config, disk, self._log, self._dispatch, self._marks)
@@ -91,7 +97,8 @@ class Store:
 
         self.begin_flush = self._flushing.begin_flush
         retention = Retention(
-            config, disk, self._log, self._dispatch, self._flushing, self.epochs, self.admission
+            *(config, disk, self._log, self._dispatch, self._flushing, self.epochs, self.admission),
+            zone=self.zone,
         )
         self.clean = retention.clean
         self.set_retention = retention.configure
@@ -102,15 +109,18 @@ class Store:
         disk: Disk,
         now_ms: int,
         report: Report = _ignore,
+        *,
+        zone: Zone = utc,
     ) -> "Store":
-        """Open the store on `disk`, repairing what a crash left. `report` learns of damage.
+        """Open the store on `disk`, repairing what a crash left. `report` learns of damage, `zone`
+        is the host's time zone.
 
         Raises StoreLocked, StoreCorrupted, DiskFull, or OSError.
         """
         disk.mkdir("")
         lock = disk.lock(LOCK)
         try:
-            store = Store(config, disk, lock, report)
+            store = Store(config, disk, lock, report, zone)
             store._recover(now_ms)
         except BaseException:
             lock.release()
@@ -121,7 +131,7 @@ class Store:
         recovery = Recovery(
             self.config, self._disk, self._log, self._dispatch, self._marks, self._report
         )
-        found = recovery.run()
+        self.recovered = found = recovery.run()
         self._log.continue_at(found.end, found.last_record, found.last_timestamp)
         self._flushing.start(now_ms, found)
         self._flushing.sync_recovered()

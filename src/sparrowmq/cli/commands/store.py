@@ -15,7 +15,7 @@ import msgspec
 from sparrowmq.broker.consumer_offsets import ConsumerOffsets
 from sparrowmq.broker.tables import replay_journal
 from sparrowmq.cli.command_group import Group
-from sparrowmq.clock import system_clock
+from sparrowmq.clock import local_zone, system_clock
 from sparrowmq.disk.disk import Disk
 from sparrowmq.disk.errors import DiskError
 from sparrowmq.disk.real_disk import RealDisk
@@ -153,7 +153,7 @@ def rebuild_store(
             show(event)
 
         config = config_of(disk, IndexLayout(index_slots, index_entries))
-        rebuilt = rebuild(disk, config, system_clock(), report)
+        rebuilt = rebuild(disk, config, system_clock(), report, zone=local_zone)
     click.echo(f"{rebuilt.queues} queues and the index rebuilt, log end {rebuilt.log_end}")
     sys.exit(DAMAGED if damage else FINE)
 

@@ -8,6 +8,7 @@ Index files are derived: the same messages in the same order give the same bytes
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from sparrowmq.clock import Zone, utc
 from sparrowmq.disk.disk import Disk
 from sparrowmq.disk.syncer import SyncPlan
 from sparrowmq.protocol.java import positive_index_hash, unsigned_java_hash
@@ -39,12 +40,8 @@ class Found(NamedTuple):
 class KeyIndex:
     """Finds messages by key. One writer; `recover` before anything else."""
 
-    def __init__(
-        self, disk: Disk, layout: IndexLayout | None = None, *, utc_offset_ms: int = 0
-    ) -> None:
-        self._files = IndexFiles(
-            disk, INDEX_DIR, INDEX_MARK, layout or IndexLayout(), utc_offset_ms
-        )
+    def __init__(self, disk: Disk, layout: IndexLayout | None = None, *, zone: Zone = utc) -> None:
+        self._files = IndexFiles(disk, INDEX_DIR, INDEX_MARK, layout or IndexLayout(), zone)
         self._pending: list[IndexRequest] = []
         self._hashed = NO_ENTRIES
         self.add: Callable[[IndexRequest], None] = self._pending.append

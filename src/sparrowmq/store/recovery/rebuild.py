@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from sparrowmq.clock import Zone, utc
 from sparrowmq.disk.disk import Disk, DiskFile, DiskLock, Usage
 from sparrowmq.store.config import CONSUME_QUEUE_UNIT, StoreConfig
 from sparrowmq.store.durable_marks import Marks, QueueState
@@ -35,9 +36,14 @@ class Rebuilt(msgspec.Struct):
 
 
 def rebuild(
-    disk: Disk, config: StoreConfig, now_ms: int, report: Callable[[Damage | Progress], None]
+    disk: Disk,
+    config: StoreConfig,
+    now_ms: int,
+    report: Callable[[Damage | Progress], None],
+    *,
+    zone: Zone = utc,
 ) -> Rebuilt:
-    """Build queues and index from the log and swap them in.
+    """Build queues and index from the log and swap them in; `zone` is the host's time zone.
 
     Raises StoreLocked while a broker uses the store, StoreError where other files lie among those
     to be replaced, StoreCorrupted, DiskFull or OSError; then the old files are as they were.
@@ -49,7 +55,7 @@ def rebuild(
         disk.mkdir(WORK_DIR)
         beside = RelocatedDisk(disk, {path: f"{WORK_DIR}/{_flat(path)}" for path in _MOVED})
         _remember_queues(StoreFiles(disk), beside, config)
-        store = Store.open(config, beside, now_ms, report)
+        store = Store.open(config, beside, now_ms, report, zone=zone)
         log_end = store.max_log_offset
         store.close()
         queues = len(StoreFiles(beside).queues())

@@ -79,6 +79,8 @@ class Recovery:
         self._dispatch.clamp_dropped(self._result.end)
         self._result.durable = min(self._result.durable, self._result.end)
         self._result.scanned_bytes = self._result.end - self._scanned_from
+        rebuilt = self._queues.lost if snapshot is not None or is_apaches else self._dispatch.queues
+        self._result.rebuilt_queues = len(rebuilt)
         return self._result
 
     def _remember(self, snapshot: Snapshot | None, mark: Mark | None, begin: int) -> None:
@@ -208,6 +210,7 @@ class Recovery:
                         index=found.log_offset >= index_from,
                     )
                     self._result.end = found.log_offset + found.size
+                    self._result.scanned_records += 1
                     self._result.last_record = found.log_offset
                     self._result.last_timestamp = found.store_timestamp
                     self._tell_progress()
@@ -290,6 +293,7 @@ class Recovery:
             file.sync()
         finally:
             file.close()
+        self._result.cut_bytes += torn
         self._report(Damage(path, end - file_start, torn, "a torn tail", f"cut, kept in {copy}"))
 
     def _remove_file(self, start: int) -> None:
@@ -301,6 +305,7 @@ class Recovery:
             self._disk.replace(path, copy)
             self._disk.sync_dir(QUARANTINE_DIR)
             size = self._config.log_file_size
+            self._result.cut_bytes += size
             self._report(Damage(path, 0, size, "lies past the log's end", f"moved to {copy}"))
         else:
             self._disk.unlink(path)
