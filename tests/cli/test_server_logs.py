@@ -29,9 +29,7 @@ def test_a_start_and_a_stop_are_a_few_lines_with_figures(tmp_path: Path) -> None
     assert "INFO recovery: the store is empty" in first
     assert "INFO recovery: the last stop was clean; nothing to scan" in second
     (opened,) = (line for line in second if line.startswith(f"INFO opened {data} in "))
-    assert re.search(
-        r"in \d+\.\d\d s: log 0 to \d+ \(\d+ B\), 1 topic, 0 groups, 1 queue$", opened
-    )
+    assert re.search(r"in \d+\.\d\d s: log 0 to \d+ \(\d+ B\), 1 topic, 0 groups, 1 queue$", opened)
     text = "INFO stopping: SIGTERM was received; a second signal ends the process at once"
     assert text in second
     (stopped,) = (line for line in second if line.startswith("INFO stopped in "))

@@ -59,21 +59,26 @@ class RefusalLog:
 
 async def clean_store(broker: Broker) -> None:
     """Delete expired log files, watch the disk."""
+    await broker.workers.run(broker.store.trash.empty)  # what the last life has left there
     while True:
         await asyncio.sleep(_CLEAN_S)
         try:
-            clean(broker)
+            await clean(broker)
         except DiskFull as error:
             broker.log.warning("expired messages are not deleted: %s", error)
 
 
-def clean(broker: Broker, *, any_hour: bool = False) -> list[int]:
+async def clean(broker: Broker, *, any_hour: bool = False) -> list[int]:
     """Delete log files whose messages were kept for long enough; returns what was deleted.
 
     With `any_hour` they need not wait for the deletion hour.
     """
-    clock = broker.delivery.clock
-    return broker.store.clean(clock.now_ms(), any_hour=any_hour, set_forward=clock.since)
+    clock, store = broker.delivery.clock, broker.store
+    deleted: list[int] = []
+    while starts := store.clean_some(clock.now_ms(), any_hour=any_hour, set_forward=clock.since):
+        deleted += starts
+        await broker.workers.run(store.trash.empty)
+    return deleted
 
 
 async def forget_silent_clients(broker: Broker) -> None:

@@ -54,7 +54,11 @@ class Permission(click.ParamType[int]):
 
 
 _PERMISSIONS: Mapping[str, int] = {
-    "2": PERM_WRITE, "w": PERM_WRITE,
-    "4": PERM_READ, "r": PERM_READ,
-    "6": PERM_READ_WRITE, "rw": PERM_READ_WRITE, "wr": PERM_READ_WRITE,
+    "2": PERM_WRITE,
+    "w": PERM_WRITE,
+    "4": PERM_READ,
+    "r": PERM_READ,
+    "6": PERM_READ_WRITE,
+    "rw": PERM_READ_WRITE,
+    "wr": PERM_READ_WRITE,
 }

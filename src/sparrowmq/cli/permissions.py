@@ -20,9 +20,9 @@ def not_permitted(path: Path) -> str:
     status = nearest.stat()
     return (
         f"{path} cannot be used by user {me}: {nearest} belongs to user {_user(status.st_uid)},"
-        f" with mode {status.st_mode & 0o7777:04o}; give the whole directory to the user that runs the"
-        f" server (chown -R {me} …), run the server as another user, or choose another directory"
-        " with --data"
+        f" with mode {status.st_mode & 0o7777:04o}; give the whole directory to the user that runs"
+        f" the server (chown -R {me} …), run the server as another user, or choose another"
+        " directory with --data"
     )
 
 

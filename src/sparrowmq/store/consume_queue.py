@@ -28,6 +28,7 @@ from sparrowmq.protocol.record import topic_part
 from sparrowmq.store.config import CONSUME_QUEUE_UNIT as UNIT_SIZE
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.layout import file_name, file_offset, queue_dir
+from sparrowmq.store.trash import Trash
 
 UNIT = struct.Struct(">qiq")
 BLANK_UNIT = UNIT.pack(0, 0x7FFFFFFF, 0)
@@ -78,11 +79,24 @@ class QueueFiles:
         self.unsynced_dirs |= {directory, topic_dir, topic_dir.rpartition("/")[0]}
         return self._open.put(path, file)
 
-    def remove(self, path: str) -> None:
-        """Delete a file."""
+    def remove(self, path: str, trash: Trash | None = None) -> None:
+        """Delete a file, at once or by way of the trash."""
         self._open.drop(path)
         self.unsynced.discard(path)
-        self.disk.unlink(path)
+        if trash is None:
+            self.disk.unlink(path)
+        else:
+            trash.put(path)
+
+    def remove_topic(self, directory: str, trash: Trash) -> None:
+        """Delete the directory of a topic with the files of all its queues."""
+        inside = f"{directory}/"
+        for path in self._open.paths():
+            if path.startswith(inside):
+                self._open.drop(path)
+        self.unsynced = {path for path in self.unsynced if not path.startswith(inside)}
+        self.unsynced_dirs = {path for path in self.unsynced_dirs if not path.startswith(inside)}
+        trash.put(directory)
 
     def repair_size(self, path: str) -> None:
         """Give a file the length that Apache demands."""
@@ -315,7 +329,7 @@ class ConsumeQueue:
         names = self._files.disk.listdir(self.directory)
         return [start // UNIT_SIZE for name in names if (start := file_offset(name)) is not None]
 
-    def set_min(self, min_log_offset: int) -> None:
+    def set_min(self, min_log_offset: int, trash: Trash | None = None) -> None:
         """Records before `min_log_offset` are gone: move `min_offset`, delete files of no use.
 
         The last file stays even when all its records are gone: it says how far the queue came.
@@ -329,7 +343,7 @@ class ConsumeQueue:
         needed = min(self.min_offset, max(self.max_offset - 1, 0))
         needed -= needed % per_file
         for first in range(oldest, needed, per_file):
-            self._files.remove(self.path_of(first))
+            self._files.remove(self.path_of(first), trash)
         self.sums = [entry for entry in self.sums if entry.end > needed]
 
     def delete(self) -> None:

@@ -19,6 +19,7 @@ from sparrowmq.store.dispatch import Dispatch
 from sparrowmq.store.epochs import LogEpochs
 from sparrowmq.store.flushing import Flushing
 from sparrowmq.store.queries import store_time
+from sparrowmq.store.trash import Trash
 
 _HOUR_MS = 3_600_000
 FILES_AT_ONCE = 10
@@ -77,6 +78,7 @@ class Retention:
         flushing: Flushing,
         epochs: LogEpochs,
         admission: Admission,
+        trash: Trash,
         *,
         zone: Zone = utc,
     ) -> None:
@@ -87,6 +89,7 @@ class Retention:
         self._flushing = flushing
         self._epochs = epochs
         self._admission = admission
+        self._trash = trash
         self._zone = zone
 
     def configure(self, config: StoreConfig) -> None:
@@ -110,25 +113,41 @@ class Retention:
         Decides also whether messages are refused because the disk is nearly full.
         """
         deleted: list[int] = []
-        while starts := files_to_delete(
+        while starts := self.clean_some(now_ms, any_hour=any_hour, set_forward=set_forward):
+            deleted += starts
+            self._trash.empty()
+        return deleted
+
+    def clean_some(
+        self,
+        now_ms: int,
+        *,
+        any_hour: bool = False,
+        set_forward: Callable[[int], int] = lambda log_offset: 0,
+    ) -> list[int]:
+        """One step of `clean`, whose files are in the trash afterwards; empty when it was the last.
+
+        The trash has to be emptied before the next step, which looks at the disk again.
+        """
+        starts = files_to_delete(
             self._config,
             self._finished_files(set_forward),
             now_ms,
             self._used_ratio(),
             any_hour=any_hour,
             zone=self._zone,
-        ):
-            for start in starts:
-                self._log.remove(start)
-            deleted += starts
-        if deleted:
+        )
+        for start in starts:
+            self._log.remove(start, self._trash)
+        if starts:
             min_log_offset = self._log.min_offset
-            self._dispatch.set_min(min_log_offset)
+            self._dispatch.set_min(min_log_offset, self._trash)
             self._dispatch.forget_dropped(min_log_offset)
             self._epochs.forget_before(min_log_offset)
-            self._dispatch.index.clean(min_log_offset)
-        self._decide_refusal()
-        return deleted
+            self._dispatch.index.clean(min_log_offset, self._trash)
+        else:
+            self._decide_refusal()
+        return starts
 
     def _decide_refusal(self) -> None:
         ratio = self._used_ratio()

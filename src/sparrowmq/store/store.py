@@ -36,6 +36,7 @@ from sparrowmq.store.queue_read import ColdRead
 from sparrowmq.store.reader import Reader
 from sparrowmq.store.recovery.recovery import Recovery
 from sparrowmq.store.retention import Retention
+from sparrowmq.store.trash import Trash
 
 __all__ = ["Boundary", "ColdRead", "Store"]
 
@@ -69,6 +70,8 @@ class Store:
         self._marks = Marks(config, disk)
         self._flushing = Flushing(config, disk, self._log, self._dispatch, self._marks)
         self.admission = Admission()
+        self.trash = Trash(disk)
+        """What was deleted and still takes space; `trash.empty` may be called by any thread."""
         self.epochs = LogEpochs(disk, self._dispatch.queues)
 
         # The interface is the parts' own functions. Methods that only pass the call on would cost
@@ -98,9 +101,11 @@ class Store:
         self.begin_flush = self._flushing.begin_flush
         retention = Retention(
             *(config, disk, self._log, self._dispatch, self._flushing, self.epochs, self.admission),
+            self.trash,
             zone=self.zone,
         )
         self.clean = retention.clean
+        self.clean_some = retention.clean_some
         self.set_retention = retention.configure
 
     @staticmethod
@@ -243,12 +248,12 @@ class Store:
         ends = [queue.max_offset for queue in self._dispatch.of_topic(topic)]
         if not ends:
             return False
-        # Both files are synced here, on the caller's thread, although that may take tens of
-        # milliseconds: the epoch has to be durable before another message is appended, or positions
-        # learned from now on would pass for good after a power cut that undoes the deletion. The
-        # epoch comes first, so that a full disk leaves the topic as it was.
+        # Epochs and snapshot are synced here, on the caller's thread, although that may take tens
+        # of milliseconds: the epoch has to be durable before another message is appended, or
+        # positions learned from now on would pass for good after a power cut that undoes the
+        # deletion. It comes first, so that a full disk leaves the topic as it was.
         self.epochs.delete_topic(topic, self._log.end, max(ends), now_ms)
         self.epochs.save()
-        self._dispatch.drop_topic(topic, self._log.end)
+        self._dispatch.drop_topic(topic, self._log.end, self.trash)
         self._flushing.forget_topic(topic)
         return True

@@ -36,27 +36,27 @@ def get_runtime_info(broker: Broker, request: Request[GetRuntimeInfo]) -> Reply:
 
 
 @routes.on(CleanExpiredQueues)
-def clean_expired_queues(broker: Broker, request: Request[CleanExpiredQueues]) -> Reply:
+async def clean_expired_queues(broker: Broker, request: Request[CleanExpiredQueues]) -> Reply:
     """Queue files go together with the log files they point into, so there is nothing else to do.
 
     The last file of a queue stays: it says how far the queue came. Apache removes it, and the queue
     starts again at 0 while its groups stand far beyond that.
     """
     audit(request, "asked to clean consume queues")
-    clean(broker)
+    await clean(broker)
     return Reply()
 
 
 @routes.on(DeleteExpiredLog)
-def delete_expired_log(broker: Broker, request: Request[DeleteExpiredLog]) -> Reply:
+async def delete_expired_log(broker: Broker, request: Request[DeleteExpiredLog]) -> Reply:
     """Delete expired log files without waiting for the deletion hour."""
-    deleted = clean(broker, any_hour=True)
+    deleted = await clean(broker, any_hour=True)
     audit(request, "deleted %d log files", len(deleted))
     return Reply()
 
 
 @routes.on(CleanUnusedTopics)
-def clean_unused_topics(broker: Broker, request: Request[CleanUnusedTopics]) -> Reply:
+async def clean_unused_topics(broker: Broker, request: Request[CleanUnusedTopics]) -> Reply:
     """Delete the queues of topics that do not exist any more."""
     stored = {topic for topic, _ in broker.store.queues()}
     unused = sorted(
@@ -65,6 +65,7 @@ def clean_unused_topics(broker: Broker, request: Request[CleanUnusedTopics]) -> 
     for topic in unused:
         broker.store.delete_topic(topic, broker.clock())
         audit(request, "deleted unused topic %s", topic)
+    await broker.workers.run(broker.store.trash.empty)
     return Reply()
 
 

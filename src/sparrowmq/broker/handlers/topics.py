@@ -138,7 +138,13 @@ def delete_topic(broker: Broker, request: Request[DeleteTopic]) -> Awaitable[Rep
         audit(request, "deleted topic %s", topic)
     broker.offsets.remove_topic(topic)
     broker.arrivals.end_topic(topic)
-    return reply_when_deleted(broker, broker.topics)
+    return _reply_when_deleted(broker)
+
+
+async def _reply_when_deleted(broker: Broker) -> Reply:
+    reply = await reply_when_deleted(broker, broker.topics)
+    await broker.workers.run(broker.store.trash.empty)
+    return reply
 
 
 @routes.on(GetTopicConfig)

@@ -18,6 +18,7 @@ from sparrowmq.store.index.index_recovery import (
     load_index_files,
     remove_index_file,
 )
+from sparrowmq.store.trash import Trash
 
 
 class IndexFiles:
@@ -128,7 +129,7 @@ class IndexFiles:
                 break
         return timestamp
 
-    def clean(self, min_log_offset: int) -> None:
+    def clean(self, min_log_offset: int, trash: Trash) -> None:
         """Delete files that only lead to records before `min_log_offset`, never the newest."""
         mark, expired = self._marked, 0
         while expired < len(self.files) - 1:
@@ -144,7 +145,10 @@ class IndexFiles:
         self._marked = replace(mark, oldest=oldest, files=mark.files - expired)
         self._mark_file.write(self._marked)
         self._mark_file.sync()
-        self._drop_first(expired)
+        for file in self.files[:expired]:
+            file.file.close()
+            trash.put(file.file.path)
+        del self.files[:expired]
 
     def settle(self, built_to: int) -> None:
         """Make everything durable, with a mark that says so."""

@@ -21,6 +21,7 @@ from sparrowmq.store.index.entries import (
 )
 from sparrowmq.store.index.index_files import IndexFiles
 from sparrowmq.store.layout import INDEX_DIR, OWN_DIR
+from sparrowmq.store.trash import Trash
 
 INDEX_MARK = f"{OWN_DIR}/index"
 
@@ -155,9 +156,9 @@ class KeyIndex:
         """Store time of the last message whose entries are durable, for Apache's checkpoint."""
         return self._files.durable_timestamp
 
-    def clean(self, min_log_offset: int) -> None:
+    def clean(self, min_log_offset: int, trash: Trash) -> None:
         """Delete files that only lead to records before `min_log_offset`, never the newest."""
-        self._files.clean(min_log_offset)
+        self._files.clean(min_log_offset, trash)
 
     def close(self) -> None:
         """Build what was added and make it durable, then close the files."""

@@ -22,6 +22,7 @@ from sparrowmq.store.index.key_index import INDEX_MARK
 from sparrowmq.store.layout import INDEX_DIR, LOCK, OWN_DIR, QUEUE_DIR, file_offset, queue_dir
 from sparrowmq.store.messages import Damage, Progress
 from sparrowmq.store.store import Store
+from sparrowmq.store.trash import remove_tree
 
 WORK_DIR = f"{OWN_DIR}/rebuild"
 _SNAPSHOTS = (f"{OWN_DIR}/queues.0", f"{OWN_DIR}/queues.1")
@@ -51,7 +52,7 @@ def rebuild(
     lock = disk.lock(LOCK)
     try:
         _check_strangers(disk)
-        _remove_tree(disk, WORK_DIR)
+        remove_tree(disk, WORK_DIR)
         disk.mkdir(WORK_DIR)
         beside = RelocatedDisk(disk, {path: f"{WORK_DIR}/{_flat(path)}" for path in _MOVED})
         _remember_queues(StoreFiles(disk), beside, config)
@@ -149,22 +150,11 @@ def _swap(disk: Disk) -> None:
             disk.replace(new, path)
     for directory in (WORK_DIR, OWN_DIR, ""):
         disk.sync_dir(directory)
-    _remove_tree(disk, WORK_DIR)
+    remove_tree(disk, WORK_DIR)
 
 
 def _flat(path: str) -> str:
     return path.replace("/", "-")
-
-
-def _remove_tree(disk: Disk, path: str) -> None:
-    for name in disk.listdir(path):
-        inner = f"{path}/{name}"
-        if disk.listdir(inner):
-            _remove_tree(disk, inner)
-        disk.rmdir(inner)
-        if disk.exists(inner):
-            disk.unlink(inner)
-    disk.rmdir(path)
 
 
 class RelocatedDisk:
