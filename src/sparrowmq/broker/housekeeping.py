@@ -13,6 +13,7 @@ _REMIND_MS = 60_000
 _TICK_S = 0.05
 """Index entries lag at most twice this after the log."""
 _CLEAN_S = 10.0
+_TRASH_S = 1.0
 _CLIENTS_S = 10.0
 _LAG_S = 0.05
 
@@ -59,13 +60,20 @@ class RefusalLog:
 
 async def clean_store(broker: Broker) -> None:
     """Delete expired log files, watch the disk."""
-    await broker.workers.run(broker.store.trash.empty)  # what the last life has left there
     while True:
         await asyncio.sleep(_CLEAN_S)
         try:
             await clean(broker)
         except DiskFull as error:
             broker.log.warning("expired messages are not deleted: %s", error)
+
+
+async def empty_trash(broker: Broker) -> None:
+    """Free the space of what was deleted; no deletion waits for that but one for want of space."""
+    while True:
+        if broker.store.trash.is_filled:
+            await broker.workers.run(broker.store.trash.empty)
+        await asyncio.sleep(_TRASH_S)
 
 
 async def clean(broker: Broker, *, any_hour: bool = False) -> list[int]:

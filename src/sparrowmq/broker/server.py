@@ -219,6 +219,7 @@ def _loops(broker: Broker, registration: BrokerRegistration, cpu: Clock) -> list
         registration.run,
         partial(housekeeping.tick_store, broker),
         partial(housekeeping.clean_store, broker),
+        partial(housekeeping.empty_trash, broker),
         broker.offset_saving.run,
         partial(housekeeping.forget_silent_clients, broker),
         partial(housekeeping.end_silent_sessions, broker),

@@ -19,8 +19,10 @@ class Trash:
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
-        left = (int(name) for name in disk.listdir(TRASH_DIR) if name.isdecimal())
-        self._next = max(left, default=-1) + 1
+        left = disk.listdir(TRASH_DIR)
+        self._next = max((int(name) for name in left if name.isdecimal()), default=-1) + 1
+        self.is_filled = bool(left)
+        """Whether there is something for `empty` to do, of this life or of the last one."""
 
     def put(self, path: str) -> None:
         """Delete a file, or a directory with all that is in it; one that is missing is fine."""
@@ -30,11 +32,13 @@ class Trash:
             self._disk.mkdir(TRASH_DIR)
             self._disk.replace(path, f"{TRASH_DIR}/{self._next}")
             self._next += 1
+            self.is_filled = True
         except DiskFull:  # the name in the other directory may need a block of its own
             remove_tree(self._disk, path)
 
     def empty(self) -> None:
-        """Free the space; it may take seconds. Raises OSError."""
+        """Free the space; it may take seconds. Two threads may do it at once. Raises OSError."""
+        self.is_filled = False  # first: what is put here from now on may be missed below
         for name in self._disk.listdir(TRASH_DIR):
             remove_tree(self._disk, f"{TRASH_DIR}/{name}")
 

@@ -56,7 +56,7 @@ async def delete_expired_log(broker: Broker, request: Request[DeleteExpiredLog])
 
 
 @routes.on(CleanUnusedTopics)
-async def clean_unused_topics(broker: Broker, request: Request[CleanUnusedTopics]) -> Reply:
+def clean_unused_topics(broker: Broker, request: Request[CleanUnusedTopics]) -> Reply:
     """Delete the queues of topics that do not exist any more."""
     stored = {topic for topic, _ in broker.store.queues()}
     unused = sorted(
@@ -65,7 +65,6 @@ async def clean_unused_topics(broker: Broker, request: Request[CleanUnusedTopics
     for topic in unused:
         broker.store.delete_topic(topic, broker.clock())
         audit(request, "deleted unused topic %s", topic)
-    await broker.workers.run(broker.store.trash.empty)
     return Reply()
 
 

@@ -138,13 +138,7 @@ def delete_topic(broker: Broker, request: Request[DeleteTopic]) -> Awaitable[Rep
         audit(request, "deleted topic %s", topic)
     broker.offsets.remove_topic(topic)
     broker.arrivals.end_topic(topic)
-    return _reply_when_deleted(broker)
-
-
-async def _reply_when_deleted(broker: Broker) -> Reply:
-    reply = await reply_when_deleted(broker, broker.topics)
-    await broker.workers.run(broker.store.trash.empty)
-    return reply
+    return reply_when_deleted(broker, broker.topics)
 
 
 @routes.on(GetTopicConfig)
