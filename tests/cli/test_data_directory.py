@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sparrowmq.cli.permissions import not_permitted
-from tests.cli.servers import AS_A_COMMAND, clean_environment, stop, up
+from tests.cli.servers import AS_A_COMMAND, clean_environment, sparrowmq, stop, up
 from tests.patience import PATIENCE_S
 
 # Root may do everything; without capabilities it is a user like any other.
@@ -70,3 +70,14 @@ def test_the_directory_that_is_in_the_way_is_named_where_the_file_does_not_exist
     text = not_permitted(missing)
     assert text.startswith(f"{missing} cannot be used by user ")
     assert f": {tmp_path / 'data'} belongs to user " in text
+
+
+@pytest.mark.parametrize("command", [("up", "--nameserver-port", "0"), ("broker",)])
+def test_a_file_in_place_of_the_directory_is_named_with_the_remedy(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "data").write_text("")
+    refused = sparrowmq(*command, "--port", "0", "--data", "data", cwd=tmp_path)
+    assert refused.returncode == 1
+    text = f"sparrowmq: {tmp_path / 'data'} cannot be made a directory for messages: File exists;"
+    assert refused.stderr == f"{text} choose another one with --data\n"

@@ -1,6 +1,7 @@
 """What servers log when they start, recover and stop: few lines, each with its figures."""
 
 import re
+import signal
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from tests.cli.in_process import run
 from tests.cli.servers import Up, stop, up
+from tests.patience import PATIENCE_S
 
 
 def logged_by(server: Up) -> list[str]:
@@ -60,3 +62,16 @@ def test_a_server_uses_the_time_zone_of_its_host(
     named = datetime.strptime(index.name[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
     ahead = named - datetime.fromtimestamp(index.stat().st_mtime, UTC)
     assert abs(ahead - timedelta(hours=5)) < timedelta(hours=1)
+
+
+def test_a_second_signal_ends_a_server_at_once_and_says_so(tmp_path: Path) -> None:
+    with up(tmp_path) as server:
+        server.process.send_signal(signal.SIGSTOP)  # so that both are there when it looks
+        server.process.send_signal(signal.SIGTERM)
+        server.process.send_signal(signal.SIGINT)
+        server.process.send_signal(signal.SIGCONT)
+        _, logged = server.process.communicate(timeout=PATIENCE_S)
+    assert "stopping: SIG" in logged
+    (last,) = (line for line in logged.splitlines() if "ending at once: a second signal" in line)
+    number = signal.SIGINT if "SIGINT; the next start recovers" in last else signal.SIGTERM
+    assert server.process.returncode == 128 + number

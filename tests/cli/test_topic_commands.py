@@ -4,6 +4,7 @@ import pytest
 
 from sparrowmq.testing import Cluster
 from tests.cli.in_process import run
+from tests.cli.servers import sparrowmq
 
 
 def test_a_topic_is_created_changed_listed_and_deleted(sparrowmq_session_cluster: Cluster) -> None:
@@ -82,3 +83,22 @@ def test_a_topic_whose_broker_is_stopped_is_not_said_to_be_missing(
         assert "create it" not in refused.stderr
     missing = run("topic", "route", "never-made", *at)
     assert "topic never-made does not exist; create it with" in missing.stderr
+
+
+def test_an_illegal_name_is_not_advised_to_be_created(sparrowmq_session_cluster: Cluster) -> None:
+    at = ("--name-servers", sparrowmq_session_cluster.name_server)
+    refused = run("topic", "route", "../x", *at)
+    assert refused.returncode == 1
+    assert "create it" not in refused.stderr
+    assert "topic '../x' has characters that are not allowed" in refused.stderr
+
+
+def test_a_topic_that_may_not_be_read_is_reported_as_such(
+    sparrowmq_session_cluster: Cluster,
+) -> None:
+    at = ("--name-servers", sparrowmq_session_cluster.name_server)
+    one = run("topic", "create", "cli-unread", "--perm", "w", "--queues", "1", *at)
+    assert one.stdout.startswith("topic cli-unread: 1 queue on each of ")
+    ended = sparrowmq("consume", "cli-unread", "--group", "g", "--timeout", "1s", *at)
+    text = "topic cli-unread has no queue that can be read: it has none, or its permission forbids"
+    assert text in ended.stderr

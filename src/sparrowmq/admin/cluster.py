@@ -30,6 +30,7 @@ from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import ProtocolError
 from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.protocol.headers.nameserver import ROUTE_LOST, GetClusterInfo, GetTopicRoute
+from sparrowmq.protocol.names import topic_fault
 from sparrowmq.protocol.route import BrokerData, ClusterInfo, TopicRoute
 
 T = TypeVar("T")
@@ -111,7 +112,8 @@ class Cluster:
             return _table(response, TopicRoute)
         if response.remark.startswith(ROUTE_LOST):
             raise NotFound("topic", topic, response.remark, is_lost=True)
-        raise NotFound("topic", topic, f"create it with: sparrowmq topic create {topic}")
+        create = f"create it with: sparrowmq topic create {topic}"
+        raise NotFound("topic", topic, topic_fault(topic) or create)
 
     # ---- brokers
 

@@ -55,7 +55,8 @@ class RefusalLog:
         elif now_ms - self._logged_ms < _REMIND_MS:
             return
         self._logged_ms = now_ms
-        self._log.error("messages are refused: %s", refusal)
+        remedy = "; make room on the disk, and they are taken again" * isinstance(refusal, DiskFull)
+        self._log.error("messages are refused: %s%s", refusal, remedy)
 
 
 async def clean_store(broker: Broker) -> None:

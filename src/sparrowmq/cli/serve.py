@@ -115,6 +115,7 @@ async def serve_broker(config: BrokerConfig, *, with_parent: bool = False) -> No
 async def serve_up(nameserver: NameServerConfig, broker: BrokerConfig) -> None:
     """Name server and broker, which registers with that one alone, in one process."""
     stopping = await stop_signal()
+    _make_data_dir(broker.data_dir)  # the name server keeps a file there, too
     descriptors = Descriptors.raised_for(nameserver, broker)
     nameserver, broker = fitted_to(nameserver, descriptors), fitted_to(broker, descriptors)
     async with AsyncExitStack() as stack:

@@ -36,8 +36,13 @@ async def stop_signal(*, with_parent: bool = False) -> StopSignal:
 
     def stop(number: int) -> None:
         if stopping.is_set():
-            os._exit(130)
-        log.info("stopping: %s; a second signal ends the process at once", _name(number))
+            log.warning(
+                "ending at once: a second signal, %s; the next start recovers", _name(number)
+            )
+            os._exit(128 + number)
+        log.info(
+            "stopping: %s was received; a second signal ends the process at once", _name(number)
+        )
         stopping.number = number
         stopping.set()
 
@@ -53,7 +58,7 @@ async def stop_signal(*, with_parent: bool = False) -> StopSignal:
 
 
 def _name(number: int) -> str:
-    return f"{signal.Signals(number).name} was received"
+    return signal.Signals(number).name
 
 
 class _UntilClosed(asyncio.Protocol):

@@ -85,7 +85,10 @@ class NameServer:
             self.kv.load()
         except BodyError as error:
             path = self.config.kv_config_path
-            allowed = f"must be a key-value configuration: {error}"
+            allowed = (
+                f"must be a key-value configuration: {error}; mend the file, or move it away to"
+                " start without one"
+            )
             raise ConfigError("kv_config_path", str(path), allowed) from error
 
     def _kv_text(self) -> str:

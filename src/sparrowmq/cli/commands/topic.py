@@ -68,7 +68,8 @@ def create(
         )
 
     done = with_admin(name_servers, work)
-    click.echo(f"topic {name}: {queues} queues on each of {', '.join(done)}")
+    shown = f"{queues} queue{'s' if queues > 1 else ''}"
+    click.echo(f"topic {name}: {shown} on each of {', '.join(done)}")
 
 
 @topic.command("list")

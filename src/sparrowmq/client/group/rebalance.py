@@ -36,6 +36,10 @@ from sparrowmq.protocol.errors import ProtocolError
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.names import is_retry_topic
 
+NO_QUEUES = (
+    "topic {topic} has no queue that can be read: it has none, or its permission forbids it;"
+    " look at: sparrowmq topic route {topic}"
+)
 NO_TOPIC = (
     "topic {topic} does not exist and is waited for;"
     " send to it, or create it with: sparrowmq topic create {topic}"
@@ -128,6 +132,9 @@ class Rebalance:
         queues = sorted(subscribe_queues(topic, route))
         self._is_settling = False
         await self._client.heartbeats.reach_new_brokers(route)
+        if not queues:
+            self._report(topic, NO_QUEUES.format(topic=topic))
+            return MISSED_S
         assigned = await self._allocate(topic, queues)
         plan = self._plan(topic, queues, assigned)
         given_up = await self._handover.give_up(plan.reasons(Action.DROP))

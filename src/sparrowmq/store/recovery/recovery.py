@@ -61,6 +61,7 @@ class Recovery:
         self._log.load()
         snapshot, mark = self._marks.load_snapshot(), self._marks.load_mark()
         self._check_sizes(snapshot)
+        self._report_missing_log(snapshot)
         begin = self._begin(snapshot)
         is_apaches = snapshot is None and mark is None and not self._disk.exists(ABORT)
         if is_apaches and self._queues.adopt(self._log, self._last_used_start()):
@@ -146,12 +147,25 @@ class Recovery:
                     # The scan fills its place, and says so.
                     self._files_changed = True
 
+    def _report_missing_log(self, snapshot: Snapshot | None) -> None:
+        """A whole log that is gone was deleted by an operator, or lies on a disk that is not
+        mounted: no crash does that, and retention keeps the file that is written."""
+        if snapshot is None or self._log.starts or snapshot.log_offset == 0:
+            return
+        lost = snapshot.log_offset - max(snapshot.min_log_offset, 0)
+        reason = (
+            "every log file is missing; if their disk is not mounted, stop and mount it"
+        )
+        action = f"the log goes on at {snapshot.log_offset:,}, without the messages before it"
+        self._report(Damage(LOG_DIR, 0, lost, reason, action))
+
     def _refuse_size(self, found: str) -> None:
         raise StoreCorrupted(
             log_path(self._log.starts[0] if self._log.starts else 0),
             0,
             f"the store has {found}, configured are log files of {self._config.log_file_size} bytes"
-            f" and queue files of {self._config.queue_file_units} units",
+            f" and queue files of {self._config.queue_file_units} units; set store-log-file-size and"
+            " store-queue-file-units to what the store was made with",
         )
 
     def _extend(self, path: str, length: int, *, is_last: bool) -> None:
