@@ -153,9 +153,7 @@ class Recovery:
         if snapshot is None or self._log.starts or snapshot.log_offset == 0:
             return
         lost = snapshot.log_offset - max(snapshot.min_log_offset, 0)
-        reason = (
-            "every log file is missing; if their disk is not mounted, stop and mount it"
-        )
+        reason = "every log file is missing; if their disk is not mounted, stop and mount it"
         action = f"the log goes on at {snapshot.log_offset:,}, without the messages before it"
         self._report(Damage(LOG_DIR, 0, lost, reason, action))
 
@@ -164,8 +162,8 @@ class Recovery:
             log_path(self._log.starts[0] if self._log.starts else 0),
             0,
             f"the store has {found}, configured are log files of {self._config.log_file_size} bytes"
-            f" and queue files of {self._config.queue_file_units} units; set store-log-file-size and"
-            " store-queue-file-units to what the store was made with",
+            f" and queue files of {self._config.queue_file_units} units; set store-log-file-size"
+            " and store-queue-file-units to what the store was made with",
         )
 
     def _extend(self, path: str, length: int, *, is_last: bool) -> None:
