@@ -176,6 +176,14 @@ class World:
         self._start(host, context, routes, port)
         self.sim.until_idle()
 
+    def stop_routes(self) -> None:
+        """Kill the name server."""
+        self.sim.host("name-server").kill()
+
+    def serve_routes(self) -> None:
+        """Start the name server again."""
+        self._start("name-server", self, name_server_routes, 9876)
+
     def revive(self, broker: ScriptedBroker) -> None:
         """Start a broker again that was killed."""
         self._start(broker.name, broker, broker_routes, PORT)

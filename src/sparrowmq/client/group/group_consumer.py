@@ -1,17 +1,14 @@
 """What all consumers have in common: a client, subscriptions, a lifecycle, a membership."""
 
-import asyncio
-import itertools
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from sparrowmq.backoff import Backoff
 from sparrowmq.client.argument_checks import check_time
 from sparrowmq.client.broker_calls import max_offset, min_offset, offset_at
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import FROM_ENVIRONMENT, config_of
-from sparrowmq.client.errors import NoNameServer, NoRoute, NotStarted
+from sparrowmq.client.errors import NoRoute, NotStarted
 from sparrowmq.client.group.broker_requests import routes
 from sparrowmq.client.group.member_calls import MemberCalls
 from sparrowmq.client.group.member_settings import GroupSettings, MemberSettings
@@ -70,23 +67,11 @@ class GroupConsumer(Lifecycle):
         if wait_s is None:
             return
         check_time("wait_s", wait_s)
-        loop = asyncio.get_running_loop()
-        end_s = loop.time() + wait_s
-        backoff = Backoff(0.1, 1.0, self.client.rng)
-        last = self.client.name_servers.away("no answer in time")
-        for failures in itertools.count(1):
-            try:
-                async with asyncio.timeout_at(end_s):
-                    await self.client.route_table.refresh(min(self._subscriptions.topics))
-                return
-            except NoNameServer as error:
-                last = error
-            except TimeoutError:
-                pass  # the failure before says more
-            left_s = end_s - loop.time()
-            if left_s <= 0:
-                raise last
-            await asyncio.sleep(min(left_s, backoff.wait_s(failures)))
+        topic = min(self._subscriptions.topics)
+        client = self.client
+        await client.name_servers.patiently(
+            lambda: client.route_table.refresh(topic), topic=topic, limit_s=wait_s, rng=client.rng
+        )
 
     async def _join(self, make: Callable[[], Membership]) -> None:
         """Raises ValueError for a member that is here already or subscribes differently, and
