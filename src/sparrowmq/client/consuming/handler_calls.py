@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from sparrowmq.client.argument_checks import check_number, check_whole
+from sparrowmq.client.errors import counted
 from sparrowmq.client.failures import ends_caller
 from sparrowmq.client.group.running_info import ConsumeRates
 from sparrowmq.client.hooks import Handling, HookCalls, now_s
@@ -69,8 +70,13 @@ def check_handler(handler: object, name: str = "handler", takes: str = "the mess
         raise ValueError(text) from None
 
 
+DEAD_LETTER = -1
+"""The delay level that means: to the dead-letter queue at once."""
+
+
 class RetryLater(Exception):
-    """Raised by a handler that chooses how: what is done, and when the rest comes again."""
+    """Raised by a handler that chooses how: what is done, and when the rest comes again. The log
+    has `reason`, at level INFO and with a message that becomes a dead letter."""
 
     # Here too, for a subclass that forgets to call this one's constructor
     done = 0
@@ -107,7 +113,19 @@ class Result(NamedTuple):
     suspend_s: float | None = None
     error: BaseException | None = None
 
+    @property
+    def reason(self) -> str:
+        """Why messages have failed, in words, for the log."""
+        match self.error:
+            case None:
+                return "its filter failed"
+            case RetryLater():
+                return str(self.error) or "RetryLater without a reason"
+            case _:
+                return repr(self.error)
 
+
+_AGAIN = "handler of group %s wants %s of %s from offset %d, id %s, again later: %s"
 _IGNORED = (
     "the handler of group %s returned %r, which is ignored and counts as success: raise an"
     " exception, such as RetryLater, for messages that shall come again"
@@ -195,7 +213,13 @@ class HandlerCalls:
                 self._has_warned = True
                 self._log.error(_IGNORED, self._group, answer)
         except RetryLater as later:
-            return Result(messages[later.done :], later.delay_level, later.suspend_s, later)
+            failed = messages[later.done :]
+            result = Result(failed, later.delay_level, later.suspend_s, later)
+            if failed and later.delay_level != DEAD_LETTER:  # which is a warning of its own
+                first = failed[0]
+                place = (first.queue, first.queue_offset, first.msg_id)
+                self._log.info(_AGAIN, self._group, counted(len(failed), "message"), *place, result.reason)
+            return result
         except WorkersClosed:
             raise
         except BaseException as error:

@@ -191,7 +191,7 @@ class PullConsumer(GroupConsumer):
         """Let the broker deliver a message to the group again later; whether it has it now."""
         log = self.client.log
         giving = GivingBack(self.client, self.group, _MAX_RECONSUME_TIMES, log)
-        return await giving.give_back(message, delay_level)
+        return await giving.give_back(message, delay_level, "give_back() was called")
 
 
 def _subscription(topic: str, choice: str | Sql) -> SubscriptionData:
