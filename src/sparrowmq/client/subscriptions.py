@@ -66,7 +66,8 @@ Filter = str | Sql | Only
 def check_tags(name: str, expression: object) -> None:
     """Raises ValueError for tags that cannot be meant. Brokers take an empty text for everything,
     and skip a missing name: where a variable was empty, the group would get what it did not ask
-    for, or miss what it did."""
+    for, or miss what it did. They take `created, paid` for the name of one tag, which would match
+    nothing: a tag that really has a comma is chosen by Sql (decision 30)."""
     check_kind(name, expression, str)
     assert isinstance(expression, str)
     tags = [tag.strip() for tag in expression.split("||")]
@@ -78,6 +79,12 @@ def check_tags(name: str, expression: object) -> None:
         raise ValueError(f"{name} is {expression!r}, and * stands alone: it means all tags")
     if any(" |" in tag or "| " in tag for tag in tags):  # without blanks it is a legal tag
         raise ValueError(f"{name} is {expression!r}, and tags are separated by ||, not by |")
+    if "," in expression:
+        meant = " || ".join(filter(None, map(str.strip, expression.replace("||", ",").split(","))))
+        raise ValueError(
+            f"{name} is {expression!r}, and tags are separated by ||, not by commas: write"
+            f" {meant!r}, or Sql(\"TAGS = 'a,b'\") for a tag that has a comma in it"
+        )
 
 
 class Subscriptions:
