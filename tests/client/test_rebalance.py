@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import hypothesis.strategies as st
 import pytest
@@ -232,14 +234,19 @@ def test_a_first_message_that_comes_after_nothing_was_stored_is_not_skipped(
         assert sim.run(start(), on=sim.host("asker")) == offset
 
 
-def test_from_a_time_on() -> None:
+@pytest.mark.parametrize("where", [{}, {"from_where": "TIMESTAMP"}], ids=["implied", "said"])
+@pytest.mark.parametrize("form", ["from_timestamp_ms", "from_time"])
+def test_from_a_time_on(where: dict[str, str], form: str) -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
         send(sim, b"early")
         sim.advance(60)
         now_ms = sim.clock()
         send(sim, b"late")
-        member = Member(sim, from_where=ConsumeFromWhere.TIMESTAMP, from_timestamp_ms=now_ms)
+        time: Any = now_ms
+        if form == "from_time":
+            time = datetime.fromtimestamp(now_ms / 1000, timezone(timedelta(hours=2)))
+        member = Member(sim, **where, **{form: time})
         sim.advance(3)
         assert member.got == [b"late"]
 

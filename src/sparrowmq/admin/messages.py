@@ -7,7 +7,8 @@ from functools import partial
 
 from sparrowmq.admin.cluster import Cluster, addresses_of, answered
 from sparrowmq.admin.errors import BrokerRefusal, NotFound
-from sparrowmq.admin.values import EARLIEST_MS, LATEST_MS, Listing, to_ms
+from sparrowmq.admin.values import EARLIEST_MS, LATEST_MS, Listing
+from sparrowmq.client.argument_checks import to_ms
 from sparrowmq.net.peers import split_address
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import BodyError

@@ -19,7 +19,7 @@ from sparrowmq.admin.errors import AdminError, NoBrokerAnswers, NotFound, Partly
 from sparrowmq.admin.groups import check_offline, find_group, topics_of_group
 from sparrowmq.admin.lag import committed
 from sparrowmq.admin.members import connected
-from sparrowmq.admin.values import to_ms
+from sparrowmq.client.argument_checks import to_ms
 from sparrowmq.client.broker_calls import UNKNOWN_EPOCH
 from sparrowmq.protocol.headers.consumer_calls import InvokeResetOffset
 from sparrowmq.protocol.headers.offsets import (

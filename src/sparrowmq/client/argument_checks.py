@@ -3,6 +3,7 @@ what was given and what is allowed."""
 
 import math
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -69,3 +70,15 @@ def check_offsets(offsets: Mapping[MessageQueue, Any]) -> None:
     for queue, offset in offsets.items():
         check_kind("a queue", queue, MessageQueue)
         check_whole(f"the offset of {queue}", offset, 0, MAX_LONG)
+
+
+def to_ms(name: str, when: datetime | int) -> int:
+    """Milliseconds since 1970. Raises ValueError for anything else than such or an aware time."""
+    if isinstance(when, datetime):
+        if when.tzinfo is None:
+            raise ValueError(f"{name} is {when!r}, which has no time zone: add tzinfo=UTC")
+        return round(when.timestamp() * 1000)
+    given: object = when
+    if isinstance(given, bool) or not isinstance(given, int) or given < 0:
+        raise ValueError(f"{name} is {when!r}, must be a datetime or milliseconds since 1970")
+    return given

@@ -10,6 +10,7 @@ Either topics are subscribed (the group shares the queues) or queues are assigne
 import asyncio
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from types import TracebackType
 from typing import Unpack
@@ -267,8 +268,9 @@ class LitePullConsumer(GroupConsumer):
         """Poll goes on with what comes next."""
         await self.seek(queue, (await self.offset_range(queue))[1])
 
-    async def seek_to_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> None:
-        """Poll goes on at the first message stored at or after a time."""
+    async def seek_to_timestamp(self, queue: MessageQueue, timestamp_ms: datetime | int) -> None:
+        """Poll goes on at the first message stored at or after a time: a datetime with a zone, or
+        milliseconds since 1970."""
         await self.seek(queue, await self.offset_at(queue, timestamp_ms))
 
     def _held(self, queue: MessageQueue) -> HeldQueue:

@@ -1,17 +1,18 @@
 """What all consumers have in common: a client, subscriptions, a lifecycle, a membership."""
 
 from collections.abc import Callable
+from datetime import datetime
 from functools import partial
 from typing import Any
 
-from sparrowmq.client.argument_checks import check_time
+from sparrowmq.client.argument_checks import check_time, to_ms
 from sparrowmq.client.broker_calls import max_offset, min_offset, offset_at
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import FROM_ENVIRONMENT, config_of
 from sparrowmq.client.errors import NoRoute, NotStarted
 from sparrowmq.client.group.broker_requests import routes
 from sparrowmq.client.group.member_calls import MemberCalls
-from sparrowmq.client.group.member_settings import GroupSettings, MemberSettings
+from sparrowmq.client.group.member_settings import GroupSettings, MemberSettings, with_start
 from sparrowmq.client.group.membership import Membership
 from sparrowmq.client.group.running_info import ConsumeRates
 from sparrowmq.client.lifecycle import Lifecycle
@@ -42,7 +43,7 @@ class GroupConsumer(Lifecycle):
         servers = chosen.pop("name_servers", FROM_ENVIRONMENT)
         client: Client | None = chosen.pop("client", None)
         own = config_of(servers, chosen.pop("config", None), has_client=client is not None)
-        self._settings = MemberSettings(group=group, **chosen, **kind)
+        self._settings = MemberSettings(group=group, **with_start(chosen), **kind)
         self.client = client or Client(own, routes=routes)
         self._subscriptions = subscriptions
         self._rates = ConsumeRates()
@@ -144,10 +145,12 @@ class GroupConsumer(Lifecycle):
         self._running_here()
         return await min_offset(self.client, queue), (await max_offset(self.client, queue)).offset
 
-    async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """The offset of the first message stored at or after a time."""
+    async def offset_at(self, queue: MessageQueue, timestamp_ms: datetime | int) -> int:
+        """The offset of the first message stored at or after a time: a datetime with a zone, or
+        milliseconds since 1970."""
         self._running_here()
-        return (await offset_at(self.client, queue, timestamp_ms)).offset
+        time_ms = to_ms("timestamp_ms", timestamp_ms)
+        return (await offset_at(self.client, queue, time_ms)).offset
 
     async def _subscriptions_changed(self) -> None:
         if self._is_started:
