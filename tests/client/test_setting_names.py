@@ -12,7 +12,7 @@ import pytest
 
 import sparrowmq
 from sparrowmq import ClientConfig, FlowLimits, TransactionState, blocking
-from sparrowmq.client.setting_names import settings_of
+from sparrowmq.setting_names import settings_of
 
 CLASSES = [
     "Producer",

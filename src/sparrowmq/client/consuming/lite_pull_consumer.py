@@ -28,7 +28,7 @@ from sparrowmq.client.group.membership import Membership
 from sparrowmq.client.group.queue_handover import PullTask, QueueReader
 from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.client.group.running_info import ConsumeRates
-from sparrowmq.client.setting_names import checks_setting_names
+from sparrowmq.setting_names import checks_setting_names
 from sparrowmq.client.subscriptions import Filter, Subscriptions, without_functions
 from sparrowmq.protocol.heartbeat import ConsumeType
 from sparrowmq.protocol.message import MessageQueue

@@ -21,7 +21,7 @@ from sparrowmq.client.group.member_settings import GroupSettings
 from sparrowmq.client.group.membership import Membership
 from sparrowmq.client.group.queue_handover import QueueReader
 from sparrowmq.client.group.queue_ownership import QueueOwnership
-from sparrowmq.client.setting_names import checks_setting_names
+from sparrowmq.setting_names import checks_setting_names
 from sparrowmq.client.subscriptions import Sql, Subscriptions, check_tags, wanted
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.pull import Pulled, PullMessage

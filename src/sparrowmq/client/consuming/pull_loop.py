@@ -27,7 +27,7 @@ from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.process_queue import ProcessQueue
 from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.client.group.running_info import ConsumeRates
-from sparrowmq.client.setting_names import checks_setting_names
+from sparrowmq.setting_names import checks_setting_names
 from sparrowmq.client.subscriptions import wanted
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import NetError

@@ -24,7 +24,7 @@ from sparrowmq.client.group.membership import Membership
 from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.client.handler_threads import HandlerThreads
 from sparrowmq.client.hooks import HookCalls, Hooks, check_hooks
-from sparrowmq.client.setting_names import checks_setting_names
+from sparrowmq.setting_names import checks_setting_names
 from sparrowmq.client.subscriptions import Filter, Subscriptions
 from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.connections import ConsumeDirectlyResult

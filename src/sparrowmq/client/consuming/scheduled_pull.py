@@ -23,7 +23,7 @@ from sparrowmq.client.failures import ends_caller
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.member_settings import GroupSettings
 from sparrowmq.client.lifecycle import Lifecycle
-from sparrowmq.client.setting_names import checks_setting_names
+from sparrowmq.setting_names import checks_setting_names
 from sparrowmq.protocol.message import MessageQueue
 
 DELAY_S = 0.2
