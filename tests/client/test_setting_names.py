@@ -11,8 +11,19 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 import sparrowmq
-from sparrowmq import ClientConfig, FlowLimits, TransactionState, blocking
+from sparrowmq import (
+    Admin,
+    ClientConfig,
+    Deduplicate,
+    FlowLimits,
+    MemorySeen,
+    Message,
+    RetryLater,
+    TransactionState,
+    blocking,
+)
 from sparrowmq.setting_names import settings_of
+from sparrowmq.testing import async_cluster, cluster
 
 CLASSES = [
     "Producer",
@@ -120,6 +131,12 @@ MISTYPED: list[tuple[Callable[[], object], str, str, str]] = [
     ),
     (lambda: ClientConfig(name_server=()), "ClientConfig", "name_server", "name_servers"),  # type: ignore[call-arg]
     (lambda: FlowLimits(message=5), "FlowLimits", "message", "messages"),  # type: ignore[call-arg]
+    (lambda: Admin(timeout=5), "Admin", "timeout", "timeout_s"),  # type: ignore[call-arg]
+    (lambda: blocking.Admin(timeout=5), "Admin", "timeout", "timeout_s"),  # type: ignore[call-arg]
+    (lambda: Deduplicate(MemorySeen(), ttl=5), "Deduplicate", "ttl", "ttl_s"),  # type: ignore[call-arg]
+    (lambda: RetryLater("later", delaylevel=5), "RetryLater", "delaylevel", "delay_level"),  # type: ignore[call-arg]
+    (lambda: cluster(broker=2), "the cluster", "broker", "brokers"),
+    (lambda: async_cluster(default_queue=2), "the cluster", "default_queue", "default_queues"),
 ]
 
 
@@ -132,6 +149,26 @@ def test_a_mistyped_setting_is_refused_with_the_one_that_is_near(
     text, _, near = str(caught.value).partition("; did you mean ")
     assert text == f"{kind} has no setting named {mistyped}"
     assert near.rstrip("?").split(" or ")[0] == meant
+
+
+@pytest.mark.parametrize(
+    ("mistyped", "meant"), [("tag", "tags"), ("key", "keys"), ("delaylevel", "delay_level")]
+)
+@pytest.mark.parametrize("make", [Message, Message.json, Message.text])
+def test_a_mistyped_field_of_a_message_is_refused_with_the_one_that_is_near(
+    make: Any, mistyped: str, meant: str
+) -> None:
+    body = b"x" if make is Message else "x"
+    with pytest.raises(TypeError) as caught:
+        make("orders", body, **{mistyped: "1"})
+    text, _, near = str(caught.value).partition("; did you mean ")
+    assert text == f"Message has no field named {mistyped}"
+    assert near.rstrip("?").split(" or ")[0] == meant
+
+
+def test_a_message_without_a_body_is_refused_as_by_python() -> None:
+    with pytest.raises(TypeError, match="Missing required argument 'body'"):
+        Message("orders")  # type: ignore[call-arg]
 
 
 def test_every_unknown_setting_is_named_also_where_none_is_near() -> None:

@@ -25,6 +25,7 @@ from sparrowmq.admin.messages import MOST_FOUND
 from sparrowmq.admin.offsets import OffsetMove, ResetTo
 from sparrowmq.admin.topics import Attributes, TopicChange, TopicInfo
 from sparrowmq.admin.values import Listing, SettingChange
+from sparrowmq.client.argument_checks import check_time
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.cluster_address import find_name_servers
@@ -32,10 +33,12 @@ from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.perm import PERM_READ_WRITE
 from sparrowmq.protocol.route import ClusterInfo, TopicRoute
+from sparrowmq.setting_names import checks_setting_names
 
 _TIMEOUT_S = 5.0
 
 
+@checks_setting_names
 class Admin:
     """Operations through the name servers and brokers of one cluster.
 
@@ -56,8 +59,7 @@ class Admin:
         """
         if client is not None and name_servers is not None:
             raise ValueError("client and name_servers exclude each other: the client has its own")
-        if timeout_s <= 0:
-            raise ValueError(f"timeout_s is {timeout_s}, must be more than 0")
+        check_time("timeout_s", timeout_s)
         self._owns_client = client is None
         origin = "the client's settings"
         if client is None:

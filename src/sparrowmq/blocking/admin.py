@@ -26,10 +26,12 @@ from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.perm import PERM_READ_WRITE
 from sparrowmq.protocol.route import ClusterInfo, TopicRoute
+from sparrowmq.setting_names import takes_settings_of
 
 R = TypeVar("R")
 
 
+@takes_settings_of(AsyncAdmin, without=["client"])
 class Admin(Facade[AsyncAdmin]):
     """A blocking `sparrowmq.Admin`: the same methods, results and errors."""
 

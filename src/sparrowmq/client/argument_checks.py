@@ -17,10 +17,11 @@ E = TypeVar("E", bound=Enum)
 
 def check_number(name: str, value: object, lowest: float, highest: float = math.inf) -> None:
     """A number in a range; NaN is in none."""
-    if isinstance(value, int | float) and lowest <= value <= highest:
+    is_number = isinstance(value, int | float)
+    if is_number and lowest <= value <= highest:  # type: ignore[operator]  # a number by now
         return
     allowed = f"{lowest} or more" if highest == math.inf else f"{lowest} to {highest}"
-    raise ValueError(f"{name} is {value!r}, must be {allowed}")
+    raise ValueError(f"{name} is {value!r}, must be {'' if is_number else 'a number, '}{allowed}")
 
 
 def check_whole(name: str, value: object, lowest: int, highest: int = MAX_INT) -> None:
@@ -34,8 +35,17 @@ def check_whole(name: str, value: object, lowest: int, highest: int = MAX_INT) -
 
 def check_time(name: str, seconds: object) -> None:
     """Seconds in which something can happen."""
-    if not isinstance(seconds, int | float) or not seconds > 0:
+    if not isinstance(seconds, int | float):
+        raise ValueError(f"{name} is {seconds!r}, must be a number of seconds, more than 0")
+    if not seconds > 0:
         raise ValueError(f"{name} is {seconds!r}, must be more than 0")
+
+
+def check_flags(**flags: object) -> None:
+    """True or False each: any text, also "no", would count as True."""
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise ValueError(f"{name} is {value!r}, must be True or False")
 
 
 def check_kind(name: str, value: object, kind: type) -> None:

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import chain
-from typing import Any, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
 import msgspec
-from msgspec import field
+from msgspec import StructMeta, field
 from msgspec.structs import force_setattr
 
 from sparrowmq.protocol import properties as names
@@ -15,6 +15,7 @@ from sparrowmq.protocol.body import Body
 from sparrowmq.protocol.names import send_fault
 from sparrowmq.protocol.properties import KEY_SEPARATOR, SYSTEM_PROPERTIES, format_properties
 from sparrowmq.protocol.typed_bodies import json_body
+from sparrowmq.setting_names import unknown_settings
 
 MAX_DELAY_LEVEL = 18
 """RocketMQ's levels end with 2 h."""
@@ -62,7 +63,24 @@ class MessageSettings(TypedDict, total=False):
     wait_store_ok: bool
 
 
-class _TopicAndBody(msgspec.Struct, frozen=True):
+class _SuggestsFields(StructMeta):
+    """Refuses a field that a message does not have with those near it. People write `tag` and `key`
+    as the command line does, and the struct alone would not say `tags`."""
+
+    if not TYPE_CHECKING:  # which would take it for a constructor that accepts anything
+
+        def __call__(cls, *values: Any, **fields: Any) -> Any:
+            try:
+                return super().__call__(*values, **fields)
+            except TypeError:
+                unknown = fields.keys() - set(cls.__struct_fields__)
+                if not unknown:
+                    raise
+                text = unknown_settings(cls.__name__, unknown, cls.__struct_fields__, "field")
+                raise TypeError(text) from None
+
+
+class _TopicAndBody(msgspec.Struct, frozen=True, metaclass=_SuggestsFields):
     topic: str
     body: bytes
 

@@ -1,4 +1,4 @@
-"""HandlerCalls each message once although it may be delivered twice.
+"""Handle each message once although it may be delivered twice.
 
     seen = SqliteSeen(Path("billing-seen.db"))
     await consumer.run(Deduplicate(seen, ttl_s=3 * 86400)(handle))
@@ -20,6 +20,7 @@ from sparrowmq.client.argument_checks import check_function, check_time
 from sparrowmq.client.consuming.handler_calls import Handler, RetryLater, check_handler
 from sparrowmq.clock import Clock, system_clock
 from sparrowmq.protocol.message_ext import MessageExt
+from sparrowmq.setting_names import checks_setting_names
 
 DAY_S = 86_400.0
 _MANY = 500
@@ -117,6 +118,7 @@ def _unique_id(message: MessageExt) -> str:
     return message.msg_id
 
 
+@checks_setting_names
 class Deduplicate:
     """Wraps a handler, async or plain, so that messages with a known key are passed over."""
 

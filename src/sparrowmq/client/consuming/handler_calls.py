@@ -15,7 +15,9 @@ from sparrowmq.client.subscriptions import Subscriptions
 from sparrowmq.net.tasks import is_asked_to_end
 from sparrowmq.net.workers import Workers, WorkersClosed
 from sparrowmq.protocol.connections import ConsumeDirectlyResult
+from sparrowmq.protocol.message import MAX_DELAY_LEVEL
 from sparrowmq.protocol.message_ext import MessageExt
+from sparrowmq.setting_names import checks_setting_names
 
 Handler = Callable[[Sequence[MessageExt]], Awaitable[None] | None]
 """Takes a batch: up to `batch` messages."""
@@ -74,6 +76,7 @@ DEAD_LETTER = -1
 """The delay level that means: to the dead-letter queue at once."""
 
 
+@checks_setting_names
 class RetryLater(Exception):
     """Raised by a handler that chooses how: what is done, and when the rest comes again. The log
     has `reason`, at level INFO and with a message that becomes a dead letter."""
@@ -91,13 +94,14 @@ class RetryLater(Exception):
         delay_level: int = 0,
         suspend_s: float | None = None,
     ) -> None:
-        """`done` messages from the front are consumed. `delay_level` 0 lets the broker decide by
-        the number of attempts, -1 sends to the dead letters at once. An orderly handler tries the
+        """`done` messages from the front are consumed. `delay_level` 1 to 18 is the delay before the
+        next attempt; 0 lets the broker decide by the number of attempts, -1 sends to the
+        dead-letter queue at once. An orderly handler tries the
         rest again after `suspend_s` (0.01 to 30). Raises ValueError for numbers that are none of
         these."""
         super().__init__(reason)
         check_whole("done", done, 0)
-        check_whole("delay_level", delay_level, -1)
+        check_whole("delay_level", delay_level, DEAD_LETTER, MAX_DELAY_LEVEL)
         if suspend_s is not None:
             check_number("suspend_s", suspend_s, 0)
         self.done = done

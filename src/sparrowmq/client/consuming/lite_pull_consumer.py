@@ -15,7 +15,13 @@ from functools import partial
 from types import TracebackType
 from typing import Unpack
 
-from sparrowmq.client.argument_checks import check_kind, check_offsets, check_whole
+from sparrowmq.client.argument_checks import (
+    check_flags,
+    check_kind,
+    check_number,
+    check_offsets,
+    check_whole,
+)
 from sparrowmq.client.broker_calls import Position, committed_offset, max_offset, min_offset
 from sparrowmq.client.client import Client
 from sparrowmq.client.consuming.poll_buffer import PollBuffer
@@ -62,6 +68,7 @@ class LitePullConsumer(GroupConsumer):
         """
         check_whole("batch", batch, 1)
         check_whole("limit_all", limit_all, 1)
+        check_flags(auto_commit=auto_commit)
         check_kind("limits", limits or FlowLimits(), FlowLimits)
         super().__init__(
             group,
@@ -189,6 +196,7 @@ class LitePullConsumer(GroupConsumer):
         What the poll before returned counts as consumed now.
         """
         self._running_here()
+        check_number("timeout_s", timeout_s, 0)
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while self._is_started:

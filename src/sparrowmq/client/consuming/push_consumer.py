@@ -6,7 +6,13 @@ from functools import partial
 from types import TracebackType
 from typing import Unpack, overload
 
-from sparrowmq.client.argument_checks import check_kind, check_number, check_time, check_whole
+from sparrowmq.client.argument_checks import (
+    check_flags,
+    check_kind,
+    check_number,
+    check_time,
+    check_whole,
+)
 from sparrowmq.client.consuming.concurrent_consumption import ConcurrentConsumption
 from sparrowmq.client.consuming.handler_calls import (
     EachHandler,
@@ -90,6 +96,7 @@ class PushConsumer(GroupConsumer):
             raise ValueError("no subscription given, at least one topic is needed")
         for name, number in (("batch", batch), ("workers", workers), ("pull_batch", pull_batch)):
             check_whole(name, number, 1)
+        check_flags(orderly=orderly)
         check_whole("max_reconsume_times", max_reconsume_times, UNLIMITED)
         check_time("consume_timeout_s", consume_timeout_s)
         check_number("suspend_s", suspend_s, 0)

@@ -6,6 +6,7 @@ from typing import Literal, TypedDict
 
 from sparrowmq.client.argument_checks import (
     MAX_LONG,
+    check_flags,
     check_kind,
     check_time,
     check_whole,
@@ -116,6 +117,7 @@ class Producer(GroupProducer):
             default_queues=default_queues,
         )
         check_settings(timeout_s, retries, packing)
+        check_flags(retry_unless_ok=retry_unless_ok, avoid_faults=avoid_faults, trace=trace)
         check_hooks(hooks)
         self._timeout_s = timeout_s
         own = config_of(name_servers, config, has_client=client is not None)
