@@ -1,6 +1,8 @@
 """Which name servers a program uses, and how it says where it learned of them."""
 
 import asyncio
+import logging
+import re
 from pathlib import Path
 
 import pytest
@@ -48,6 +50,36 @@ def test_the_first_that_is_given_counts(
     found = find_name_servers(given, environment={**home, **environment})
     assert found.addresses == addresses
     assert origin in found.origin
+
+
+@pytest.mark.parametrize(
+    ("given", "environment", "said"),
+    [
+        (None, {"SPARROWMQ_NAMESERVERS": "o:1"}, [f"SPARROWMQ_NAMESERVERS .* you mean {OURS}?"]),
+        (None, {"SPARROWMQ_NAME_SERVER": "o:1"}, [f"SPARROWMQ_NAME_SERVER .* you mean {OURS}?"]),
+        (None, {"SPARROW_NAME_SERVERS": "o:1"}, [f"SPARROW_NAME_SERVERS .* you mean {OURS}?"]),
+        (None, {"sparrowmq_name_servers": "o:1"}, [f"sparrowmq_name_servers .* mean {OURS}?"]),
+        (None, {"SPARROWMQ_CONTEXTS": "prod"}, [f"SPARROWMQ_CONTEXTS .* you mean {CONTEXT}?"]),
+        (None, {"SPARROWMQ_CONFIG": "broker.toml", "SPARROWMQ_NAME": "broker-a"}, []),
+        (None, {"SPARROWMQ_NAMESERVERS": "o:1", OURS: "p:1"}, []),
+        ("x:1", {"SPARROWMQ_NAMESERVERS": "o:1"}, []),
+    ],
+)
+def test_a_mistyped_variable_is_logged_once_with_the_one_that_was_meant(
+    given: str | None,
+    environment: dict[str, str],
+    said: list[str],
+    request: pytest.FixtureRequest,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = logging.getLogger(request.node.name)  # of this case, since once is for each logger
+    for _ in range(2):
+        find_name_servers(given, environment=environment, log=log)
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == len(said)
+    for line, text in zip(lines, said, strict=True):
+        assert re.search(text, line)
+        assert line.endswith("name servers are 127.0.0.1:9876, from the default")
 
 
 @pytest.mark.parametrize(
