@@ -20,7 +20,7 @@ from sparrowmq import (
     PartlyDone,
     Producer,
 )
-from sparrowmq.admin import cluster as admin_cluster
+from sparrowmq.admin import cluster_calls
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from tests.admin.operator import as_client, as_operator, consuming, numbered, send
 
@@ -166,11 +166,11 @@ def test_no_more_requests_than_the_limit_are_under_way_at_once() -> None:
             await client.peers.connect(client.name_servers.addresses[0])
             running -= 1
 
-        await admin_cluster.at_once([ask] * 50)
+        await cluster_calls.at_once([ask] * 50)
         return most
 
     with SimCluster(seed=1).run() as sim:
-        assert as_client(sim, work) == admin_cluster.MOST_AT_ONCE
+        assert as_client(sim, work) == cluster_calls.MOST_AT_ONCE
 
 
 # ---- name servers

@@ -17,7 +17,7 @@ from typing import Self
 
 from sparrowmq.admin import brokers, groups, lag, members, messages, offsets, topics
 from sparrowmq.admin.brokers import BrokerInfo
-from sparrowmq.admin.cluster import Cluster
+from sparrowmq.admin.cluster_calls import ClusterCalls
 from sparrowmq.admin.groups import GroupChange, GroupInfo
 from sparrowmq.admin.lag import GroupLag
 from sparrowmq.admin.members import GroupMember, LiveProducer
@@ -65,7 +65,7 @@ class Admin:
         if client is None:
             servers = find_name_servers(name_servers)
             client, origin = Client(ClientConfig(name_servers=servers.addresses)), servers.origin
-        self._cluster = Cluster(client, origin=origin, timeout_s=timeout_s)
+        self._cluster = ClusterCalls(client, origin=origin, timeout_s=timeout_s)
 
     async def start(self) -> None:
         """Make calls possible; `async with` does it."""

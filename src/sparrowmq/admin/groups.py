@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from sparrowmq.admin.cluster import Cluster, Request
+from sparrowmq.admin.cluster_calls import ClusterCalls, Request
 from sparrowmq.admin.errors import AlreadyExists, BrokerRefusal, InUse, NotFound
 from sparrowmq.admin.members import Connected, GroupMember, Subscription, connected, with_details
 from sparrowmq.admin.topics import Attributes, attribute_changes
@@ -70,7 +70,7 @@ class GroupInfo:
 # ---- looking
 
 
-async def group_names(cluster: Cluster) -> Listing[str]:
+async def group_names(cluster: ClusterCalls) -> Listing[str]:
     """Names of all groups that any broker has."""
 
     async def ask(_: str, address: str) -> set[str]:
@@ -81,7 +81,7 @@ async def group_names(cluster: Cluster) -> Listing[str]:
     return Listing(tuple(sorted(names)), answers.errors)
 
 
-async def describe_group(cluster: Cluster, name: str) -> GroupInfo:
+async def describe_group(cluster: ClusterCalls, name: str) -> GroupInfo:
     """What brokers and live members report about a group. Raises NotFound."""
     online = await connected(cluster, check_group(name))
     known = await find_group(cluster, name, online)
@@ -117,7 +117,7 @@ class KnownGroup:
     errors: tuple[BrokerFailure, ...]
 
 
-async def find_group(cluster: Cluster, name: str, online: Connected) -> KnownGroup:
+async def find_group(cluster: ClusterCalls, name: str, online: Connected) -> KnownGroup:
     """What brokers have stored of a group. Raises NotFound if none knows it."""
 
     async def ask(
@@ -136,7 +136,7 @@ async def find_group(cluster: Cluster, name: str, online: Connected) -> KnownGro
     return KnownGroup(answers.by_broker, answers.errors)
 
 
-async def topics_of_group(cluster: Cluster, address: str, group: str) -> frozenset[str]:
+async def topics_of_group(cluster: ClusterCalls, address: str, group: str) -> frozenset[str]:
     """Topics in which a group has progress on one broker."""
     try:
         response = await cluster.call(address, GetTopicsOfConsumer(group=group))
@@ -148,7 +148,7 @@ async def topics_of_group(cluster: Cluster, address: str, group: str) -> frozens
 
 
 async def _config(
-    cluster: Cluster, address: str, group: str, *, is_known: bool
+    cluster: ClusterCalls, address: str, group: str, *, is_known: bool
 ) -> SubscriptionGroupConfig | None:
     """How a broker has a group; None if it does not.
 
@@ -168,7 +168,7 @@ async def _config(
     return SubscriptionGroupConfig.from_json(response.body)
 
 
-async def _all_configs(cluster: Cluster, address: str) -> dict[str, SubscriptionGroupConfig]:
+async def _all_configs(cluster: ClusterCalls, address: str) -> dict[str, SubscriptionGroupConfig]:
     response = await cluster.call(address, GetAllGroupConfig())
     return SubscriptionGroupTable.from_json(response.body).subscription_group_table
 
@@ -247,7 +247,7 @@ def check_new(group: str, wanted: GroupChange) -> None:
 
 
 async def create_group(
-    cluster: Cluster,
+    cluster: ClusterCalls,
     group: str,
     wanted: GroupChange,
     *,
@@ -275,7 +275,7 @@ async def create_group(
 
 
 async def update_group(
-    cluster: Cluster,
+    cluster: ClusterCalls,
     group: str,
     wanted: GroupChange,
     *,
@@ -302,7 +302,7 @@ async def update_group(
 
 
 async def delete_group(
-    cluster: Cluster, group: str, *, keep_offsets: bool, force: bool
+    cluster: ClusterCalls, group: str, *, keep_offsets: bool, force: bool
 ) -> list[str]:
     """Delete a group and its progress on all brokers. One that does not exist is no error, so that
     an interrupted call can be repeated. Raises InUse unless `force`."""
@@ -314,7 +314,7 @@ async def delete_group(
     return await cluster.change_each(f"group {group} is deleted", targets, lambda _: (header, b""))
 
 
-async def check_offline(cluster: Cluster, group: str, hint: str) -> None:
+async def check_offline(cluster: ClusterCalls, group: str, hint: str) -> None:
     """Raises InUse if a group has live members, AdminError if that cannot be known."""
     online = await connected(cluster, group)
     if online.members:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
-from sparrowmq.admin.cluster import Cluster, addresses_of, answered
+from sparrowmq.admin.cluster_calls import ClusterCalls, addresses_of, answered
 from sparrowmq.admin.errors import BrokerRefusal, NotFound
 from sparrowmq.admin.values import EARLIEST_MS, LATEST_MS, Listing
 from sparrowmq.client.argument_checks import to_ms
@@ -29,7 +29,7 @@ MOST_FOUND = 64
 MOST_READ = 1_000
 
 
-async def message(cluster: Cluster, message_id: str, topic: str | None) -> MessageExt:
+async def message(cluster: ClusterCalls, message_id: str, topic: str | None) -> MessageExt:
     """The message with a unique id, which needs its topic, or an offset id. Raises NotFound."""
     try:
         place = OffsetId.parse(message_id)
@@ -50,7 +50,7 @@ async def message(cluster: Cluster, message_id: str, topic: str | None) -> Messa
     raise NotFound("message", message_id, hint)
 
 
-async def _message_at(cluster: Cluster, place: OffsetId) -> MessageExt | None:
+async def _message_at(cluster: ClusterCalls, place: OffsetId) -> MessageExt | None:
     """What an offset id names; None if that is no place of a broker. A unique id looks alike, so
     that only registered brokers are asked."""
     info = await cluster.info()
@@ -63,7 +63,7 @@ async def _message_at(cluster: Cluster, place: OffsetId) -> MessageExt | None:
 
 
 async def _viewed(
-    cluster: Cluster, broker: str, address: str, log_offset: int
+    cluster: ClusterCalls, broker: str, address: str, log_offset: int
 ) -> MessageExt | None:
     try:
         response = await cluster.call(address, ViewMessage(offset=log_offset))
@@ -73,7 +73,7 @@ async def _viewed(
 
 
 async def find_messages(
-    cluster: Cluster,
+    cluster: ClusterCalls,
     topic: str,
     key: str,
     *,
@@ -94,7 +94,7 @@ async def find_messages(
 
 
 async def _find(
-    cluster: Cluster,
+    cluster: ClusterCalls,
     topic: str,
     key: str,
     begin_ms: int,
@@ -154,7 +154,7 @@ class _Part:
 
 
 async def read_messages(
-    cluster: Cluster, queue: MessageQueue, offset: int, *, limit: int
+    cluster: ClusterCalls, queue: MessageQueue, offset: int, *, limit: int
 ) -> Listing[MessageExt]:
     """Messages of a queue from an offset on, in their order. Fewer than `limit` are no sign of the
     end: brokers bound an answer by its bytes as well. Raises NotFound."""
@@ -165,7 +165,7 @@ async def read_messages(
     return Listing(tuple(part.messages), is_cut=part.max_offset > past)
 
 
-async def read_message(cluster: Cluster, queue: MessageQueue, offset: int) -> MessageExt:
+async def read_message(cluster: ClusterCalls, queue: MessageQueue, offset: int) -> MessageExt:
     """The message at a place. Raises NotFound."""
     part = await _read(cluster, queue, offset, 1)
     for found in part.messages:
@@ -177,7 +177,7 @@ async def read_message(cluster: Cluster, queue: MessageQueue, offset: int) -> Me
     raise NotFound("message", place, f"that queue of topic {queue.topic} {held}")
 
 
-async def _read(cluster: Cluster, queue: MessageQueue, offset: int, limit: int) -> _Part:
+async def _read(cluster: ClusterCalls, queue: MessageQueue, offset: int, limit: int) -> _Part:
     if offset < 0:
         raise ValueError(f"offset is {offset}, must be 0 or more")
     route = await cluster.route(check_topic(queue.topic))
@@ -190,7 +190,7 @@ async def _read(cluster: Cluster, queue: MessageQueue, offset: int, limit: int) 
 
 
 async def _pull(
-    cluster: Cluster, address: str, queue: MessageQueue, offset: int, limit: int
+    cluster: ClusterCalls, address: str, queue: MessageQueue, offset: int, limit: int
 ) -> _Part:
     header = PullMessage(
         consumer_group=READ_GROUP,

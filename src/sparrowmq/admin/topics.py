@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sparrowmq.admin.cluster import Cluster, addresses_of
+from sparrowmq.admin.cluster_calls import ClusterCalls, addresses_of
 from sparrowmq.admin.errors import AdminError, AlreadyExists, BrokerRefusal, NotFound, PartlyDone
 from sparrowmq.admin.values import BrokerFailure, Setting, SettingChange, time_of
 from sparrowmq.protocol.codes import ResponseCode
@@ -92,12 +92,12 @@ class TopicInfo:
 # ---- looking
 
 
-async def topic_names(cluster: Cluster) -> list[str]:
+async def topic_names(cluster: ClusterCalls) -> list[str]:
     """Names of all topics that any broker registered."""
     return sorted((await cluster.ask_name_server(GetAllTopics(), TopicList)).topic_list)
 
 
-async def describe_topic(cluster: Cluster, name: str) -> TopicInfo:
+async def describe_topic(cluster: ClusterCalls, name: str) -> TopicInfo:
     """Settings and queues on every broker that has the topic."""
     route = await cluster.route(check_topic(name))
 
@@ -125,7 +125,7 @@ async def describe_topic(cluster: Cluster, name: str) -> TopicInfo:
     )
 
 
-async def topic_config(cluster: Cluster, address: str, topic: str) -> TopicConfig:
+async def topic_config(cluster: ClusterCalls, address: str, topic: str) -> TopicConfig:
     """How a broker has a topic. Raises BrokerRefusal with TOPIC_NOT_EXIST."""
     try:
         response = await cluster.call(address, GetTopicConfig(topic=topic))
@@ -142,7 +142,7 @@ async def topic_config(cluster: Cluster, address: str, topic: str) -> TopicConfi
     return config
 
 
-async def topic_stats(cluster: Cluster, address: str, topic: str) -> TopicStats:
+async def topic_stats(cluster: ClusterCalls, address: str, topic: str) -> TopicStats:
     """What the queues of a topic on one broker hold."""
     response = await cluster.call(address, GetTopicStats(topic=topic))
     return TopicStats.from_json(response.body)
@@ -241,7 +241,7 @@ def check_new(topic: str, wanted: TopicChange) -> None:
 
 
 async def create_topic(
-    cluster: Cluster,
+    cluster: ClusterCalls,
     topic: str,
     wanted: TopicChange,
     *,
@@ -259,7 +259,7 @@ async def create_topic(
 
 
 async def _check_same(
-    cluster: Cluster, topic: str, wanted: TopicChange, targets: Mapping[str, str]
+    cluster: ClusterCalls, topic: str, wanted: TopicChange, targets: Mapping[str, str]
 ) -> None:
     """Raises AlreadyExists where a target has the topic with other settings."""
 
@@ -278,7 +278,7 @@ async def _check_same(
 
 
 async def update_topic(
-    cluster: Cluster,
+    cluster: ClusterCalls,
     topic: str,
     wanted: TopicChange,
     *,
@@ -310,7 +310,7 @@ async def update_topic(
 
 
 async def _until_routed(
-    cluster: Cluster, requests: Mapping[str, CreateTopic], brokers: Iterable[str]
+    cluster: ClusterCalls, requests: Mapping[str, CreateTopic], brokers: Iterable[str]
 ) -> None:
     """Brokers register a change with the name servers on their own; wait until it is there."""
     topic = next(iter(requests.values())).topic
@@ -334,7 +334,7 @@ def _queue_numbers(request: CreateTopic) -> tuple[int, int, int]:
     return request.read_queue_nums, request.write_queue_nums, request.perm
 
 
-async def delete_topic(cluster: Cluster, topic: str) -> list[str]:
+async def delete_topic(cluster: ClusterCalls, topic: str) -> list[str]:
     """Delete a topic on all brokers and then from the name servers. One that does not exist is no
     error, so that an interrupted call can be repeated."""
     check_topic(topic)

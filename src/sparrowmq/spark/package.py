@@ -23,6 +23,7 @@ CARRIED = (
     "backoff.py",
     "clock.py",
     "cluster_address.py",
+    "setting_names.py",
     "protocol",
     "spark",
     "store/__init__.py",

@@ -58,7 +58,7 @@ class Answers(Generic[T]):
         return self.by_broker
 
 
-class Cluster:
+class ClusterCalls:
     """Name servers and brokers as one operator reaches them."""
 
     def __init__(self, client: Client, *, origin: str, timeout_s: float) -> None:
