@@ -23,6 +23,7 @@ CARRIED = (
     "backoff.py",
     "clock.py",
     "cluster_address.py",
+    "errors.py",
     "setting_names.py",
     "protocol",
     "spark",
