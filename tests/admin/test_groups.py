@@ -6,7 +6,6 @@ import pytest
 
 from sparrowmq import (
     Admin,
-    AdminError,
     AlreadyExists,
     Client,
     InUse,
@@ -195,7 +194,10 @@ WRONG: list[tuple[str, dict[str, Any], type[Exception], str]] = [
     ("update_group", {"group": "nope", "retries": 1}, NotFound, "asked were: broker-a"),
     ("create_group", {"group": "a b"}, ValueError, "characters that are not allowed"),
     ("create_group", {"group": "g", "attributes": {"x": None}}, ValueError, "needs a value"),
-    ("create_group", {"group": "g", "retries": -7}, AdminError, "-7 retries, allowed are -1"),
+    ("create_group", {"group": "g", "retries": -7}, ValueError, "is -7, must be -1 or more"),
+    ("create_group", {"group": "g", "retry_queues": 0}, ValueError, "is 0, must be 1 or more"),
+    ("create_group", {"group": "g", "orderly": "no"}, ValueError, "must be True or False"),
+    ("delete_group", {"group": "nope"}, NotFound, "group nope does not exist"),
     ("create_group", {"group": "g", "brokers": ["b"]}, NotFound, "registered are: broker-a"),
     ("delete_group", {"group": ""}, ValueError, "the group name is blank"),
     ("members", {"group": ""}, ValueError, "the group name is blank"),

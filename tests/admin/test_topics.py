@@ -71,6 +71,14 @@ def test_creating_a_topic_that_exists_changes_it_unless_that_is_refused() -> Non
 
 CHANGES: list[tuple[dict[str, Any], list[SettingChange]]] = [
     ({"perm": 4}, [SettingChange("broker-a", "perm", 6, 4)]),
+    (
+        {"queues": 8},
+        [
+            SettingChange("broker-a", "read_queues", 4, 8),
+            SettingChange("broker-a", "write_queues", 4, 8),
+        ],
+    ),
+    ({"queues": 4, "write_queues": 9}, [SettingChange("broker-a", "write_queues", 4, 9)]),
     ({"read_queues": 4, "write_queues": 9}, [SettingChange("broker-a", "write_queues", 4, 9)]),
     (
         {"attributes": {"message.type": None, "reserve.time": "5"}},
@@ -111,9 +119,12 @@ def test_an_update_changes_what_is_given_and_leaves_the_rest(
 
 def test_a_deleted_topic_is_gone_everywhere_and_may_be_deleted_again() -> None:
     async def work(admin: Admin) -> None:
-        await admin.create_topic("orders")
+        await admin.create_topic("orders", brokers=["broker-a"])
         for _ in range(2):
-            assert await admin.delete_topic("orders") == ["broker-a", "broker-b"]
+            done = await admin.delete_topic("orders", missing_ok=True)
+            assert done == ["broker-a", "broker-b"]
+        with pytest.raises(NotFound, match="topic orders does not exist; .*missing_ok=True"):
+            await admin.delete_topic("orders")
         assert "orders" not in await admin.topics()
         with pytest.raises(NotFound) as raised:
             await admin.topic("orders")
@@ -125,13 +136,20 @@ def test_a_deleted_topic_is_gone_everywhere_and_may_be_deleted_again() -> None:
 
 WRONG: list[tuple[str, dict[str, Any], type[Exception], str]] = [
     ("create_topic", {"topic": "a b"}, ValueError, "characters that are not allowed"),
-    ("create_topic", {"topic": "o", "queues": -1}, ValueError, "read queues are -1, must be"),
+    ("create_topic", {"topic": "o", "queues": -1}, ValueError, "queues is -1, must be 1 or more"),
+    ("create_topic", {"topic": "o", "queues": 0}, ValueError, "queues is 0, must be 1 or more"),
+    ("create_topic", {"topic": "o", "read_queues": 0}, ValueError, "read_queues is 0, must be 1"),
+    ("create_topic", {"topic": "o", "queues": "8"}, ValueError, "queues is '8', must be a whole"),
+    ("create_topic", {"topic": "o", "order": "no"}, ValueError, "order is 'no', must be True or"),
+    ("update_topic", {"topic": "orders", "queues": 0}, ValueError, "queues is 0, must be 1"),
+    ("update_topic", {"topic": "orders", "write_queues": -1}, ValueError, "must be 0 or more"),
     ("create_topic", {"topic": "o", "perm": 8}, ValueError, "perm is 8, must be a sum"),
     ("create_topic", {"topic": "o", "attributes": {"x": None}}, ValueError, "needs a value"),
     ("create_topic", {"topic": "o", "cluster": "C"}, NotFound, "known are: DefaultCluster"),
     ("create_topic", {"topic": "o", "brokers": ["b"]}, NotFound, "registered are: broker-a"),
     ("update_topic", {"topic": "nope"}, NotFound, "topic nope does not exist; create it"),
     ("update_topic", {"topic": "orders", "brokers": ["b"]}, NotFound, "orders is on: broker-a"),
+    ("delete_topic", {"topic": "nope"}, NotFound, "topic nope does not exist; topics"),
     ("delete_topic", {"topic": ""}, ValueError, "the topic name is blank"),
     ("topic", {"topic": "nope"}, NotFound, "topic nope does not exist; create it"),
     ("route", {"topic": "nope"}, NotFound, "topic nope does not exist; create it"),

@@ -18,13 +18,14 @@ from typing import Self
 from sparrowmq.admin import brokers, groups, lag, members, messages, offsets, topics
 from sparrowmq.admin.brokers import BrokerInfo
 from sparrowmq.admin.cluster_calls import ClusterCalls
-from sparrowmq.admin.groups import GroupChange, GroupInfo
+from sparrowmq.admin.groups import GroupInfo
 from sparrowmq.admin.lag import GroupLag
 from sparrowmq.admin.members import GroupMember, LiveProducer
 from sparrowmq.admin.messages import MOST_FOUND
 from sparrowmq.admin.offsets import OffsetMove, ResetTo
-from sparrowmq.admin.topics import Attributes, TopicChange, TopicInfo
+from sparrowmq.admin.topics import TopicInfo
 from sparrowmq.admin.values import Listing, SettingChange
+from sparrowmq.admin.wanted_settings import Attributes
 from sparrowmq.client.argument_checks import check_time
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import ClientConfig
@@ -147,9 +148,10 @@ class Admin:
         with `replace=False` one with others raises AlreadyExists. `queues` counts per broker, and
         holds for reading and writing unless those are given. Raises ValueError, NotFound.
         """
-        wanted = TopicChange(
-            read_queues=queues if read_queues is None else read_queues,
-            write_queues=queues if write_queues is None else write_queues,
+        wanted = topics.wanted_topic(
+            queues=queues,
+            read_queues=read_queues,
+            write_queues=write_queues,
             perm=perm,
             order=order,
             attributes=attributes,
@@ -164,6 +166,7 @@ class Admin:
         self,
         topic: str,
         *,
+        queues: int | None = None,
         read_queues: int | None = None,
         write_queues: int | None = None,
         perm: int | None = None,
@@ -174,10 +177,12 @@ class Admin:
     ) -> list[SettingChange]:
         """Change what is given, on the brokers named or on all that have the topic; an attribute
         that is None is removed. Nothing is changed unless all of them answer, nor in a dry run.
+        `queues` are for reading and writing unless those are given.
 
         Messages of queues that readers do not see any more are not delivered. Raises NotFound.
         """
-        wanted = TopicChange(
+        wanted = topics.wanted_topic(
+            queues=queues,
             read_queues=read_queues,
             write_queues=write_queues,
             perm=perm,
@@ -188,10 +193,10 @@ class Admin:
             self._cluster, topic, wanted, brokers=brokers, dry_run=dry_run
         )
 
-    async def delete_topic(self, topic: str) -> list[str]:
-        """Delete a topic with its messages and every group's progress in it, on all brokers. One
-        that does not exist is no error, so that an interrupted call can be repeated."""
-        return await topics.delete_topic(self._cluster, topic)
+    async def delete_topic(self, topic: str, *, missing_ok: bool = False) -> list[str]:
+        """Delete a topic with its messages and every group's progress in it, on all brokers. Raises
+        NotFound if none has it, unless `missing_ok`; an interrupted call can be repeated."""
+        return await topics.delete_topic(self._cluster, topic, missing_ok=missing_ok)
 
     # ---- groups
 
@@ -232,7 +237,7 @@ class Admin:
         AlreadyExists. Most clusters create groups when their first member comes. Raises ValueError,
         NotFound.
         """
-        wanted = GroupChange(
+        wanted = groups.wanted_group(
             may_consume=may_consume,
             may_broadcast=may_broadcast,
             orderly=orderly,
@@ -262,7 +267,7 @@ class Admin:
         """Change what is given, on the brokers named or on all that have the group; an attribute
         that is None is removed. Nothing is changed unless all of them answer, nor in a dry run.
         Raises NotFound."""
-        wanted = GroupChange(
+        wanted = groups.wanted_group(
             may_consume=may_consume,
             may_broadcast=may_broadcast,
             orderly=orderly,
@@ -275,14 +280,20 @@ class Admin:
         )
 
     async def delete_group(
-        self, group: str, *, keep_offsets: bool = False, force: bool = False
+        self,
+        group: str,
+        *,
+        keep_offsets: bool = False,
+        force: bool = False,
+        missing_ok: bool = False,
     ) -> list[str]:
         """Delete a group and its progress on all brokers; its retry and dead-letter topics stay.
 
-        One that does not exist is no error. Raises InUse if it has live members, unless `force`.
+        Raises NotFound if no broker has it, unless `missing_ok`, and InUse if it has live members,
+        unless `force`.
         """
         return await groups.delete_group(
-            self._cluster, group, keep_offsets=keep_offsets, force=force
+            self._cluster, group, keep_offsets=keep_offsets, force=force, missing_ok=missing_ok
         )
 
     # ---- progress
