@@ -17,6 +17,10 @@ from sparrowmq.protocol.message import Message, MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
 
 _NOTHING: Mapping[str, str] = {}
+_NOT_RECALLABLE = (
+    "the recall handle is empty: brokers give one for messages with delay, delay_ms, deliver_at or"
+    " deliver_time_ms, and cannot recall what is delayed by delay_level"
+)
 
 
 class BrokerRegistrations:
@@ -165,6 +169,8 @@ class Sender:
     async def recall(self, recall_handle: str, limit_s: float) -> str:
         """Take a message back; its unique id. Raises ValueError for what is no handle, and for one
         that was used before."""
+        if not recall_handle:
+            raise ValueError(_NOT_RECALLABLE)
         handle = RecallHandle.parse(recall_handle)
         header = RecallMessage(
             topic=handle.topic, recall_handle=recall_handle, producer_group=self._packing.group
