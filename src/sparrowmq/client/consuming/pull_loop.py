@@ -179,8 +179,10 @@ class PullLoop:
         asked = held.next_offset
         try:
             response = await self._pull(held, subscription)
-            if response.code == ResponseCode.SUCCESS or response.code in _EMPTY:
-                self._client.outages.reached(f"broker {held.queue.broker_name}")
+            outages = self._client.outages
+            is_answer = response.code == ResponseCode.SUCCESS or response.code in _EMPTY
+            if outages.is_any and is_answer:  # nearly never: no text is made for each pull
+                outages.reached(f"broker {held.queue.broker_name}")
             if not held.may_begin or held.next_offset != asked:
                 return 0.0  # left, or sought elsewhere meanwhile
             return self._take(held, subscription, response, started_s)
