@@ -123,7 +123,7 @@ def test_a_deleted_topic_is_gone_everywhere_and_may_be_deleted_again() -> None:
         for _ in range(2):
             done = await admin.delete_topic("orders", missing_ok=True)
             assert done == ["broker-a", "broker-b"]
-        with pytest.raises(NotFound, match="topic orders does not exist; .*missing_ok=True"):
+        with pytest.raises(NotFound, match=r"topic orders does not exist; .*missing_ok=True"):
             await admin.delete_topic("orders")
         assert "orders" not in await admin.topics()
         with pytest.raises(NotFound) as raised:

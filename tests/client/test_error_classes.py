@@ -10,7 +10,7 @@ from sparrowmq.client import errors as client_errors
 from sparrowmq.protocol import errors as protocol_errors
 
 PUBLIC = [getattr(sparrowmq, name) for name in sparrowmq.__all__]
-ERRORS = {
+ERRORS: set[type[Exception]] = {
     kind
     for kind in [*PUBLIC, *vars(client_errors).values(), *vars(protocol_errors).values()]
     if inspect.isclass(kind) and issubclass(kind, Exception)

@@ -99,7 +99,11 @@ def test_name_servers_that_are_away_are_two_lines(caplog: pytest.LogCaptureFixtu
 
 @pytest.mark.parametrize(
     ("is_mute", "wait_s", "failure"),
-    [(False, 7, "cannot connect to"), (True, 1, "no answer within 1 s"), (True, 7, "did not answer")],
+    [
+        (False, 7, "cannot connect to"),
+        (True, 1, "no answer within 1 s"),
+        (True, 7, "did not answer"),
+    ],
     ids=["away", "mute", "mute for longer than a request"],
 )
 def test_a_consumer_that_is_told_to_wait_raises_when_no_name_server_answers(

@@ -53,7 +53,7 @@ def test_a_message_that_is_delayed_by_a_level_has_no_handle_and_is_not_recalled(
         async with Producer("orders-svc", client=client) as producer:
             sent = await producer.send(Message("orders", b"later", delay_level=3))
             assert sent.recall_handle == ""
-            with pytest.raises(ValueError, match="handle is empty: .* delayed by delay_level"):
+            with pytest.raises(ValueError, match=r"handle is empty: .* delayed by delay_level"):
                 await producer.recall(sent.recall_handle)
         await client.stop()
 

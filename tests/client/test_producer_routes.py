@@ -46,7 +46,7 @@ def test_without_a_name_server_the_first_send_takes_its_time_unless_it_has_no_re
 ) -> None:
     async def send(producer: Producer) -> float:
         begin_s = w.sim.now_s
-        with pytest.raises(NoNameServer, match="no route for topic orders: .*: cannot connect to"):
+        with pytest.raises(NoNameServer, match=r"no route for topic orders: .*: cannot connect to"):
             await producer.send(Message("orders", b"x"), timeout_s=7)
         return w.sim.now_s - begin_s
 

@@ -236,7 +236,7 @@ def test_a_first_message_that_comes_after_nothing_was_stored_is_not_skipped(
 
 @pytest.mark.parametrize("where", [{}, {"from_where": "TIMESTAMP"}], ids=["implied", "said"])
 @pytest.mark.parametrize("form", ["from_timestamp_ms", "from_time"])
-def test_from_a_time_on(where: dict[str, str], form: str) -> None:
+def test_from_a_time_on(where: dict[str, Any], form: str) -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
         send(sim, b"early")

@@ -150,9 +150,15 @@ def test_a_transactional_producer_whose_listener_is_none(listener: Any) -> None:
             {"from_time": datetime(2026, 1, 1, tzinfo=UTC), "from_where": "LAST_OFFSET"},
             "from_time is given, but from_where is LAST_OFFSET, .* or give TIMESTAMP",
         ),
-        ({"from_time": datetime(2026, 1, 1, tzinfo=UTC).replace(tzinfo=None)}, "has no time zone: add tzinfo=UTC"),
+        (
+            {"from_time": datetime(2026, 1, 1, tzinfo=UTC).replace(tzinfo=None)},
+            "has no time zone: add tzinfo=UTC",
+        ),
         ({"from_time": 5}, "from_time is 5, must be a datetime; from_timestamp_ms takes ms"),
-        ({"from_time": datetime(2026, 1, 1, tzinfo=UTC), "from_timestamp_ms": 5}, "exclude each other, give one"),
+        (
+            {"from_time": datetime(2026, 1, 1, tzinfo=UTC), "from_timestamp_ms": 5},
+            "exclude each other, give one",
+        ),
         ({"strategy": "AVG"}, "strategy is 'AVG', must be a Strategy"),
         ({"listener": 5}, "listener is 5, must be a function"),
         ({"batch": 1.5}, "batch is 1.5, must be a whole number"),

@@ -60,7 +60,9 @@ def test_it_is_one():
     assert "8 passed" in result.stdout, result.stdout + result.stderr
 
 
-def test_a_mistyped_setting_of_the_mark_is_refused_with_the_one_that_is_near(tmp_path: Path) -> None:
+def test_a_mistyped_setting_of_the_mark_is_refused_with_the_one_that_is_near(
+    tmp_path: Path,
+) -> None:
     test = """
 import pytest
 

@@ -81,7 +81,9 @@ class GroupLag:
         return sums
 
 
-async def group_lag(cluster: ClusterCalls, group: str, topic: str | None, *, owners: bool) -> GroupLag:
+async def group_lag(
+    cluster: ClusterCalls, group: str, topic: str | None, *, owners: bool
+) -> GroupLag:
     """Progress in one topic, or in all in which there is any. Raises NotFound."""
     online = await connected(cluster, check_group(group))
     await find_group(cluster, group, online)
@@ -135,7 +137,9 @@ async def _broker_lag(
     return queues, stats.consume_tps
 
 
-async def committed(cluster: ClusterCalls, address: str, group: str, queue: MessageQueue) -> int | None:
+async def committed(
+    cluster: ClusterCalls, address: str, group: str, queue: MessageQueue
+) -> int | None:
     """The stored offset of a group in a queue; None if there is none."""
     header = QueryConsumerOffset(
         consumer_group=group,

@@ -197,7 +197,12 @@ async def with_details(cluster: ClusterCalls, group: str, online: Connected) -> 
 
 
 async def _details(
-    cluster: ClusterCalls, group: str, member: GroupMember, online: Connected, *, stacks: bool = False
+    cluster: ClusterCalls,
+    group: str,
+    member: GroupMember,
+    online: Connected,
+    *,
+    stacks: bool = False,
 ) -> GroupMember:
     header = GetConsumerRunningInfo(
         consumer_group=group, client_id=member.client_id, jstack_enable=stacks

@@ -191,8 +191,10 @@ def wanted_topic(
             check_whole(name, number, 0)
     if order is not None:
         check_flags(order=order)
-    if perm is not None and not (isinstance(perm, int) and is_valid_perm(perm)):
-        raise ValueError(f"perm is {perm!r}, must be a sum of 4 read, 2 write, 1 inherit")
+    if perm is not None:
+        check_whole("perm", perm, 0)
+        if not is_valid_perm(perm):
+            raise ValueError(f"perm is {perm}, must be a sum of 4 read, 2 write, 1 inherit")
     return WantedSettings(_FIELDS, {**sides, "perm": perm, "order": order}, attributes)
 
 

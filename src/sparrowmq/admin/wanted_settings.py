@@ -5,7 +5,7 @@ exception: only changes of them are sent, each with a sign.
 
     wanted      {"retries": 5}   attributes {"a": "1", "b": None}
     changes     retries 16 → 5,  a None → 1,  b 7 → None
-    applied     the broker's own settings with retry_max_times 5 and attributes {"+a": "1", "-b": ""}
+    applied     the broker's settings with retry_max_times 5, attributes {"+a": "1", "-b": ""}
 """
 
 from collections.abc import Mapping

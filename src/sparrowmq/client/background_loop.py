@@ -68,9 +68,9 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
 
 _ENDS_AT_WORK = (
-    "the program ends while the %s runs in the background: it consumes nothing any more, and messages"
-    " in work come again. To consume for ever call run(), or wait inside of the `with` block; before"
-    " the end of a program call stop()"
+    "the program ends while the %s runs in the background: it consumes nothing any more, and"
+    " messages in work come again. To consume for ever call run(), or wait inside of the `with`"
+    " block; before the end of a program call stop()"
 )
 
 

@@ -20,7 +20,7 @@ from sparrowmq.protocol.route import TopicRoute
 T = TypeVar("T")
 
 _LAST_LOOK_S = 0.05
-"""The last question of a caller that waits begins when so much time is left, or a little earlier."""
+"""The last question of a caller that waits begins when so much time is left, or earlier."""
 
 
 class NameServers:

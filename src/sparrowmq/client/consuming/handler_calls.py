@@ -94,11 +94,10 @@ class RetryLater(Exception):
         delay_level: int = 0,
         suspend_s: float | None = None,
     ) -> None:
-        """`done` messages from the front are consumed. `delay_level` 1 to 18 is the delay before the
-        next attempt; 0 lets the broker decide by the number of attempts, -1 sends to the
-        dead-letter queue at once. An orderly handler tries the
-        rest again after `suspend_s` (0.01 to 30). Raises ValueError for numbers that are none of
-        these."""
+        """`done` messages from the front are consumed. `delay_level` 1 to 18 is the delay before
+        the next attempt; 0 lets the broker decide by the number of attempts, -1 sends to the
+        dead-letter queue at once. An orderly handler tries the rest again after `suspend_s` (0.01
+        to 30). Raises ValueError for numbers that are none of these."""
         super().__init__(reason)
         check_whole("done", done, 0)
         check_whole("delay_level", delay_level, DEAD_LETTER, MAX_DELAY_LEVEL)
@@ -222,7 +221,9 @@ class HandlerCalls:
             if failed and later.delay_level != DEAD_LETTER:  # which is a warning of its own
                 first = failed[0]
                 place = (first.queue, first.queue_offset, first.msg_id)
-                self._log.info(_AGAIN, self._group, counted(len(failed), "message"), *place, result.reason)
+                self._log.info(
+                    _AGAIN, self._group, counted(len(failed), "message"), *place, result.reason
+                )
             return result
         except WorkersClosed:
             raise
