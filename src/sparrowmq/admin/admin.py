@@ -29,12 +29,12 @@ from sparrowmq.admin.wanted_settings import Attributes
 from sparrowmq.client.argument_checks import check_time
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import ClientConfig
+from sparrowmq.client.setting_names import checks_setting_names
 from sparrowmq.cluster_address import find_name_servers
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.perm import PERM_READ_WRITE
 from sparrowmq.protocol.route import ClusterInfo, TopicRoute
-from sparrowmq.setting_names import checks_setting_names
 
 _TIMEOUT_S = 5.0
 

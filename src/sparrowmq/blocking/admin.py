@@ -23,11 +23,11 @@ from sparrowmq.admin.topics import TopicInfo
 from sparrowmq.admin.values import Listing, SettingChange
 from sparrowmq.admin.wanted_settings import Attributes
 from sparrowmq.blocking.facade import Facade
+from sparrowmq.client.setting_names import takes_settings_of
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.perm import PERM_READ_WRITE
 from sparrowmq.protocol.route import ClusterInfo, TopicRoute
-from sparrowmq.setting_names import takes_settings_of
 
 R = TypeVar("R")
 

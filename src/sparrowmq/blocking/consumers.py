@@ -21,9 +21,9 @@ from sparrowmq.client.consuming.scheduled_pull import Turn as AsyncTurn
 from sparrowmq.client.group.group_consumer import GroupConsumer
 from sparrowmq.client.group.member_settings import OwnClientSettings
 from sparrowmq.client.handler_threads import HandlerThreads
+from sparrowmq.client.setting_names import takes_settings_of
 from sparrowmq.client.subscriptions import Filter
 from sparrowmq.protocol.message import MessageQueue
-from sparrowmq.setting_names import takes_settings_of
 
 G = TypeVar("G", bound=GroupConsumer)
 

@@ -10,7 +10,7 @@ from sparrowmq.client.sending.transactional_producer import (
     TransactionalProducer as AsyncTransactionalProducer,
 )
 from sparrowmq.client.sending.transactional_producer import TransactionListener
-from sparrowmq.setting_names import takes_settings_of
+from sparrowmq.client.setting_names import takes_settings_of
 
 P = TypeVar("P", bound=AsyncProducer)
 

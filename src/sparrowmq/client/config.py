@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from sparrowmq.client.argument_checks import check_kind
+from sparrowmq.client.setting_names import checks_setting_names
 from sparrowmq.cluster_address import find_name_servers, split_addresses
 from sparrowmq.config_fields import ConfigError, between, check_fields, more_than, required, setting
 from sparrowmq.net.peers import split_address
-from sparrowmq.setting_names import checks_setting_names
 
 
 class _NotGiven(tuple[str, ...]):

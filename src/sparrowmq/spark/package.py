@@ -24,7 +24,6 @@ CARRIED = (
     "clock.py",
     "cluster_address.py",
     "errors.py",
-    "setting_names.py",
     "protocol",
     "spark",
     "store/__init__.py",

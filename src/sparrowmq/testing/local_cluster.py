@@ -25,13 +25,13 @@ from sparrowmq.admin.admin import Admin
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.server import BrokerServer
 from sparrowmq.client.argument_checks import check_whole
+from sparrowmq.client.setting_names import unknown_settings
 from sparrowmq.clock import Clock, system_clock
 from sparrowmq.disk.real_disk import RealDisk
 from sparrowmq.disk.syncer import syncer_for
 from sparrowmq.nameserver.config import NameServerConfig
 from sparrowmq.nameserver.server import NameServer
 from sparrowmq.net.workers import ThreadWorkers
-from sparrowmq.setting_names import unknown_settings
 from sparrowmq.testing.held_port import LOOPBACK, HeldPort
 
 READ_THREADS = 2

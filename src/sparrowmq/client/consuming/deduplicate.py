@@ -18,9 +18,9 @@ from typing import Protocol
 
 from sparrowmq.client.argument_checks import check_function, check_time
 from sparrowmq.client.consuming.handler_calls import Handler, RetryLater, check_handler
+from sparrowmq.client.setting_names import checks_setting_names
 from sparrowmq.clock import Clock, system_clock
 from sparrowmq.protocol.message_ext import MessageExt
-from sparrowmq.setting_names import checks_setting_names
 
 DAY_S = 86_400.0
 _MANY = 500

@@ -11,13 +11,13 @@ from sparrowmq.client.errors import counted
 from sparrowmq.client.failures import ends_caller
 from sparrowmq.client.group.running_info import ConsumeRates
 from sparrowmq.client.hooks import Handling, HookCalls, now_s
+from sparrowmq.client.setting_names import checks_setting_names
 from sparrowmq.client.subscriptions import Subscriptions
 from sparrowmq.net.tasks import is_asked_to_end
 from sparrowmq.net.workers import Workers, WorkersClosed
 from sparrowmq.protocol.connections import ConsumeDirectlyResult
 from sparrowmq.protocol.message import MAX_DELAY_LEVEL
 from sparrowmq.protocol.message_ext import MessageExt
-from sparrowmq.setting_names import checks_setting_names
 
 Handler = Callable[[Sequence[MessageExt]], Awaitable[None] | None]
 """Takes a batch: up to `batch` messages."""

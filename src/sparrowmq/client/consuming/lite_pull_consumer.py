@@ -34,12 +34,12 @@ from sparrowmq.client.group.membership import Membership
 from sparrowmq.client.group.queue_handover import PullTask, QueueReader
 from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.client.group.running_info import ConsumeRates
+from sparrowmq.client.setting_names import checks_setting_names
 from sparrowmq.client.subscriptions import Filter, Subscriptions, without_functions
 from sparrowmq.protocol.heartbeat import ConsumeType
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.subscription import SubscriptionData
-from sparrowmq.setting_names import checks_setting_names
 
 _PULL_TIMEOUT_S = 30.0
 _SUSPEND_S = 20.0

@@ -21,6 +21,7 @@ from sparrowmq.client.group.member_settings import GroupSettings
 from sparrowmq.client.group.membership import Membership
 from sparrowmq.client.group.queue_handover import QueueReader
 from sparrowmq.client.group.queue_ownership import QueueOwnership
+from sparrowmq.client.setting_names import checks_setting_names
 from sparrowmq.client.subscriptions import Sql, Subscriptions, check_tags, wanted
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.pull import Pulled, PullMessage
@@ -29,7 +30,6 @@ from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt, decode_messages
 from sparrowmq.protocol.subscription import SQL92, TAG, SubscriptionData
 from sparrowmq.protocol.sys_flag import pull_sys_flag
-from sparrowmq.setting_names import checks_setting_names
 
 _PULL_S = 10.0
 _WAIT_S = 20.0

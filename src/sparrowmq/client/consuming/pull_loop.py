@@ -27,6 +27,7 @@ from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.process_queue import ProcessQueue
 from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.client.group.running_info import ConsumeRates
+from sparrowmq.client.setting_names import checks_setting_names
 from sparrowmq.client.subscriptions import wanted
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import NetError
@@ -37,7 +38,6 @@ from sparrowmq.protocol.message_ext import MessageExt, decode_messages
 from sparrowmq.protocol.route import MASTER_ID
 from sparrowmq.protocol.subscription import SubscriptionData
 from sparrowmq.protocol.sys_flag import pull_sys_flag
-from sparrowmq.setting_names import checks_setting_names
 
 FLOW_CONTROL_S = 0.05
 """Handlers that are too slow are looked at again after this long: about the time of a round trip,

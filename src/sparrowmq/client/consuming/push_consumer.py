@@ -30,13 +30,13 @@ from sparrowmq.client.group.membership import Membership
 from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.client.handler_threads import HandlerThreads
 from sparrowmq.client.hooks import HookCalls, Hooks, check_hooks
+from sparrowmq.client.setting_names import checks_setting_names
 from sparrowmq.client.subscriptions import Filter, Subscriptions
 from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.connections import ConsumeDirectlyResult
 from sparrowmq.protocol.heartbeat import ConsumeType
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
-from sparrowmq.setting_names import checks_setting_names
 
 _CONSUME_TIMEOUT_S = 15 * 60.0
 

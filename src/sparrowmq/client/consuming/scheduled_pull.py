@@ -23,8 +23,8 @@ from sparrowmq.client.failures import ends_caller
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.member_settings import GroupSettings
 from sparrowmq.client.lifecycle import Lifecycle
+from sparrowmq.client.setting_names import checks_setting_names
 from sparrowmq.protocol.message import MessageQueue
-from sparrowmq.setting_names import checks_setting_names
 
 DELAY_S = 0.2
 """How long a queue waits between two turns unless its callback says otherwise."""

@@ -23,11 +23,11 @@ from sparrowmq.client.sending.packing import Packing
 from sparrowmq.client.sending.producer_member import GroupProducer
 from sparrowmq.client.sending.queue_choice import Selector, chooser
 from sparrowmq.client.sending.sender import Sender
+from sparrowmq.client.setting_names import checks_setting_names
 from sparrowmq.protocol.compression import CompressionType
 from sparrowmq.protocol.message import MAX_BODY_BYTES, Message, MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import check_group, check_topic
-from sparrowmq.setting_names import checks_setting_names
 
 CompressionName = Literal["LZ4", "ZSTD", "ZLIB"]
 

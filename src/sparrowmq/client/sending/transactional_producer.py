@@ -22,6 +22,7 @@ from sparrowmq.client.failures import ends_caller
 from sparrowmq.client.handler_threads import HandlerThreads
 from sparrowmq.client.send_result import SendResult
 from sparrowmq.client.sending.producer import Producer, ProducerSettings
+from sparrowmq.client.setting_names import checks_setting_names
 from sparrowmq.net.errors import NetError
 from sparrowmq.net.workers import Workers
 from sparrowmq.protocol import properties as names
@@ -35,7 +36,6 @@ from sparrowmq.protocol.sys_flag import (
     TRANSACTION_ROLLBACK,
 )
 from sparrowmq.protocol.trace import TracedMessage
-from sparrowmq.setting_names import checks_setting_names
 
 
 class TransactionState(Enum):

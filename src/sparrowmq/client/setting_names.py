@@ -82,13 +82,11 @@ def _replace_init(kind: type, known: Iterable[str], shown: list[inspect.Paramete
     kind.__init__ = checked  # type: ignore[misc]  # the same constructor, checked
 
 
-def unknown_settings(
-    kind: str, unknown: Iterable[str], known: Iterable[str], noun: str = "setting"
-) -> str:
+def unknown_settings(kind: str, unknown: Iterable[str], known: Iterable[str]) -> str:
     """The text of an error for names that `kind` does not have: a line for each."""
     texts = []
     for name in sorted(unknown):
         near = get_close_matches(name, sorted(known), n=3)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"help() lists its {noun}s"
-        texts.append(f"{kind} has no {noun} named {name}; {hint}")
+        hint = f"did you mean {' or '.join(near)}?" if near else "help() lists its settings"
+        texts.append(f"{kind} has no setting named {name}; {hint}")
     return "\n".join(texts)
