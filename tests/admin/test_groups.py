@@ -15,6 +15,7 @@ from sparrowmq import (
     Subscription,
 )
 from sparrowmq.admin.members import version_text
+from sparrowmq.client.client import core_of
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.admin.operator import as_client, as_operator, consuming, numbered, send
 
@@ -25,7 +26,7 @@ def test_a_live_group_shows_settings_members_and_subscriptions() -> None:
         await admin.create_topic("orders", queues=2)
         await admin.create_group("billing", retries=3)
         await send(client, *numbered("orders", 4))
-        begun_ms = client.clock()
+        begun_ms = core_of(client).clock()
         async with consuming(client, "billing", "orders", 4):
             group = await admin.group("billing")
             members = await admin.members("billing")
@@ -44,7 +45,7 @@ def test_a_live_group_shows_settings_members_and_subscriptions() -> None:
         assert member.address.startswith(client.config.client_ip)
         assert member.brokers == ("broker-a", "broker-b")
         assert member.since is not None
-        assert begun_ms <= member.since.timestamp() * 1000 <= client.clock()
+        assert begun_ms <= member.since.timestamp() * 1000 <= core_of(client).clock()
         assert member.queues is not None
         assert sum(queue.topic == "orders" for queue in member.queues) == 4
         assert member.subscriptions == group.subscriptions

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from sparrowmq import Admin, Client, Message, MessageQueue, NotFound
+from sparrowmq.client.client import core_of
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.admin.operator import as_client, numbered, send
 
@@ -36,7 +37,7 @@ def test_messages_of_a_key_come_newest_first_from_all_brokers_within_a_time_rang
         times_ms = []
         for number in range(6):
             await send(client, Message("orders", b"%d" % number, keys="o-1 other"))
-            times_ms.append(client.clock())
+            times_ms.append(core_of(client).clock())
             await asyncio.sleep(10.0)
         found = await admin.find_messages("orders", "o-1")
         assert [each.body for each in found] == [b"5", b"4", b"3", b"2", b"1", b"0"]

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from sparrowmq import Admin, AlreadyExists, Client, MessageQueue, NotFound, SettingChange
+from sparrowmq.client.client import core_of
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.admin.operator import as_client, as_operator, numbered, send
 
@@ -32,7 +33,9 @@ def test_a_topic_shows_settings_per_broker_and_what_each_queue_holds() -> None:
         assert held[empty].last_stored is None
         assert (held[empty].min_offset, held[empty].max_offset) == (0, 0)
         assert topic.last_stored is not None
-        assert topic.last_stored.timestamp() * 1000 == pytest.approx(client.clock(), abs=2000)
+        assert topic.last_stored.timestamp() * 1000 == pytest.approx(
+            core_of(client).clock(), abs=2000
+        )
 
     with SimCluster(seed=1, brokers=2).run() as sim:
         as_client(sim, work)

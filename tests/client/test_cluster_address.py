@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sparrowmq.client.client import Client
+from sparrowmq.client.client import Client, core_of
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.errors import NoNameServer
 from sparrowmq.cluster_address import contexts_file, find_name_servers, read_contexts
@@ -142,7 +142,7 @@ def test_the_error_of_a_cluster_that_does_not_answer_names_the_origin_of_its_add
         client = Client(ClientConfig())
         await client.start()
         try:
-            await client.name_servers.route("orders")
+            await core_of(client).name_servers.route("orders")
         finally:
             await client.stop()
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import pytest
 
 from sparrowmq.client import broker_calls
-from sparrowmq.client.client import Client
+from sparrowmq.client.client import Client, core_of
 from sparrowmq.client.consuming.concurrent_consumption import GivingBack
 from sparrowmq.client.group import lock_requests
 from sparrowmq.client.group.held_queue import HeldQueue
@@ -104,7 +104,7 @@ def slow_locks_at(monkeypatch: pytest.MonkeyPatch, address: str) -> list[str]:
         if isinstance(header, LockBatch):
             asked.append(at)
             await asyncio.sleep(3 if at == address else 0)
-        return await call(client, at, header, body)
+        return await call(core_of(client), at, header, body)
 
     monkeypatch.setattr(lock_requests, "call", slowly)
     return asked

@@ -10,6 +10,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
+from sparrowmq.client.client import core_of
 from sparrowmq.client.consuming.pull_loop import FlowLimits, shared_out
 from sparrowmq.client.group.member_settings import MemberSettings
 from sparrowmq.client.group.offsets import StartOffsets
@@ -198,7 +199,7 @@ def test_without_a_stored_offset_the_rule_decides_and_retries_are_special(
                 from_timestamp_ms=at_ms,
                 model=MessageModel.BROADCASTING,  # asks no broker for progress of the group
             )
-            found = await StartOffsets(client, settings, sim.clock()).of(queue, None)
+            found = await StartOffsets(core_of(client), settings, sim.clock()).of(queue, None)
             await client.stop()
             return found.offset
 
@@ -227,7 +228,7 @@ def test_a_first_message_that_comes_after_nothing_was_stored_is_not_skipped(
             client = sim.client_on("asker")
             await client.start()
             queue = MessageQueue(TOPIC, "broker-a", 0)
-            found = await StartOffsets(client, settings, sim.clock()).of(queue, None)
+            found = await StartOffsets(core_of(client), settings, sim.clock()).of(queue, None)
             await client.stop()
             return found.offset
 

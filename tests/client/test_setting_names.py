@@ -13,6 +13,7 @@ import pytest
 import sparrowmq
 from sparrowmq import (
     Admin,
+    Client,
     ClientConfig,
     Deduplicate,
     FlowLimits,
@@ -131,6 +132,7 @@ MISTYPED: list[tuple[Callable[[], object], str, str, str]] = [
     ),
     (lambda: ClientConfig(name_server=()), "ClientConfig", "name_server", "name_servers"),  # type: ignore[call-arg]
     (lambda: FlowLimits(message=5), "FlowLimits", "message", "messages"),  # type: ignore[call-arg]
+    (lambda: Client(confg=ClientConfig()), "Client", "confg", "config"),  # type: ignore[call-arg]
     (lambda: Admin(timeout=5), "Admin", "timeout", "timeout_s"),  # type: ignore[call-arg]
     (lambda: blocking.Admin(timeout=5), "Admin", "timeout", "timeout_s"),  # type: ignore[call-arg]
     (lambda: Deduplicate(MemorySeen(), ttl=5), "Deduplicate", "ttl", "ttl_s"),  # type: ignore[call-arg]

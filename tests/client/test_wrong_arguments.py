@@ -210,6 +210,11 @@ async def turn(*ignored: Any) -> None:
 @pytest.mark.parametrize(
     ("make", "fault"),
     [
+        (lambda: Client("127.0.0.1:9876"), "config is '127.0.0.1:9876', must be a ClientConfig"),  # type: ignore[arg-type]
+        (
+            lambda: Producer("orders-svc", client=ClientConfig()),  # type: ignore[arg-type]
+            r"client is ClientConfig\(.*, must be a Client",
+        ),
         (lambda: LitePullConsumer(GROUP, TOPIC), "must give a filter for each topic"),  # type: ignore[arg-type]
         (
             lambda: LitePullConsumer(GROUP, auto_commit="no"),  # type: ignore[arg-type]

@@ -27,7 +27,8 @@ from sparrowmq.admin.topics import TopicInfo
 from sparrowmq.admin.values import Listing, SettingChange
 from sparrowmq.admin.wanted_settings import Attributes
 from sparrowmq.client.argument_checks import check_time
-from sparrowmq.client.client import Client
+from sparrowmq.client.client import Client, core_of
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.setting_names import checks_setting_names
 from sparrowmq.cluster_address import find_name_servers
@@ -65,8 +66,10 @@ class Admin:
         origin = "the client's settings"
         if client is None:
             servers = find_name_servers(name_servers)
-            client, origin = Client(ClientConfig(name_servers=servers.addresses)), servers.origin
-        self._cluster = ClusterCalls(client, origin=origin, timeout_s=timeout_s)
+            core, origin = ClientCore(ClientConfig(name_servers=servers.addresses)), servers.origin
+        else:
+            core = core_of(client)
+        self._cluster = ClusterCalls(core, origin=origin, timeout_s=timeout_s)
 
     async def start(self) -> None:
         """Make calls possible; `async with` does it."""

@@ -21,7 +21,7 @@ from sparrowmq.admin.errors import (
     shown,
 )
 from sparrowmq.admin.values import BrokerFailure
-from sparrowmq.client.client import Client
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.errors import NotStarted
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import NetError
@@ -61,7 +61,7 @@ class Answers(Generic[T]):
 class ClusterCalls:
     """Name servers and brokers as one operator reaches them."""
 
-    def __init__(self, client: Client, *, origin: str, timeout_s: float) -> None:
+    def __init__(self, client: ClientCore, *, origin: str, timeout_s: float) -> None:
         """`origin` says who named the name servers. `timeout_s` is the limit of a single call."""
         self.client = client
         self._origin = origin

@@ -21,7 +21,7 @@ from sparrowmq.protocol.subscription import SQL92, TAG, SubscriptionData
 from sparrowmq.protocol.tags import ALL_TAGS
 
 if TYPE_CHECKING:
-    from sparrowmq.client.client import Client
+    from sparrowmq.client.client_core import ClientCore
 
 Accepts = Callable[[MessageExt], bool]
 
@@ -215,7 +215,7 @@ def _by_topic(subscriptions: Iterable[SubscriptionData]) -> dict[str, str]:
 
 
 async def check_subscriptions(
-    client: Client, group: str, subscriptions: Iterable[SubscriptionData]
+    client: ClientCore, group: str, subscriptions: Iterable[SubscriptionData]
 ) -> None:
     """Raise BrokerRefused for a condition that a broker of the topic does not accept.
 
@@ -230,7 +230,7 @@ async def check_subscriptions(
             client.log.info("subscription to %s not checked: %s", subscription.topic, error)
 
 
-async def _check(client: Client, group: str, subscription: SubscriptionData) -> None:
+async def _check(client: ClientCore, group: str, subscription: SubscriptionData) -> None:
     topic = subscription.topic
     route = await client.route_table.fetch(topic)
     if route is None or not route.broker_datas:
@@ -243,7 +243,7 @@ async def _check(client: Client, group: str, subscription: SubscriptionData) -> 
 
 
 async def report_differences(
-    client: Client, group: str, subscriptions: Iterable[SubscriptionData]
+    client: ClientCore, group: str, subscriptions: Iterable[SubscriptionData]
 ) -> str:
     """What the group's live members subscribe to and we do not, or the other way round; logged.
 

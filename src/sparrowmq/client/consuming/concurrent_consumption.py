@@ -13,7 +13,7 @@ import logging
 from collections.abc import Sequence
 
 from sparrowmq.client.broker_calls import address_of, call
-from sparrowmq.client.client import Client
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.consuming.handler_calls import DEAD_LETTER, THREADS_CLOSED, HandlerCalls
 from sparrowmq.client.errors import ClientError, counted
 from sparrowmq.client.group.held_queue import HeldQueue
@@ -29,7 +29,7 @@ class GivingBack:
     the dead-letter queue after too many attempts."""
 
     def __init__(
-        self, client: Client, group: str, max_reconsume_times: int, log: logging.Logger
+        self, client: ClientCore, group: str, max_reconsume_times: int, log: logging.Logger
     ) -> None:
         self._client = client
         self._group = group

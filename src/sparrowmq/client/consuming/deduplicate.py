@@ -135,12 +135,7 @@ class Deduplicate:
         Keys are remembered for `ttl_s`, which should be longer than a message may be retried."""
         check_time("ttl_s", ttl_s)
         check_function("key", key)
-        self._store = store
-        self._key = key
-        self._ttl_ms = int(ttl_s * 1000)
-        self._clock = clock
-        self._in_work: set[str] = set()
-        self._lock = threading.Lock()
+        self._claims = _Claims(store, key, int(ttl_s * 1000), clock)
 
     def __call__(self, handler: Handler) -> Handler:
         """The handler that passes over what is known. Raises ValueError where none is given."""
@@ -148,7 +143,7 @@ class Deduplicate:
         if inspect.iscoroutinefunction(handler):
 
             async def handle(messages: Sequence[MessageExt]) -> None:
-                batch = _Batch(self, messages)
+                batch = _Batch(self._claims, messages)
                 with batch:
                     if batch.fresh:
                         answer = handler(batch.fresh)
@@ -158,7 +153,7 @@ class Deduplicate:
             return handle
 
         def handle_plainly(messages: Sequence[MessageExt]) -> Awaitable[None] | None:
-            batch = _Batch(self, messages)
+            batch = _Batch(self._claims, messages)
             with ExitStack() as stack:
                 stack.enter_context(batch)
                 answer = handler(batch.fresh) if batch.fresh else None
@@ -168,6 +163,20 @@ class Deduplicate:
             return None
 
         return handle_plainly
+
+
+class _Claims:
+    """The keys that handlers of this process have, and those that the store knows."""
+
+    def __init__(
+        self, store: Seen, key: Callable[[MessageExt], str], ttl_ms: int, clock: Clock
+    ) -> None:
+        self._store = store
+        self._key = key
+        self._ttl_ms = ttl_ms
+        self._clock = clock
+        self._in_work: set[str] = set()
+        self._lock = threading.Lock()
 
     def claim(self, messages: Sequence[MessageExt]) -> tuple[list[MessageExt], list[str], bool]:
         """Messages that no handler has had or has, with their keys, and whether some are being
@@ -204,26 +213,26 @@ async def _awaited(answer: Awaitable[None], batch: ExitStack) -> None:
 class _Batch:
     """One call of the handler: claims at the beginning, records what succeeded at the end."""
 
-    def __init__(self, owner: Deduplicate, messages: Sequence[MessageExt]) -> None:
-        self._owner = owner
+    def __init__(self, claims: _Claims, messages: Sequence[MessageExt]) -> None:
+        self._claims = claims
         self._messages = list(messages)
         self.fresh: list[MessageExt]
-        self.fresh, self._keys, self._is_shared = owner.claim(messages)
+        self.fresh, self._keys, self._is_shared = claims.claim(messages)
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is None:
-            self._owner.settle(self._keys, len(self._keys))
+            self._claims.settle(self._keys, len(self._keys))
             if self._is_shared:
                 # Its twin may still fail, so it is neither done nor known: look again later.
                 raise RetryLater("a message with the same key is being handled")
             return
         if not isinstance(error, RetryLater):
-            self._owner.settle(self._keys, 0)
+            self._claims.settle(self._keys, 0)
             return
-        self._owner.settle(self._keys, error.done)
+        self._claims.settle(self._keys, error.done)
         if error.done < len(self.fresh):
             # The handler counted what it saw; the consumer counts the whole batch.
             error.done = self._messages.index(self.fresh[error.done])

@@ -23,7 +23,7 @@ from sparrowmq.client.argument_checks import (
     check_whole,
 )
 from sparrowmq.client.broker_calls import Position, committed_offset, max_offset, min_offset
-from sparrowmq.client.client import Client
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.consuming.poll_buffer import PollBuffer
 from sparrowmq.client.consuming.pull_loop import FlowLimits, PullLoop, reason_to_wait
 from sparrowmq.client.errors import QueueLost
@@ -293,7 +293,7 @@ class LiteReader(QueueReader):
 
     def __init__(
         self,
-        client: Client,
+        client: ClientCore,
         settings: MemberSettings,
         subscriptions: Subscriptions,
         ownership: QueueOwnership,

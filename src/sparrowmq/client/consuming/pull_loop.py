@@ -21,7 +21,7 @@ from typing import Protocol
 
 from sparrowmq.client.argument_checks import MAX_LONG, check_whole
 from sparrowmq.client.broker_calls import UNKNOWN_EPOCH, find_broker
-from sparrowmq.client.client import Client
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.errors import BrokerRefused, ClientError, NoNameServer
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.process_queue import ProcessQueue
@@ -135,7 +135,7 @@ class PullLoop:
 
     def __init__(
         self,
-        client: Client,
+        client: ClientCore,
         group: str,
         ownership: QueueOwnership,
         target: PullTarget,

@@ -7,7 +7,8 @@ from typing import Any
 
 from sparrowmq.client.argument_checks import check_time, to_ms
 from sparrowmq.client.broker_calls import max_offset, min_offset, offset_at
-from sparrowmq.client.client import Client
+from sparrowmq.client.client import Client, core_of
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.config import FROM_ENVIRONMENT, config_of
 from sparrowmq.client.errors import NoRoute, NotStarted
 from sparrowmq.client.group.broker_requests import routes
@@ -44,7 +45,7 @@ class GroupConsumer(Lifecycle):
         client: Client | None = chosen.pop("client", None)
         own = config_of(servers, chosen.pop("config", None), has_client=client is not None)
         self._settings = MemberSettings(group=group, **with_start(chosen), **kind)
-        self.client = client or Client(own, routes=routes)
+        self.client = ClientCore(own, routes=routes) if client is None else core_of(client)
         self._subscriptions = subscriptions
         self._rates = ConsumeRates()
         self._as_started = StartedConsumer(

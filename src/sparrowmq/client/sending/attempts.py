@@ -10,7 +10,7 @@ from typing import Protocol
 import msgspec
 
 from sparrowmq.backoff import Backoff
-from sparrowmq.client.client import Client
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.errors import BrokerRefused, NoRoute, SendFailed
 from sparrowmq.client.send_result import STATUS_OF_CODE, SendResult
 from sparrowmq.client.sending.packing import Outgoing
@@ -152,7 +152,7 @@ class SendAttempts:
 
     def __init__(
         self,
-        client: Client,
+        client: ClientCore,
         queues: SendQueues,
         rules: RetryRules,
         faults: FaultAvoidance | None,

@@ -12,7 +12,8 @@ from sparrowmq.client.argument_checks import (
     check_whole,
     member_of,
 )
-from sparrowmq.client.client import Client
+from sparrowmq.client.client import Client, core_of
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.config import FROM_ENVIRONMENT, ClientConfig, config_of
 from sparrowmq.client.hooks import HookCalls, Hooks, check_hooks
 from sparrowmq.client.send_result import SendResult
@@ -121,7 +122,7 @@ class Producer(GroupProducer):
         check_hooks(hooks)
         self._timeout_s = timeout_s
         own = config_of(name_servers, config, has_client=client is not None)
-        used = client or Client(own, routes=routes)
+        used = ClientCore(own, routes=routes) if client is None else core_of(client)
         rules = RetryRules(retries=retries, unless_ok=retry_unless_ok)
         make = partial(HookedSender, hooks=HookCalls(hooks, used.log)) if hooks else Sender
         faults = FaultAvoidance() if avoid_faults else None

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
 
-from sparrowmq.client.client import Client
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.errors import ClientError
 from sparrowmq.client.send_result import SendResult
 from sparrowmq.client.sending.attempts import FaultAvoidance, RetryRules, SendAttempts
@@ -30,7 +30,7 @@ class BrokerRegistrations:
     transactions only where a heartbeat came from.
     """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: ClientCore) -> None:
         self._client = client
         self._registered: set[str] = set()
         self._is_listening = False
@@ -89,7 +89,7 @@ class Sender:
 
     def __init__(
         self,
-        client: Client,
+        client: ClientCore,
         packing: Packing,
         rules: RetryRules,
         *,
