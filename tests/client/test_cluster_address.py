@@ -13,6 +13,7 @@ from sparrowmq.client.errors import NoNameServer
 from sparrowmq.cluster_address import contexts_file, find_name_servers, read_contexts
 from sparrowmq.config_fields import ConfigError
 
+OUR = "SPARROWMQ_"
 OURS, CONTEXT, APACHES = "SPARROWMQ_NAME_SERVERS", "SPARROWMQ_CONTEXT", "NAMESRV_ADDR"
 
 
@@ -55,14 +56,14 @@ def test_the_first_that_is_given_counts(
 @pytest.mark.parametrize(
     ("given", "environment", "said"),
     [
-        (None, {"SPARROWMQ_NAMESERVERS": "o:1"}, [f"SPARROWMQ_NAMESERVERS .* you mean {OURS}?"]),
-        (None, {"SPARROWMQ_NAME_SERVER": "o:1"}, [f"SPARROWMQ_NAME_SERVER .* you mean {OURS}?"]),
+        (None, {OUR + "NAMESERVERS": "o:1"}, [f"{OUR}NAMESERVERS .* you mean {OURS}?"]),
+        (None, {OUR + "NAME_SERVER": "o:1"}, [f"{OUR}NAME_SERVER .* you mean {OURS}?"]),
         (None, {"SPARROW_NAME_SERVERS": "o:1"}, [f"SPARROW_NAME_SERVERS .* you mean {OURS}?"]),
         (None, {"sparrowmq_name_servers": "o:1"}, [f"sparrowmq_name_servers .* mean {OURS}?"]),
-        (None, {"SPARROWMQ_CONTEXTS": "prod"}, [f"SPARROWMQ_CONTEXTS .* you mean {CONTEXT}?"]),
-        (None, {"SPARROWMQ_CONFIG": "broker.toml", "SPARROWMQ_NAME": "broker-a"}, []),
-        (None, {"SPARROWMQ_NAMESERVERS": "o:1", OURS: "p:1"}, []),
-        ("x:1", {"SPARROWMQ_NAMESERVERS": "o:1"}, []),
+        (None, {OUR + "CONTEXTS": "prod"}, [f"{OUR}CONTEXTS .* you mean {CONTEXT}?"]),
+        (None, {OUR + "CONFIG": "broker.toml", OUR + "NAME": "broker-a"}, []),
+        (None, {OUR + "NAMESERVERS": "o:1", OURS: "p:1"}, []),
+        ("x:1", {OUR + "NAMESERVERS": "o:1"}, []),
     ],
 )
 def test_a_mistyped_variable_is_logged_once_with_the_one_that_was_meant(

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import pytest
 
 from sparrowmq.client import broker_calls
-from sparrowmq.client.client import Client, core_of
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.consuming.concurrent_consumption import GivingBack
 from sparrowmq.client.group import lock_requests
 from sparrowmq.client.group.held_queue import HeldQueue
@@ -100,11 +100,11 @@ def slow_locks_at(monkeypatch: pytest.MonkeyPatch, address: str) -> list[str]:
     asked: list[str] = []
     call = broker_calls.call
 
-    async def slowly(client: Client, at: str, header: RequestHeader, body: bytes) -> Response:
+    async def slowly(client: ClientCore, at: str, header: RequestHeader, body: bytes) -> Response:
         if isinstance(header, LockBatch):
             asked.append(at)
             await asyncio.sleep(3 if at == address else 0)
-        return await call(core_of(client), at, header, body)
+        return await call(client, at, header, body)
 
     monkeypatch.setattr(lock_requests, "call", slowly)
     return asked
