@@ -123,6 +123,17 @@ def test_a_consumer_that_is_told_to_wait_raises_when_no_name_server_answers(
         assert sim.now_s - start_s == pytest.approx(wait_s, abs=1)
 
 
+def test_a_stop_while_a_server_is_asked_is_no_outage(caplog: pytest.LogCaptureFixture) -> None:
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        member = Member(sim)
+        sim.advance(20)
+        sim.host("name-server-1").pause()
+        sim.advance(10.1)  # it was just asked for routes
+        member.leave()
+        assert warnings(caplog, "cannot be reached") == []
+
+
 def test_while_nothing_is_away_no_broker_is_named_for_the_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -199,6 +199,7 @@ class ClientCore:
         if not self._owner.is_running:
             return
         self._keepalive.stop()
+        self.outages.end()
         try:
             await self.peers.close()
         finally:

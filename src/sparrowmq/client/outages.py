@@ -49,6 +49,11 @@ class Outages:
         self._log = log
         self._time_s = time_s
         self._current: dict[str, Episode] = {}
+        self._is_over = False
+
+    def end(self) -> None:
+        """The client stops: what fails from now on is no outage."""
+        self._is_over = True
 
     @property
     def is_any(self) -> bool:
@@ -57,6 +62,8 @@ class Outages:
 
     def failed(self, server: str, error: Exception) -> None:
         """A server could not be used."""
+        if self._is_over:
+            return
         now_s = self._time_s()
         outage = self._current.get(server)
         if outage is None:
