@@ -103,6 +103,10 @@ WRONG: list[tuple[str, dict[str, Any], type[Exception], str]] = [
         NotFound,
         "is empty",
     ),
+    ("read_message", {"queue": ("orders", 0), "offset": 0}, ValueError, "must be a MessageQueue"),
+    ("read_message", {"queue": FIRST, "offset": "0"}, ValueError, "offset is '0', must be a whole"),
+    ("message", {"message_id": None}, ValueError, "message_id is None, must be a str"),
+    ("offset_at", {"queue": 0, "when": 0}, ValueError, "queue is 0, must be a MessageQueue"),
     ("read_messages", {"queue": FIRST, "offset": 0, "limit": 0}, ValueError, "must be 1 to 1000"),
 ]
 

@@ -21,6 +21,7 @@ from sparrowmq.admin.errors import (
     shown,
 )
 from sparrowmq.admin.values import BrokerFailure
+from sparrowmq.client.argument_checks import check_names
 from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.errors import NotStarted
 from sparrowmq.net.calls import Response
@@ -118,6 +119,7 @@ class ClusterCalls:
     ) -> dict[str, str]:
         """Name → address of the masters that a change goes to: of the brokers named, of a cluster,
         or of all. Raises NotFound, and AdminError for a name without a master."""
+        check_names("brokers", brokers)
         info = await self.info()
         if cluster is not None and cluster not in info.cluster_addr_table:
             raise NotFound("cluster", cluster, f"known are: {shown(info.cluster_addr_table)}")

@@ -8,7 +8,7 @@ from functools import partial
 from sparrowmq.admin.cluster_calls import ClusterCalls, addresses_of, answered
 from sparrowmq.admin.errors import BrokerRefusal, NotFound
 from sparrowmq.admin.values import EARLIEST_MS, LATEST_MS, Listing
-from sparrowmq.client.argument_checks import to_ms
+from sparrowmq.client.argument_checks import MAX_LONG, check_kind, check_whole, to_ms
 from sparrowmq.net.peers import split_address
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import BodyError
@@ -31,6 +31,7 @@ MOST_READ = 1_000
 
 async def message(cluster: ClusterCalls, message_id: str, topic: str | None) -> MessageExt:
     """The message with a unique id, which needs its topic, or an offset id. Raises NotFound."""
+    check_kind("message_id", message_id, str)
     try:
         place = OffsetId.parse(message_id)
     except BodyError:
@@ -178,8 +179,8 @@ async def read_message(cluster: ClusterCalls, queue: MessageQueue, offset: int) 
 
 
 async def _read(cluster: ClusterCalls, queue: MessageQueue, offset: int, limit: int) -> _Part:
-    if offset < 0:
-        raise ValueError(f"offset is {offset}, must be 0 or more")
+    check_kind("queue", queue, MessageQueue)
+    check_whole("offset", offset, 0, MAX_LONG)
     route = await cluster.route(check_topic(queue.topic))
     addresses = addresses_of(route.broker_datas)
     address = addresses.get(queue.broker_name)

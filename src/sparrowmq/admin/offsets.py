@@ -19,7 +19,7 @@ from sparrowmq.admin.errors import AdminError, NoBrokerAnswers, NotFound, Partly
 from sparrowmq.admin.groups import check_offline, find_group, topics_of_group
 from sparrowmq.admin.lag import committed
 from sparrowmq.admin.members import connected
-from sparrowmq.client.argument_checks import to_ms
+from sparrowmq.client.argument_checks import check_kind, to_ms
 from sparrowmq.client.broker_calls import UNKNOWN_EPOCH
 from sparrowmq.protocol.headers.consumer_calls import InvokeResetOffset
 from sparrowmq.protocol.headers.offsets import (
@@ -61,6 +61,7 @@ class OffsetMove:
 
 async def offset_at(cluster: ClusterCalls, queue: MessageQueue, when: datetime | int) -> int:
     """The offset of the first message of a queue that was stored at a time or later."""
+    check_kind("queue", queue, MessageQueue)
     time_ms = to_ms("when", when)
     address = (await cluster.masters(brokers=[queue.broker_name]))[queue.broker_name]
     return await answered(partial(_offset_at, cluster, address, queue, time_ms))

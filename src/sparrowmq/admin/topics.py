@@ -9,7 +9,7 @@ from sparrowmq.admin.cluster_calls import ClusterCalls, addresses_of
 from sparrowmq.admin.errors import AdminError, AlreadyExists, BrokerRefusal, NotFound, PartlyDone
 from sparrowmq.admin.values import BrokerFailure, SettingChange, time_of
 from sparrowmq.admin.wanted_settings import Attributes, WantedSettings
-from sparrowmq.client.argument_checks import check_flags, check_whole
+from sparrowmq.client.argument_checks import check_flags, check_names, check_whole
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.nameserver import DeleteTopicRoute, GetAllTopics
 from sparrowmq.protocol.headers.statistics import GetTopicStats
@@ -271,6 +271,7 @@ async def update_topic(
     dry_run: bool,
 ) -> list[SettingChange]:
     """Change a topic on the brokers that have it. Nothing is changed unless all of them answer."""
+    check_names("brokers", brokers)
     route = await cluster.route(check_topic(topic))
     having = {data.broker_name: data.master_addr for data in route.broker_datas}
     for name in brokers:

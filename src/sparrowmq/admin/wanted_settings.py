@@ -15,6 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from sparrowmq.admin.values import Setting, SettingChange
+from sparrowmq.client.argument_checks import check_kind
 from sparrowmq.protocol.group_config import SubscriptionGroupConfig
 from sparrowmq.protocol.topic_config import TopicConfig
 
@@ -32,6 +33,10 @@ class WantedSettings:
     fields: Mapping[str, str]
     values: Mapping[str, Setting]
     attributes: Attributes | None
+
+    def __post_init__(self) -> None:
+        if self.attributes is not None:
+            check_kind("attributes", self.attributes, Mapping)
 
     def check_new(self, kind: str) -> None:
         """Raises ValueError for what a topic or group that does not exist yet cannot be given."""
