@@ -85,6 +85,20 @@ def test_objects_show_no_more_than_their_class(thing: object) -> None:
     assert public(thing) - public(type(thing)) <= INNER_OBJECTS
 
 
+def test_a_producer_whose_client_was_stopped_says_so() -> None:
+    async def use() -> None:
+        client = sim.client_on("producer")
+        await client.start()
+        producer = sparrowmq.Producer("orders-svc", client=client)
+        await producer.start()
+        await client.stop()
+        with pytest.raises(sparrowmq.NotStarted, match="the client was stopped before its prod"):
+            await producer.send(Message("orders", b"x"))
+
+    with SimCluster(seed=1).run() as sim:
+        sim.run(use(), on=sim.host("producer"))
+
+
 def test_a_client_is_started_and_stopped_by_its_block() -> None:
     async def use() -> None:
         client = sim.client_on("producer")

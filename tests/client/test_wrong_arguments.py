@@ -78,6 +78,7 @@ def test_a_producer(settings: dict[str, Any], fault: str) -> None:
 
 
 M = Message("orders", b"x")
+Q = MessageQueue("orders", "broker-a", 0)
 
 
 @pytest.mark.parametrize(
@@ -312,6 +313,8 @@ def test_an_offset_that_no_broker_can_store_is_not_noted(offset: Any) -> None:
                 lite.commit_later({queue: offset})
             with pytest.raises(ValueError, match="timeout_s is '3', must be a number, 0 or more"):
                 await lite.poll("3")  # type: ignore[arg-type]
+            with pytest.raises(ValueError, match="offsets is 'x', must be a Mapping"):
+                await lite.commit("x")  # type: ignore[arg-type]
             with pytest.raises(ValueError, match="a queue is 'q'"):
                 await lite.assign(["q"])  # type: ignore[list-item]
         async with PullConsumer(GROUP, client=client) as pull:
@@ -323,6 +326,32 @@ def test_an_offset_that_no_broker_can_store_is_not_noted(offset: Any) -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
         sim.run(commit(), on=sim.host("member"))
+
+
+@pytest.mark.parametrize(
+    ("call", "fault"),
+    [
+        (lambda pull: pull.pull("q", 0), "queue is 'q', must be a MessageQueue"),
+        (lambda pull: pull.pull(Q, -1), "offset is -1, must be 0 or more"),
+        (lambda pull: pull.pull(Q, 0, count=0), "count is 0, must be 1 or more"),
+        (lambda pull: pull.pull(Q, 0, choice="a, b"), "separated by"),
+        (lambda pull: pull.committed("q"), "queue is 'q', must be a MessageQueue"),
+        (lambda pull: pull.commit("q"), "a queue is 'q', must be a MessageQueue"),
+        (lambda pull: pull.give_back("m"), "message is 'm', must be a MessageExt"),
+        (lambda pull: pull.offset_at(Q, "2026"), "must be a datetime or milliseconds since 1970"),
+    ],
+)
+def test_what_is_pulled(call: Callable[[Any], Coroutine[Any, Any, None]], fault: str) -> None:
+    async def use() -> None:
+        async with (
+            sim.client_on("member", routes) as client,
+            PullConsumer(GROUP, client=client) as pull,
+        ):
+            with pytest.raises(ValueError, match=fault):
+                await call(pull)
+
+    with SimCluster(seed=1).run() as sim:
+        sim.run(use(), on=sim.host("member"))
 
 
 def test_progress_of_broadcasting_members_goes_where_a_text_says(tmp_path: Any) -> None:

@@ -77,6 +77,7 @@ def check_names(name: str, given: object) -> None:
 
 def check_offsets(offsets: Mapping[MessageQueue, Any]) -> None:
     """Offsets that a broker can store."""
+    check_kind("offsets", offsets, Mapping)
     for queue, offset in offsets.items():
         check_kind("a queue", queue, MessageQueue)
         check_whole(f"the offset of {queue}", offset, 0, MAX_LONG)

@@ -30,6 +30,7 @@ from sparrowmq.protocol.ids import UniqueIds
 _ANOTHER_LOOP = (
     "started on another event loop: start one in each asyncio.run, or use sparrowmq.blocking"
 )
+_STOPPED = "the client was stopped before its producers and consumers: make another one"
 
 
 class ClientCore:
@@ -198,6 +199,7 @@ class ClientCore:
         """End connections and tasks. Members leave before. Does nothing when not started."""
         if not self._owner.is_running:
             return
+        self._home = None
         self._keepalive.stop()
         self.outages.end()
         try:
@@ -207,10 +209,11 @@ class ClientCore:
 
     def check_loop(self) -> None:
         """Raises NotStarted on another loop than the one it was started on, since connections
-        belong to theirs and calls would fail in ways that explain nothing; and when it has died."""
+        belong to theirs and calls would fail in ways that explain nothing; and when it has died or
+        was stopped."""
         if self._home is not asyncio.get_running_loop():
             self.check_alive()
-            raise NotStarted(_ANOTHER_LOOP)
+            raise NotStarted(_STOPPED if self._owner.is_over else _ANOTHER_LOOP)
 
     def check_alive(self) -> None:
         """Raises NotStarted when something ended it without `stop`, with what that was."""

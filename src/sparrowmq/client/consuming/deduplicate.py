@@ -182,6 +182,10 @@ class _Claims:
         """Messages that no handler has had or has, with their keys, and whether some are being
         handled elsewhere right now."""
         keys = [self._key(message) for message in messages]
+        given: list[object] = [*keys]
+        if not all(isinstance(key, str) and key for key in given):
+            # Messages without one would count as the same, and only the first would be handled
+            raise ValueError(f"keys for Deduplicate are {keys!r}, must be texts that are not empty")
         fresh: list[MessageExt] = []
         mine: list[str] = []
         with self._lock:
