@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from sparrowmq.errors import SparrowMQError
 from sparrowmq.protocol.codes import ResponseCode
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _MOST_SHOWN = 10
 """Names in an error text. A cluster may have thousands."""
 
 
-class AdminError(Exception):
+class AdminError(SparrowMQError):
     """An operation failed as a whole; nothing was changed."""
 
 

@@ -8,8 +8,8 @@ from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.live_clients import SCANS
 from sparrowmq.clock import Clock, cpu_clock
 from sparrowmq.disk.errors import DiskFull
+from sparrowmq.episodes import Episode
 
-_REMIND_MS = 60_000
 _TICK_S = 0.05
 """Index entries lag at most twice this after the log."""
 _CLEAN_S = 10.0
@@ -38,25 +38,24 @@ class RefusalLog:
     def __init__(self, log: logging.Logger, monotonic: Clock) -> None:
         self._log = log
         self._monotonic = monotonic
-        self._since_ms: int | None = None
-        self._logged_ms = 0
+        self._current: Episode | None = None
 
     def note(self, refusal: Exception | None) -> None:
         """Why messages are refused now; None while they are taken."""
-        now_ms = self._monotonic()
-        if refusal is None:
-            if self._since_ms is not None:
-                lasted_s = (now_ms - self._since_ms) / 1000
-                self._log.warning("messages are stored again after %.0f s", lasted_s)
-                self._since_ms = None
+        current = self._current
+        if refusal is None and current is None:
             return
-        if self._since_ms is None:
-            self._since_ms = now_ms
-        elif now_ms - self._logged_ms < _REMIND_MS:
-            return
-        self._logged_ms = now_ms
-        remedy = "; make room on the disk, and they are taken again" * isinstance(refusal, DiskFull)
-        self._log.error("messages are refused: %s%s", refusal, remedy)
+        now_s = self._monotonic() / 1000
+        if refusal is not None:
+            if current is None:
+                current = self._current = Episode(now_s)
+            if current.occurs(now_s):
+                is_full = isinstance(refusal, DiskFull)
+                remedy = "; make room on the disk, and they are taken again" if is_full else ""
+                self._log.error("messages are refused: %s%s", refusal, remedy)
+        elif current is not None:
+            self._current = None
+            self._log.warning("messages are stored again after %.0f s", current.lasted_s(now_s))
 
 
 async def clean_store(broker: Broker) -> None:

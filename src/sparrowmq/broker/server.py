@@ -199,7 +199,7 @@ def open_broker(config: BrokerConfig, env: Environment, peers: Peers, port: int)
         durability=Durability(config, store, env.syncer, arrivals, uncancellable),
         positions=Positions(store.epochs),
         delivery=Delivery.open(config, env, store, consumer_offsets),
-        dead_letters=DeadLetterLog(log),
+        dead_letters=DeadLetterLog(log, monotonic),
         consumers=consumers,
         notices=notices,
         locks=QueueLocks(notices, clock=monotonic, timeout_s=config.lock_timeout_s),

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Collection
 
 from sparrowmq.backoff import Backoff
 from sparrowmq.client.broker_calls import group_members, queue_owners
-from sparrowmq.client.client import Client
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.errors import ClientError, NoNameServer, StrategyFailed
 from sparrowmq.client.failures import ends_caller
 from sparrowmq.client.group.member_settings import MemberSettings
@@ -51,7 +51,7 @@ class Rebalance:
 
     def __init__(
         self,
-        client: Client,
+        client: ClientCore,
         settings: MemberSettings,
         subscriptions: Subscriptions,
         ownership: QueueOwnership,

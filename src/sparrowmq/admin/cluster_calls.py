@@ -21,7 +21,8 @@ from sparrowmq.admin.errors import (
     shown,
 )
 from sparrowmq.admin.values import BrokerFailure
-from sparrowmq.client.client import Client
+from sparrowmq.client.argument_checks import check_names
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.errors import NotStarted
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import NetError
@@ -59,10 +60,10 @@ class Answers(Generic[T]):
         return self.by_broker
 
 
-class Cluster:
+class ClusterCalls:
     """Name servers and brokers as one operator reaches them."""
 
-    def __init__(self, client: Client, *, origin: str, timeout_s: float) -> None:
+    def __init__(self, client: ClientCore, *, origin: str, timeout_s: float) -> None:
         """`origin` says who named the name servers. `timeout_s` is the limit of a single call."""
         self.client = client
         self._origin = origin
@@ -122,6 +123,7 @@ class Cluster:
     ) -> dict[str, str]:
         """Name → address of the masters that a change goes to: of the brokers named, of a cluster,
         or of all. Raises NotFound, and AdminError for a name without a master."""
+        check_names("brokers", brokers)
         info = await self.info()
         if cluster is not None and cluster not in info.cluster_addr_table:
             raise NotFound("cluster", cluster, f"known are: {shown(info.cluster_addr_table)}")
