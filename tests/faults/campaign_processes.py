@@ -223,12 +223,20 @@ class ProcessWorld(World):
     def note_stalls(self) -> None:
         """What held the broker's loop."""
         path = beside(self._data, STALLS)
-        for line in path.read_text().splitlines() if path.exists() else ():
-            stall = json.loads(line)
-            if any("Store.open" in place for place in stall["stack"]):
-                continue  # nobody is served yet
-            own_ms = stall["wall_ms"] - stall["unscheduled_ms"]
-            self.story.stalls.append((own_ms, " < ".join(reversed(stall["stack"][-3:]))))
+        if path.exists():
+            self.story.stalls += stalls_of_service(path.read_text())
+
+
+def stalls_of_service(lines: str) -> list[tuple[float, str]]:
+    """What held a loop, as the watchdog wrote it; not what its start did, which serves nobody."""
+    found = []
+    for line in lines.splitlines():
+        stall = json.loads(line)
+        if any(place.endswith(" open_broker") for place in stall["stack"]):
+            continue
+        own_ms = stall["wall_ms"] - stall["unscheduled_ms"]
+        found.append((own_ms, " < ".join(reversed(stall["stack"][-3:]))))
+    return found
 
 
 def lose_unsynced(data: Path, rng: Random) -> None:

@@ -238,6 +238,7 @@ class _RelocatedFile:
         self.size = file.size
         self.read = file.read
         self.read_cached = file.read_cached
+        self.read_ahead = file.read_ahead
         self.write = file.write
         self.write_words = file.write_words
         self.reserve = file.reserve
