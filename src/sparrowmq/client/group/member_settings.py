@@ -85,17 +85,15 @@ def with_start(chosen: dict[str, Any]) -> dict[str, Any]:
         start["from_timestamp_ms"] = to_ms("from_time", at)
     if start.get("from_timestamp_ms") is None:
         return start
-    where = member_of("from_where", start.get("from_where", _AT_A_TIME), ConsumeFromWhere)
-    if where is not _AT_A_TIME:
+    at_a_time = ConsumeFromWhere.TIMESTAMP
+    where = member_of("from_where", start.get("from_where", at_a_time), ConsumeFromWhere)
+    if where is not at_a_time:
         given = "from_timestamp_ms" if at is None else "from_time"
         raise ValueError(
             f"{given} is given, but from_where is {where.name}, which would ignore it: leave"
             " from_where out, or give TIMESTAMP"
         )
     return {**start, "from_where": where}
-
-
-_AT_A_TIME = ConsumeFromWhere.TIMESTAMP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
