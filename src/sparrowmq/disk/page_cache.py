@@ -7,8 +7,8 @@ preadv2, RWF_NOWAIT     copy them; a page that is still being read ▶ None
 
 RWF_NOWAIT alone is not enough. It never waits for the data, but a miss starts read-ahead first, and
 so does a hit on a page that a sequential reader left marked; submitting up to 8 MiB of reads took
-140 ms on a busy device. Hence the question first, which costs a warm read 1 µs, and a descriptor
-with POSIX_FADV_RANDOM, whose misses read no more than what was asked for (decision 34).
+20 ms on the loop. Hence the question first, which costs a warm read 1.4 µs, and a descriptor with
+POSIX_FADV_RANDOM, whose misses read no more than what was asked for (decision 34).
 """
 
 import errno
@@ -23,7 +23,6 @@ _CACHESTAT = 451
 """The system call's number, on every architecture but alpha. Since Linux 6.5."""
 _PAGE = mmap.PAGESIZE
 _WOULD_BLOCK = frozenset({errno.EAGAIN, errno.EWOULDBLOCK})
-
 
 PagesHeld: TypeAlias = Callable[[int, int], int | None]
 """How many pages of a range (offset, length) are in memory; None if the file system cannot tell."""
