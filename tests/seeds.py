@@ -1,4 +1,4 @@
-"""Seeds of randomised tests: a few in every run, all of them over a run and a run with --slow."""
+"""Seeds and crash points: a few in every run, all of them over a run and a run with --slow."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -7,6 +7,13 @@ import pytest
 
 FEW = 6
 """Enough to see that the test works; looking for rare cases is what --slow is for."""
+
+
+CRASH_STEPS = (
+    pytest.param(7, id="every 7th call"),
+    pytest.param(1, id="every call", marks=pytest.mark.slow),
+)
+"""How far apart the calls are that a test crashes at, for `parametrize`."""
 
 
 def seeds(count: int, few: int = FEW) -> list[Any]:

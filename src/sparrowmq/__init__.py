@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     )
     from sparrowmq.client.strategies import Strategy
     from sparrowmq.client.subscriptions import Only, Sql
+    from sparrowmq.errors import SparrowMQError
     from sparrowmq.net.errors import NetError
     from sparrowmq.protocol.compression import CompressionType
     from sparrowmq.protocol.errors import BodyError
@@ -128,6 +129,7 @@ __all__ = [
     "SendStatus",
     "Sending",
     "SettingChange",
+    "SparrowMQError",
     "Sql",
     "SqliteSeen",
     "Strategy",
@@ -201,6 +203,7 @@ _HOMES = {
     "SendStatus": "client.send_result",
     "Sending": "client.hooks",
     "SettingChange": "admin.values",
+    "SparrowMQError": "errors",
     "Sql": "client.subscriptions",
     "SqliteSeen": "client.consuming.deduplicate",
     "Strategy": "client.strategies",

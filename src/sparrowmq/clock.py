@@ -10,6 +10,9 @@ from typing import TypeAlias
 
 Clock: TypeAlias = Callable[[], int]
 """A function without arguments that returns milliseconds."""
+Zone: TypeAlias = Callable[[int], int]
+"""By how many milliseconds local time is ahead of UTC at a moment, given in milliseconds since
+1970. It is not the same in summer and in winter."""
 
 
 def system_clock() -> int:
@@ -41,3 +44,13 @@ def boot_id() -> str:
 def cpu_clock() -> int:
     """Milliseconds of processor time used so far: it grows when busy, not when starved."""
     return time.process_time_ns() // 1_000_000
+
+
+def utc(moment_ms: int) -> int:
+    """The zone whose local time is UTC."""
+    return 0
+
+
+def local_zone(moment_ms: int) -> int:
+    """The zone of this host, or the one that TZ names in the environment."""
+    return time.localtime(moment_ms // 1000).tm_gmtoff * 1000

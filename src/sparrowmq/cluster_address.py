@@ -14,10 +14,13 @@ Spark's driver resolves the addresses once and hands them to executors: theirs i
 environment.
 """
 
+import logging
 import os
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +28,10 @@ NAME_SERVERS_VARIABLE = "SPARROWMQ_NAME_SERVERS"
 CONTEXT_VARIABLE = "SPARROWMQ_CONTEXT"
 ROCKETMQ_VARIABLE = "NAMESRV_ADDR"
 DEFAULT = "127.0.0.1:9876"
+
+_PREFIXES = re.compile("SPARROW(MQ)?_")
+_SIMILAR = 0.7
+_log = logging.getLogger("sparrowmq.client")
 
 
 class NameServerAddresses(NamedTuple):
@@ -35,22 +42,53 @@ class NameServerAddresses(NamedTuple):
 
 
 def find_name_servers(
-    given: str | Sequence[str] | None = None, *, environment: Mapping[str, str] = os.environ
+    given: str | Sequence[str] | None = None,
+    *,
+    environment: Mapping[str, str] = os.environ,
+    log: logging.Logger | None = _log,
 ) -> NameServerAddresses:
-    """The name servers of a program. Raises ValueError for a value that holds no address, and for
-    a context that does not exist: another cluster than the one that was named is never used."""
+    """The name servers of a program. A mistyped variable is logged, once for a process. Raises
+    ValueError for a value that holds no address, and for a context that does not exist: another
+    cluster than the one that was named is never used."""
     if given is not None:
         addresses = split_addresses(given) if isinstance(given, str) else tuple(given)
         return _checked(addresses, "the argument name_servers", given)
     if text := environment.get(NAME_SERVERS_VARIABLE):
-        return _checked(
-            split_addresses(text), f"environment variable {NAME_SERVERS_VARIABLE}", text
-        )
+        return _of_variable(NAME_SERVERS_VARIABLE, text)
+    found = _without_ours(environment)
+    if log is not None:
+        for mistyped, meant in mistyped_variables(environment):
+            _report(log, mistyped, meant, found.origin, found.addresses)
+    return found
+
+
+def _without_ours(environment: Mapping[str, str]) -> NameServerAddresses:
     if name := environment.get(CONTEXT_VARIABLE):
         return _of_context(name, environment)
     if text := environment.get(ROCKETMQ_VARIABLE):
-        return _checked(split_addresses(text), f"environment variable {ROCKETMQ_VARIABLE}", text)
+        return _of_variable(ROCKETMQ_VARIABLE, text)
     return NameServerAddresses((DEFAULT,), "the default")
+
+
+def mistyped_variables(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Variables that look like one of ours which is not set, and that one. What follows the prefix
+    is compared: servers have other variables with the same one."""
+    ours = {name.partition("_")[2]: name for name in (NAME_SERVERS_VARIABLE, CONTEXT_VARIABLE)}
+    for name in environment:
+        prefix = _PREFIXES.match(name.upper())
+        if prefix is None or name in ours.values():
+            continue
+        for rest in get_close_matches(name.upper()[prefix.end() :], ours, n=1, cutoff=_SIMILAR):
+            if not environment.get(ours[rest]):
+                yield name, ours[rest]
+
+
+@cache  # once is enough, however many clients a program makes
+def _report(
+    log: logging.Logger, mistyped: str, meant: str, origin: str, addresses: tuple[str, ...]
+) -> None:
+    text = "environment variable %s is ignored; did you mean %s? name servers are %s, from %s"
+    log.warning(text, mistyped, meant, ", ".join(addresses), origin)
 
 
 def split_addresses(text: str) -> tuple[str, ...]:

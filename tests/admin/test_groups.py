@@ -6,7 +6,6 @@ import pytest
 
 from sparrowmq import (
     Admin,
-    AdminError,
     AlreadyExists,
     Client,
     InUse,
@@ -16,6 +15,7 @@ from sparrowmq import (
     Subscription,
 )
 from sparrowmq.admin.members import version_text
+from sparrowmq.client.client import core_of
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.admin.operator import as_client, as_operator, consuming, numbered, send
 
@@ -26,7 +26,7 @@ def test_a_live_group_shows_settings_members_and_subscriptions() -> None:
         await admin.create_topic("orders", queues=2)
         await admin.create_group("billing", retries=3)
         await send(client, *numbered("orders", 4))
-        begun_ms = client.clock()
+        begun_ms = core_of(client).clock()
         async with consuming(client, "billing", "orders", 4):
             group = await admin.group("billing")
             members = await admin.members("billing")
@@ -45,7 +45,7 @@ def test_a_live_group_shows_settings_members_and_subscriptions() -> None:
         assert member.address.startswith(client.config.client_ip)
         assert member.brokers == ("broker-a", "broker-b")
         assert member.since is not None
-        assert begun_ms <= member.since.timestamp() * 1000 <= client.clock()
+        assert begun_ms <= member.since.timestamp() * 1000 <= core_of(client).clock()
         assert member.queues is not None
         assert sum(queue.topic == "orders" for queue in member.queues) == 4
         assert member.subscriptions == group.subscriptions
@@ -195,7 +195,10 @@ WRONG: list[tuple[str, dict[str, Any], type[Exception], str]] = [
     ("update_group", {"group": "nope", "retries": 1}, NotFound, "asked were: broker-a"),
     ("create_group", {"group": "a b"}, ValueError, "characters that are not allowed"),
     ("create_group", {"group": "g", "attributes": {"x": None}}, ValueError, "needs a value"),
-    ("create_group", {"group": "g", "retries": -7}, AdminError, "-7 retries, allowed are -1"),
+    ("create_group", {"group": "g", "retries": -7}, ValueError, "is -7, must be -1 or more"),
+    ("create_group", {"group": "g", "retry_queues": 0}, ValueError, "is 0, must be 1 or more"),
+    ("create_group", {"group": "g", "orderly": "no"}, ValueError, "must be True or False"),
+    ("delete_group", {"group": "nope"}, NotFound, "group nope does not exist"),
     ("create_group", {"group": "g", "brokers": ["b"]}, NotFound, "registered are: broker-a"),
     ("delete_group", {"group": ""}, ValueError, "the group name is blank"),
     ("members", {"group": ""}, ValueError, "the group name is blank"),

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from sparrowmq import Admin, Client, Message, MessageQueue, NotFound
+from sparrowmq.client.client import core_of
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.admin.operator import as_client, numbered, send
 
@@ -36,7 +37,7 @@ def test_messages_of_a_key_come_newest_first_from_all_brokers_within_a_time_rang
         times_ms = []
         for number in range(6):
             await send(client, Message("orders", b"%d" % number, keys="o-1 other"))
-            times_ms.append(client.clock())
+            times_ms.append(core_of(client).clock())
             await asyncio.sleep(10.0)
         found = await admin.find_messages("orders", "o-1")
         assert [each.body for each in found] == [b"5", b"4", b"3", b"2", b"1", b"0"]
@@ -102,6 +103,10 @@ WRONG: list[tuple[str, dict[str, Any], type[Exception], str]] = [
         NotFound,
         "is empty",
     ),
+    ("read_message", {"queue": ("orders", 0), "offset": 0}, ValueError, "must be a MessageQueue"),
+    ("read_message", {"queue": FIRST, "offset": "0"}, ValueError, "offset is '0', must be a whole"),
+    ("message", {"message_id": None}, ValueError, "message_id is None, must be a str"),
+    ("offset_at", {"queue": 0, "when": 0}, ValueError, "queue is 0, must be a MessageQueue"),
     ("read_messages", {"queue": FIRST, "offset": 0, "limit": 0}, ValueError, "must be 1 to 1000"),
 ]
 

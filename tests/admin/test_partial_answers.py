@@ -20,7 +20,8 @@ from sparrowmq import (
     PartlyDone,
     Producer,
 )
-from sparrowmq.admin import cluster as admin_cluster
+from sparrowmq.admin import cluster_calls
+from sparrowmq.client.client import core_of
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from tests.admin.operator import as_client, as_operator, consuming, numbered, send
 
@@ -141,7 +142,7 @@ def test_live_producers_are_listed_per_broker() -> None:
         await admin.create_topic("orders", queues=1)
         async with Producer("shop", client=client) as producer:
             await producer.send(next(iter(numbered("orders", 1))))
-            await client.heartbeats.send_everywhere()
+            await core_of(client).heartbeats.send_everywhere()
             (found,) = await admin.producers()
         assert (found.group, found.client_id, found.broker) == (
             "shop",
@@ -163,14 +164,14 @@ def test_no_more_requests_than_the_limit_are_under_way_at_once() -> None:
             nonlocal running, most
             running += 1
             most = max(most, running)
-            await client.peers.connect(client.name_servers.addresses[0])
+            await core_of(client).peers.connect(core_of(client).name_servers.addresses[0])
             running -= 1
 
-        await admin_cluster.at_once([ask] * 50)
+        await cluster_calls.at_once([ask] * 50)
         return most
 
     with SimCluster(seed=1).run() as sim:
-        assert as_client(sim, work) == admin_cluster.MOST_AT_ONCE
+        assert as_client(sim, work) == cluster_calls.MOST_AT_ONCE
 
 
 # ---- name servers

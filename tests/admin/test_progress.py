@@ -19,6 +19,7 @@ from sparrowmq import (
     QueueLag,
 )
 from sparrowmq.broker import runtime_info
+from sparrowmq.client.client import core_of
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from tests.admin.operator import as_client, as_operator, consuming, numbered, send
 
@@ -140,7 +141,7 @@ def test_a_reset_moves_a_group_to_the_place_that_a_dry_run_shows(
 
         async def work(client: Client) -> None:
             admin = await sold(client, 6)
-            between_ms = client.clock() + 1000
+            between_ms = core_of(client).clock() + 1000
             await asyncio.sleep(2.0)
             await send(client, *numbered("orders", 4))
             moves = [OffsetMove(FIRST, 6, expected)]

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from sparrowmq import Admin, AlreadyExists, Client, MessageQueue, NotFound, SettingChange
+from sparrowmq.client.client import core_of
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.admin.operator import as_client, as_operator, numbered, send
 
@@ -32,7 +33,9 @@ def test_a_topic_shows_settings_per_broker_and_what_each_queue_holds() -> None:
         assert held[empty].last_stored is None
         assert (held[empty].min_offset, held[empty].max_offset) == (0, 0)
         assert topic.last_stored is not None
-        assert topic.last_stored.timestamp() * 1000 == pytest.approx(client.clock(), abs=2000)
+        assert topic.last_stored.timestamp() * 1000 == pytest.approx(
+            core_of(client).clock(), abs=2000
+        )
 
     with SimCluster(seed=1, brokers=2).run() as sim:
         as_client(sim, work)
@@ -71,6 +74,14 @@ def test_creating_a_topic_that_exists_changes_it_unless_that_is_refused() -> Non
 
 CHANGES: list[tuple[dict[str, Any], list[SettingChange]]] = [
     ({"perm": 4}, [SettingChange("broker-a", "perm", 6, 4)]),
+    (
+        {"queues": 8},
+        [
+            SettingChange("broker-a", "read_queues", 4, 8),
+            SettingChange("broker-a", "write_queues", 4, 8),
+        ],
+    ),
+    ({"queues": 4, "write_queues": 9}, [SettingChange("broker-a", "write_queues", 4, 9)]),
     ({"read_queues": 4, "write_queues": 9}, [SettingChange("broker-a", "write_queues", 4, 9)]),
     (
         {"attributes": {"message.type": None, "reserve.time": "5"}},
@@ -111,9 +122,12 @@ def test_an_update_changes_what_is_given_and_leaves_the_rest(
 
 def test_a_deleted_topic_is_gone_everywhere_and_may_be_deleted_again() -> None:
     async def work(admin: Admin) -> None:
-        await admin.create_topic("orders")
+        await admin.create_topic("orders", brokers=["broker-a"])
         for _ in range(2):
-            assert await admin.delete_topic("orders") == ["broker-a", "broker-b"]
+            done = await admin.delete_topic("orders", missing_ok=True)
+            assert done == ["broker-a", "broker-b"]
+        with pytest.raises(NotFound, match=r"topic orders does not exist; .*missing_ok=True"):
+            await admin.delete_topic("orders")
         assert "orders" not in await admin.topics()
         with pytest.raises(NotFound) as raised:
             await admin.topic("orders")
@@ -125,13 +139,24 @@ def test_a_deleted_topic_is_gone_everywhere_and_may_be_deleted_again() -> None:
 
 WRONG: list[tuple[str, dict[str, Any], type[Exception], str]] = [
     ("create_topic", {"topic": "a b"}, ValueError, "characters that are not allowed"),
-    ("create_topic", {"topic": "o", "queues": -1}, ValueError, "read queues are -1, must be"),
+    ("create_topic", {"topic": "o", "queues": -1}, ValueError, "queues is -1, must be 1 or more"),
+    ("create_topic", {"topic": "o", "queues": 0}, ValueError, "queues is 0, must be 1 or more"),
+    ("create_topic", {"topic": "o", "read_queues": 0}, ValueError, "read_queues is 0, must be 1"),
+    ("create_topic", {"topic": "o", "queues": "8"}, ValueError, "queues is '8', must be a whole"),
+    ("create_topic", {"topic": "o", "order": "no"}, ValueError, "order is 'no', must be True or"),
+    ("update_topic", {"topic": "orders", "queues": 0}, ValueError, "queues is 0, must be 1"),
+    ("update_topic", {"topic": "orders", "write_queues": -1}, ValueError, "must be 0 or more"),
     ("create_topic", {"topic": "o", "perm": 8}, ValueError, "perm is 8, must be a sum"),
     ("create_topic", {"topic": "o", "attributes": {"x": None}}, ValueError, "needs a value"),
     ("create_topic", {"topic": "o", "cluster": "C"}, NotFound, "known are: DefaultCluster"),
     ("create_topic", {"topic": "o", "brokers": ["b"]}, NotFound, "registered are: broker-a"),
+    ("create_topic", {"topic": "o", "brokers": "b"}, ValueError, "must be a list of names"),
+    ("update_topic", {"topic": "orders", "brokers": "b"}, ValueError, "must be a list of names"),
+    ("create_topic", {"topic": "o", "attributes": ["x"]}, ValueError, "must be a Mapping"),
+    ("create_topic", {"topic": "o", "perm": "RW"}, ValueError, "perm is 'RW', must be a whole"),
     ("update_topic", {"topic": "nope"}, NotFound, "topic nope does not exist; create it"),
     ("update_topic", {"topic": "orders", "brokers": ["b"]}, NotFound, "orders is on: broker-a"),
+    ("delete_topic", {"topic": "nope"}, NotFound, "topic nope does not exist; topics"),
     ("delete_topic", {"topic": ""}, ValueError, "the topic name is blank"),
     ("topic", {"topic": "nope"}, NotFound, "topic nope does not exist; create it"),
     ("route", {"topic": "nope"}, NotFound, "topic nope does not exist; create it"),

@@ -1,4 +1,4 @@
-"""Crashes: at every call of the disk, one after the other, and such that take what was synced."""
+"""Crashes: at calls of the disk, one after the other, and such that take what was synced."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -16,15 +16,17 @@ def crashed_worlds(
     work: Callable[[DeliveryWorld, dict[K, int]], None],
     *,
     power: bool,
+    step: int,
     least: int,
     new_world: Callable[[], DeliveryWorld] = orders_world,
 ) -> Iterator[tuple[DeliveryWorld, dict[K, int], int]]:
-    """The world started again after a crash at the first call of `work`, at the second, and so on.
+    """The world started again after a crash at the first call of `work`, `step` calls later, and
+    so on.
 
     With it comes what `work` had noted as acknowledged and still is, and the number of the call.
     It ends when `work` gets through, which must take more than `least` calls.
     """
-    for call in count(1):
+    for call in count(1, step):
         with new_world() as world:
             acknowledged: dict[K, int] = {}
             world.disk.cut_at(call)

@@ -19,6 +19,7 @@ from sparrowmq.testing.recorded_calls import PowerCut
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from tests.broker.delivery_world import EPOCH_MS, DeliveryWorld, Sent, bodies, orders_world
 from tests.broker.timer_world import send_at
+from tests.seeds import CRASH_STEPS
 
 LOG = "timerlog/00000000000000000000"
 UNIT = struct.Struct(">iqiqiqiiq")
@@ -251,11 +252,12 @@ def known_to_apache(world: DeliveryWorld, places: list[int]) -> set[int]:
     return in_log | set(range(first, len(places)))
 
 
+@pytest.mark.parametrize("step", CRASH_STEPS)
 @pytest.mark.parametrize("power", [False, True])
 def test_apache_misses_no_timer_whichever_call_of_a_stop_or_start_a_crash_meets(
-    power: bool,
+    power: bool, step: int
 ) -> None:
-    for call in range(1, 200):
+    for call in range(1, 200, step):
         with orders_world() as world:
             for seconds in (60, 1, 61, 2, 62):
                 send_in(world, seconds, b"%d" % seconds)

@@ -12,6 +12,7 @@ from sparrowmq.store.table_file import TableMissing
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.broker.crashes import crashed_worlds, lose_log_from
 from tests.broker.delivery_world import DeliveryWorld, bodies, orders_world
+from tests.seeds import CRASH_STEPS
 
 
 @pytest.fixture
@@ -86,9 +87,11 @@ def _run_until_cut(world: DeliveryWorld, acknowledged: dict[bytes, int]) -> None
         world.save()
 
 
+@pytest.mark.parametrize("step", CRASH_STEPS)
 @pytest.mark.parametrize("power", [False, True])
-def test_nothing_is_lost_or_early_whichever_call_a_crash_meets(power: bool) -> None:
-    for world, acknowledged, call in crashed_worlds(_run_until_cut, power=power, least=50):
+def test_nothing_is_lost_or_early_whichever_call_a_crash_meets(power: bool, step: int) -> None:
+    worlds = crashed_worlds(_run_until_cut, power=power, step=step, least=50)
+    for world, acknowledged, call in worlds:
         world.pass_time(20)
         world.deliver()
         delivered = world.messages("orders")

@@ -119,5 +119,6 @@ def test_a_store_that_refuses_messages_is_logged_at_first_every_minute_and_at_it
         log.note(DiskFull("commitlog/0", 20))
     log.note(None)
     log.note(None)
-    refused = "messages are refused: no space for 20 bytes in commitlog/0"
+    why = "no space for 20 bytes in commitlog/0"
+    refused = f"messages are refused: {why}; make room on the disk, and they are taken again"
     assert caplog.messages == [*[refused] * 3, "messages are stored again after 130 s"]

@@ -55,6 +55,6 @@ def test_expired_files_are_looked_for_every_10_s(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[int] = []
-    monkeypatch.setattr(world.broker.store, "clean", lambda now_ms, **_: looks.append(now_ms))
+    monkeypatch.setattr(world.broker.store, "clean_some", lambda now_ms, **_: looks.append(now_ms))
     world.sim.advance(60)
     assert len(looks) == 6

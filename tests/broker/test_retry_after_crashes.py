@@ -15,6 +15,7 @@ from sparrowmq.protocol.group_config import (
 from tests.broker.crashes import crashed_worlds
 from tests.broker.delivery_world import DeliveryWorld
 from tests.broker.retry_world import DEAD, RETRY, first_message
+from tests.seeds import CRASH_STEPS
 
 _FIRST = (b"an order", "created", ("o-1", "o-2"))
 
@@ -73,15 +74,17 @@ def _fail_until_cut(world: DeliveryWorld, due_ms: dict[int, int], timed: bool) -
     world.save()
 
 
+@pytest.mark.parametrize("step", CRASH_STEPS)
 @pytest.mark.parametrize("power", [False, True])
 @pytest.mark.parametrize("timed", [False, True])
 def test_a_retry_is_neither_lost_nor_early_whichever_call_a_crash_meets(
-    power: bool, timed: bool
+    power: bool, timed: bool, step: int
 ) -> None:
     def work(world: DeliveryWorld, due_ms: dict[int, int]) -> None:
         _fail_until_cut(world, due_ms, timed)
 
-    for world, due_ms, call in crashed_worlds(work, power=power, least=50, new_world=DeliveryWorld):
+    worlds = crashed_worlds(work, power=power, step=step, least=50, new_world=DeliveryWorld)
+    for world, due_ms, call in worlds:
         world.pass_time(20)
         world.deliver()
         came = {one.reconsume_times: one for one in world.messages(RETRY)}

@@ -10,6 +10,7 @@ from sparrowmq.broker.delivery import timer_delivery
 from sparrowmq.broker.runtime_info import human_bytes
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.protocol.body import KVTable
+from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.protocol.headers.admin import (
     CleanExpiredQueues,
     CleanUnusedTopics,
@@ -172,6 +173,31 @@ def test_queues_of_topics_that_do_not_exist_any_more_are_deleted(world: World) -
     world.done(CleanUnusedTopics())
     assert ("orders", 0) not in set(world.broker.store.queues())
     assert ("refunds", 0) in set(world.broker.store.queues())
+
+
+@pytest.mark.parametrize("delete", [DeleteTopic(topic="orders"), CleanUnusedTopics()])
+def test_a_deleted_topic_takes_no_space_soon_after(delete: RequestHeader, world: World) -> None:
+    world.topic("orders", 8)
+    for _ in range(8):
+        world.send("orders", b"1")
+    if isinstance(delete, CleanUnusedTopics):
+        world.broker.topics.remove("orders")
+    world.done(delete)
+    world.sim.advance(1)
+    files = world.sim.brokers["broker-a"].disk.files()
+    assert [path for path in files if "orders" in path or "trash" in path] == []
+
+
+def test_a_broker_frees_at_its_start_what_the_last_life_left_to_delete(world: World) -> None:
+    node = world.sim.brokers["broker-a"]
+    world.send("orders", b"1")
+    world.broker.store.tick(1)
+    world.broker.store.delete_topic("orders", 1)
+    node.kill()
+    assert [path for path in node.disk.files() if "trash" in path]
+    node.start()
+    world.sim.until_idle()
+    assert [path for path in node.disk.files() if "trash" in path] == []
 
 
 @pytest.mark.parametrize("crash", [BrokerNode.kill, BrokerNode.lose_power])

@@ -145,7 +145,7 @@ def test_progress_that_is_on_its_way_to_the_journal_survives_the_crash_of_anothe
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     progress_on_its_way(world)
-    monkeypatch.setattr(world.broker.store, "clean", fail)
+    monkeypatch.setattr(world.broker.store, "clean_some", fail)
     with pytest.raises(ExceptionGroup) as caught:
         world.sim.brokers["broker-a"].wait_for_end()
     assert caught.group_contains(OSError, match="broken")

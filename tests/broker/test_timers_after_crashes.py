@@ -10,6 +10,7 @@ from sparrowmq.broker.delivery.timer_files import RunRange
 from tests.broker.crashes import crashed_worlds, lose_log_from
 from tests.broker.delivery_world import EPOCH_MS, DeliveryWorld, bodies, orders_world
 from tests.broker.timer_world import send_at, spill
+from tests.seeds import CRASH_STEPS
 
 
 @pytest.fixture
@@ -129,9 +130,11 @@ def _run_until_cut(world: DeliveryWorld, acknowledged: dict[bytes, int]) -> None
         world.save()
 
 
+@pytest.mark.parametrize("step", CRASH_STEPS)
 @pytest.mark.parametrize("power", [False, True])
-def test_nothing_is_lost_or_early_whichever_call_a_crash_meets(power: bool) -> None:
-    for world, acknowledged, call in crashed_worlds(_run_until_cut, power=power, least=100):
+def test_nothing_is_lost_or_early_whichever_call_a_crash_meets(power: bool, step: int) -> None:
+    worlds = crashed_worlds(_run_until_cut, power=power, step=step, least=100)
+    for world, acknowledged, call in worlds:
         world.pass_time(20)
         delivered = world.messages("orders")
         assert set(acknowledged) <= {message.body for message in delivered}, call

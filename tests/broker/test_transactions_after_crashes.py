@@ -22,6 +22,7 @@ from sparrowmq.testing.recorded_calls import PowerCut
 from tests.broker.crashes import crashed_worlds
 from tests.broker.delivery_world import DeliveryWorld, orders_world
 from tests.broker.transaction_world import answer, bodies, end, half, producer
+from tests.seeds import CRASH_STEPS
 
 
 @pytest.fixture
@@ -144,11 +145,13 @@ def _some_transactions(world: DeliveryWorld, said: dict[bytes, int]) -> None:
         world.save()
 
 
+@pytest.mark.parametrize("step", CRASH_STEPS)
 @pytest.mark.parametrize("power", [False, True])
 def test_committed_is_delivered_and_rolled_back_never_whichever_call_a_crash_meets(
-    power: bool,
+    power: bool, step: int
 ) -> None:
-    for world, said, call in crashed_worlds(_some_transactions, power=power, least=50):
+    worlds = crashed_worlds(_some_transactions, power=power, step=step, least=50)
+    for world, said, call in worlds:
         peer = producer(world)
         world.pass_time(7)
         delivered = bodies(world)

@@ -9,6 +9,7 @@ from sparrowmq.broker.config import BrokerConfig, Replication
 from sparrowmq.cli.settings.apache_conf import TAKEN, read_broker_conf
 from sparrowmq.cli.settings.servers import broker_config, broker_settings, read_file
 from sparrowmq.cli.settings.settings import SettingError
+from tests.cli.in_process import run
 
 MASTER = """
 brokerClusterName=DefaultCluster
@@ -309,3 +310,22 @@ def test_a_value_that_is_no_number_is_refused_with_its_line(conf: Path, line: st
 def test_every_key_that_is_taken_over_names_a_setting() -> None:
     known = {setting.name for setting in broker_settings()}
     assert {setting for setting, _ in TAKEN.values()} <= known
+
+
+def test_how_to_flush_is_explained_in_the_words_of_the_source(conf: Path) -> None:
+    conf.write_text("flushDiskType=SOMETIMES\n")
+    (problem,) = read_broker_conf(conf).problems
+    assert problem.endswith(
+        "line 1: flushDiskType is 'SOMETIMES', must be one of ASYNC_FLUSH, SYNC_FLUSH"
+    )
+    ours = run("broker", "--flush", "sometimes", cwd=conf.parent)
+    assert "flag --flush is 'sometimes', must be one of async, sync" in ours.stderr
+    for word in ("SYNC_FLUSH", "sync"):
+        conf.write_text(f"flushDiskType={word}\n")
+        assert not read_broker_conf(conf).problems
+
+
+def test_a_flag_in_a_broker_conf_is_explained(conf: Path) -> None:
+    conf.write_text("insecure=true\n")
+    (warning,) = read_broker_conf(conf).warnings
+    assert "insecure has no effect, it is a flag of the command, not a setting: start" in warning

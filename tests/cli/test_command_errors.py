@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 import pytest
 
-from sparrowmq.cli.commands.message import line_of
 from sparrowmq.cli.main import app
+from sparrowmq.cli.message_output import line_of
 from sparrowmq.cli.settings.servers import all_settings
 from sparrowmq.cli.settings.settings import ServerSetting
 from sparrowmq.protocol.message_ext import MessageExt

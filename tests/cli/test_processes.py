@@ -50,7 +50,7 @@ def test_json_logs_are_one_object_a_line(tmp_path: Path) -> None:
     assert code == 0
     lines = [json.loads(line) for line in logged.splitlines()]
     assert {"time", "level", "logger", "message"} <= set(lines[0])
-    assert "stopping" in [line["message"] for line in lines]
+    assert any(line["message"].startswith("stopping: SIGTERM") for line in lines)
 
 
 def test_with_json_the_warnings_before_a_start_and_its_failure_are_lines_of_the_log(

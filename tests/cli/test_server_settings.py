@@ -158,7 +158,7 @@ def test_with_json_no_warning_is_held_back_however_many_there_are(tmp_path: Path
     many = 100
     (tmp_path / "broker.conf").write_text("".join(f"noSuchKey{n}=%s\n" for n in range(many)))
     # Refused afterwards for its address, so that nothing starts
-    flags = ("--config", "broker.conf", "--listen", "0.0.0.0")
+    flags = ("--config", "broker.conf", "--listen", "10.0.0.1")
     refused = run("broker", "--json", *flags, cwd=tmp_path)
     lines = [json.loads(line) for line in refused.stderr.splitlines()]
     assert [line["level"] for line in lines] == ["warning"] * many + ["error"]
@@ -180,7 +180,28 @@ def test_the_log_level_of_a_server_is_a_flag_or_a_variable(level: str, tmp_path:
 def test_a_log_level_that_does_not_exist_is_refused() -> None:
     refused = run("up", "--log-level", "loud")
     assert refused.returncode == 2
-    assert "'debug', 'info', 'warning', 'error'" in refused.stderr
+    text = "flag --log-level is 'loud', must be one of debug, info, warning, error"
+    assert text in refused.stderr
+
+
+@pytest.mark.parametrize("command", [("up",), ("broker",), ("nameserver",), ("config", "show")])
+def test_a_wrong_log_level_hides_no_other_problem(command: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "x.toml").write_text("prot = 1\n")
+    refused = run(
+        *command, "--config", "x.toml", cwd=tmp_path, SPARROWMQ_LOG_LEVEL="loud", SPARROWMQ_DTA="x"
+    )
+    assert refused.returncode == 2
+    assert "Error: 2 settings cannot be used:" in refused.stderr
+    text = "\n  environment variable SPARROWMQ_LOG_LEVEL is 'loud', must be one of debug, info,"
+    assert text in refused.stderr
+    assert "\n  x.toml line 1: prot is no setting" in refused.stderr
+    assert refused.stderr.startswith("warning: environment variable SPARROWMQ_DTA is not known")
+
+
+def test_a_flag_of_the_other_server_hides_no_other_problem() -> None:
+    refused = run("config", "show", "--nameserver-port", "1", "--flush", "maybe")
+    assert "flag --nameserver-port is not a setting of a broker\n" in refused.stderr
+    assert "flag --flush is 'maybe'" in refused.stderr
 
 
 @pytest.mark.parametrize(

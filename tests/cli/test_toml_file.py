@@ -73,6 +73,14 @@ def test_however_it_is_written_a_setting_says_where_it_came_from(tmp_path: Path)
             "store-retention = 1\n[store]\nretention = 2",
             "line 3: [store] retention is given twice, also as",
         ),
+        (
+            "[broker]\nlog-level = 'debug'",
+            "line 2: [broker] log-level cannot be set in a file, it is a flag of the command, not a"
+            " setting: start the server with --log-level, or set SPARROWMQ_LOG_LEVEL",
+        ),
+        ("log_level = 'debug'", "start the server with --log-level, or set SPARROWMQ_LOG_LEVEL"),
+        ("json = true", "line 1: json cannot be set in a file, it is a flag of the command"),
+        ("[nameserver]\ninsecure = true", "[nameserver] insecure cannot be set in a file, it is a"),
         ("port = ", "is not TOML: Invalid value"),
     ],
 )

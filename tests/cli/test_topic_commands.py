@@ -1,8 +1,11 @@
 """`sparrowmq topic …`: what is done, and what is refused with an exit code and a line."""
 
+import pytest
+
 from sparrowmq.broker.config import Replication
 from sparrowmq.testing import Cluster, cluster
 from tests.cli.in_process import run
+from tests.cli.servers import sparrowmq
 
 
 def test_a_topic_is_created_changed_listed_and_deleted(sparrowmq_session_cluster: Cluster) -> None:
@@ -50,3 +53,63 @@ def test_a_route_says_how_far_the_slaves_of_a_broker_are() -> None:
         lines = shown.stdout.splitlines()[1:]
         assert lines[0].endswith(f"0:{addresses['broker-a']}, 1:{addresses['broker-a.1']}")
         assert lines[1:] == ["  master: 2 copies in sync", "  slave 1: 0 bytes, 0 s behind"]
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"), [("2", "-W-"), ("r", "R--"), ("RW", "RW-"), ("6", "RW-")]
+)
+def test_a_permission_is_a_number_of_apaches_or_letters(
+    written: str, shown: str, sparrowmq_session_cluster: Cluster
+) -> None:
+    at = ("--name-servers", sparrowmq_session_cluster.name_server)
+    assert run("topic", "create", "cli-perm", "--perm", written, *at).returncode == 0
+    assert f" {shown} " in run("topic", "route", "cli-perm", *at).stdout
+
+
+@pytest.mark.parametrize("written", ["3", "7", "x", ""])
+def test_another_permission_is_refused_with_those_that_are_allowed(written: str) -> None:
+    refused = run("topic", "create", "cli-perm", "--perm", written)
+    assert refused.returncode == 2
+    allowed = "must be 2 or w (write), 4 or r (read), 6 or rw (both)"
+    assert f"{written!r} is not a permission, {allowed}" in refused.stderr
+
+
+def test_a_topic_whose_broker_is_stopped_is_not_said_to_be_missing(
+    sparrowmq_cluster: Cluster,
+) -> None:
+    at = ("--name-servers", sparrowmq_cluster.name_server)
+    assert run("topic", "create", "orders", *at).returncode == 0
+    ((name, address),) = sparrowmq_cluster.broker_addresses.items()
+    sparrowmq_cluster.stop_broker(name)
+    commands = (
+        ("topic", "route", "orders"),
+        ("topic", "delete", "orders", "--yes"),
+        ("send", "orders", "x"),
+    )
+    for command in commands:
+        refused = run(*command, *at)
+        assert refused.returncode == 1
+        assert f"broker {name} at {address} left " in refused.stderr
+        assert "; start it again" in refused.stderr
+        assert "create it" not in refused.stderr
+    missing = run("topic", "route", "never-made", *at)
+    assert "topic never-made does not exist; create it with" in missing.stderr
+
+
+def test_an_illegal_name_is_not_advised_to_be_created(sparrowmq_session_cluster: Cluster) -> None:
+    at = ("--name-servers", sparrowmq_session_cluster.name_server)
+    refused = run("topic", "route", "../x", *at)
+    assert refused.returncode == 1
+    assert "create it" not in refused.stderr
+    assert "topic '../x' has characters that are not allowed" in refused.stderr
+
+
+def test_a_topic_that_may_not_be_read_is_reported_as_such(
+    sparrowmq_session_cluster: Cluster,
+) -> None:
+    at = ("--name-servers", sparrowmq_session_cluster.name_server)
+    one = run("topic", "create", "cli-unread", "--perm", "w", "--queues", "1", *at)
+    assert one.stdout.startswith("topic cli-unread: 1 queue on each of ")
+    ended = sparrowmq("consume", "cli-unread", "--group", "g", "--timeout", "1s", *at)
+    text = "topic cli-unread has no queue that can be read: it has none, or its permission forbids"
+    assert text in ended.stderr

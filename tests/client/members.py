@@ -64,7 +64,8 @@ class Member:
         self.host = sim.host(name)
         self._handle_one = handle
         self._leaving = asyncio.Event()
-        options.setdefault("from_where", ConsumeFromWhere.FIRST_OFFSET)
+        if not options.keys() & {"from_timestamp_ms", "from_time"}:
+            options.setdefault("from_where", ConsumeFromWhere.FIRST_OFFSET)
         self.consumer = PushConsumer(
             GROUP,
             subscriptions or {TOPIC: "*"},

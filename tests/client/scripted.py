@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from sparrowmq.client.client import Client
+from sparrowmq.client.client import Client, client_around
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.client.session_keepalive import KeepaliveInLoop
@@ -176,6 +177,14 @@ class World:
         self._start(host, context, routes, port)
         self.sim.until_idle()
 
+    def stop_routes(self) -> None:
+        """Kill the name server."""
+        self.sim.host("name-server").kill()
+
+    def serve_routes(self) -> None:
+        """Start the name server again."""
+        self._start("name-server", self, name_server_routes, 9876)
+
     def revive(self, broker: ScriptedBroker) -> None:
         """Start a broker again that was killed."""
         self._start(broker.name, broker, broker_routes, PORT)
@@ -214,8 +223,14 @@ class World:
             client_ip=self.sim.host(name).ip,
             instance_name=name,
         )
-        return Client(
-            config, clock=self.sim.clock, rng=_FromZero(), pid=1, keepalive_from=KeepaliveInLoop()
+        return client_around(
+            ClientCore(
+                config,
+                clock=self.sim.clock,
+                rng=_FromZero(),
+                pid=1,
+                keepalive_from=KeepaliveInLoop(),
+            )
         )
 
     def produce(self, work: Callable[[Producer], Coroutine[Any, Any, Any]], **settings: Any) -> Any:

@@ -10,6 +10,7 @@ import pytest
 
 from sparrowmq import LitePullConsumer, NotStarted, Producer
 from sparrowmq.backoff import Backoff
+from sparrowmq.client.client import client_around, core_of
 from sparrowmq.client.consuming import pull_loop
 from sparrowmq.client.consuming.concurrent_consumption import GivingBack
 from sparrowmq.client.failures import keep_running
@@ -165,7 +166,7 @@ def dying_client(sim: RunningCluster) -> tuple[LitePullConsumer, Callable[[BaseE
             raise error
 
         async def spawn() -> None:
-            client.tasks.create_task(fail())
+            core_of(client).tasks.create_task(fail())
 
         sim.run(spawn(), on=sim.host("member"))
 
@@ -204,7 +205,7 @@ def test_a_client_that_died_is_reported_at_once_with_its_groups_and_the_cause(
 
 def test_a_producer_of_a_client_that_died_says_so(caplog: pytest.LogCaptureFixture) -> None:
     async def work() -> None:
-        async with Producer("p", client=consumer.client) as producer:
+        async with Producer("p", client=client_around(consumer.client)) as producer:
             consumer.client.tasks.create_task(fail())
             await asyncio.sleep(0.1)
             with pytest.raises(NotStarted, match="no more"):

@@ -5,6 +5,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from sparrowmq import MessageExt
+from sparrowmq.client.client import core_of
 from sparrowmq.client.group.broker_requests import routes
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from tests.client.members import GROUP, TOPIC, create_topic, send, stored_offset
@@ -31,7 +32,7 @@ def test_a_start_may_be_cancelled_at_every_step_and_begun_again() -> None:
         consumer, cancelled = push_consumer(client), 0
         while not await ended(consumer.start(handle), cancelled * STEP_S):
             await consumer.stop()
-            assert not client.consumers
+            assert not core_of(client).consumers
             consumer, cancelled = push_consumer(client), cancelled + 1
         await arrived.wait()
         await consumer.stop()
@@ -65,7 +66,7 @@ def test_a_stop_may_be_cancelled_at_every_step_and_nothing_stays() -> None:
                 pass  # what comes again because progress was not stored
             is_over = await ended(consumer.stop(), cancelled * STEP_S)
             cancelled += not is_over
-            assert not client.consumers
+            assert not core_of(client).consumers
             await asyncio.sleep(1)
             assert not [t for t in asyncio.all_tasks() if t.get_name().startswith("pull")]
             assert members(sim) == []

@@ -1,16 +1,19 @@
 """Which name servers a program uses, and how it says where it learned of them."""
 
 import asyncio
+import logging
+import re
 from pathlib import Path
 
 import pytest
 
-from sparrowmq.client.client import Client
+from sparrowmq.client.client import Client, core_of
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.errors import NoNameServer
 from sparrowmq.cluster_address import contexts_file, find_name_servers, read_contexts
 from sparrowmq.config_fields import ConfigError
 
+OUR = "SPARROWMQ_"
 OURS, CONTEXT, APACHES = "SPARROWMQ_NAME_SERVERS", "SPARROWMQ_CONTEXT", "NAMESRV_ADDR"
 
 
@@ -48,6 +51,36 @@ def test_the_first_that_is_given_counts(
     found = find_name_servers(given, environment={**home, **environment})
     assert found.addresses == addresses
     assert origin in found.origin
+
+
+@pytest.mark.parametrize(
+    ("given", "environment", "said"),
+    [
+        (None, {OUR + "NAMESERVERS": "o:1"}, [f"{OUR}NAMESERVERS .* you mean {OURS}?"]),
+        (None, {OUR + "NAME_SERVER": "o:1"}, [f"{OUR}NAME_SERVER .* you mean {OURS}?"]),
+        (None, {"SPARROW_NAME_SERVERS": "o:1"}, [f"SPARROW_NAME_SERVERS .* you mean {OURS}?"]),
+        (None, {"sparrowmq_name_servers": "o:1"}, [f"sparrowmq_name_servers .* mean {OURS}?"]),
+        (None, {OUR + "CONTEXTS": "prod"}, [f"{OUR}CONTEXTS .* you mean {CONTEXT}?"]),
+        (None, {OUR + "CONFIG": "broker.toml", OUR + "NAME": "broker-a"}, []),
+        (None, {OUR + "NAMESERVERS": "o:1", OURS: "p:1"}, []),
+        ("x:1", {OUR + "NAMESERVERS": "o:1"}, []),
+    ],
+)
+def test_a_mistyped_variable_is_logged_once_with_the_one_that_was_meant(
+    given: str | None,
+    environment: dict[str, str],
+    said: list[str],
+    request: pytest.FixtureRequest,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = logging.getLogger(request.node.name)  # of this case, since once is for each logger
+    for _ in range(2):
+        find_name_servers(given, environment=environment, log=log)
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == len(said)
+    for line, text in zip(lines, said, strict=True):
+        assert re.search(text, line)
+        assert line.endswith("name servers are 127.0.0.1:9876, from the default")
 
 
 @pytest.mark.parametrize(
@@ -110,7 +143,7 @@ def test_the_error_of_a_cluster_that_does_not_answer_names_the_origin_of_its_add
         client = Client(ClientConfig())
         await client.start()
         try:
-            await client.name_servers.route("orders")
+            await core_of(client).name_servers.route("orders")
         finally:
             await client.stop()
 

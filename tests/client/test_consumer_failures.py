@@ -1,6 +1,7 @@
 """What becomes of messages whose handler fails, hangs, or cannot give them back."""
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -100,9 +101,11 @@ def test_a_message_that_fails_again_after_it_could_not_be_given_back_is_given_ba
     give_back = GivingBack.give_back
     levels: list[int] = []
 
-    async def refuse_once(giving_back: GivingBack, message: MessageExt, level: int) -> bool:
+    async def refuse_once(
+        giving_back: GivingBack, message: MessageExt, level: int, reason: str
+    ) -> bool:
         levels.append(level)
-        return len(levels) > 1 and await give_back(giving_back, message, level)
+        return len(levels) > 1 and await give_back(giving_back, message, level, reason)
 
     async def fail_twice(message: MessageExt) -> None:
         if len(member.got) < 3:
@@ -283,8 +286,8 @@ def test_subscriptions_that_are_no_mapping_are_refused_with_an_example() -> None
 @pytest.mark.parametrize(
     ("level", "limit", "said"),
     [
-        (-1, 16, "after 1 attempt"),
-        (0, 0, "after 1 attempt"),
+        (-1, 16, "after 1 attempt: the body is no order"),
+        (0, 0, "after 1 attempt: the body is no order"),
         (0, 16, None),
     ],
     ids=["asked for", "over the limit", "retried"],
@@ -293,7 +296,7 @@ def test_a_message_that_becomes_a_dead_letter_is_logged(
     level: int, limit: int, said: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fail(message: MessageExt) -> None:
-        raise RetryLater("poison", delay_level=level)
+        raise RetryLater("the body is no order", delay_level=level)
 
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
@@ -308,6 +311,34 @@ def test_a_message_that_becomes_a_dead_letter_is_logged(
     assert len(lines) == (said is not None)
     for line in lines:
         assert f"of topic {TOPIC} goes to the dead-letter queue of group {GROUP} {said}" in line
+
+
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        (RetryLater("the database is away"), "the database is away"),
+        (RetryLater(delay_level=1), "RetryLater without a reason"),
+    ],
+)
+@pytest.mark.parametrize("orderly", [False, True])
+def test_what_shall_come_again_later_is_logged_with_the_reason(
+    raised: RetryLater, said: str, orderly: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail_once(message: MessageExt) -> None:
+        if not message.reconsume_times:
+            raise raised
+
+    caplog.set_level(logging.INFO)
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        Member(sim, fail_once, orderly=orderly)
+        send(sim, b"x")
+        sim.advance(5)
+    (record,) = [each for each in caplog.records if "again later" in each.getMessage()]
+    assert record.levelno == logging.INFO
+    line = record.getMessage()
+    assert line.startswith(f"handler of group {GROUP} wants 1 message of ")
+    assert line.endswith(f"again later: {said}")
 
 
 @pytest.mark.parametrize("answer", [False, "RECONSUME_LATER"])

@@ -23,6 +23,16 @@ def test_tags_choose_by_text_although_hashes_collide() -> None:
         assert stored_offset(sim) == 3
 
 
+def test_a_tag_that_has_a_comma_is_chosen_by_a_condition() -> None:
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        for tag in ("created,paid", "created"):
+            send(sim, tag.encode(), TAGS=tag)
+        member = Member(sim, subscriptions={TOPIC: Sql("TAGS = 'created,paid'")})
+        sim.advance(7)
+        assert member.got == [b"created,paid"]
+
+
 def test_a_condition_chooses_by_properties() -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
@@ -82,6 +92,9 @@ def test_a_wrong_condition_is_refused_before_anything_is_sent() -> None:
         ("created || || paid", "has no name at place 2"),
         ("created || *", r"\* stands alone"),
         ("created | paid", r"separated by \|\|, not by \|"),
+        ("created, paid", r"by \|\|, not by commas: write 'created \|\| paid', or Sql"),
+        ("created,paid", r"not by commas: write 'created \|\| paid'"),
+        ("a || b, c,", r"not by commas: write 'a \|\| b \|\| c'"),
     ],
 )
 def test_tags_that_cannot_be_meant_are_refused_at_the_call(choice: str, fault: str) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,6 +63,15 @@ def test_a_known_key_is_passed_over(seen: Seen) -> None:
     handle([message(b"a"), message(b"b")])
     handle([message(b"b"), message(b"c"), message(b"c")])
     assert handled.bodies == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize("key", [None, "", 5])
+def test_messages_without_a_key_fail_instead_of_counting_as_the_same(key: Any) -> None:
+    handled = Handled()
+    handle = Deduplicate(MemorySeen(), lambda message: key, clock=Time())(handled)
+    with pytest.raises(ValueError, match=r"keys for Deduplicate are \[.*must be texts"):
+        handle([message(b"a")])
+    assert handled.bodies == []
 
 
 def test_a_key_is_recorded_after_success_only(seen: Seen) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from sparrowmq.broker.live_clients import MemberSessions
+from sparrowmq.client.client import core_of
 from sparrowmq.client.consuming.push_consumer import PushConsumer
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.protocol.heartbeat import ConsumeFromWhere
@@ -89,7 +90,7 @@ def test_a_client_may_do_without() -> None:
 
         async def live() -> None:
             client = sim.client_on("quiet")
-            client.config = replace(client.config, fast_heartbeat=False)
+            core_of(client).config = replace(core_of(client).config, fast_heartbeat=False)
             await client.start()
             async with PushConsumer(GROUP, {TOPIC: "*"}, client=client) as consumer:
                 await consumer.start(lambda messages: None)
@@ -113,7 +114,7 @@ def test_a_producer_keeps_the_connection_when_the_consumer_beside_it_has_left() 
                     await consumer.start(lambda messages: None)
                     await asyncio.sleep(3)
                     assert len(sim.broker.sessions) == 1
-                connection = await client.peers.connect(sim.brokers["broker-a"].address)
+                connection = await core_of(client).peers.connect(sim.brokers["broker-a"].address)
                 await asyncio.sleep(20)
                 assert connection.is_open
                 await producer.send(Message(TOPIC, b"2"))

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import pytest
 
 from sparrowmq.client import broker_calls
-from sparrowmq.client.client import Client
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.consuming.concurrent_consumption import GivingBack
 from sparrowmq.client.group import lock_requests
 from sparrowmq.client.group.held_queue import HeldQueue
@@ -49,9 +49,9 @@ def test_a_message_on_its_way_to_the_dead_letters_keeps_its_queue(
     """Its next owner would get it again, and send it there again."""
     give_back = GivingBack.give_back
 
-    async def slowly(giving_back: GivingBack, message: MessageExt, level: int) -> bool:
+    async def slowly(giving_back: GivingBack, message: MessageExt, level: int, why: str) -> bool:
         await asyncio.sleep(3)
-        return await give_back(giving_back, message, level)
+        return await give_back(giving_back, message, level, why)
 
     monkeypatch.setattr(GivingBack, "give_back", slowly)
     with SimCluster(seed=1).run() as sim:
@@ -100,7 +100,7 @@ def slow_locks_at(monkeypatch: pytest.MonkeyPatch, address: str) -> list[str]:
     asked: list[str] = []
     call = broker_calls.call
 
-    async def slowly(client: Client, at: str, header: RequestHeader, body: bytes) -> Response:
+    async def slowly(client: ClientCore, at: str, header: RequestHeader, body: bytes) -> Response:
         if isinstance(header, LockBatch):
             asked.append(at)
             await asyncio.sleep(3 if at == address else 0)
@@ -161,7 +161,7 @@ def test_a_handler_that_fails_while_its_message_is_given_back_does_not_give_it_b
     given: list[bytes] = []
     begun = asyncio.Event()
 
-    async def slowly(giving_back: GivingBack, message: MessageExt, level: int) -> bool:
+    async def slowly(giving_back: GivingBack, message: MessageExt, level: int, why: str) -> bool:
         given.append(message.body)
         begun.set()
         await asyncio.sleep(3)

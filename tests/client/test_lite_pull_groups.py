@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from sparrowmq.client.broker_calls import Position, commit_offset
-from sparrowmq.client.client import Client
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
 from sparrowmq.client.errors import QueueLost
 from sparrowmq.client.group import offsets
@@ -99,7 +99,9 @@ def test_progress_of_a_queue_that_is_not_ours_is_not_committed() -> None:
 def test_a_commit_raises_for_a_queue_that_is_lost_while_another_s_progress_is_stored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def slowly(client: Client, group: str, queue: MessageQueue, position: Position) -> None:
+    async def slowly(
+        client: ClientCore, group: str, queue: MessageQueue, position: Position
+    ) -> None:
         await asyncio.sleep(1)
         await commit_offset(client, group, queue, position)
 

@@ -62,15 +62,22 @@ def test_a_loop_gets_one_message_after_the_other_and_acknowledges_what_it_left(
         assert stored_offset(sim) == 3
 
 
-def test_what_the_loop_did_not_reach_is_left_to_the_next_consumer() -> None:
+@pytest.mark.parametrize("orderly", [False, True])
+def test_what_the_loop_did_not_reach_is_left_to_the_next_consumer(orderly: bool) -> None:
     got: list[tuple[bytes, int]] = []
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
         send(sim, b"a", b"b", b"c", b"d")
-        consume(sim, everything(got, b"b"))
+        consume(sim, everything(got, b"b"), orderly=orderly)
         assert stored_offset(sim) == 2
-        consume(sim, everything(got, b"d"))
+        consume(sim, everything(got, b"d"), orderly=orderly)
         assert got == [(b"a", 0), (b"b", 0), (b"c", 0), (b"d", 0)]
+        assert sim.now_s < 20  # a stop that waits for a handler takes 30 s
+
+
+def test_a_loop_needs_the_block_of_its_consumer() -> None:
+    with pytest.raises(ValueError, match="needs `async with consumer:` around it"):
+        aiter(PushConsumer(GROUP, {TOPIC: "*"}))
 
 
 def test_an_exception_in_the_body_is_a_failed_message_that_comes_again_later() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sparrowmq.backoff import Backoff
-from sparrowmq.client.client import find_own_address
+from sparrowmq.client.client_core import find_own_address
 from sparrowmq.client.errors import BrokerRefused, NoRoute
 from sparrowmq.client.name_servers import NameServers
 from sparrowmq.net.peers import Peers
@@ -98,7 +98,7 @@ def test_a_name_is_looked_up_beside_the_loop(
         threads.append(threading.current_thread())
         return "127.0.0.1"
 
-    monkeypatch.setattr("sparrowmq.client.client.own_address", look_up)
+    monkeypatch.setattr("sparrowmq.client.client_core.own_address", look_up)
     assert asyncio.run(find_own_address(f"{host}:9876")) == "127.0.0.1"
     assert [thread is not threading.current_thread() for thread in threads] == [elsewhere]
 

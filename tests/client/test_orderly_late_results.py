@@ -42,7 +42,7 @@ def test_what_fails_in_a_queue_that_was_lost_meanwhile_does_not_go_to_the_dead_l
 ) -> None:
     given: list[float] = []
 
-    async def note(giving_back: GivingBack, message: MessageExt, level: int) -> bool:
+    async def note(giving_back: GivingBack, message: MessageExt, level: int, why: str) -> bool:
         given.append(sim.now_s)
         return True
 

@@ -10,7 +10,7 @@ from sparrowmq.client.group.broker_requests import routes
 from sparrowmq.client.outages import Outages, in_words
 from sparrowmq.net.errors import CallTimedOut, NotConnected
 from sparrowmq.testing.sim_cluster import SimCluster
-from tests.client.members import GROUP, TOPIC, Member, create_topic
+from tests.client.members import GROUP, TOPIC, Member, create_topic, send
 
 REFUSED = NotConnected("10.0.0.1:10911", "connection refused")
 
@@ -97,14 +97,55 @@ def test_name_servers_that_are_away_are_two_lines(caplog: pytest.LogCaptureFixtu
         assert "answers again after" in ends
 
 
-def test_a_consumer_that_is_told_to_wait_raises_when_no_name_server_answers() -> None:
+@pytest.mark.parametrize(
+    ("is_mute", "wait_s", "failure"),
+    [
+        (False, 7, "cannot connect to"),
+        (True, 1, "no answer within 1 s"),
+        (True, 7, "did not answer"),
+    ],
+    ids=["away", "mute", "mute for longer than a request"],
+)
+def test_a_consumer_that_is_told_to_wait_raises_when_no_name_server_answers(
+    is_mute: bool, wait_s: float, failure: str
+) -> None:
     with SimCluster(seed=1).run() as sim:
         (node,) = sim.name_servers.values()
-        node.kill()
+        if is_mute:
+            sim.host("name-server-1").pause()
+        else:
+            node.kill()
         start_s = sim.now_s
-        with pytest.raises(NoNameServer, match="no name server answers"):
-            Member(sim, wait_s=7)
-        assert sim.now_s - start_s == pytest.approx(7, abs=1)
+        with pytest.raises(NoNameServer, match="no name server answers") as raised:
+            Member(sim, wait_s=wait_s)
+        assert raised.value.topic == TOPIC
+        assert failure in raised.value.failure
+        assert sim.now_s - start_s == pytest.approx(wait_s, abs=1)
+
+
+def test_a_stop_while_a_server_is_asked_is_no_outage(caplog: pytest.LogCaptureFixture) -> None:
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        member = Member(sim)
+        sim.advance(20)
+        sim.host("name-server-1").pause()
+        sim.advance(10.1)  # it was just asked for routes
+        member.leave()
+        assert warnings(caplog, "cannot be reached") == []
+
+
+def test_while_nothing_is_away_no_broker_is_named_for_the_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    named: list[str] = []
+    monkeypatch.setattr(Outages, "reached", lambda outages, server: named.append(server))
+    with SimCluster(seed=1).run() as sim:
+        create_topic(sim)
+        member = Member(sim)
+        send(sim, b"x")
+        sim.advance(40)
+        assert member.got == [b"x"]
+    assert not [server for server in named if server.startswith("broker")]
 
 
 def test_a_consumer_that_is_told_to_wait_starts_when_a_name_server_comes() -> None:

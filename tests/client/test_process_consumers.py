@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sparrowmq.client.client import core_of
 from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
 from sparrowmq.client.consuming.push_consumer import PushConsumer
 from sparrowmq.client.group.broker_requests import routes
@@ -32,7 +33,7 @@ class OneProcess:
     ) -> PushConsumer:
         client = self.sim.client_on("here", routes)
         object.__setattr__(client.config, "instance_name", name)
-        client.process_consumers = self.members
+        core_of(client).process_consumers = self.members
         await client.start()
         consumer = PushConsumer(
             GROUP, subscriptions, client=client, threads=InlineWorkers(), **settings

@@ -46,6 +46,23 @@ def test_a_recalled_message_is_never_delivered_and_a_delivered_one_not_recalled(
         assert delivered(sim) == (not recalls)
 
 
+def test_a_message_that_is_delayed_by_a_level_has_no_handle_and_is_not_recalled() -> None:
+    async def run() -> None:
+        client = sim.client_on("producer")
+        await client.start()
+        async with Producer("orders-svc", client=client) as producer:
+            sent = await producer.send(Message("orders", b"later", delay_level=3))
+            assert sent.recall_handle == ""
+            with pytest.raises(ValueError, match=r"handle is empty: .* delayed by delay_level"):
+                await producer.recall(sent.recall_handle)
+        await client.stop()
+
+    with SimCluster(seed=1).run() as sim:
+        sim.wait(sim.host("producer").start(run()))
+        sim.advance(15)
+        assert delivered(sim) == 1
+
+
 def test_what_is_no_handle_is_refused_before_any_request() -> None:
     async def recall(producer: Producer) -> None:
         with pytest.raises(ValueError, match="is no recall handle"):

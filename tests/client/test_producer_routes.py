@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sparrowmq.client.errors import NoRoute
+from sparrowmq.client.errors import NoNameServer, NoRoute
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.protocol.message import Message
 from tests.client.scripted import world
@@ -21,9 +21,38 @@ def test_a_name_server_that_does_not_answer_costs_no_more_than_the_time_of_the_s
 
     with world() as w:
         w.is_mute = True
-        with pytest.raises(NoRoute, match=r"no name server answered within 0.5 s"):
+        with pytest.raises(NoNameServer, match=r"no answer within 0.5 s"):
             w.produce(send)
         assert w.sim.now_s - w.start_s < 4
+
+
+def test_the_first_send_waits_for_a_name_server_that_comes_within_its_time() -> None:
+    async def send_first(producer: Producer) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            sending = tasks.create_task(producer.send(Message("orders", b"x"), timeout_s=10))
+            await asyncio.sleep(8)
+            w.serve_routes()
+            assert (await sending).is_ok
+
+    with world() as w:
+        w.stop_routes()
+        w.produce(send_first)
+        assert len(w.attempts) == 1
+
+
+@pytest.mark.parametrize(("retries", "takes_s"), [(2, 7.0), (0, 0.0)])
+def test_without_a_name_server_the_first_send_takes_its_time_unless_it_has_no_retries(
+    retries: int, takes_s: float
+) -> None:
+    async def send(producer: Producer) -> float:
+        begin_s = w.sim.now_s
+        with pytest.raises(NoNameServer, match=r"no route for topic orders: .*: cannot connect to"):
+            await producer.send(Message("orders", b"x"), timeout_s=7)
+        return w.sim.now_s - begin_s
+
+    with world() as w:
+        w.stop_routes()
+        assert w.produce(send, retries=retries) == pytest.approx(takes_s, abs=0.1)
 
 
 def test_a_hundred_sends_to_a_new_topic_are_one_question_to_the_name_server() -> None:

@@ -3,7 +3,8 @@
 import pytest
 
 import sparrowmq
-from sparrowmq import TransactionState, blocking
+from sparrowmq import Message, TransactionState, blocking
+from sparrowmq.testing.sim_cluster import SimCluster
 
 LIFE = {"start", "stop"}
 PRODUCER = LIFE | {"group", "send", "send_batch", "send_oneway", "request", "reply", "recall"}
@@ -23,8 +24,12 @@ NAMES = {
     "ScheduledPull": LIFE,
 }
 ONLY_ASYNC = {"PushConsumer": {"stopped"}}
+CLIENT = LIFE | {"client_id", "config", "failure", "is_running"}
+SEEN = {"known", "record"}
+ASYNC_NAMES = {"Client": CLIENT, "Deduplicate": set(), "MemorySeen": SEEN}
+ASYNC_NAMES |= {"SqliteSeen": SEEN | {"close"}, "Sql": {"expression"}, "Only": {"accepts", "tags"}}
 INNER_OBJECTS = {"client", "member", "consumer"}
-"""For tools and tests. A client is public; a member appears with the start."""
+"""For tools and tests: the core of a client; a member appears with the start."""
 
 
 class Bookings:
@@ -48,9 +53,19 @@ def test_classes_show_what_users_call(name: str) -> None:
     assert public(getattr(sparrowmq, name)) == NAMES[name] | ONLY_ASYNC.get(name, set())
 
 
+@pytest.mark.parametrize("name", ASYNC_NAMES)
+def test_classes_that_both_apis_share_show_what_users_call(name: str) -> None:
+    assert public(getattr(sparrowmq, name)) == ASYNC_NAMES[name]
+
+
 @pytest.mark.parametrize(
     "thing",
     [
+        sparrowmq.Client(),
+        sparrowmq.Admin(),
+        sparrowmq.Deduplicate(sparrowmq.MemorySeen()),
+        sparrowmq.RetryLater("later"),
+        blocking.Admin(),
         sparrowmq.Producer("g"),
         sparrowmq.TransactionalProducer("g", Bookings()),
         sparrowmq.PushConsumer("g", {"orders": "*"}),
@@ -68,6 +83,37 @@ def test_classes_show_what_users_call(name: str) -> None:
 )
 def test_objects_show_no_more_than_their_class(thing: object) -> None:
     assert public(thing) - public(type(thing)) <= INNER_OBJECTS
+
+
+def test_a_producer_whose_client_was_stopped_says_so() -> None:
+    async def use() -> None:
+        client = sim.client_on("producer")
+        await client.start()
+        producer = sparrowmq.Producer("orders-svc", client=client)
+        await producer.start()
+        await client.stop()
+        with pytest.raises(sparrowmq.NotStarted, match="the client was stopped before its prod"):
+            await producer.send(Message("orders", b"x"))
+
+    with SimCluster(seed=1).run() as sim:
+        sim.run(use(), on=sim.host("producer"))
+
+
+def test_a_client_is_started_and_stopped_by_its_block() -> None:
+    async def use() -> None:
+        client = sim.client_on("producer")
+        was_running = [client.is_running]
+        async with client:
+            was_running.append(client.is_running)
+            assert client.client_id.endswith("@producer")
+            async with sparrowmq.Producer("orders-svc", client=client) as producer:
+                assert (await producer.send(Message("orders", b"x"))).is_ok
+        was_running.append(client.is_running)
+        assert was_running == [False, True, False]
+        assert client.failure is None
+
+    with SimCluster(seed=1).run() as sim:
+        sim.run(use(), on=sim.host("producer"))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -2,12 +2,15 @@
 
 import asyncio
 from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
+from sparrowmq.client.client import core_of
 from sparrowmq.client.consuming.pull_loop import FlowLimits, shared_out
 from sparrowmq.client.group.member_settings import MemberSettings
 from sparrowmq.client.group.offsets import StartOffsets
@@ -196,7 +199,7 @@ def test_without_a_stored_offset_the_rule_decides_and_retries_are_special(
                 from_timestamp_ms=at_ms,
                 model=MessageModel.BROADCASTING,  # asks no broker for progress of the group
             )
-            found = await StartOffsets(client, settings, sim.clock()).of(queue, None)
+            found = await StartOffsets(core_of(client), settings, sim.clock()).of(queue, None)
             await client.stop()
             return found.offset
 
@@ -225,21 +228,26 @@ def test_a_first_message_that_comes_after_nothing_was_stored_is_not_skipped(
             client = sim.client_on("asker")
             await client.start()
             queue = MessageQueue(TOPIC, "broker-a", 0)
-            found = await StartOffsets(client, settings, sim.clock()).of(queue, None)
+            found = await StartOffsets(core_of(client), settings, sim.clock()).of(queue, None)
             await client.stop()
             return found.offset
 
         assert sim.run(start(), on=sim.host("asker")) == offset
 
 
-def test_from_a_time_on() -> None:
+@pytest.mark.parametrize("where", [{}, {"from_where": "TIMESTAMP"}], ids=["implied", "said"])
+@pytest.mark.parametrize("form", ["from_timestamp_ms", "from_time"])
+def test_from_a_time_on(where: dict[str, Any], form: str) -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
         send(sim, b"early")
         sim.advance(60)
         now_ms = sim.clock()
         send(sim, b"late")
-        member = Member(sim, from_where=ConsumeFromWhere.TIMESTAMP, from_timestamp_ms=now_ms)
+        time: Any = now_ms
+        if form == "from_time":
+            time = datetime.fromtimestamp(now_ms / 1000, timezone(timedelta(hours=2)))
+        member = Member(sim, **where, **{form: time})
         sim.advance(3)
         assert member.got == [b"late"]
 

@@ -11,8 +11,20 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 import sparrowmq
-from sparrowmq import ClientConfig, FlowLimits, TransactionState, blocking
+from sparrowmq import (
+    Admin,
+    Client,
+    ClientConfig,
+    Deduplicate,
+    FlowLimits,
+    MemorySeen,
+    Message,
+    RetryLater,
+    TransactionState,
+    blocking,
+)
 from sparrowmq.client.setting_names import settings_of
+from sparrowmq.testing import async_cluster, cluster
 
 CLASSES = [
     "Producer",
@@ -120,6 +132,13 @@ MISTYPED: list[tuple[Callable[[], object], str, str, str]] = [
     ),
     (lambda: ClientConfig(name_server=()), "ClientConfig", "name_server", "name_servers"),  # type: ignore[call-arg]
     (lambda: FlowLimits(message=5), "FlowLimits", "message", "messages"),  # type: ignore[call-arg]
+    (lambda: Client(confg=ClientConfig()), "Client", "confg", "config"),  # type: ignore[call-arg]
+    (lambda: Admin(timeout=5), "Admin", "timeout", "timeout_s"),  # type: ignore[call-arg]
+    (lambda: blocking.Admin(timeout=5), "Admin", "timeout", "timeout_s"),  # type: ignore[call-arg]
+    (lambda: Deduplicate(MemorySeen(), ttl=5), "Deduplicate", "ttl", "ttl_s"),  # type: ignore[call-arg]
+    (lambda: RetryLater("later", delaylevel=5), "RetryLater", "delaylevel", "delay_level"),  # type: ignore[call-arg]
+    (lambda: cluster(broker=2), "the cluster", "broker", "brokers"),
+    (lambda: async_cluster(default_queue=2), "the cluster", "default_queue", "default_queues"),
 ]
 
 
@@ -132,6 +151,17 @@ def test_a_mistyped_setting_is_refused_with_the_one_that_is_near(
     text, _, near = str(caught.value).partition("; did you mean ")
     assert text == f"{kind} has no setting named {mistyped}"
     assert near.rstrip("?").split(" or ")[0] == meant
+
+
+@pytest.mark.parametrize("make", [Message, Message.json, Message.text])
+def test_a_message_with_a_tag_is_refused_with_the_field_that_is_meant(make: Any) -> None:
+    with pytest.raises(TypeError, match=r"^Message has no field named tag; did you mean tags\?$"):
+        make("orders", b"x" if make is Message else "x", tag="created")
+
+
+def test_a_message_shows_what_it_was_given() -> None:
+    shown = "Message(topic='orders', body=b'x', tags='created', keys=('o-1',))"
+    assert repr(Message("orders", b"x", tags="created", keys="o-1")) == shown
 
 
 def test_every_unknown_setting_is_named_also_where_none_is_near() -> None:

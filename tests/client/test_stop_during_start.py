@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from sparrowmq.client.client import core_of
 from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
 from sparrowmq.client.consuming.pull_consumer import PullConsumer
 from sparrowmq.client.consuming.push_consumer import PushConsumer
@@ -59,9 +60,9 @@ def test_a_member_that_is_stopped_at_any_step_of_its_start_is_stopped(kind: str)
                 await asyncio.sleep(step * STEP_S)
                 was_started = start.done()
                 await member.stop()
-                assert not client.consumers
+                assert not core_of(client).consumers
             await asyncio.sleep(5)
-            assert not client.consumers
+            assert not core_of(client).consumers
             assert len(asyncio.all_tasks()) == before
             step += 1
         await client.stop()

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sparrowmq import MessageExt
+from sparrowmq.client.client import core_of
 from sparrowmq.client.consuming.push_consumer import PushConsumer
 from sparrowmq.client.group import group_consumer
 from sparrowmq.client.group.broker_requests import routes
@@ -48,8 +49,8 @@ def test_two_concurrent_stops_both_wait_for_handlers(
 
     async def work() -> None:
         # A client of its own, as users have it: the simulated one replaces it.
-        client = sim.client_on("member", routes)
-        monkeypatch.setattr(group_consumer, "Client", lambda config, routes: client)
+        core = core_of(sim.client_on("member", routes))
+        monkeypatch.setattr(group_consumer, "ClientCore", lambda config, routes: core)
         consumer = PushConsumer(
             GROUP,
             {TOPIC: "*"},

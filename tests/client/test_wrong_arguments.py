@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from sparrowmq import (
+    Admin,
     Client,
     ClientConfig,
     FlowLimits,
@@ -56,7 +58,14 @@ def test_a_message_with_a_field_of_another_type(arguments: dict[str, Any], fault
         ({"group": None}, "group name is None, must be a text"),
         ({"name_servers": None}, "name_servers is None, must be host:port"),
         ({"timeout_s": NAN}, "timeout_s is nan, must be more than 0"),
-        ({"timeout_s": "3"}, "timeout_s is '3'"),
+        ({"timeout_s": "3"}, "timeout_s is '3', must be a number of seconds, more than 0"),
+        ({"trace": "yes"}, "trace is 'yes', must be True or False"),
+        ({"avoid_faults": 1}, "avoid_faults is 1, must be True or False"),
+        ({"retry_unless_ok": None}, "retry_unless_ok is None, must be True or False"),
+        (
+            {"name_servers": "http://broker.example:9876/"},
+            "is not host:port: write 'broker.example:9876', without http",
+        ),
         ({"retries": 1.5}, "retries is 1.5, must be a whole number"),
         ({"default_queues": 2**40}, "must be 1 to 2147483647"),
         ({"compress_from_bytes": -1}, "compress_from_bytes is -1, must be 0 or more"),
@@ -69,6 +78,7 @@ def test_a_producer(settings: dict[str, Any], fault: str) -> None:
 
 
 M = Message("orders", b"x")
+Q = MessageQueue("orders", "broker-a", 0)
 
 
 @pytest.mark.parametrize(
@@ -80,6 +90,7 @@ M = Message("orders", b"x")
         (lambda producer: producer.send(M, queue="q"), "queue is 'q', must be a MessageQueue"),
         (lambda producer: producer.send(M, selector=5), "selector is 5, must be a function"),
         (lambda producer: producer.send(M, selector=lambda *_: 5), "queue is 5, must be a Mess"),
+        (lambda producer: producer.send(M, timeout_s="3"), "is '3', must be a number of seconds"),
         (lambda producer: producer.send_batch(M), "must be a Sequence"),
         (lambda producer: producer.send_batch([M, 5]), "a message is 5, must be a Message"),
         (lambda producer: producer.send_batch([5]), "a message is 5, must be a Message"),
@@ -97,6 +108,7 @@ def test_what_is_sent(call: Callable[[Any], Coroutine[Any, Any, None]], fault: s
     [
         ({"message": 5}, "message is 5, must be a Message"),
         ({"message": M, "timeout_s": -1}, "timeout_s is -1, must be more than 0"),
+        ({"message": M, "timeout_s": "3"}, "timeout_s is '3', must be a number of seconds"),
     ],
 )
 def test_what_is_sent_in_a_transaction(arguments: dict[str, Any], fault: str) -> None:
@@ -131,16 +143,35 @@ def test_a_transactional_producer_whose_listener_is_none(listener: Any) -> None:
         ({"model": "BROADCAST"}, "is 'BROADCAST', must be one of BROADCASTING, CLUSTERING"),
         ({"from_where": "FIRST"}, "must be one of LAST_OFFSET, FIRST_OFFSET, TIMESTAMP"),
         ({"from_timestamp_ms": -1}, "from_timestamp_ms is -1, must be 0 or more"),
+        (
+            {"from_timestamp_ms": 5, "from_where": "FIRST_OFFSET"},
+            "from_timestamp_ms is given, but from_where is FIRST_OFFSET, which would ignore it",
+        ),
+        (
+            {"from_time": datetime(2026, 1, 1, tzinfo=UTC), "from_where": "LAST_OFFSET"},
+            "from_time is given, but from_where is LAST_OFFSET, .* or give TIMESTAMP",
+        ),
+        (
+            {"from_time": datetime(2026, 1, 1, tzinfo=UTC).replace(tzinfo=None)},
+            "has no time zone: add tzinfo=UTC",
+        ),
+        ({"from_time": 5}, "from_time is 5, must be a datetime; from_timestamp_ms takes ms"),
+        (
+            {"from_time": datetime(2026, 1, 1, tzinfo=UTC), "from_timestamp_ms": 5},
+            "exclude each other, give one",
+        ),
         ({"strategy": "AVG"}, "strategy is 'AVG', must be a Strategy"),
         ({"listener": 5}, "listener is 5, must be a function"),
         ({"batch": 1.5}, "batch is 1.5, must be a whole number"),
         ({"workers": 0}, "workers is 0, must be 1 or more"),
+        ({"orderly": "no"}, "orderly is 'no', must be True or False"),
+        ({"suspend_s": "1"}, "suspend_s is '1', must be a number, 0 or more"),
         ({"pull_batch": 2**31}, "must be 1 to 2147483647"),
         ({"max_reconsume_times": -2}, "max_reconsume_times is -2, must be -1 or more"),
         ({"consume_timeout_s": 0}, "consume_timeout_s is 0, must be more than 0"),
         ({"consume_timeout_s": NAN}, "consume_timeout_s is nan"),
         ({"suspend_s": -1}, "suspend_s is -1, must be 0 or more"),
-        ({"stop_within_s": None}, "stop_within_s is None, must be 0 or more"),
+        ({"stop_within_s": None}, "stop_within_s is None, must be a number, 0 or more"),
         ({"limits": 5}, "limits is 5, must be a FlowLimits"),
     ],
 )
@@ -180,7 +211,19 @@ async def turn(*ignored: Any) -> None:
 @pytest.mark.parametrize(
     ("make", "fault"),
     [
+        (lambda: Client("127.0.0.1:9876"), "config is '127.0.0.1:9876', must be a ClientConfig"),  # type: ignore[arg-type]
+        (
+            lambda: Producer("orders-svc", client=ClientConfig()),  # type: ignore[arg-type]
+            r"client is ClientConfig\(.*, must be a Client",
+        ),
         (lambda: LitePullConsumer(GROUP, TOPIC), "must give a filter for each topic"),  # type: ignore[arg-type]
+        (
+            lambda: LitePullConsumer(GROUP, auto_commit="no"),  # type: ignore[arg-type]
+            "auto_commit is 'no', must be True or False",
+        ),
+        (lambda: Admin(timeout_s="3"), "timeout_s is '3', must be a number of seconds"),  # type: ignore[arg-type]
+        (lambda: blocking.Admin(timeout_s=0), "timeout_s is 0, must be more than 0"),
+        (lambda: Admin("https://a:9876"), "is not host:port: write 'a:9876', without https"),
         (lambda: LitePullConsumer(GROUP, limit_all=0), "limit_all is 0, must be 1 or more"),
         (lambda: PullConsumer(GROUP, TOPIC), f"topics is '{TOPIC}', must be a list of names"),
         (lambda: ScheduledPull(GROUP, {TOPIC: turn}, workers=0), "workers is 0"),
@@ -193,6 +236,7 @@ async def turn(*ignored: Any) -> None:
         (lambda: Only(5), "filter of Only is 5, must be a function"),  # type: ignore[arg-type]
         (lambda: RetryLater("later", done=-1), "done is -1, must be 0 or more"),
         (lambda: RetryLater("later", delay_level=-2), "delay_level is -2, must be -1 or more"),
+        (lambda: RetryLater("later", delay_level=99), "delay_level is 99, must be -1 to 18"),
     ],
 )
 def test_other_settings(make: Callable[[], object], fault: str) -> None:
@@ -267,6 +311,10 @@ def test_an_offset_that_no_broker_can_store_is_not_noted(offset: Any) -> None:
                 await lite.commit({queue: offset})
             with pytest.raises(ValueError, match="the offset of"):
                 lite.commit_later({queue: offset})
+            with pytest.raises(ValueError, match="timeout_s is '3', must be a number, 0 or more"):
+                await lite.poll("3")  # type: ignore[arg-type]
+            with pytest.raises(ValueError, match="offsets is 'x', must be a Mapping"):
+                await lite.commit("x")  # type: ignore[arg-type]
             with pytest.raises(ValueError, match="a queue is 'q'"):
                 await lite.assign(["q"])  # type: ignore[list-item]
         async with PullConsumer(GROUP, client=client) as pull:
@@ -278,6 +326,32 @@ def test_an_offset_that_no_broker_can_store_is_not_noted(offset: Any) -> None:
     with SimCluster(seed=1).run() as sim:
         create_topic(sim)
         sim.run(commit(), on=sim.host("member"))
+
+
+@pytest.mark.parametrize(
+    ("call", "fault"),
+    [
+        (lambda pull: pull.pull("q", 0), "queue is 'q', must be a MessageQueue"),
+        (lambda pull: pull.pull(Q, -1), "offset is -1, must be 0 or more"),
+        (lambda pull: pull.pull(Q, 0, count=0), "count is 0, must be 1 or more"),
+        (lambda pull: pull.pull(Q, 0, choice="a, b"), "separated by"),
+        (lambda pull: pull.committed("q"), "queue is 'q', must be a MessageQueue"),
+        (lambda pull: pull.commit("q"), "a queue is 'q', must be a MessageQueue"),
+        (lambda pull: pull.give_back("m"), "message is 'm', must be a MessageExt"),
+        (lambda pull: pull.offset_at(Q, "2026"), "must be a datetime or milliseconds since 1970"),
+    ],
+)
+def test_what_is_pulled(call: Callable[[Any], Coroutine[Any, Any, None]], fault: str) -> None:
+    async def use() -> None:
+        async with (
+            sim.client_on("member", routes) as client,
+            PullConsumer(GROUP, client=client) as pull,
+        ):
+            with pytest.raises(ValueError, match=fault):
+                await call(pull)
+
+    with SimCluster(seed=1).run() as sim:
+        sim.run(use(), on=sim.host("member"))
 
 
 def test_progress_of_broadcasting_members_goes_where_a_text_says(tmp_path: Any) -> None:

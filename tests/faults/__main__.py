@@ -32,7 +32,10 @@ def main() -> int:
     parser.add_argument("--small", action="store_true", help="the size that ./dev test uses")
     parser.add_argument("--seed", type=int, default=0, help="seed of everything random (0)")
     parser.add_argument(
-        "--only", default="", metavar="TEXT", help="run only a part of row 16, such as archive"
+        "--only",
+        default="",
+        metavar="TEXT",
+        help="run only a part of row 16, such as archive, or of row 20, such as 'processes, sync'",
     )
     parser.add_argument(
         "--faults",
@@ -46,15 +49,15 @@ def main() -> int:
     kinds = tuple(FAULTS) if arguments.faults == ("all",) else arguments.faults
     if unknown := set(kinds) - set(FAULTS):
         parser.error(f"--faults: {', '.join(sorted(unknown))} is none of {', '.join(FAULTS)}")
-    if arguments.only and arguments.rows != [16]:
-        parser.error("--only chooses among the cases of --row 16")
+    if arguments.only and arguments.rows not in ([16], [20]):
+        parser.error("--only chooses among the parts of --row 16 or --row 20")
     # What simulated servers log about their faults is not the table.
     logging.getLogger("sparrowmq").addHandler(logging.NullHandler())
     print(f"commit {commit()}, seed {arguments.seed}, {'small' if arguments.small else 'full'}")
     print(f"{'#':>2}  {'fault':<30} {'result':<8} {'seconds':>7}  counts", flush=True)
     chosen: dict[int, Row] = {
         16: partial(spark_jobs, only=arguments.only),
-        20: partial(everything, kinds=kinds),
+        20: partial(everything, kinds=kinds, only=arguments.only),
     }
     rows = ROWS | chosen
     scored: list[Scored] = []

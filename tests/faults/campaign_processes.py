@@ -17,7 +17,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from sparrowmq.client.client import Client
+from sparrowmq.client.client import Client, client_around, core_of
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.clock import system_clock
 from sparrowmq.disk.disk import Disk
@@ -124,7 +125,7 @@ class ProcessWorld(World):
             instance_name=name,
             route_poll_s=self.route_poll_s,
         )
-        return Client(config, clock=self.clock)
+        return client_around(ClientCore(config, clock=self.clock))
 
     def spawn(self, name: str, life: Coroutine[Any, Any, None]) -> None:
         self._lives[name] = self._loop.create_task(life, name=name)
@@ -146,7 +147,7 @@ class ProcessWorld(World):
     def _ask(self, address: str, header: RequestHeader, body: bytes = b"") -> Response:
         for _ in range(_ASKED):
             try:
-                peers = self._operator.peers
+                peers = core_of(self._operator).peers
                 answer = self._wait(peers.call(address, header, body, timeout_s=5.0))
                 assert isinstance(answer, Response)
                 return answer
@@ -222,12 +223,20 @@ class ProcessWorld(World):
     def note_stalls(self) -> None:
         """What held the broker's loop."""
         path = beside(self._data, STALLS)
-        for line in path.read_text().splitlines() if path.exists() else ():
-            stall = json.loads(line)
-            if any("Store.open" in place for place in stall["stack"]):
-                continue  # nobody is served yet
-            own_ms = stall["wall_ms"] - stall["unscheduled_ms"]
-            self.story.stalls.append((own_ms, " < ".join(reversed(stall["stack"][-3:]))))
+        if path.exists():
+            self.story.stalls += stalls_of_service(path.read_text())
+
+
+def stalls_of_service(lines: str) -> list[tuple[float, str]]:
+    """What held a loop, as the watchdog wrote it; not what its start did, which serves nobody."""
+    found = []
+    for line in lines.splitlines():
+        stall = json.loads(line)
+        if any(place.endswith(" open_broker") for place in stall["stack"]):
+            continue
+        own_ms = stall["wall_ms"] - stall["unscheduled_ms"]
+        found.append((own_ms, " < ".join(reversed(stall["stack"][-3:]))))
+    return found
 
 
 def lose_unsynced(data: Path, rng: Random) -> None:

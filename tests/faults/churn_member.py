@@ -17,7 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
-from sparrowmq.client.client import Client
+from sparrowmq.client.client import client_around
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.consuming.push_consumer import PushConsumer
 from sparrowmq.client.group.broker_requests import routes
@@ -60,7 +61,7 @@ class ToldMember:
         self._told = told.fileno()
         self._rng = random.Random(name)
         config = patient_config(options.name_server, name)
-        self._client = Client(config, routes=routes)
+        self._client = client_around(ClientCore(config, routes=routes))
         self._consumer = PushConsumer(
             GROUP,
             {TOPIC: "*"},

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 
 from sparrowmq.client.broker_calls import call, committed_offset, max_offset
-from sparrowmq.client.client import Client
+from sparrowmq.client.client import Client, core_of
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.protocol.headers.topics import CreateTopic
 from sparrowmq.protocol.message import Message, MessageQueue
@@ -43,7 +43,7 @@ class Servers:
     async def progress(self) -> dict[int, int]:
         """What the broker knows of the group."""
         found = await asyncio.gather(
-            *(committed_offset(self.client, GROUP, queue) for queue in self.queues)
+            *(committed_offset(core_of(self.client), GROUP, queue) for queue in self.queues)
         )
         return {
             queue.queue_id: 0 if stored is None else stored.offset
@@ -52,7 +52,9 @@ class Servers:
 
     async def stored(self) -> dict[int, int]:
         """How many messages each queue holds."""
-        found = await asyncio.gather(*(max_offset(self.client, queue) for queue in self.queues))
+        found = await asyncio.gather(
+            *(max_offset(core_of(self.client), queue) for queue in self.queues)
+        )
         return {queue.queue_id: end.offset for queue, end in zip(self.queues, found, strict=True)}
 
 
@@ -71,7 +73,7 @@ async def servers(queues: int, *more: str) -> AsyncIterator[Servers]:
             create = CreateTopic(
                 topic=TOPIC, read_queue_nums=queues, write_queue_nums=queues, perm=6
             )
-            await call(client, f"127.0.0.1:{broker.port}", create)
+            await call(core_of(client), f"127.0.0.1:{broker.port}", create)
             async with Producer("feeder", client=client, timeout_s=PATIENCE_S) as producer:
                 found = await producer.queues(TOPIC)
                 yield Servers(name_server.address, client, producer, found)

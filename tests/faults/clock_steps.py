@@ -18,7 +18,7 @@ from pathlib import Path
 from random import Random
 
 from sparrowmq.client.broker_calls import call
-from sparrowmq.client.client import Client
+from sparrowmq.client.client import Client, core_of
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.consuming.push_consumer import PushConsumer
 from sparrowmq.client.errors import ClientError
@@ -126,7 +126,7 @@ class _Run:
     async def begin(self) -> None:
         await self.client.start()
         create = CreateTopic(topic=_TOPIC, read_queue_nums=1, write_queue_nums=1, perm=6)
-        await call(self.client, self._kills.address, create)
+        await call(core_of(self.client), self._kills.address, create)
         await self._producer.start()
         await self._bank.start()
         await self._consumer.start(self._handle)

@@ -12,7 +12,7 @@ from sparrowmq.client.broker_calls import (
     committed_offset,
     max_offset,
 )
-from sparrowmq.client.client import Client
+from sparrowmq.client.client import Client, core_of
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.consuming.push_consumer import PushConsumer
 from sparrowmq.client.errors import ClientError
@@ -165,9 +165,9 @@ class Life:
             at = min(self.commits.attempted + 1, first + self._counts[PLAIN] // (2 * QUEUES))
             self.commits.attempted = max(at, self.commits.attempted)
             with contextlib.suppress(ClientError, NetError):
-                epoch = (await max_offset(self.client, queue)).epoch
+                epoch = (await max_offset(core_of(self.client), queue)).epoch
                 position = Position(self.commits.attempted, epoch)
-                await commit_offset(self.client, COMMITTERS, queue, position)
+                await commit_offset(core_of(self.client), COMMITTERS, queue, position)
                 self.commits.answered.append((time.monotonic(), self.commits.attempted))
             await asyncio.sleep(_PAUSE_S)
 
@@ -177,6 +177,6 @@ class Life:
         queue = MessageQueue(PLAIN, "broker-a", queue_id)
         while True:
             with contextlib.suppress(ClientError, NetError):
-                stored = await committed_offset(self.client, GROUP, queue)
+                stored = await committed_offset(core_of(self.client), GROUP, queue)
                 told.append((time.monotonic(), 0 if stored is None else stored.offset))
             await asyncio.sleep(5 * _PAUSE_S)

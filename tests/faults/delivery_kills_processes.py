@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 from sparrowmq.client.broker_calls import call, committed_offset
-from sparrowmq.client.client import Client
+from sparrowmq.client.client import Client, core_of
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.protocol.group_config import SubscriptionGroupConfig
 from sparrowmq.protocol.headers.groups import CreateGroup
@@ -62,9 +62,9 @@ async def _prepare(kills: Kills) -> None:
     await client.start()
     for topic in TOPICS:
         create = CreateTopic(topic=topic, read_queue_nums=QUEUES, write_queue_nums=QUEUES, perm=6)
-        await call(client, kills.address, create)
+        await call(core_of(client), kills.address, create)
     group = SubscriptionGroupConfig(group_name=COMMITTERS)
-    await call(client, kills.address, CreateGroup(), group.to_json())
+    await call(core_of(client), kills.address, CreateGroup(), group.to_json())
     await client.stop()
 
 
@@ -88,7 +88,7 @@ async def _compare(life: Life, promises: Promises) -> None:
     """What is left of the progress of the last life?"""
     if promises.commits:
         queue = MessageQueue(PLAIN, "broker-a", 0)
-        stored = await committed_offset(life.client, COMMITTERS, queue)
+        stored = await committed_offset(core_of(life.client), COMMITTERS, queue)
         promises.commits[-1].found = None if stored is None else stored.offset
 
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 from sparrowmq.client.broker_calls import call
-from sparrowmq.client.client import Client
+from sparrowmq.client.client import Client, core_of
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.consuming.push_consumer import PushConsumer
 from sparrowmq.client.errors import ClientError
@@ -104,7 +104,7 @@ async def _outage(root: Path, down_s: float) -> Outage:
                 topic=_TOPIC, read_queue_nums=_QUEUES, write_queue_nums=_QUEUES, perm=6
             )
             for broker in brokers:
-                await call(client, f"127.0.0.1:{broker.port}", create)
+                await call(core_of(client), f"127.0.0.1:{broker.port}", create)
             await _whole(client, servers)
             flow = Flow(outage)
             first = ConsumeFromWhere.FIRST_OFFSET
@@ -159,7 +159,7 @@ async def _whole(client: Client, servers: Sequence[NameServerProcess]) -> float:
 
 async def _broker_count(client: Client, address: str) -> int:
     header = GetTopicRoute(topic=_TOPIC, accept_standard_json_only=True)
-    response = await client.peers.call(address, header, timeout_s=PATIENCE_S)
+    response = await core_of(client).peers.call(address, header, timeout_s=PATIENCE_S)
     if response.code != ResponseCode.SUCCESS:
         return 0
     return len(TopicRoute.from_json(response.body).queue_datas)

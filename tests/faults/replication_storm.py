@@ -382,7 +382,8 @@ def delete_topic(storm: Storm) -> None:
 def expire(storm: Storm) -> None:
     for node in storm.nodes:
         if node.is_running and node.host.process.is_running:
-            housekeeping.clean(node.broker, any_hour=True)
+            cleaning = housekeeping.clean(node.broker, any_hour=True)
+            storm.sim.wait(node.host.start(cleaning))
 
 
 def promote(storm: Storm) -> None:

@@ -5,11 +5,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
+from sparrowmq.testing.loop_watchdog import Stall
 from tests.faults.campaign import Call, Cut, Fault, Kind, Sending, Story, judge
 from tests.faults.campaign_planted import PLANTED
-from tests.faults.campaign_processes import campaign_in_processes
+from tests.faults.campaign_processes import campaign_in_processes, stalls_of_service
 from tests.faults.campaign_sim import KINDS, campaign_in_simulation
 from tests.faults.campaign_stream import Stream, keep
 from tests.faults.checker import MessageId, State, body_of
@@ -78,6 +80,23 @@ def test_planted_a_bug_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) ->
 
 
 # ---- the judge itself
+
+
+@pytest.mark.parametrize(
+    ("stack", "counts"),
+    [
+        (("server.py:73 BrokerServer.running", "pull.py:80 pull_message"), True),
+        (("server.py:73 BrokerServer.running", "server.py:160 reopen_broker"), True),
+        (("server.py:120 BrokerServer.running", "server.py:154 open_broker", "a.py:1 a"), False),
+    ],
+)
+def test_a_stall_counts_unless_the_broker_was_starting(
+    stack: tuple[str, ...], counts: bool
+) -> None:
+    stall = Stall(1.0, wall_ms=130, cpu_ms=20, unscheduled_ms=50, callback="a step", stack=stack)
+    line = msgspec.json.encode(stall).decode()
+    found = [(80.0, " < ".join(reversed(stack)))] if counts else []
+    assert stalls_of_service(f"{line}\n") == found
 
 
 def story(*sendings: Sending, sync_flush: bool = False) -> Story:

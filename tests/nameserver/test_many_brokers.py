@@ -133,7 +133,9 @@ class ComingAndGoing(RuleBasedStateMachine):
 
     @rule(name=names, address=addresses)
     def unregister(self, name: str, address: str) -> None:
-        self.table.unregister(name, address)
+        broker = self.table.live.get(address)
+        if broker is not None and broker.broker_name == name:
+            self.table.drop(broker)
         assert address not in self.table.live or self.table.live[address].broker_name != name
 
     @rule(session=ids)

@@ -1,12 +1,15 @@
 """What a route shows, and to whom."""
 
 import json
+from collections.abc import Callable
 
 import pytest
 
+from sparrowmq.nameserver.lost_brokers import LostBrokers
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.nameserver import (
     AddWritePerm,
+    DeleteTopicRoute,
     GetTopicRoute,
     PutKvConfig,
     UpdateNameServerConfig,
@@ -17,7 +20,7 @@ from sparrowmq.protocol.headers.nameserver import (
 from sparrowmq.protocol.registration import RegisterBrokerBody
 from sparrowmq.protocol.route import TopicQueueMappingInfo, TopicRoute
 from sparrowmq.protocol.topic_config import RegisteredTopics
-from tests.nameserver.world import PORT, World, topic, world
+from tests.nameserver.world import PORT, Broker, World, topic, world
 from tests.net.wire import Answer, Wire, request
 
 
@@ -27,6 +30,51 @@ def test_an_unknown_topic_is_refused_by_name_and_with_the_remedy() -> None:
         assert response.code == ResponseCode.TOPIC_NOT_EXIST
         assert "'ordres'" in response.remark
         assert "create it" in response.remark
+
+
+LOSSES: dict[str, tuple[Callable[[World, Broker], object], str]] = {
+    "disconnected": (lambda w, broker: broker.disconnect(), "disconnected 0 s ago"),
+    "silent": (lambda w, broker: w.sim.network.isolate(broker.host), "fell silent 5 min ago"),
+    "left": (lambda w, broker: broker.unregister(), "left 0 s ago"),
+}
+
+
+@pytest.mark.parametrize("how", LOSSES)
+def test_a_topic_whose_broker_is_gone_is_refused_with_what_became_of_the_broker(how: str) -> None:
+    lose, says = LOSSES[how]
+    with world(broker_timeout_s=120) as w:
+        broker = w.broker()
+        broker.register(["orders"])
+        lose(w, broker)
+        if how == "silent":
+            w.sim.advance(300)
+        response = w.client.call(GetTopicRoute(topic="orders"))
+        assert response.code == ResponseCode.TOPIC_NOT_EXIST
+        lost = f"broker {broker.name} at {broker.address} {says}; start it again"
+        assert response.remark == f"no broker that has the topic is alive: {lost}"
+        assert "create it" in w.client.call(GetTopicRoute(topic="ordres")).remark
+
+
+def test_a_lost_topic_is_forgotten_when_it_is_deleted_or_its_broker_is_back_without_it() -> None:
+    with world() as w:
+        broker = w.broker()
+        broker.register(["orders", "bills"])
+        broker.unregister()
+        w.client.ok(DeleteTopicRoute(topic="orders"))
+        assert "create it" in w.client.call(GetTopicRoute(topic="orders")).remark
+        assert "start it again" in w.client.call(GetTopicRoute(topic="bills")).remark
+        broker.register([])
+        assert "create it" in w.client.call(GetTopicRoute(topic="bills")).remark
+
+
+def test_of_very_many_lost_brokers_the_last_ones_are_known() -> None:
+    lost = LostBrokers()
+    for number in range(1_000):
+        lost.remember(f"broker-{number}", "b:1", "left", 0, {"orders", f"only-{number}"})
+    assert [each.name for each in lost.having("orders")][-1] == "broker-999"
+    assert len(lost.having("orders")) == 100
+    lost.remember("wide", "b:1", "left", 0, {str(number) for number in range(100_000)})
+    assert lost.having("orders") == []
 
 
 def test_a_hostile_topic_name_is_cut_in_the_answer() -> None:

@@ -97,12 +97,16 @@ def test_a_code_without_a_text_is_a_code_all_the_same(binary: bool) -> None:
 
 
 class Held(asyncio.Transport):
-    """Keeps what is written and whether it is to be read from."""
+    """Keeps what is written and whether it is to be read from.
+
+    `is_broken`: a write has failed, which the protocol learns in the loop's next turn.
+    """
 
     def __init__(self) -> None:
         super().__init__({"peername": ("10.0.0.9", 1)})
         self.written = bytearray()
         self.is_read = True
+        self.is_broken = False
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         pass
@@ -111,7 +115,7 @@ class Held(asyncio.Transport):
         self.written += data
 
     def is_closing(self) -> bool:
-        return False
+        return self.is_broken
 
     def pause_reading(self) -> None:
         self.is_read = False
@@ -135,3 +139,25 @@ def test_a_burst_is_not_read_further_until_it_is_answered() -> None:
             return at_once, transport.is_read, len(answers)
 
         assert w.run(burst(), "server") == (False, True, 10)
+
+
+def test_nothing_is_written_after_a_write_that_failed() -> None:
+    with world() as w:
+
+        async def write_on() -> bytes:
+            connection, transport = Connection(w.server.endpoint), Held()
+            connection.connection_made(transport)
+            connection.data_received(request(KEEP))
+            transport.is_broken = True
+            (kept,) = w.log.kept
+            connection.write_reply(kept, Reply())
+            connection.data_received(request(ECHO, {"text": "a"}))
+            with pytest.raises(ConnectionLost):
+                connection.send_oneway(Echo(text="a"))
+            call = connection.call(Echo(text="a"), timeout_s=1)
+            connection.connection_lost(None)
+            with pytest.raises(ConnectionLost):
+                await call
+            return bytes(transport.written)
+
+        assert w.run(write_on(), "server") == b""

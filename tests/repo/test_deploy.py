@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from sparrowmq.testing import Cluster
 from tests.repo.tree import ROOT
 
 DEPLOY = ROOT / "deploy"
@@ -82,6 +83,33 @@ def test_wrong_settings_are_not_tried_again_and_again(unit: Path) -> None:
         [*command_of(unit), "--port", "none"], capture_output=True, text=True, check=False
     )
     assert f"RestartPreventExitStatus={refused.returncode}\n" in unit.read_text(), refused.stderr
+
+
+def health_check(*, name_server: str) -> subprocess.CompletedProcess[str]:
+    """What the container runs to find out whether it is healthy."""
+    text = (DEPLOY / "Containerfile").read_text()
+    (command,) = re.findall(r"^HEALTHCHECK [^[]*CMD (\[.*\])$", text, re.MULTILINE)
+    _, *arguments = json.loads(command)
+    return subprocess.run(
+        [str(SPARROWMQ), *arguments],
+        env={"PATH": os.environ["PATH"], "SPARROWMQ_NAME_SERVERS": name_server},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.sparrowmq(auto_create_topic=False)
+def test_the_container_is_healthy_while_its_broker_is_registered(
+    sparrowmq_cluster: Cluster,
+) -> None:
+    name_server = sparrowmq_cluster.name_server
+    healthy = health_check(name_server=name_server)
+    assert healthy.returncode == 0, healthy.stderr
+    (broker,) = sparrowmq_cluster.broker_addresses
+    sparrowmq_cluster.stop_broker(broker)
+    assert health_check(name_server=name_server).returncode == 1
+    assert health_check(name_server="127.0.0.1:1").returncode == 1
 
 
 def test_the_container_runs_as_an_unprivileged_user_what_sparrowmq_accepts() -> None:

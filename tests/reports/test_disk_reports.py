@@ -2,6 +2,7 @@
 
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.store.layout import TRASH_DIR
 from sparrowmq.testing.recording_disk import RecordingDisk
 from sparrowmq.testing.wire import Refused
 from tests.broker.world import World, world_with
@@ -45,7 +46,7 @@ def test_report_1400_a_disk_that_fills_while_old_files_are_deleted_is_noticed_in
     disk.capacity_bytes = int(used / 0.88)
 
     def others_write(operation: str, path: str) -> None:
-        if operation == "unlink" and path.startswith("commitlog/"):
+        if operation == "unlink" and path.startswith(f"{TRASH_DIR}/"):
             assert disk.capacity_bytes is not None
             disk.capacity_bytes -= 2 * SMALL.log_file_size
 

@@ -5,7 +5,8 @@ import random
 import pytest
 
 from sparrowmq.broker.handlers.connections import CheckedConsumerConnection
-from sparrowmq.client.client import Client
+from sparrowmq.client.client import client_around
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.session_keepalive import KeepaliveInLoop
 from sparrowmq.protocol.headers.connections import GetConsumerConnections
@@ -55,8 +56,10 @@ def test_report_1589_clients_with_one_address_and_pid_choose_different_ids() -> 
         async def chosen(seed: int) -> str:
             config = ClientConfig(name_servers=sim.name_server_addresses, client_ip="172.17.0.1")
             rng = random.Random(seed)
-            client = Client(
-                config, clock=sim.clock, rng=rng, pid=1, keepalive_from=KeepaliveInLoop()
+            client = client_around(
+                ClientCore(
+                    config, clock=sim.clock, rng=rng, pid=1, keepalive_from=KeepaliveInLoop()
+                )
             )
             await client.start()
             await client.stop()

@@ -13,6 +13,7 @@ from sparrowmq.spark.wire.remoting import Remoting
 from sparrowmq.testing import Cluster, cluster
 from tests.patience import PATIENCE_S
 from tests.spark.standalone import QUICK_JAVA
+from tests.spark.topics import SHORT_LOG
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,8 +51,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         settings={
             "spark.driver.memory": "1g",
             "spark.driver.extraJavaOptions": QUICK_JAVA,
+            "spark.python.daemon.module": "tests.spark.warm_daemon",
             "spark.ui.enabled": "false",
-            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.shuffle.partitions": "1",
+            # A hundred queries over a few rows: compiling each to Java costs more than running it,
+            # and so does planning it anew after every stage.
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+            "spark.sql.adaptive.enabled": "false",
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.local.dir": str(folder / "local"),
         },
@@ -65,7 +72,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def running() -> Iterator[Cluster]:
     """A name server and a broker; every test uses topics of its own."""
-    with cluster() as started:
+    with cluster(store=SHORT_LOG) as started:
         yield started
 
 

@@ -13,6 +13,7 @@ from sparrowmq.blocking import Message
 from sparrowmq.clock import system_clock
 from sparrowmq.spark.wire.cluster import RemoteCluster as Routes
 from sparrowmq.testing import Cluster
+from tests.seeds import in_part
 from tests.spark.admin import create_topic
 from tests.spark.topics import fill, send
 
@@ -130,17 +131,17 @@ def test_an_empty_topic_is_an_empty_table(spark: SparkSession, running: Cluster)
     assert load(spark, running, subscribe="batch-empty").collect() == []
 
 
-WRONG = {
+WRONG: dict[str, tuple[dict[str, str | None], str]] = {
     "unknown option": ({"startingOfsets": "earliest"}, "did you mean startingOffsets?"),
+    "past the end": (
+        {"endingOffsets": '{"batch-wrong": {"broker-a": {"0": 1, "1": 999}}}'},
+        "batch-wrong queue 1 of broker-a ends at",
+    ),
     "missing topic": ({"subscribe": "batch-nowhere"}, "topic batch-nowhere does not exist"),
     "latest": ({"startingOffsets": "latest"}, "a batch cannot start at latest"),
     "missing queue": (
         {"startingOffsets": '{"batch-wrong": {"broker-a": {"0": 0}}}'},
         "queue 1 of broker-a is missing",
-    ),
-    "past the end": (
-        {"endingOffsets": '{"batch-wrong": {"broker-a": {"0": 1, "1": 999}}}'},
-        "batch-wrong queue 1 of broker-a ends at",
     ),
     "start past end": (
         {
@@ -154,14 +155,17 @@ WRONG = {
         "queue 9 of broker-a does not exist",
     ),
 }
+"""First what is found in the options, in the plan and by the brokers. The texts of the others are
+tested without Spark in test_options and test_read_plan."""
 
 
-@pytest.mark.parametrize(("options", "text"), WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize("wrong", in_part(WRONG, 3))
 def test_what_is_wrong_is_said_by_sparks_own_error(
-    spark: SparkSession, running: Cluster, options: dict[str, str | None], text: str
+    spark: SparkSession, running: Cluster, wrong: str
 ) -> None:
     from pyspark.errors import AnalysisException
 
+    options, text = WRONG[wrong]
     create_topic(running, "batch-wrong", queues=2)
     fill(running, "batch-wrong", 4)
     given = {"subscribe": "batch-wrong", **options}

@@ -1,4 +1,8 @@
-"""A broker that goes away under a running query, and comes back or does not."""
+"""A broker that goes away under a running query, and comes back or does not.
+
+The same without Spark, and in every run: test_puller, test_patience, test_stream_losses and
+test_sink_sending.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,8 @@ from tests.spark.topics import fill
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+pytestmark = pytest.mark.slow  # brokers and queries start again and again, and one waits a second
 
 DEADLINE_S = 300
 OPTION = r"\(option retryTimeout 1s\)"

@@ -12,6 +12,7 @@ from sparrowmq.admin.admin import Admin
 from sparrowmq.spark.frames import deduplicated
 from sparrowmq.spark.wire.cluster import RemoteCluster as Brokers
 from sparrowmq.testing import Cluster
+from tests.seeds import in_part
 from tests.spark.topics import fill
 
 if TYPE_CHECKING:
@@ -139,30 +140,28 @@ def untouched(running: Cluster) -> None:
     create(running, "sink-bad")
 
 
-@pytest.mark.parametrize(
-    ("columns", "options", "text"),
-    [
-        ("id", {"topic": "sink-bad"}, "column id: unknown to the sink, allowed are body, topic"),
-        ("id as body", {"topic": "sink-bad"}, "column body: has type bigint, allowed is binary"),
-        ("'a' as tags", {"topic": "sink-bad"}, "column body: missing; the sink needs it"),
-        ("'a' as body", {}, "option topic: missing; give it, or a column topic"),
-        ("'a' as body", {"topic": "sink-bad", "tpoic": "x"}, "option tpoic: unknown to the sink"),
-        ("'a' as body", {"topic": "sink-nowhere"}, "topic sink-nowhere does not exist"),
-        ("string(null) as body", {"topic": "sink-bad"}, "column body: is null in [123] rows"),
-        ("'a' as body, 'sink-none' as topic", {}, "topic sink-none does not exist"),
-        ("'a' as body, -1 as delayLevel", {"topic": "sink-bad"}, "column delayLevel: is -1"),
-    ],
+BAD_INPUT: tuple[tuple[str, dict[str, str], str], ...] = (
+    ("'a' as body", {"topic": "sink-bad", "tpoic": "x"}, "option tpoic: unknown to the sink"),
+    ("id", {"topic": "sink-bad"}, "column id: unknown to the sink, allowed are body, topic"),
+    ("string(null) as body", {"topic": "sink-bad"}, "column body: is null in [123] rows"),
+    ("id as body", {"topic": "sink-bad"}, "column body: has type bigint, allowed is binary"),
+    ("'a' as tags", {"topic": "sink-bad"}, "column body: missing; the sink needs it"),
+    ("'a' as body", {}, "option topic: missing; give it, or a column topic"),
+    ("'a' as body", {"topic": "sink-nowhere"}, "topic sink-nowhere does not exist"),
+    ("'a' as body, 'sink-none' as topic", {}, "topic sink-none does not exist"),
+    ("'a' as body, -1 as delayLevel", {"topic": "sink-bad"}, "column delayLevel: is -1"),
 )
+"""First what is refused at each place: the options, the columns, a row in a task. The texts of the
+others are tested without Spark in test_sink_columns, test_sink_rows and test_sink_sending."""
+
+
+@pytest.mark.parametrize("bad", in_part(BAD_INPUT, 3), ids=lambda bad: bad[2])
 def test_bad_input_is_refused_by_name_and_nothing_is_sent(
-    spark: SparkSession,
-    running: Cluster,
-    untouched: None,
-    columns: str,
-    options: dict[str, str],
-    text: str,
+    spark: SparkSession, running: Cluster, untouched: None, bad: tuple[str, dict[str, str], str]
 ) -> None:
     from pyspark.errors import PySparkException
 
+    columns, options, text = bad
     with pytest.raises(PySparkException, match=text):
         write(spark.range(3).selectExpr(*columns.split(", ")), running, **options)
     with Brokers(running.name_server) as brokers:

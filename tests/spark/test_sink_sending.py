@@ -29,6 +29,7 @@ from sparrowmq.spark.wire.sender import (  # noqa: E402
 from sparrowmq.spark.write_task import Pace, bounded, write_rows  # noqa: E402
 from sparrowmq.store.files import StoreFiles  # noqa: E402
 from sparrowmq.testing import Cluster, cluster  # noqa: E402
+from tests.spark.topics import SHORT_LOG  # noqa: E402
 
 QUEUES = 4
 
@@ -36,14 +37,14 @@ QUEUES = 4
 @pytest.fixture(scope="module")
 def running() -> Iterator[Cluster]:
     """For tests that stop nothing; each has a topic of its own."""
-    with cluster(brokers=2, default_queues=QUEUES) as started:
+    with cluster(brokers=2, default_queues=QUEUES, store=SHORT_LOG) as started:
         yield started
 
 
 @pytest.fixture
 def fragile() -> Iterator[Cluster]:
     """For a test that stops brokers."""
-    with cluster(brokers=2, default_queues=QUEUES) as started:
+    with cluster(brokers=2, default_queues=QUEUES, store=SHORT_LOG) as started:
         create(started, "orders")
         yield started
 

@@ -3,7 +3,12 @@
 from collections.abc import Iterable
 
 from sparrowmq.blocking import Message, Producer
+from sparrowmq.store.config import StoreConfig
 from sparrowmq.testing import Cluster
+
+SHORT_LOG = StoreConfig(log_file_size=64 * 1024 * 1024)
+"""For clusters whose files a test reads: a reader searches what is left of the file for more
+records, and a gibibyte of zeros takes it seconds."""
 
 
 def send(running: Cluster, messages: Iterable[Message]) -> None:

@@ -206,15 +206,21 @@ def test_a_store_without_its_log_goes_on_where_it_was(stopped: RecordingDisk) ->
     for path in list(disk.files()):
         if path.startswith("commitlog/"):
             disk.unlink(path)
-    store = open_store(disk)
+    told = Told()
+    store = open_store(disk, report=told)
     assert all_numbers(store) == set()
     assert store.append(message(7), 1).queue_offset == COUNT // QUEUES
+    (damage,) = told.damage
+    assert "every log file is missing; if their disk is not mounted" in str(damage)
+    assert "without the messages before it" in str(damage)
 
 
 def test_files_of_another_size_are_refused_with_their_size_named(stopped: RecordingDisk) -> None:
     from tests.store.stores import with_sizes
 
     with pytest.raises(StoreCorrupted, match="log files of 16384 bytes"):
+        open_store(stopped.killed(), with_sizes(log_file_size=64 * 1024))
+    with pytest.raises(StoreCorrupted, match="set store-log-file-size and store-queue-file-units"):
         open_store(stopped.killed(), with_sizes(log_file_size=64 * 1024))
     with pytest.raises(StoreCorrupted, match="queue files of 50 units"):
         open_store(stopped.killed(), with_sizes(queue_file_units=300))

@@ -9,6 +9,7 @@ import pytest
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.store.index.entries import HEADER, IndexLayout, IndexRequest
 from sparrowmq.store.index.key_index import KeyIndex
+from sparrowmq.store.trash import Trash
 from sparrowmq.testing.recording_disk import RecordingDisk
 from tests.protocol.java_vectors import cases
 
@@ -266,14 +267,14 @@ def test_old_files_are_deleted_but_never_the_newest() -> None:
     messages = requests(150)
     add_all(index, messages)
     index.build()
-    index.clean(messages[-1][3] + 1)
+    index.clean(messages[-1][3] + 1, Trash(disk))
     assert len(index_files(disk)) > 3, "what is not on the disk yet stays"
     while index.begin_sync():
         index.end_sync()
-    index.clean(messages[75][3])
+    index.clean(messages[75][3], Trash(disk))
     for topic, uniq_key, _, log_offset, _ in messages[75:]:
         assert index.find(topic, uniq_key, 0, FOREVER, 9).log_offsets == [log_offset]
-    index.clean(messages[-1][3] + 1)
+    index.clean(messages[-1][3] + 1, Trash(disk))
     assert len(index_files(disk)) == 1
 
 

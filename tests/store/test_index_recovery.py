@@ -8,6 +8,7 @@ import pytest
 from sparrowmq.disk.syncer import SyncPlan, sync_plan
 from sparrowmq.store.index.entries import ENTRY, HEADER, IndexLayout, IndexRequest
 from sparrowmq.store.index.key_index import INDEX_MARK, KeyIndex
+from sparrowmq.store.trash import Trash
 from sparrowmq.testing.recorded_calls import PowerCut
 from sparrowmq.testing.recording_disk import RecordingDisk
 from tests.seeds import seeds
@@ -230,7 +231,7 @@ def test_files_deleted_for_their_age_are_not_missed(cut: int) -> None:
         pass
     disk.cut_at(cut)
     with suppress(PowerCut):
-        index.clean(messages[75][3])
+        index.clean(messages[75][3], Trash(disk))
     for seed in range(5):
         again = KeyIndex(disk.crashed(Random(seed)), LAYOUT)
         assert again.recover(messages[-1][3] + 91) > messages[75][3]

@@ -1,7 +1,10 @@
 """How long messages are kept, and what a filling disk changes about it."""
 
+import time
+
 import pytest
 
+from sparrowmq.clock import Zone, local_zone, utc
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.store.retention import LogFile, files_to_delete, is_deletion_hour, refuses
 from sparrowmq.store.store import Store
@@ -61,7 +64,22 @@ def test_ten_files_go_at_once_and_the_disk_is_looked_at_again() -> None:
 def test_the_deletion_hour_is_a_local_one() -> None:
     assert is_deletion_hour(SMALL, FOUR + 59 * 60_000)
     assert not is_deletion_hour(SMALL, 5 * HOUR)
-    assert is_deletion_hour(with_sizes(utc_offset_ms=-2 * HOUR), 6 * HOUR)
+    assert is_deletion_hour(SMALL, 6 * HOUR, lambda moment_ms: -2 * HOUR)
+
+
+def test_the_time_zone_is_the_hosts_in_summer_and_winter_unless_an_offset_is_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    winter, summer = 1_767_225_600_000, 1_782_864_000_000  # 2026-01-01 and 2026-07-01, 0 h UTC
+    fixed = with_sizes(utc_offset_ms=-HOUR).zone(local_zone)
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+        time.tzset()
+        assert (local_zone(winter), local_zone(summer)) == (HOUR, 2 * HOUR)
+        assert is_deletion_hour(SMALL, winter + 3 * HOUR, SMALL.zone(local_zone))
+        assert is_deletion_hour(SMALL, summer + 2 * HOUR, SMALL.zone(local_zone))
+        assert (fixed(winter), fixed(summer)) == (-HOUR, -HOUR)
+    time.tzset()
 
 
 @pytest.mark.parametrize("hour", [-1, 24])
@@ -83,14 +101,20 @@ def test_a_file_without_a_known_time_is_never_expired() -> None:
     assert files_to_delete(SMALL, [LogFile(0, None)], 1 << 60, 0.8) == []
 
 
-def aging(disk: RecordingDisk, days: int) -> Store:
-    store = open_store(disk)
+def aging(disk: RecordingDisk, days: int, zone: Zone = utc) -> Store:
+    store = Store.open(SMALL, disk, 1, zone=zone)
     for day in range(days):
         for number in range(60):
             store.append(message(day * 60 + number, queue_id=number % 2), day * 24 * HOUR)
         store.tick(day * 24 * HOUR)
     flush(store, disk)
     return store
+
+
+def test_an_open_store_deletes_by_the_clock_of_its_host() -> None:
+    store = aging(RecordingDisk(), 10, zone=lambda moment_ms: -2 * HOUR)
+    assert not store.clean(9 * 24 * HOUR + FOUR)
+    assert store.clean(9 * 24 * HOUR + 6 * HOUR)
 
 
 def test_expired_messages_disappear_from_log_queues_and_index() -> None:

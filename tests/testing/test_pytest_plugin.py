@@ -60,6 +60,22 @@ def test_it_is_one():
     assert "8 passed" in result.stdout, result.stdout + result.stderr
 
 
+def test_a_mistyped_setting_of_the_mark_is_refused_with_the_one_that_is_near(
+    tmp_path: Path,
+) -> None:
+    test = """
+import pytest
+
+@pytest.mark.sparrowmq(broker=2)
+def test_marked(sparrowmq_cluster):
+    pass
+"""
+    result = run_pytest(tmp_path, test)
+    assert "TypeError: the cluster has no setting named broker; did you mean brokers" in (
+        result.stdout
+    ), result.stdout + result.stderr
+
+
 @pytest.mark.slow
 def test_the_examples_of_the_document_pass_as_pasted(tmp_path: Path) -> None:
     document = Path(__file__).parents[2] / "docs" / "testing.md"

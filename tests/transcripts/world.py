@@ -18,7 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from sparrowmq.client.client import Client
+from sparrowmq.client.client import client_around
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.consuming.push_consumer import PushConsumer
 from sparrowmq.client.group.broker_requests import routes
@@ -81,15 +82,17 @@ class Actor:
             client_ip=sim.host(self.name).ip,
             instance_name=self.name,
         )
-        client = Client(
-            config,
-            routes=routes,
-            clock=sim.clock,
-            rng=sim.rng(self.name),
-            log=log,
-            pid=1,
-            keepalive_from=KeepaliveInLoop(),
-            process_consumers=ProcessConsumers(),
+        client = client_around(
+            ClientCore(
+                config,
+                routes=routes,
+                clock=sim.clock,
+                rng=sim.rng(self.name),
+                log=log,
+                pid=1,
+                keepalive_from=KeepaliveInLoop(),
+                process_consumers=ProcessConsumers(),
+            )
         )
         await client.start()
         is_broadcasting = "broadcasting" in self._options

@@ -17,16 +17,20 @@ from typing import Self
 
 from sparrowmq.admin import brokers, groups, lag, members, messages, offsets, topics
 from sparrowmq.admin.brokers import BrokerInfo
-from sparrowmq.admin.cluster import Cluster
-from sparrowmq.admin.groups import GroupChange, GroupInfo
+from sparrowmq.admin.cluster_calls import ClusterCalls
+from sparrowmq.admin.groups import GroupInfo
 from sparrowmq.admin.lag import GroupLag
 from sparrowmq.admin.members import GroupMember, LiveProducer
 from sparrowmq.admin.messages import MOST_FOUND
 from sparrowmq.admin.offsets import OffsetMove, ResetTo
-from sparrowmq.admin.topics import Attributes, TopicChange, TopicInfo
+from sparrowmq.admin.topics import TopicInfo
 from sparrowmq.admin.values import Listing, SettingChange
-from sparrowmq.client.client import Client
+from sparrowmq.admin.wanted_settings import Attributes
+from sparrowmq.client.argument_checks import check_time
+from sparrowmq.client.client import Client, core_of
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.config import ClientConfig
+from sparrowmq.client.setting_names import checks_setting_names
 from sparrowmq.cluster_address import find_name_servers
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
@@ -36,6 +40,7 @@ from sparrowmq.protocol.route import ClusterInfo, TopicRoute
 _TIMEOUT_S = 5.0
 
 
+@checks_setting_names
 class Admin:
     """Operations through the name servers and brokers of one cluster.
 
@@ -56,14 +61,15 @@ class Admin:
         """
         if client is not None and name_servers is not None:
             raise ValueError("client and name_servers exclude each other: the client has its own")
-        if timeout_s <= 0:
-            raise ValueError(f"timeout_s is {timeout_s}, must be more than 0")
+        check_time("timeout_s", timeout_s)
         self._owns_client = client is None
         origin = "the client's settings"
         if client is None:
             servers = find_name_servers(name_servers)
-            client, origin = Client(ClientConfig(name_servers=servers.addresses)), servers.origin
-        self._cluster = Cluster(client, origin=origin, timeout_s=timeout_s)
+            core, origin = ClientCore(ClientConfig(name_servers=servers.addresses)), servers.origin
+        else:
+            core = core_of(client)
+        self._cluster = ClusterCalls(core, origin=origin, timeout_s=timeout_s)
 
     async def start(self) -> None:
         """Make calls possible; `async with` does it."""
@@ -145,9 +151,10 @@ class Admin:
         with `replace=False` one with others raises AlreadyExists. `queues` counts per broker, and
         holds for reading and writing unless those are given. Raises ValueError, NotFound.
         """
-        wanted = TopicChange(
-            read_queues=queues if read_queues is None else read_queues,
-            write_queues=queues if write_queues is None else write_queues,
+        wanted = topics.wanted_topic(
+            queues=queues,
+            read_queues=read_queues,
+            write_queues=write_queues,
             perm=perm,
             order=order,
             attributes=attributes,
@@ -162,6 +169,7 @@ class Admin:
         self,
         topic: str,
         *,
+        queues: int | None = None,
         read_queues: int | None = None,
         write_queues: int | None = None,
         perm: int | None = None,
@@ -172,10 +180,12 @@ class Admin:
     ) -> list[SettingChange]:
         """Change what is given, on the brokers named or on all that have the topic; an attribute
         that is None is removed. Nothing is changed unless all of them answer, nor in a dry run.
+        `queues` are for reading and writing unless those are given.
 
         Messages of queues that readers do not see any more are not delivered. Raises NotFound.
         """
-        wanted = TopicChange(
+        wanted = topics.wanted_topic(
+            queues=queues,
             read_queues=read_queues,
             write_queues=write_queues,
             perm=perm,
@@ -186,10 +196,10 @@ class Admin:
             self._cluster, topic, wanted, brokers=brokers, dry_run=dry_run
         )
 
-    async def delete_topic(self, topic: str) -> list[str]:
-        """Delete a topic with its messages and every group's progress in it, on all brokers. One
-        that does not exist is no error, so that an interrupted call can be repeated."""
-        return await topics.delete_topic(self._cluster, topic)
+    async def delete_topic(self, topic: str, *, missing_ok: bool = False) -> list[str]:
+        """Delete a topic with its messages and every group's progress in it, on all brokers. Raises
+        NotFound if none has it, unless `missing_ok`; an interrupted call can be repeated."""
+        return await topics.delete_topic(self._cluster, topic, missing_ok=missing_ok)
 
     # ---- groups
 
@@ -230,7 +240,7 @@ class Admin:
         AlreadyExists. Most clusters create groups when their first member comes. Raises ValueError,
         NotFound.
         """
-        wanted = GroupChange(
+        wanted = groups.wanted_group(
             may_consume=may_consume,
             may_broadcast=may_broadcast,
             orderly=orderly,
@@ -260,7 +270,7 @@ class Admin:
         """Change what is given, on the brokers named or on all that have the group; an attribute
         that is None is removed. Nothing is changed unless all of them answer, nor in a dry run.
         Raises NotFound."""
-        wanted = GroupChange(
+        wanted = groups.wanted_group(
             may_consume=may_consume,
             may_broadcast=may_broadcast,
             orderly=orderly,
@@ -273,14 +283,20 @@ class Admin:
         )
 
     async def delete_group(
-        self, group: str, *, keep_offsets: bool = False, force: bool = False
+        self,
+        group: str,
+        *,
+        keep_offsets: bool = False,
+        force: bool = False,
+        missing_ok: bool = False,
     ) -> list[str]:
         """Delete a group and its progress on all brokers; its retry and dead-letter topics stay.
 
-        One that does not exist is no error. Raises InUse if it has live members, unless `force`.
+        Raises NotFound if no broker has it, unless `missing_ok`, and InUse if it has live members,
+        unless `force`.
         """
         return await groups.delete_group(
-            self._cluster, group, keep_offsets=keep_offsets, force=force
+            self._cluster, group, keep_offsets=keep_offsets, force=force, missing_ok=missing_ok
         )
 
     # ---- progress

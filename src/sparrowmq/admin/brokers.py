@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
-from sparrowmq.admin.cluster import Cluster, at_once
+from sparrowmq.admin.cluster_calls import ClusterCalls, at_once
 from sparrowmq.admin.errors import AdminError
 from sparrowmq.admin.values import BrokerFailure, Listing, time_of
 from sparrowmq.protocol.body import KVTable
@@ -67,13 +67,13 @@ class BrokerInfo:
         return "master" if self.is_master else "slave"
 
 
-async def clusters(cluster: Cluster) -> dict[str, tuple[str, ...]]:
+async def clusters(cluster: ClusterCalls) -> dict[str, tuple[str, ...]]:
     """Names of the brokers of each cluster."""
     table = (await cluster.info()).cluster_addr_table
     return {name: tuple(sorted(table[name])) for name in sorted(table)}
 
 
-async def brokers(cluster: Cluster) -> Listing[BrokerInfo]:
+async def brokers(cluster: ClusterCalls) -> Listing[BrokerInfo]:
     """All brokers, slaves among them; those that do not answer are without figures and in
     `errors` as well."""
     table = (await cluster.info()).broker_addr_table
@@ -103,12 +103,12 @@ async def brokers(cluster: Cluster) -> Listing[BrokerInfo]:
     return Listing(tuple(found), tuple(errors))
 
 
-async def runtime_table(cluster: Cluster, address: str) -> dict[str, str]:
+async def runtime_table(cluster: ClusterCalls, address: str) -> dict[str, str]:
     """What a broker reports about itself, by Apache's names."""
     return KVTable.from_json((await cluster.call(address, GetRuntimeInfo())).body).table
 
 
-async def broker_config(cluster: Cluster, address: str) -> dict[str, str]:
+async def broker_config(cluster: ClusterCalls, address: str) -> dict[str, str]:
     """The settings in force on a broker, by Apache's names."""
     response = await cluster.call(address, GetBrokerConfig())
     lines = response.body.decode("utf-8", "replace").splitlines()
@@ -116,7 +116,7 @@ async def broker_config(cluster: Cluster, address: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
-async def config_of(cluster: Cluster, name: str) -> dict[str, str]:
+async def config_of(cluster: ClusterCalls, name: str) -> dict[str, str]:
     """The settings in force on the master of a name. Raises NotFound."""
     address = (await cluster.masters(brokers=[name]))[name]
     return await broker_config(cluster, address)

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from sparrowmq.errors import SparrowMQError
 from sparrowmq.protocol.codes import ResponseCode
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _MOST_SHOWN = 10
 """Names in an error text. A cluster may have thousands."""
 
 
-class AdminError(Exception):
+class AdminError(SparrowMQError):
     """An operation failed as a whole; nothing was changed."""
 
 
@@ -78,12 +79,16 @@ class NoBrokerAnswers(AdminError):
 
 
 class NotFound(AdminError):
-    """There is no `kind` ("topic", "group", "broker", …) called `name`."""
+    """There is no `kind` ("topic", "group", "broker", …) called `name`.
 
-    def __init__(self, kind: str, name: str, hint: str) -> None:
-        super().__init__(f"{kind} {name} does not exist; {hint}")
+    `is_lost` says that brokers had it that are gone, and may come back with it.
+    """
+
+    def __init__(self, kind: str, name: str, hint: str, *, is_lost: bool = False) -> None:
+        super().__init__(f"{kind} {name} {'has no route' if is_lost else 'does not exist'}; {hint}")
         self.kind = kind
         self.name = name
+        self.is_lost = is_lost
 
 
 class AlreadyExists(AdminError):

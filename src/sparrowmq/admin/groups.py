@@ -3,13 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import msgspec
-
-from sparrowmq.admin.cluster import Cluster, Request
+from sparrowmq.admin.cluster_calls import ClusterCalls, Request
 from sparrowmq.admin.errors import AlreadyExists, BrokerRefusal, InUse, NotFound
 from sparrowmq.admin.members import Connected, GroupMember, Subscription, connected, with_details
-from sparrowmq.admin.topics import Attributes, attribute_changes
 from sparrowmq.admin.values import BrokerFailure, Listing, Setting, SettingChange
+from sparrowmq.admin.wanted_settings import Attributes, WantedSettings
+from sparrowmq.client.argument_checks import check_flags, check_whole
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.group_config import SubscriptionGroupConfig, SubscriptionGroupTable
 from sparrowmq.protocol.headers.connections import GetTopicsOfConsumer
@@ -70,7 +69,7 @@ class GroupInfo:
 # ---- looking
 
 
-async def group_names(cluster: Cluster) -> Listing[str]:
+async def group_names(cluster: ClusterCalls) -> Listing[str]:
     """Names of all groups that any broker has."""
 
     async def ask(_: str, address: str) -> set[str]:
@@ -81,7 +80,7 @@ async def group_names(cluster: Cluster) -> Listing[str]:
     return Listing(tuple(sorted(names)), answers.errors)
 
 
-async def describe_group(cluster: Cluster, name: str) -> GroupInfo:
+async def describe_group(cluster: ClusterCalls, name: str) -> GroupInfo:
     """What brokers and live members report about a group. Raises NotFound."""
     online = await connected(cluster, check_group(name))
     known = await find_group(cluster, name, online)
@@ -117,7 +116,7 @@ class KnownGroup:
     errors: tuple[BrokerFailure, ...]
 
 
-async def find_group(cluster: Cluster, name: str, online: Connected) -> KnownGroup:
+async def find_group(cluster: ClusterCalls, name: str, online: Connected) -> KnownGroup:
     """What brokers have stored of a group. Raises NotFound if none knows it."""
 
     async def ask(
@@ -136,7 +135,7 @@ async def find_group(cluster: Cluster, name: str, online: Connected) -> KnownGro
     return KnownGroup(answers.by_broker, answers.errors)
 
 
-async def topics_of_group(cluster: Cluster, address: str, group: str) -> frozenset[str]:
+async def topics_of_group(cluster: ClusterCalls, address: str, group: str) -> frozenset[str]:
     """Topics in which a group has progress on one broker."""
     try:
         response = await cluster.call(address, GetTopicsOfConsumer(group=group))
@@ -148,7 +147,7 @@ async def topics_of_group(cluster: Cluster, address: str, group: str) -> frozens
 
 
 async def _config(
-    cluster: Cluster, address: str, group: str, *, is_known: bool
+    cluster: ClusterCalls, address: str, group: str, *, is_known: bool
 ) -> SubscriptionGroupConfig | None:
     """How a broker has a group; None if it does not.
 
@@ -168,7 +167,7 @@ async def _config(
     return SubscriptionGroupConfig.from_json(response.body)
 
 
-async def _all_configs(cluster: Cluster, address: str) -> dict[str, SubscriptionGroupConfig]:
+async def _all_configs(cluster: ClusterCalls, address: str) -> dict[str, SubscriptionGroupConfig]:
     response = await cluster.call(address, GetAllGroupConfig())
     return SubscriptionGroupTable.from_json(response.body).subscription_group_table
 
@@ -188,68 +187,41 @@ def _settings(broker: str, config: SubscriptionGroupConfig) -> GroupSettings:
 # ---- changing
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupChange:
-    """Settings to give to a group; None leaves one as it is."""
-
-    may_consume: bool | None = None
-    may_broadcast: bool | None = None
-    orderly: bool | None = None
-    retries: int | None = None
-    retry_queues: int | None = None
-    attributes: Attributes | None = None
-
-    def _fields(self) -> dict[str, Setting]:
-        """Wire field → value, of what is given."""
-        given: dict[str, Setting] = {
-            "consume_enable": self.may_consume,
-            "consume_broadcast_enable": self.may_broadcast,
-            "consume_message_orderly": self.orderly,
-            "retry_max_times": self.retries,
-            "retry_queue_nums": self.retry_queues,
-        }
-        return {name: value for name, value in given.items() if value is not None}
-
-    def changes(self, config: SubscriptionGroupConfig, broker: str) -> list[SettingChange]:
-        """What differs from what the broker has."""
-        changed = [
-            SettingChange(broker, _NAMES[field], getattr(config, field), value)
-            for field, value in self._fields().items()
-            if getattr(config, field) != value
-        ]
-        return changed + attribute_changes(broker, config.attributes, self.attributes)
-
-    def request(self, config: SubscriptionGroupConfig) -> Request:
-        """The broker replaces all settings but attributes, which are sent as changes."""
-        changed = attribute_changes("", config.attributes, self.attributes)
-        attributes = {
-            f"-{each.setting}" if each.after is None else f"+{each.setting}": str(each.after or "")
-            for each in changed
-        }
-        new = msgspec.structs.replace(config, **self._fields(), attributes=attributes)
-        return CreateGroup(), new.to_json()
-
-
-_NAMES = {
-    "consume_enable": "may_consume",
-    "consume_broadcast_enable": "may_broadcast",
-    "consume_message_orderly": "orderly",
-    "retry_max_times": "retries",
-    "retry_queue_nums": "retry_queues",
+_FIELDS = {
+    "may_consume": "consume_enable",
+    "may_broadcast": "consume_broadcast_enable",
+    "orderly": "consume_message_orderly",
+    "retries": "retry_max_times",
+    "retry_queues": "retry_queue_nums",
 }
+_FLAGS = ("may_consume", "may_broadcast", "orderly")
 
 
-def check_new(group: str, wanted: GroupChange) -> None:
+def wanted_group(attributes: Attributes | None, **settings: Setting) -> WantedSettings:
+    """Settings to give to a group; None leaves one as it is. Raises ValueError."""
+    given = {name: value for name, value in settings.items() if value is not None}
+    check_flags(**{name: given[name] for name in _FLAGS if name in given})
+    if "retries" in given:
+        check_whole("retries", given["retries"], -1)
+    if "retry_queues" in given:
+        check_whole("retry_queues", given["retry_queues"], 1)
+    return WantedSettings(_FIELDS, given, attributes)
+
+
+def _request(wanted: WantedSettings, config: SubscriptionGroupConfig) -> Request:
+    return CreateGroup(), wanted.applied(config).to_json()
+
+
+def check_new(group: str, wanted: WantedSettings) -> None:
     """Raises ValueError for a name or attributes that no group can have."""
     check_group(group)
-    if None in (wanted.attributes or {}).values():
-        raise ValueError("an attribute of a new group needs a value; update_group removes one")
+    wanted.check_new("group")
 
 
 async def create_group(
-    cluster: Cluster,
+    cluster: ClusterCalls,
     group: str,
-    wanted: GroupChange,
+    wanted: WantedSettings,
     *,
     targets: Mapping[str, str],
     replace: bool,
@@ -270,14 +242,14 @@ async def create_group(
         ]
         if changes:
             raise AlreadyExists("group", group, map(str, changes))
-    request = wanted.request(SubscriptionGroupConfig(group_name=group))
+    request = _request(wanted, SubscriptionGroupConfig(group_name=group))
     return await cluster.change_each(f"group {group} is set", targets, lambda _: request)
 
 
 async def update_group(
-    cluster: Cluster,
+    cluster: ClusterCalls,
     group: str,
-    wanted: GroupChange,
+    wanted: WantedSettings,
     *,
     brokers: Sequence[str],
     dry_run: bool,
@@ -296,27 +268,34 @@ async def update_group(
         return changes
     concerned = {name: targets[name] for name in sorted({change.broker for change in changes})}
     await cluster.change_each(
-        f"group {group} is changed", concerned, lambda name: wanted.request(configs[name])
+        f"group {group} is changed", concerned, lambda name: _request(wanted, configs[name])
     )
     return changes
 
 
 async def delete_group(
-    cluster: Cluster, group: str, *, keep_offsets: bool, force: bool
+    cluster: ClusterCalls, group: str, *, keep_offsets: bool, force: bool, missing_ok: bool
 ) -> list[str]:
-    """Delete a group and its progress on all brokers. One that does not exist is no error, so that
-    an interrupted call can be repeated. Raises InUse unless `force`."""
+    """Delete a group and its progress on all brokers. Raises NotFound unless `missing_ok`, and
+    InUse unless `force`."""
     check_group(group)
     targets = await cluster.masters()
-    if not force:
-        await check_offline(cluster, group, "stop them first, or their brokers create it again")
+    if not (missing_ok and force):
+        online = await connected(cluster, group)
+        if not missing_ok:
+            await find_group(cluster, group, online)
+        if not force:
+            _check_offline(online, group, "stop them first, or their brokers create it again")
     header = DeleteGroup(group_name=group, clean_offset=not keep_offsets)
     return await cluster.change_each(f"group {group} is deleted", targets, lambda _: (header, b""))
 
 
-async def check_offline(cluster: Cluster, group: str, hint: str) -> None:
+async def check_offline(cluster: ClusterCalls, group: str, hint: str) -> None:
     """Raises InUse if a group has live members, AdminError if that cannot be known."""
-    online = await connected(cluster, group)
+    _check_offline(await connected(cluster, group), group, hint)
+
+
+def _check_offline(online: Connected, group: str, hint: str) -> None:
     if online.members:
         raise InUse(group, [each.client_id for each in online.members], hint)
     online.check_all()

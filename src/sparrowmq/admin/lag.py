@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
-from sparrowmq.admin.cluster import Cluster, all_at_once
+from sparrowmq.admin.cluster_calls import ClusterCalls, all_at_once
 from sparrowmq.admin.errors import BrokerRefusal
 from sparrowmq.admin.groups import find_group
 from sparrowmq.admin.members import connected, with_details
@@ -81,7 +81,9 @@ class GroupLag:
         return sums
 
 
-async def group_lag(cluster: Cluster, group: str, topic: str | None, *, owners: bool) -> GroupLag:
+async def group_lag(
+    cluster: ClusterCalls, group: str, topic: str | None, *, owners: bool
+) -> GroupLag:
     """Progress in one topic, or in all in which there is any. Raises NotFound."""
     online = await connected(cluster, check_group(group))
     await find_group(cluster, group, online)
@@ -107,7 +109,7 @@ async def group_lag(cluster: Cluster, group: str, topic: str | None, *, owners: 
 
 
 async def _broker_lag(
-    cluster: Cluster, address: str, group: str, topic: str | None
+    cluster: ClusterCalls, address: str, group: str, topic: str | None
 ) -> tuple[list[QueueLag], float]:
     header = GetConsumeStats(consumer_group=group, topic=topic)
     stats = ConsumeStats.from_json((await cluster.call(address, header)).body)
@@ -135,7 +137,9 @@ async def _broker_lag(
     return queues, stats.consume_tps
 
 
-async def committed(cluster: Cluster, address: str, group: str, queue: MessageQueue) -> int | None:
+async def committed(
+    cluster: ClusterCalls, address: str, group: str, queue: MessageQueue
+) -> int | None:
     """The stored offset of a group in a queue; None if there is none."""
     header = QueryConsumerOffset(
         consumer_group=group,

@@ -7,7 +7,7 @@ from functools import partial
 
 from msgspec import field
 
-from sparrowmq.admin.cluster import Answers, Cluster, answered, at_once
+from sparrowmq.admin.cluster_calls import Answers, ClusterCalls, answered, at_once
 from sparrowmq.admin.errors import AdminError, BrokerRefusal, NotFound, shown
 from sparrowmq.admin.values import BrokerFailure, Listing, time_of
 from sparrowmq.protocol.codes import ResponseCode
@@ -169,7 +169,7 @@ def version_text(number: int) -> str:
 # ---- asking
 
 
-async def connected(cluster: Cluster, group: str) -> Connected:
+async def connected(cluster: ClusterCalls, group: str) -> Connected:
     """Who is connected, by the brokers alone; members are not asked. Raises NoBrokerAnswers."""
     addresses = await cluster.readable()
 
@@ -186,7 +186,7 @@ async def connected(cluster: Cluster, group: str) -> Connected:
     return Connected(answers.by_broker, addresses, answers.errors)
 
 
-async def with_details(cluster: Cluster, group: str, online: Connected) -> list[GroupMember]:
+async def with_details(cluster: ClusterCalls, group: str, online: Connected) -> list[GroupMember]:
     """The members, each with what it answers about itself."""
     asks = [partial(_details, cluster, group, member, online) for member in online.members]
     results = await at_once(asks)
@@ -197,7 +197,12 @@ async def with_details(cluster: Cluster, group: str, online: Connected) -> list[
 
 
 async def _details(
-    cluster: Cluster, group: str, member: GroupMember, online: Connected, *, stacks: bool = False
+    cluster: ClusterCalls,
+    group: str,
+    member: GroupMember,
+    online: Connected,
+    *,
+    stacks: bool = False,
 ) -> GroupMember:
     header = GetConsumerRunningInfo(
         consumer_group=group, client_id=member.client_id, jstack_enable=stacks
@@ -217,13 +222,13 @@ async def _details(
     )
 
 
-async def members(cluster: Cluster, group: str) -> Listing[GroupMember]:
+async def members(cluster: ClusterCalls, group: str) -> Listing[GroupMember]:
     """A group's live members with what they say about themselves; none for an offline group."""
     online = await connected(cluster, check_group(group))
     return Listing(tuple(await with_details(cluster, group, online)), online.errors)
 
 
-async def member(cluster: Cluster, group: str, client_id: str, *, stacks: bool) -> GroupMember:
+async def member(cluster: ClusterCalls, group: str, client_id: str, *, stacks: bool) -> GroupMember:
     """One of them. Raises NotFound, and AdminError if it does not answer."""
     online = await connected(cluster, check_group(group))
     for each in online.members:
@@ -234,7 +239,7 @@ async def member(cluster: Cluster, group: str, client_id: str, *, stacks: bool) 
     raise NotFound("member", client_id, f"live members of group {group} are: {known}")
 
 
-async def producers(cluster: Cluster) -> Listing[LiveProducer]:
+async def producers(cluster: ClusterCalls) -> Listing[LiveProducer]:
     """The live producers of all brokers."""
 
     async def ask(broker: str, address: str) -> list[LiveProducer]:

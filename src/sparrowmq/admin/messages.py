@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
-from sparrowmq.admin.cluster import Cluster, addresses_of, answered
+from sparrowmq.admin.cluster_calls import ClusterCalls, addresses_of, answered
 from sparrowmq.admin.errors import BrokerRefusal, NotFound
-from sparrowmq.admin.values import EARLIEST_MS, LATEST_MS, Listing, to_ms
+from sparrowmq.admin.values import EARLIEST_MS, LATEST_MS, Listing
+from sparrowmq.client.argument_checks import MAX_LONG, check_kind, check_whole, to_ms
 from sparrowmq.net.peers import split_address
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import BodyError
@@ -28,8 +29,9 @@ MOST_FOUND = 64
 MOST_READ = 1_000
 
 
-async def message(cluster: Cluster, message_id: str, topic: str | None) -> MessageExt:
+async def message(cluster: ClusterCalls, message_id: str, topic: str | None) -> MessageExt:
     """The message with a unique id, which needs its topic, or an offset id. Raises NotFound."""
+    check_kind("message_id", message_id, str)
     try:
         place = OffsetId.parse(message_id)
     except BodyError:
@@ -49,7 +51,7 @@ async def message(cluster: Cluster, message_id: str, topic: str | None) -> Messa
     raise NotFound("message", message_id, hint)
 
 
-async def _message_at(cluster: Cluster, place: OffsetId) -> MessageExt | None:
+async def _message_at(cluster: ClusterCalls, place: OffsetId) -> MessageExt | None:
     """What an offset id names; None if that is no place of a broker. A unique id looks alike, so
     that only registered brokers are asked."""
     info = await cluster.info()
@@ -62,7 +64,7 @@ async def _message_at(cluster: Cluster, place: OffsetId) -> MessageExt | None:
 
 
 async def _viewed(
-    cluster: Cluster, broker: str, address: str, log_offset: int
+    cluster: ClusterCalls, broker: str, address: str, log_offset: int
 ) -> MessageExt | None:
     try:
         response = await cluster.call(address, ViewMessage(offset=log_offset))
@@ -72,7 +74,7 @@ async def _viewed(
 
 
 async def find_messages(
-    cluster: Cluster,
+    cluster: ClusterCalls,
     topic: str,
     key: str,
     *,
@@ -93,7 +95,7 @@ async def find_messages(
 
 
 async def _find(
-    cluster: Cluster,
+    cluster: ClusterCalls,
     topic: str,
     key: str,
     begin_ms: int,
@@ -153,7 +155,7 @@ class _Part:
 
 
 async def read_messages(
-    cluster: Cluster, queue: MessageQueue, offset: int, *, limit: int
+    cluster: ClusterCalls, queue: MessageQueue, offset: int, *, limit: int
 ) -> Listing[MessageExt]:
     """Messages of a queue from an offset on, in their order. Fewer than `limit` are no sign of the
     end: brokers bound an answer by its bytes as well. Raises NotFound."""
@@ -164,7 +166,7 @@ async def read_messages(
     return Listing(tuple(part.messages), is_cut=part.max_offset > past)
 
 
-async def read_message(cluster: Cluster, queue: MessageQueue, offset: int) -> MessageExt:
+async def read_message(cluster: ClusterCalls, queue: MessageQueue, offset: int) -> MessageExt:
     """The message at a place. Raises NotFound."""
     part = await _read(cluster, queue, offset, 1)
     for found in part.messages:
@@ -176,9 +178,9 @@ async def read_message(cluster: Cluster, queue: MessageQueue, offset: int) -> Me
     raise NotFound("message", place, f"that queue of topic {queue.topic} {held}")
 
 
-async def _read(cluster: Cluster, queue: MessageQueue, offset: int, limit: int) -> _Part:
-    if offset < 0:
-        raise ValueError(f"offset is {offset}, must be 0 or more")
+async def _read(cluster: ClusterCalls, queue: MessageQueue, offset: int, limit: int) -> _Part:
+    check_kind("queue", queue, MessageQueue)
+    check_whole("offset", offset, 0, MAX_LONG)
     route = await cluster.route(check_topic(queue.topic))
     addresses = addresses_of(route.broker_datas)
     address = addresses.get(queue.broker_name)
@@ -189,7 +191,7 @@ async def _read(cluster: Cluster, queue: MessageQueue, offset: int, limit: int) 
 
 
 async def _pull(
-    cluster: Cluster, address: str, queue: MessageQueue, offset: int, limit: int
+    cluster: ClusterCalls, address: str, queue: MessageQueue, offset: int, limit: int
 ) -> _Part:
     header = PullMessage(
         consumer_group=READ_GROUP,

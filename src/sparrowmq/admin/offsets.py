@@ -14,12 +14,12 @@ from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
 
 from sparrowmq.admin.brokers import broker_config, runtime_table
-from sparrowmq.admin.cluster import Cluster, all_at_once, answered
+from sparrowmq.admin.cluster_calls import ClusterCalls, all_at_once, answered
 from sparrowmq.admin.errors import AdminError, NoBrokerAnswers, NotFound, PartlyReset
 from sparrowmq.admin.groups import check_offline, find_group, topics_of_group
 from sparrowmq.admin.lag import committed
 from sparrowmq.admin.members import connected
-from sparrowmq.admin.values import to_ms
+from sparrowmq.client.argument_checks import check_kind, to_ms
 from sparrowmq.client.broker_calls import UNKNOWN_EPOCH
 from sparrowmq.protocol.headers.consumer_calls import InvokeResetOffset
 from sparrowmq.protocol.headers.offsets import (
@@ -59,21 +59,22 @@ class OffsetMove:
         return 0 if self.before is None else max(0, self.before - self.after)
 
 
-async def offset_at(cluster: Cluster, queue: MessageQueue, when: datetime | int) -> int:
+async def offset_at(cluster: ClusterCalls, queue: MessageQueue, when: datetime | int) -> int:
     """The offset of the first message of a queue that was stored at a time or later."""
+    check_kind("queue", queue, MessageQueue)
     time_ms = to_ms("when", when)
     address = (await cluster.masters(brokers=[queue.broker_name]))[queue.broker_name]
     return await answered(partial(_offset_at, cluster, address, queue, time_ms))
 
 
-async def _offset_at(cluster: Cluster, address: str, queue: MessageQueue, time_ms: int) -> int:
+async def _offset_at(cluster: ClusterCalls, address: str, queue: MessageQueue, time_ms: int) -> int:
     header = SearchOffset(
         topic=queue.topic, queue_id=queue.queue_id, timestamp=time_ms, epoch=UNKNOWN_EPOCH
     )
     return (await cluster.call(address, header)).header(OffsetFound).offset
 
 
-async def _ends(cluster: Cluster, address: str, queue: MessageQueue) -> tuple[int, int]:
+async def _ends(cluster: ClusterCalls, address: str, queue: MessageQueue) -> tuple[int, int]:
     """The offset of the oldest message, and the one just past the newest."""
     low = GetMinOffset(topic=queue.topic, queue_id=queue.queue_id)
     high = GetMaxOffset(topic=queue.topic, queue_id=queue.queue_id, epoch=UNKNOWN_EPOCH)
@@ -87,7 +88,7 @@ async def _ends(cluster: Cluster, address: str, queue: MessageQueue) -> tuple[in
 
 
 async def reset_offsets(
-    cluster: Cluster, group: str, topic: str, to: ResetTo, *, dry_run: bool
+    cluster: ClusterCalls, group: str, topic: str, to: ResetTo, *, dry_run: bool
 ) -> list[OffsetMove]:
     """Move a group in a topic. Nothing is moved unless all brokers concerned answer.
 
@@ -162,7 +163,7 @@ class _Planned(NamedTuple):
 
 
 async def _planned(
-    cluster: Cluster, address: str, group: str, queues: Sequence[MessageQueue], goal: Goal
+    cluster: ClusterCalls, address: str, group: str, queues: Sequence[MessageQueue], goal: Goal
 ) -> list[_Planned]:
     async def plan(queue: MessageQueue) -> _Planned:
         before = await committed(cluster, address, group, queue)
@@ -191,7 +192,7 @@ def _in_range(planned: _Planned) -> OffsetMove:
 
 
 async def _apply(
-    cluster: Cluster,
+    cluster: ClusterCalls,
     group: str,
     targets: Mapping[str, str],
     plan: Mapping[str, Sequence[OffsetMove]],
@@ -215,7 +216,7 @@ async def _apply(
 
 
 async def _move_each(
-    cluster: Cluster,
+    cluster: ClusterCalls,
     what: str,
     targets: Mapping[str, str],
     move: Callable[[str, str], Awaitable[None]],
@@ -232,7 +233,7 @@ async def _move_each(
         raise PartlyReset(what, list(moved.by_broker), failed, done)
 
 
-async def _moves_single_queues(cluster: Cluster, address: str) -> bool:
+async def _moves_single_queues(cluster: ClusterCalls, address: str) -> bool:
     """Whether a broker heeds the queue of a reset: SparrowMQ's do, Apache's from 5.2 on unless it
     is switched off."""
     if "waitingPulls" in await runtime_table(cluster, address):  # only SparrowMQ's have it
@@ -264,7 +265,7 @@ def _commit_request(group: str, move: OffsetMove) -> UpdateConsumerOffset:
 
 
 async def clone_offsets(
-    cluster: Cluster, source: str, target: str, topic: str | None, *, dry_run: bool
+    cluster: ClusterCalls, source: str, target: str, topic: str | None, *, dry_run: bool
 ) -> list[OffsetMove]:
     """Give the target, which must be offline, the progress of the source."""
     if check_group(source) == check_group(target):
@@ -285,7 +286,7 @@ async def clone_offsets(
 
 
 async def _copies(
-    cluster: Cluster, broker: str, address: str, source: str, target: str, topic: str | None
+    cluster: ClusterCalls, broker: str, address: str, source: str, target: str, topic: str | None
 ) -> list[OffsetMove]:
     if topic is not None:
         topics = frozenset({topic})
@@ -306,7 +307,7 @@ async def _copies(
 
 
 async def _copy(
-    cluster: Cluster,
+    cluster: ClusterCalls,
     targets: Mapping[str, str],
     source: str,
     target: str,

@@ -5,9 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sparrowmq.admin.cluster import Cluster, addresses_of
+from sparrowmq.admin.cluster_calls import ClusterCalls, addresses_of
 from sparrowmq.admin.errors import AdminError, AlreadyExists, BrokerRefusal, NotFound, PartlyDone
-from sparrowmq.admin.values import BrokerFailure, Setting, SettingChange, time_of
+from sparrowmq.admin.values import BrokerFailure, SettingChange, time_of
+from sparrowmq.admin.wanted_settings import Attributes, WantedSettings
+from sparrowmq.client.argument_checks import check_flags, check_names, check_whole
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.nameserver import DeleteTopicRoute, GetAllTopics
 from sparrowmq.protocol.headers.statistics import GetTopicStats
@@ -26,9 +28,6 @@ from sparrowmq.protocol.topic_config import RegisteredTopics, TopicConfig
 
 _ROUTE_LOOKS = 60
 _ROUTE_LOOK_S = 0.05
-
-Attributes = Mapping[str, str | None]
-"""Attributes to set; None removes one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,12 +91,12 @@ class TopicInfo:
 # ---- looking
 
 
-async def topic_names(cluster: Cluster) -> list[str]:
+async def topic_names(cluster: ClusterCalls) -> list[str]:
     """Names of all topics that any broker registered."""
     return sorted((await cluster.ask_name_server(GetAllTopics(), TopicList)).topic_list)
 
 
-async def describe_topic(cluster: Cluster, name: str) -> TopicInfo:
+async def describe_topic(cluster: ClusterCalls, name: str) -> TopicInfo:
     """Settings and queues on every broker that has the topic."""
     route = await cluster.route(check_topic(name))
 
@@ -125,7 +124,7 @@ async def describe_topic(cluster: Cluster, name: str) -> TopicInfo:
     )
 
 
-async def topic_config(cluster: Cluster, address: str, topic: str) -> TopicConfig:
+async def topic_config(cluster: ClusterCalls, address: str, topic: str) -> TopicConfig:
     """How a broker has a topic. Raises BrokerRefusal with TOPIC_NOT_EXIST."""
     try:
         response = await cluster.call(address, GetTopicConfig(topic=topic))
@@ -142,7 +141,7 @@ async def topic_config(cluster: Cluster, address: str, topic: str) -> TopicConfi
     return config
 
 
-async def topic_stats(cluster: Cluster, address: str, topic: str) -> TopicStats:
+async def topic_stats(cluster: ClusterCalls, address: str, topic: str) -> TopicStats:
     """What the queues of a topic on one broker hold."""
     response = await cluster.call(address, GetTopicStats(topic=topic))
     return TopicStats.from_json(response.body)
@@ -162,88 +161,74 @@ def _settings(broker: str, config: TopicConfig) -> TopicSettings:
 # ---- changing
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicChange:
-    """Settings to give to a topic; None leaves one as it is."""
-
-    read_queues: int | None = None
-    write_queues: int | None = None
-    perm: int | None = None
-    order: bool | None = None
-    attributes: Attributes | None = None
-
-    def check(self) -> None:
-        """Raises ValueError that says what is allowed."""
-        for side in ("read", "write"):
-            queues: object = getattr(self, f"{side}_queues")
-            if queues is not None and (not isinstance(queues, int) or queues < 0):
-                raise ValueError(f"{side} queues are {queues!r}, must be a whole number from 0 on")
-        if self.perm is not None and not is_valid_perm(self.perm):
-            raise ValueError(f"perm is {self.perm}, must be a sum of 4 read, 2 write, 1 inherit")
-
-    def changes(self, config: TopicConfig, broker: str) -> list[SettingChange]:
-        """What differs from what the broker has."""
-        pairs: list[tuple[str, Setting, Setting]] = [
-            ("read_queues", config.read_queue_nums, self.read_queues),
-            ("write_queues", config.write_queue_nums, self.write_queues),
-            ("perm", config.perm, self.perm),
-            ("order", config.order, self.order),
-        ]
-        changed = [
-            SettingChange(broker, setting, before, after)
-            for setting, before, after in pairs
-            if after is not None and after != before
-        ]
-        return changed + attribute_changes(broker, config.attributes, self.attributes)
-
-    def request(self, config: TopicConfig) -> CreateTopic:
-        """The broker replaces all settings, so that those that stay are sent as well."""
-        changed = attribute_changes("", config.attributes, self.attributes)
-        return CreateTopic(
-            topic=config.topic_name,
-            default_topic=AUTO_CREATE_TOPIC,
-            read_queue_nums=_or(self.read_queues, config.read_queue_nums),
-            write_queue_nums=_or(self.write_queues, config.write_queue_nums),
-            perm=_or(self.perm, config.perm),
-            topic_filter_type=config.topic_filter_type.value,
-            topic_sys_flag=config.topic_sys_flag,
-            order=config.order if self.order is None else self.order,
-            attributes=",".join(map(_signed, changed)) or None,
-        )
+_FIELDS = {
+    "read_queues": "read_queue_nums",
+    "write_queues": "write_queue_nums",
+    "perm": "perm",
+    "order": "order",
+}
 
 
-def attribute_changes(
-    broker: str, current: Mapping[str, str], wanted: Attributes | None
-) -> list[SettingChange]:
-    """Attributes that would get another value, or none."""
-    return [
-        SettingChange(broker, name, current.get(name), value)
-        for name, value in (wanted or {}).items()
-        if current.get(name) != value
+def wanted_topic(
+    *,
+    queues: int | None,
+    read_queues: int | None,
+    write_queues: int | None,
+    perm: int | None,
+    order: bool | None,
+    attributes: Attributes | None,
+) -> WantedSettings:
+    """Settings to give to a topic; None leaves one as it is. `queues` are for reading and writing
+    unless those are given. Raises ValueError."""
+    if queues is not None:
+        check_whole("queues", queues, 1)
+    sides = {
+        "read_queues": queues if read_queues is None else read_queues,
+        "write_queues": queues if write_queues is None else write_queues,
+    }
+    for name, number in sides.items():
+        if number is not None:
+            check_whole(name, number, 0)
+    if order is not None:
+        check_flags(order=order)
+    if perm is not None:
+        check_whole("perm", perm, 0)
+        if not is_valid_perm(perm):
+            raise ValueError(f"perm is {perm}, must be a sum of 4 read, 2 write, 1 inherit")
+    return WantedSettings(_FIELDS, {**sides, "perm": perm, "order": order}, attributes)
+
+
+def _request(wanted: WantedSettings, config: TopicConfig) -> CreateTopic:
+    new = wanted.applied(config)
+    signed = [
+        name if name.startswith("-") else f"{name}={value}"
+        for name, value in new.attributes.items()
     ]
+    return CreateTopic(
+        topic=new.topic_name,
+        default_topic=AUTO_CREATE_TOPIC,
+        read_queue_nums=new.read_queue_nums,
+        write_queue_nums=new.write_queue_nums,
+        perm=new.perm,
+        topic_filter_type=new.topic_filter_type.value,
+        topic_sys_flag=new.topic_sys_flag,
+        order=new.order,
+        attributes=",".join(signed) or None,
+    )
 
 
-def _signed(change: SettingChange) -> str:
-    name = change.setting
-    return f"-{name}" if change.after is None else f"+{name}={change.after}"
-
-
-def _or(wanted: int | None, current: int) -> int:
-    return current if wanted is None else wanted
-
-
-def check_new(topic: str, wanted: TopicChange) -> None:
+def check_new(topic: str, wanted: WantedSettings) -> None:
     """Raises ValueError for a name or settings that no topic can have."""
     check_topic(topic)
-    wanted.check()
-    if None in (wanted.attributes or {}).values():
-        raise ValueError("an attribute of a new topic needs a value; update_topic removes one")
+    for name in ("read_queues", "write_queues"):
+        check_whole(name, wanted.values[name], 1)
+    wanted.check_new("topic")
 
 
 async def create_topic(
-    cluster: Cluster,
+    cluster: ClusterCalls,
     topic: str,
-    wanted: TopicChange,
+    wanted: WantedSettings,
     *,
     targets: Mapping[str, str],
     replace: bool,
@@ -252,14 +237,14 @@ async def create_topic(
     know it. Raises AlreadyExists where it differs and `replace` is False."""
     if not replace:
         await _check_same(cluster, topic, wanted, targets)
-    request = wanted.request(TopicConfig(topic_name=topic))
+    request = _request(wanted, TopicConfig(topic_name=topic))
     done = await cluster.change_each(f"topic {topic} is set", targets, lambda _: (request, b""))
     await _until_routed(cluster, dict.fromkeys(targets, request), done)
     return done
 
 
 async def _check_same(
-    cluster: Cluster, topic: str, wanted: TopicChange, targets: Mapping[str, str]
+    cluster: ClusterCalls, topic: str, wanted: WantedSettings, targets: Mapping[str, str]
 ) -> None:
     """Raises AlreadyExists where a target has the topic with other settings."""
 
@@ -278,15 +263,15 @@ async def _check_same(
 
 
 async def update_topic(
-    cluster: Cluster,
+    cluster: ClusterCalls,
     topic: str,
-    wanted: TopicChange,
+    wanted: WantedSettings,
     *,
     brokers: Sequence[str],
     dry_run: bool,
 ) -> list[SettingChange]:
     """Change a topic on the brokers that have it. Nothing is changed unless all of them answer."""
-    wanted.check()
+    check_names("brokers", brokers)
     route = await cluster.route(check_topic(topic))
     having = {data.broker_name: data.master_addr for data in route.broker_datas}
     for name in brokers:
@@ -301,7 +286,7 @@ async def update_topic(
     if dry_run or not changes:
         return changes
     concerned = {name: targets[name] for name in {change.broker for change in changes}}
-    requests = {name: wanted.request(configs[name]) for name in sorted(concerned)}
+    requests = {name: _request(wanted, configs[name]) for name in sorted(concerned)}
     done = await cluster.change_each(
         f"topic {topic} is changed", concerned, lambda name: (requests[name], b"")
     )
@@ -310,7 +295,7 @@ async def update_topic(
 
 
 async def _until_routed(
-    cluster: Cluster, requests: Mapping[str, CreateTopic], brokers: Iterable[str]
+    cluster: ClusterCalls, requests: Mapping[str, CreateTopic], brokers: Iterable[str]
 ) -> None:
     """Brokers register a change with the name servers on their own; wait until it is there."""
     topic = next(iter(requests.values())).topic
@@ -334,14 +319,36 @@ def _queue_numbers(request: CreateTopic) -> tuple[int, int, int]:
     return request.read_queue_nums, request.write_queue_nums, request.perm
 
 
-async def delete_topic(cluster: Cluster, topic: str) -> list[str]:
-    """Delete a topic on all brokers and then from the name servers. One that does not exist is no
-    error, so that an interrupted call can be repeated."""
+async def delete_topic(cluster: ClusterCalls, topic: str, *, missing_ok: bool) -> list[str]:
+    """Delete a topic on all brokers and then from the name servers. Raises NotFound unless
+    `missing_ok`. An interrupted call can be repeated as long as any server knows the topic."""
     check_topic(topic)
     what = f"topic {topic} is deleted"
     targets = await cluster.masters()
+    if not missing_ok:
+        await _check_exists(cluster, topic, targets)
     done = await cluster.change_each(what, targets, lambda _: (DeleteTopic(topic=topic), b""))
     failed = await cluster.change_name_servers(DeleteTopicRoute(topic=topic))
     if failed:
         raise PartlyDone(what, done, failed)
     return done
+
+
+async def _check_exists(cluster: ClusterCalls, topic: str, targets: Mapping[str, str]) -> None:
+    """Raises NotFound if neither a name server nor a broker knows a topic. A broker that does not
+    answer may have it; the deletion itself then says what it could not do."""
+    if await cluster.find_route(topic) is not None:
+        return
+
+    async def ask(_: str, address: str) -> bool:
+        try:
+            await topic_config(cluster, address, topic)
+        except BrokerRefusal as error:
+            if error.code != ResponseCode.TOPIC_NOT_EXIST:
+                raise
+            return False
+        return True
+
+    answers = await cluster.ask_each(targets, ask)
+    if not answers.errors and not any(answers.by_broker.values()):
+        raise NotFound("topic", topic, "topics() lists those that do; missing_ok=True accepts that")

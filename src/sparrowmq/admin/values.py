@@ -65,15 +65,3 @@ def time_of(time_ms: int | None) -> datetime | None:
     if time_ms is None or time_ms <= 0:
         return None
     return datetime.fromtimestamp(time_ms / 1000, UTC)
-
-
-def to_ms(name: str, when: datetime | int) -> int:
-    """Milliseconds since 1970. Raises ValueError for anything else than such or an aware time."""
-    if isinstance(when, datetime):
-        if when.tzinfo is None:
-            raise ValueError(f"{name} is {when!r}, which has no time zone: add tzinfo=UTC")
-        return round(when.timestamp() * 1000)
-    given: object = when
-    if isinstance(given, bool) or not isinstance(given, int) or given < 0:
-        raise ValueError(f"{name} is {when!r}, must be a datetime or milliseconds since 1970")
-    return given

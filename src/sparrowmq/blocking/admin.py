@@ -19,9 +19,11 @@ from sparrowmq.admin.lag import GroupLag
 from sparrowmq.admin.members import GroupMember, LiveProducer
 from sparrowmq.admin.messages import MOST_FOUND
 from sparrowmq.admin.offsets import OffsetMove, ResetTo
-from sparrowmq.admin.topics import Attributes, TopicInfo
+from sparrowmq.admin.topics import TopicInfo
 from sparrowmq.admin.values import Listing, SettingChange
+from sparrowmq.admin.wanted_settings import Attributes
 from sparrowmq.blocking.facade import Facade
+from sparrowmq.client.setting_names import takes_settings_of
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.perm import PERM_READ_WRITE
@@ -30,6 +32,7 @@ from sparrowmq.protocol.route import ClusterInfo, TopicRoute
 R = TypeVar("R")
 
 
+@takes_settings_of(AsyncAdmin, without=["client"])
 class Admin(Facade[AsyncAdmin]):
     """A blocking `sparrowmq.Admin`: the same methods, results and errors."""
 
@@ -130,6 +133,7 @@ class Admin(Facade[AsyncAdmin]):
         self,
         topic: str,
         *,
+        queues: int | None = None,
         read_queues: int | None = None,
         write_queues: int | None = None,
         perm: int | None = None,
@@ -140,12 +144,14 @@ class Admin(Facade[AsyncAdmin]):
     ) -> list[SettingChange]:
         """Change what is given, on the brokers named or on all that have the topic; an attribute
         that is None is removed. Nothing is changed unless all of them answer, nor in a dry run.
+        `queues` are for reading and writing unless those are given.
 
         Messages of queues that readers do not see any more are not delivered. Raises NotFound.
         """
         return self._wait(
             lambda admin: admin.update_topic(
                 topic,
+                queues=queues,
                 read_queues=read_queues,
                 write_queues=write_queues,
                 perm=perm,
@@ -156,10 +162,10 @@ class Admin(Facade[AsyncAdmin]):
             )
         )
 
-    def delete_topic(self, topic: str) -> list[str]:
-        """Delete a topic with its messages and every group's progress in it, on all brokers. One
-        that does not exist is no error, so that an interrupted call can be repeated."""
-        return self._wait(lambda admin: admin.delete_topic(topic))
+    def delete_topic(self, topic: str, *, missing_ok: bool = False) -> list[str]:
+        """Delete a topic with its messages and every group's progress in it, on all brokers. Raises
+        NotFound if none has it, unless `missing_ok`; an interrupted call can be repeated."""
+        return self._wait(lambda admin: admin.delete_topic(topic, missing_ok=missing_ok))
 
     # ---- groups
 
@@ -246,14 +252,22 @@ class Admin(Facade[AsyncAdmin]):
         )
 
     def delete_group(
-        self, group: str, *, keep_offsets: bool = False, force: bool = False
+        self,
+        group: str,
+        *,
+        keep_offsets: bool = False,
+        force: bool = False,
+        missing_ok: bool = False,
     ) -> list[str]:
         """Delete a group and its progress on all brokers; its retry and dead-letter topics stay.
 
-        One that does not exist is no error. Raises InUse if it has live members, unless `force`.
+        Raises NotFound if no broker has it, unless `missing_ok`, and InUse if it has live members,
+        unless `force`.
         """
         return self._wait(
-            lambda admin: admin.delete_group(group, keep_offsets=keep_offsets, force=force)
+            lambda admin: admin.delete_group(
+                group, keep_offsets=keep_offsets, force=force, missing_ok=missing_ok
+            )
         )
 
     # ---- progress

@@ -67,8 +67,9 @@ class PushConsumer(_Reading[AsyncPushConsumer]):
         each: EachHandler | None = None,
         wait_s: float | None = None,
     ) -> None:
-        """Consume in the background, with a handler of batches, or with `each`, which gets one
-        message. `wait_s` as in `sparrowmq.PushConsumer.start`."""
+        """Consume in the background until `stop` or the end of the program, with a handler of
+        batches, or with `each`, which gets one message. `wait_s` as in
+        `sparrowmq.PushConsumer.start`."""
         self._consume(handler, each, wait_s)
 
     def _consume(
@@ -77,7 +78,9 @@ class PushConsumer(_Reading[AsyncPushConsumer]):
         async def begin(consumer: AsyncPushConsumer) -> None:
             await consumer.start(handler, each=each, wait_s=wait_s)  # type: ignore[call-overload]  # it checks
 
-        return self._start(begin)
+        running = self._start(begin)
+        loop_of_process.works(self, f"PushConsumer of group {self.group}")
+        return running
 
     @overload
     def run(self, handler: Handler) -> None: ...
@@ -95,6 +98,7 @@ class PushConsumer(_Reading[AsyncPushConsumer]):
         inside of a handler, for which it would have to wait."""
         if self._inner is not None and is_in_handler(self._inner):
             raise RuntimeError(WAITS_FOR_ITSELF)
+        loop_of_process.rests(self)
         super().stop()
 
     pause = called(AsyncPushConsumer.pause)
@@ -218,6 +222,7 @@ class ScheduledPull(Facade[AsyncScheduledPull]):
         callbacks: Mapping[str, PlainCallback],
         **settings: Unpack[ScheduledPullSettings],
     ) -> None:
+        self._group = group
         self._worker_count = settings.get("workers", DEFAULT_WORKERS)
         self._threads: HandlerThreads
         self._consumer: PullConsumer | None = None
@@ -242,10 +247,12 @@ class ScheduledPull(Facade[AsyncScheduledPull]):
         """Begin; `with` does it. `wait_s` as in the asynchronous class."""
         self._threads = HandlerThreads(self._worker_count, "scheduled-pull")
         self._start(lambda inner: inner.start(wait_s=wait_s))
+        loop_of_process.works(self, f"ScheduledPull of group {self._group}")
 
     def stop(self) -> None:
         """Let turns that run finish (within a deadline), persist, leave the group."""
         is_running = self._inner is not None
+        loop_of_process.rests(self)
         try:
             super().stop()
         finally:

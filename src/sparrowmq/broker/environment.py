@@ -7,12 +7,14 @@ import logging
 import random
 from dataclasses import dataclass
 
-from sparrowmq.clock import Clock
+from sparrowmq.clock import Clock, Zone, utc
 from sparrowmq.disk.disk import Disk
 from sparrowmq.disk.syncer import Syncer
 from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.ids import UniqueIds
-from sparrowmq.store.messages import Damage
+from sparrowmq.store.messages import Damage, Progress, Report
+
+_PROGRESS_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +26,8 @@ class Environment:
     """The time of day: stamps what is stored, and may be set while the broker runs."""
     monotonic: Clock
     """Measures every interval, whatever `clock` is set to meanwhile."""
+    zone: Zone = utc
+    """The host's time zone."""
     cpu: Clock
     """Processor time that this process has used."""
     boot: str
@@ -38,6 +42,20 @@ class Environment:
         """Makes ids that no other process makes, also not one with the same address and pid."""
         ip = store_host[:-4]  # the port follows
         return UniqueIds(self.clock, ip=ip, pid=self.pid, instance=self.rng.getrandbits(32))
+
+    def reporting_start(self) -> Report:
+        """`report` with progress every few seconds: most starts are over before the first."""
+        logged_ms = self.monotonic()
+
+        def report(finding: Damage | Progress) -> None:
+            nonlocal logged_ms
+            if isinstance(finding, Progress):
+                if self.monotonic() - logged_ms < _PROGRESS_MS:
+                    return
+                logged_ms = self.monotonic()
+            self.report(finding)
+
+        return report
 
     def report(self, finding: object) -> None:
         """Log what opening the files found: damage as a warning, the rest as information."""

@@ -8,11 +8,12 @@ from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.live_clients import SCANS
 from sparrowmq.clock import Clock, cpu_clock
 from sparrowmq.disk.errors import DiskFull
+from sparrowmq.episodes import Episode
 
-_REMIND_MS = 60_000
 _TICK_S = 0.05
 """Index entries lag at most twice this after the log."""
 _CLEAN_S = 10.0
+_TRASH_S = 1.0
 _CLIENTS_S = 10.0
 _LAG_S = 0.05
 
@@ -38,24 +39,24 @@ class RefusalLog:
     def __init__(self, log: logging.Logger, monotonic: Clock) -> None:
         self._log = log
         self._monotonic = monotonic
-        self._since_ms: int | None = None
-        self._logged_ms = 0
+        self._current: Episode | None = None
 
     def note(self, refusal: Exception | None) -> None:
         """Why messages are refused now; None while they are taken."""
-        now_ms = self._monotonic()
-        if refusal is None:
-            if self._since_ms is not None:
-                lasted_s = (now_ms - self._since_ms) / 1000
-                self._log.warning("messages are stored again after %.0f s", lasted_s)
-                self._since_ms = None
+        current = self._current
+        if refusal is None and current is None:
             return
-        if self._since_ms is None:
-            self._since_ms = now_ms
-        elif now_ms - self._logged_ms < _REMIND_MS:
-            return
-        self._logged_ms = now_ms
-        self._log.error("messages are refused: %s", refusal)
+        now_s = self._monotonic() / 1000
+        if refusal is not None:
+            if current is None:
+                current = self._current = Episode(now_s)
+            if current.occurs(now_s):
+                is_full = isinstance(refusal, DiskFull)
+                remedy = "; make room on the disk, and they are taken again" if is_full else ""
+                self._log.error("messages are refused: %s%s", refusal, remedy)
+        elif current is not None:
+            self._current = None
+            self._log.warning("messages are stored again after %.0f s", current.lasted_s(now_s))
 
 
 async def clean_store(broker: Broker) -> None:
@@ -63,23 +64,35 @@ async def clean_store(broker: Broker) -> None:
     while True:
         await asyncio.sleep(_CLEAN_S)
         try:
-            clean(broker)
+            await clean(broker)
         except DiskFull as error:
             broker.log.warning("expired messages are not deleted: %s", error)
 
 
-def clean(broker: Broker, *, any_hour: bool = False) -> list[int]:
+async def empty_trash(broker: Broker) -> None:
+    """Free the space of what was deleted; no deletion waits for that but one for want of space."""
+    while True:
+        if broker.store.trash.is_filled:
+            await broker.workers.run(broker.store.trash.empty)
+        await asyncio.sleep(_TRASH_S)
+
+
+async def clean(broker: Broker, *, any_hour: bool = False) -> list[int]:
     """Delete log files whose messages were kept for long enough; returns what was deleted.
 
     With `any_hour` they need not wait for the deletion hour.
     """
-    clock = broker.delivery.clock
-    return broker.store.clean(
+    clock, store = broker.delivery.clock, broker.store
+    deleted: list[int] = []
+    while starts := store.clean_some(
         clock.now_ms(),
         any_hour=any_hour,
         set_forward=clock.since,
         needed_from=broker.replication.needed_from,
-    )
+    ):
+        deleted += starts
+        await broker.workers.run(store.trash.empty)
+    return deleted
 
 
 async def forget_silent_clients(broker: Broker) -> None:

@@ -19,6 +19,7 @@ from enum import Enum, auto
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.topics import Topics
 from sparrowmq.clock import Clock
+from sparrowmq.episodes import Episode
 from sparrowmq.net.errors import NetError
 from sparrowmq.net.peers import Peers
 from sparrowmq.protocol.codes import ResponseCode
@@ -38,8 +39,6 @@ from sparrowmq.protocol.topic_config import RegisteredTopics
 _CALL_S = 3.0
 _AGAIN_S = 2.0
 """How often a name server that was lost is tried."""
-_NAME_TAKEN_AGAIN_MS = 60_000
-"""How often a broker that has lost its name says so."""
 _FRESH_MS = 30_000
 """As old as a client's own route may be (pollNameServerInterval)."""
 _MOST_ROUTES = 10_000
@@ -96,7 +95,7 @@ class BrokerRegistration:
         """Name servers that do not know this broker, also those that refuse it."""
         self._taken: dict[str, str] = {}
         """Name servers that refuse it because of its name, and what they say."""
-        self._taken_logged_ms: int | None = None
+        self._name_lost: Episode | None = None
         self._has_unregistered = False
 
     async def run(self) -> None:
@@ -180,11 +179,12 @@ class BrokerRegistration:
     def _report_taken(self) -> None:
         """Log that another master has the name: at once, and then every minute."""
         if not self._taken:
-            self._taken_logged_ms = None
+            self._name_lost = None
             return
-        now_ms, logged_ms = self._monotonic(), self._taken_logged_ms
-        if logged_ms is None or now_ms - logged_ms >= _NAME_TAKEN_AGAIN_MS:
-            self._taken_logged_ms = now_ms
+        now_s = self._monotonic() / 1000
+        if self._name_lost is None:
+            self._name_lost = Episode(now_s)
+        if self._name_lost.occurs(now_s):
             self._log.error("clients do not find this broker: %s", _refusals_text(self._taken))
 
     def _report_failure(self, server: str, reason: str) -> None:

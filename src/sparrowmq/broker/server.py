@@ -49,6 +49,7 @@ from sparrowmq.broker.handlers import (
     transactions,
 )
 from sparrowmq.broker.handlers import replication as replication_handlers
+from sparrowmq.broker.life_log import log_start, log_stop
 from sparrowmq.broker.name_servers import BrokerRegistration, ClusterQueues
 from sparrowmq.broker.offset_saving import OffsetSaving
 from sparrowmq.broker.positions import Positions
@@ -60,7 +61,7 @@ from sparrowmq.broker.statistics import Statistics, keep_sampling, sample
 from sparrowmq.broker.table_saving import TableSaving
 from sparrowmq.broker.tables import BrokerTables
 from sparrowmq.broker.topics import Topics, broker_made_topics
-from sparrowmq.clock import Clock, cpu_clock, monotonic_clock
+from sparrowmq.clock import Clock, Zone, cpu_clock, monotonic_clock, utc
 from sparrowmq.disk.disk import Disk
 from sparrowmq.disk.syncer import Syncer
 from sparrowmq.net.peers import Peers
@@ -95,15 +96,18 @@ class BrokerServer:
         monotonic: Clock = monotonic_clock,
         boot: str = "",
         cpu: Clock = cpu_clock,
+        zone: Zone = utc,
     ) -> None:
         self.config = config
         self.port = 0
         self.broker: Broker
+        self._stopping_ms: int | None = None
         self._env = Environment(
             disk=disk,
             clock=clock,
             monotonic=monotonic,
             cpu=cpu,
+            zone=zone,
             boot=boot,
             rng=rng,
             workers=workers,
@@ -128,11 +132,13 @@ class BrokerServer:
             opened.push_async_callback(server.close)
             self.port = await server.bind(config.listen_host, config.port)
             peers = Peers(tasks, log=log)
+            began_ms = self._env.monotonic()
             opened.push_async_callback(peers.close)
             in_role = await open_in_role(config, self._env, peers, self.port)
             replication = Replication(config, self._env, in_role, peers, tasks, self.port)
             self.broker = broker = open_broker(config, self._env, peers, replication, self.port)
-            opened.push_async_callback(shutdown.close, broker)
+            opened.push_async_callback(self._close, broker)
+            log_start(broker, began_ms)
             server.serve(
                 broker, closed=broker.connection_closed, is_in_use=broker.arrivals.has_pulls_of
             )
@@ -158,7 +164,13 @@ class BrokerServer:
                 try:
                     yield self
                 finally:
+                    self._stopping_ms = self._env.monotonic()
                     await shutdown.drain(registration, server)
+
+    async def _close(self, broker: Broker) -> None:
+        await shutdown.close(broker)
+        if self._stopping_ms is not None:  # it has served
+            log_stop(broker, self._stopping_ms)
 
 
 def open_broker(
@@ -208,7 +220,7 @@ def open_broker(
         replication=replication,
         positions=Positions(store.epochs),
         delivery=Delivery.open(config, env, store, consumer_offsets),
-        dead_letters=DeadLetterLog(log),
+        dead_letters=DeadLetterLog(log, monotonic),
         consumers=consumers,
         notices=notices,
         locks=QueueLocks(notices, clock=monotonic, timeout_s=config.lock_timeout_s),
@@ -230,6 +242,7 @@ def _loops(broker: Broker, registration: BrokerRegistration, cpu: Clock) -> list
         partial(_keep_registered, broker, registration),
         partial(housekeeping.tick_store, broker),
         partial(housekeeping.clean_store, broker),
+        partial(housekeeping.empty_trash, broker),
         broker.offset_saving.run,
         partial(housekeeping.forget_silent_clients, broker),
         partial(housekeeping.end_silent_sessions, broker),

@@ -16,6 +16,7 @@ from typing import Self
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.environment import Environment
+from sparrowmq.clock import Zone, utc
 from sparrowmq.protocol.broker_stats import BrokerStatsData, BrokerStatsItem
 from sparrowmq.protocol.names import TIMER_TOPIC, is_system_topic
 from sparrowmq.store.store import Store
@@ -74,11 +75,9 @@ class Statistics:
     Times are monotonic; `today_ms`, by the clock, only says which day it is.
     """
 
-    def __init__(
-        self, now_ms: int, *, cluster: str, today_ms: int = 0, utc_offset_ms: int = 0
-    ) -> None:
+    def __init__(self, now_ms: int, *, cluster: str, today_ms: int = 0, zone: Zone = utc) -> None:
         self.started_ms = now_ms
-        self._utc_offset_ms = utc_offset_ms
+        self._zone = zone
         self._puts = _Moves()
         self._gets = _Moves()
         self._is_first = True
@@ -104,7 +103,7 @@ class Statistics:
             env.monotonic(),
             cluster=config.cluster_name,
             today_ms=env.clock(),
-            utc_offset_ms=config.store.utc_offset_ms,
+            zone=config.store.zone(env.zone),
         )
 
     def sample(
@@ -178,7 +177,7 @@ class Statistics:
                 del self._series[name, key]
 
     def _day_of(self, time_ms: int) -> int:
-        return (time_ms + self._utc_offset_ms) // _DAY_MS
+        return (time_ms + self._zone(time_ms)) // _DAY_MS
 
 
 class Series:

@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import click
+from click.core import ParameterSource
 
 Warn: TypeAlias = Callable[[str], None]
 """Reports what does not keep a command from running."""
@@ -71,8 +72,8 @@ def set_up_logs(*, as_json: bool = False, level: str = "info") -> None:
 
 # ---- the option --log-level
 
+_LEVELS = ("debug", "info", "warning", "error")
 _LOG_LEVEL: dict[str, Any] = {
-    "type": click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
     "metavar": "LEVEL",
     "show_default": True,
     "envvar": LOG_LEVEL_VARIABLE,
@@ -80,9 +81,25 @@ _LOG_LEVEL: dict[str, Any] = {
 }
 
 
+class LogLevel(NamedTuple):
+    """The level that a server logs at, and why it must not start."""
+
+    level: str
+    problem: str = ""
+
+
 def log_level_option() -> click.Option:
-    """Of servers, which set up their logs themselves."""
-    return click.Option(["--log-level"], default="info", **_LOG_LEVEL)
+    """Of servers, which set up their logs themselves, and report a wrong level together with all
+    other problems of their settings."""
+    return click.Option(["--log-level"], default="info", callback=_read_level, **_LOG_LEVEL)
+
+
+def _read_level(ctx: click.Context, param: click.Parameter, text: str) -> LogLevel:
+    if text.lower() in _LEVELS:
+        return LogLevel(text.lower())
+    is_flag = ctx.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE
+    origin = "flag --log-level" if is_flag else f"environment variable {LOG_LEVEL_VARIABLE}"
+    return LogLevel("info", f"{origin} is {text!r}, must be one of {', '.join(_LEVELS)}")
 
 
 def _set_up(ctx: click.Context, param: click.Parameter, level: str) -> None:
@@ -100,7 +117,12 @@ def _set_up(ctx: click.Context, param: click.Parameter, level: str) -> None:
 
 
 with_log_level = click.option(
-    "--log-level", default="warning", expose_value=False, callback=_set_up, **_LOG_LEVEL
+    "--log-level",
+    type=click.Choice(_LEVELS, case_sensitive=False),
+    default="warning",
+    expose_value=False,
+    callback=_set_up,
+    **_LOG_LEVEL,
 )
 """For commands that run for long; their logs are set up before they start."""
 

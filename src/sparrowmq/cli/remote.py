@@ -34,7 +34,8 @@ def found_addresses(ctx: click.Context, param: click.Parameter, text: str | None
     from sparrowmq.net.peers import split_address
 
     try:
-        addresses, origin = find_name_servers(text)
+        # Commands report all variables that are not known, at their start
+        addresses, origin = find_name_servers(text, log=None)
     except ValueError:
         if text is not None:
             error = ValueError(f"{text!r} has no address, such as {DEFAULT}")

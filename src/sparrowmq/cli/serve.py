@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from sparrowmq.broker.config import BrokerConfig
@@ -19,9 +20,10 @@ from sparrowmq.broker.restarts import serve_until
 from sparrowmq.broker.server import BrokerServer
 from sparrowmq.cli.descriptors import Config, Descriptors, TooFewDescriptors
 from sparrowmq.cli.logs import log_error
+from sparrowmq.cli.permissions import NOT_PERMITTED, not_permitted
 from sparrowmq.cli.settings.settings import SettingError
 from sparrowmq.cli.stop_signal import stop_signal
-from sparrowmq.clock import boot_id, system_clock
+from sparrowmq.clock import boot_id, local_zone, system_clock
 from sparrowmq.config_fields import ConfigError
 from sparrowmq.disk.errors import DiskError
 from sparrowmq.disk.real_disk import RealDisk
@@ -37,7 +39,7 @@ _COLD_READERS = 2
 _REMEDIES = {
     errno.EADDRINUSE: "another process listens there: stop it, or choose a port with {ports}",
     errno.EADDRNOTAVAIL: "this machine has no such address: choose one of its own with --listen",
-    errno.EACCES: "it needs more rights: choose another --port (1024 or more) or --data",
+    errno.EACCES: "ports below 1024 need more rights: choose another one with {ports}",
 }
 
 
@@ -56,13 +58,7 @@ _EXPECTED = (
 async def broker_running(config: BrokerConfig) -> AsyncIterator[BrokerServer]:
     """A broker with everything real: disk, clock, threads, syncing process."""
     disk = RealDisk(config.data_dir)
-    try:
-        config.data_dir.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CannotServe(
-            f"{config.data_dir} cannot be made a directory for messages: {error.strerror};"
-            " choose another one with --data"
-        ) from error
+    _make_data_dir(config.data_dir)
     syncer = ProcessSyncer(disk)
     syncer.start()  # now, while there are descriptors for its socket
     workers = ThreadWorkers(_COLD_READERS, "cold-reads")
@@ -70,6 +66,7 @@ async def broker_running(config: BrokerConfig) -> AsyncIterator[BrokerServer]:
         config,
         disk=disk,
         clock=system_clock,
+        zone=local_zone,
         boot=boot_id(),
         rng=random.Random(),
         workers=workers,
@@ -83,6 +80,19 @@ async def broker_running(config: BrokerConfig) -> AsyncIterator[BrokerServer]:
     finally:
         workers.close()
         syncer.close()
+
+
+def _make_data_dir(path: Path) -> None:
+    """Raises CannotServe for one that cannot be used, before anything else is started."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CannotServe(
+            f"{path} cannot be made a directory for messages: {error.strerror};"
+            " choose another one with --data"
+        ) from error
+    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+        raise CannotServe(not_permitted(path))
 
 
 async def serve_nameserver(config: NameServerConfig) -> None:
@@ -123,6 +133,7 @@ def _name(config: BrokerConfig) -> str:
 async def serve_up(nameserver: NameServerConfig, broker: BrokerConfig) -> None:
     """Name server and broker, which registers with that one alone, in one process."""
     stopping = await stop_signal()
+    _make_data_dir(broker.data_dir)  # the name server keeps a file there, too
     descriptors = Descriptors.raised_for(nameserver, broker)
     nameserver, broker = fitted_to(nameserver, descriptors), fitted_to(broker, descriptors)
     async with NameServer(nameserver).running() as names:
@@ -202,6 +213,8 @@ def _leaves(error: BaseException) -> list[BaseException]:
 
 
 def _explain(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.errno in NOT_PERMITTED and error.filename:
+        return not_permitted(Path(os.fsdecode(error.filename)))
     if isinstance(error, OSError):
         text = error.strerror or str(error)
         remedy = _REMEDIES.get(error.errno or 0)

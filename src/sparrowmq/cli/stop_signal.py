@@ -36,8 +36,13 @@ async def stop_signal(*, with_parent: bool = False) -> StopSignal:
 
     def stop(number: int) -> None:
         if stopping.is_set():
-            os._exit(130)
-        log.info("stopping")
+            log.warning(
+                "ending at once: a second signal, %s; the next start recovers", _name(number)
+            )
+            os._exit(128 + number)
+        log.info(
+            "stopping: %s was received; a second signal ends the process at once", _name(number)
+        )
         stopping.number = number
         stopping.set()
 
@@ -52,6 +57,10 @@ async def stop_signal(*, with_parent: bool = False) -> StopSignal:
     return stopping
 
 
+def _name(number: int) -> str:
+    return signal.Signals(number).name
+
+
 class _UntilClosed(asyncio.Protocol):
     """Watches a pipe whose other end a parent holds for as long as it lives."""
 
@@ -59,6 +68,8 @@ class _UntilClosed(asyncio.Protocol):
         self._closed = closed
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if not self._closed.is_set():
+            log.info("stopping: standard input was closed, the parent process has ended")
         self._closed.set()
 
 

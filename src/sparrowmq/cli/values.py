@@ -3,6 +3,7 @@
 import re
 from enum import StrEnum
 from pathlib import Path
+from types import NoneType, UnionType
 from typing import Any, get_args, get_origin
 
 _NUMBER = re.compile(r"\s*([+-]?[0-9]{1,30}(?:\.[0-9]{1,30})?)\s*([a-zA-Z]*)\s*")
@@ -30,6 +31,7 @@ _METAVARS = {
 
 def parse_value(text: str, kind: Any, field: str) -> Any:
     """The value in a text; the ending of `field` gives the unit. Raises ValueError."""
+    kind = _written_kind(kind)
     if kind is bool:
         return _bool(text)
     if kind in (int, float):
@@ -47,7 +49,7 @@ def parse_value(text: str, kind: Any, field: str) -> Any:
         return tuple(parse_value(part, item, field) for part in parts if part)
     if not text.isprintable():
         raise ValueError("must be a text without control characters")
-    if kind is Path or kind == Path | None:
+    if kind is Path:
         if not text.strip():
             raise ValueError("must be a path")
         return Path(text).expanduser()
@@ -56,6 +58,7 @@ def parse_value(text: str, kind: Any, field: str) -> Any:
 
 def metavar_of(kind: Any, field: str) -> str:
     """What stands in a usage text for a value of that field."""
+    kind = _written_kind(kind)
     if get_origin(kind) is tuple:
         return f"{'HOST:PORT' if 'server' in field else metavar_of(get_args(kind)[0], field)},…"
     if kind is bool:
@@ -68,6 +71,14 @@ def metavar_of(kind: Any, field: str) -> str:
     if kind in (int, float):
         return {"time": "DURATION", "size": "SIZE"}.get(_measure(field), "NUMBER")
     return "TEXT"
+
+
+def _written_kind(kind: Any) -> Any:
+    """`int` for `int | None`: None is the value of a setting that is not written at all."""
+    if not isinstance(kind, UnionType):
+        return kind
+    (written,) = (each for each in get_args(kind) if each is not NoneType)
+    return written
 
 
 def _bool(text: str) -> bool:

@@ -3,6 +3,7 @@ what was given and what is allowed."""
 
 import math
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -16,10 +17,11 @@ E = TypeVar("E", bound=Enum)
 
 def check_number(name: str, value: object, lowest: float, highest: float = math.inf) -> None:
     """A number in a range; NaN is in none."""
-    if isinstance(value, int | float) and lowest <= value <= highest:
+    is_number = isinstance(value, int | float)
+    if is_number and lowest <= value <= highest:  # type: ignore[operator]  # a number by now
         return
     allowed = f"{lowest} or more" if highest == math.inf else f"{lowest} to {highest}"
-    raise ValueError(f"{name} is {value!r}, must be {allowed}")
+    raise ValueError(f"{name} is {value!r}, must be {'' if is_number else 'a number, '}{allowed}")
 
 
 def check_whole(name: str, value: object, lowest: int, highest: int = MAX_INT) -> None:
@@ -33,8 +35,17 @@ def check_whole(name: str, value: object, lowest: int, highest: int = MAX_INT) -
 
 def check_time(name: str, seconds: object) -> None:
     """Seconds in which something can happen."""
-    if not isinstance(seconds, int | float) or not seconds > 0:
+    if not isinstance(seconds, int | float):
+        raise ValueError(f"{name} is {seconds!r}, must be a number of seconds, more than 0")
+    if not seconds > 0:
         raise ValueError(f"{name} is {seconds!r}, must be more than 0")
+
+
+def check_flags(**flags: object) -> None:
+    """True or False each: any text, also "no", would count as True."""
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise ValueError(f"{name} is {value!r}, must be True or False")
 
 
 def check_kind(name: str, value: object, kind: type) -> None:
@@ -66,6 +77,19 @@ def check_names(name: str, given: object) -> None:
 
 def check_offsets(offsets: Mapping[MessageQueue, Any]) -> None:
     """Offsets that a broker can store."""
+    check_kind("offsets", offsets, Mapping)
     for queue, offset in offsets.items():
         check_kind("a queue", queue, MessageQueue)
         check_whole(f"the offset of {queue}", offset, 0, MAX_LONG)
+
+
+def to_ms(name: str, when: datetime | int) -> int:
+    """Milliseconds since 1970. Raises ValueError for anything else than such or an aware time."""
+    if isinstance(when, datetime):
+        if when.tzinfo is None:
+            raise ValueError(f"{name} is {when!r}, which has no time zone: add tzinfo=UTC")
+        return round(when.timestamp() * 1000)
+    given: object = when
+    if isinstance(given, bool) or not isinstance(given, int) or given < 0:
+        raise ValueError(f"{name} is {when!r}, must be a datetime or milliseconds since 1970")
+    return given

@@ -5,6 +5,7 @@ loop of its own when it first needs one.
 """
 
 import asyncio
+import atexit
 import logging
 import os
 import threading
@@ -66,10 +67,19 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
+_ENDS_AT_WORK = (
+    "the program ends while the %s runs in the background: it consumes nothing any more, and"
+    " messages in work come again. To consume for ever call run(), or wait inside of the `with`"
+    " block; before the end of a program call stop()"
+)
+
+
 class ProcessLoop:
     """The process's one background loop, made anew after a fork."""
 
     def __init__(self) -> None:
+        self._at_work: dict[object, str] = {}
+        """What calls handlers in the background until it is stopped, and its name."""
         self.lock = threading.RLock()
         """Held while something is started: threads that come together must not start it twice."""
         self._loop: BackgroundLoop | None = None
@@ -80,6 +90,27 @@ class ProcessLoop:
     def _reset(self) -> None:
         self.lock = threading.RLock()
         self._loop = None
+        self._at_work = {}
+
+    def works(self, worker: object, name: str) -> None:
+        """Something begins to call handlers in the background, until `rests`.
+
+        The end of the program ends it, as the thread is a daemon: one that is not would keep a
+        program alive whose main thread has failed. But a script whose last line starts a consumer
+        seems to do nothing, so that is logged.
+        """
+        if not self._at_work:
+            atexit.unregister(self._report_work)
+            atexit.register(self._report_work)
+        self._at_work[worker] = name
+
+    def rests(self, worker: object) -> None:
+        """It was stopped."""
+        self._at_work.pop(worker, None)
+
+    def _report_work(self) -> None:
+        for name in self._at_work.values():
+            log.warning(_ENDS_AT_WORK, name)
 
     def get(self) -> BackgroundLoop:
         """The loop of this process."""

@@ -26,7 +26,7 @@ from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.route import MASTER_ID
 
 if TYPE_CHECKING:
-    from sparrowmq.client.client import Client
+    from sparrowmq.client.client_core import ClientCore
     from sparrowmq.client.route_table import FoundBroker
 
 UNKNOWN_EPOCH = 0
@@ -46,7 +46,7 @@ class _ConsumerIds(Body, frozen=True, kw_only=True):
 
 
 async def find_broker(
-    client: Client, topic: str, broker_name: str, broker_id: int = MASTER_ID
+    client: ClientCore, topic: str, broker_name: str, broker_id: int = MASTER_ID
 ) -> FoundBroker:
     """The broker with this id, else another of its name, refreshing the route once.
 
@@ -61,12 +61,14 @@ async def find_broker(
     return found
 
 
-async def address_of(client: Client, topic: str, broker_name: str) -> str:
+async def address_of(client: ClientCore, topic: str, broker_name: str) -> str:
     """The address of the master, else of a slave, refreshing the route once. Raises NoRoute."""
     return (await find_broker(client, topic, broker_name)).address
 
 
-async def call(client: Client, address: str, header: RequestHeader, body: bytes = b"") -> Response:
+async def call(
+    client: ClientCore, address: str, header: RequestHeader, body: bytes = b""
+) -> Response:
     """A call that has to succeed. Raises BrokerRefused, or NetError."""
     timeout_s = client.config.call_timeout_s
     response = await client.peers.call(address, header, body, timeout_s=timeout_s)
@@ -75,7 +77,7 @@ async def call(client: Client, address: str, header: RequestHeader, body: bytes 
     return response
 
 
-async def group_members(client: Client, topic: str, group: str) -> list[str]:
+async def group_members(client: ClientCore, topic: str, group: str) -> list[str]:
     """Client ids of a group, from one broker of the topic. Raises NoRoute, BrokerRefused."""
     route = await client.route_table.fetch(topic)
     names = sorted({data.broker_name for data in route.broker_datas}) if route else []
@@ -90,7 +92,7 @@ async def group_members(client: Client, topic: str, group: str) -> list[str]:
 
 
 async def queue_owners(
-    client: Client, topic: str, group: str, broker_names: Iterable[str]
+    client: ClientCore, topic: str, group: str, broker_names: Iterable[str]
 ) -> dict[MessageQueue, str] | None:
     """Which member of a group holds which queue; None where brokers do not know. A broker that
     cannot be asked counts as one whose queues no member holds. Raises NoRoute."""
@@ -112,7 +114,7 @@ async def queue_owners(
 
 
 async def committed_offset(
-    client: Client,
+    client: ClientCore,
     group: str,
     queue: MessageQueue,
     *,
@@ -144,7 +146,7 @@ async def committed_offset(
 
 
 async def commit_offset(
-    client: Client, group: str, queue: MessageQueue, position: Position
+    client: ClientCore, group: str, queue: MessageQueue, position: Position
 ) -> None:
     """Store the group's progress. Raises NoRoute, BrokerRefused, NetError."""
     address = await address_of(client, queue.topic, queue.broker_name)
@@ -158,21 +160,21 @@ async def commit_offset(
     await call(client, address, header)
 
 
-async def max_offset(client: Client, queue: MessageQueue) -> Position:
+async def max_offset(client: ClientCore, queue: MessageQueue) -> Position:
     """The offset the queue's next message will get."""
     address = await address_of(client, queue.topic, queue.broker_name)
     header = GetMaxOffset(topic=queue.topic, queue_id=queue.queue_id, epoch=UNKNOWN_EPOCH)
     return _position(await call(client, address, header))
 
 
-async def min_offset(client: Client, queue: MessageQueue) -> int:
+async def min_offset(client: ClientCore, queue: MessageQueue) -> int:
     """The oldest offset the queue still has."""
     address = await address_of(client, queue.topic, queue.broker_name)
     header = GetMinOffset(topic=queue.topic, queue_id=queue.queue_id)
     return (await call(client, address, header)).header(OffsetFound).offset
 
 
-async def offset_at(client: Client, queue: MessageQueue, timestamp_ms: int) -> Position:
+async def offset_at(client: ClientCore, queue: MessageQueue, timestamp_ms: int) -> Position:
     """The offset of the first message stored at or after a time."""
     address = await address_of(client, queue.topic, queue.broker_name)
     header = SearchOffset(

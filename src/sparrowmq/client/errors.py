@@ -17,11 +17,12 @@ from collections import Counter
 from collections.abc import Sequence
 
 from sparrowmq.client.send_result import SendResult
+from sparrowmq.errors import SparrowMQError
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.message import MessageQueue
 
 
-class ClientError(Exception):
+class ClientError(SparrowMQError):
     """Base of what producers and consumers raise."""
 
     stored: Sequence[SendResult] = ()

@@ -121,7 +121,8 @@ class Heartbeats:
         except (NetError, ProtocolError) as error:
             self._outages.failed(self._route_table.label(address), error)
             return False
-        self._outages.reached(self._route_table.label(address))
+        if self._outages.is_any:
+            self._outages.reached(self._route_table.label(address))
         if response.code == ResponseCode.SUCCESS and self._members.consumers:
             life_s = (answer.session_ms or 0) / 1000
             self._sessions.answered(address, answer.session if life_s else None, life_s, sent_s)

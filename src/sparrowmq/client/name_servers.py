@@ -1,8 +1,11 @@
 """Asking name servers: one at a time, the next when it fails."""
 
 import asyncio
-from collections.abc import Sequence
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
+from sparrowmq.backoff import Backoff
 from sparrowmq.client.errors import NameServerRefused, NoNameServer, NoRoute
 from sparrowmq.client.outages import Outages
 from sparrowmq.net.calls import Response
@@ -11,8 +14,13 @@ from sparrowmq.net.peers import Peers
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import ProtocolError
 from sparrowmq.protocol.header import RequestHeader
-from sparrowmq.protocol.headers.nameserver import GetTopicRoute
+from sparrowmq.protocol.headers.nameserver import ROUTE_LOST, GetTopicRoute
 from sparrowmq.protocol.route import TopicRoute
+
+T = TypeVar("T")
+
+_LAST_LOOK_S = 0.05
+"""The last question of a caller that waits begins when so much time is left, or earlier."""
 
 
 class NameServers:
@@ -80,9 +88,38 @@ class NameServers:
         if self._current == index:
             self._current = (index + 1) % len(self._addresses)
 
-    def away(self, failure: str, topic: str = "") -> NoNameServer:
+    def away(self, failure: str, topic: str) -> NoNameServer:
         """The error for a question that none of them answered."""
         return NoNameServer(topic, self._addresses, self.origin, failure)
+
+    async def patiently(
+        self,
+        ask: Callable[[], Awaitable[T]],
+        *,
+        topic: str,
+        limit_s: float,
+        rng: random.Random,
+    ) -> T:
+        """What `ask` returns. It is repeated, with growing pauses, while no name server answers:
+        one that restarts is away for seconds. Raises the last NoNameServer when time is up."""
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + limit_s
+        backoff = Backoff(0.1, 1.0, rng)
+        last: NoNameServer | None = None
+        failures = 0
+        while True:
+            try:
+                async with asyncio.timeout_at(end_s):
+                    return await ask()
+            except NoNameServer as error:
+                last = error
+            except TimeoutError:
+                raise last or self.away(f"no answer within {limit_s:g} s", topic) from None
+            failures += 1
+            latest_s = end_s - loop.time() - _LAST_LOOK_S
+            if latest_s <= 0:
+                raise last
+            await asyncio.sleep(min(latest_s, backoff.wait_s(failures)))
 
     async def route(self, topic: str) -> TopicRoute | None:
         """The route of a topic, None when the name server says that there is none.
@@ -104,3 +141,14 @@ class NameServers:
             return TopicRoute.from_json(response.body)
         except ProtocolError as error:
             raise NoRoute(topic, f"a name server gave what is no route: {error}") from error
+
+    async def lost_route(self, topic: str) -> str:
+        """What became of the brokers that had a topic; empty where the name server knows of none.
+
+        For the error about a topic without a route: its brokers may be away.
+        """
+        try:
+            response = await self.call(GetTopicRoute(topic=topic, accept_standard_json_only=True))
+        except NetError:
+            return ""
+        return response.remark if response.remark.startswith(ROUTE_LOST) else ""

@@ -12,13 +12,11 @@ INFO     broker broker-a answers again after 73 s
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from sparrowmq.client.errors import BrokerRefused
+from sparrowmq.episodes import Episode
 from sparrowmq.net.errors import CallTimedOut, ConnectionLost
 from sparrowmq.protocol.codes import ResponseCode
-
-REMIND_S = 60.0
 
 _IN_WORDS = {
     ResponseCode.SERVICE_NOT_AVAILABLE: "it is starting or stopping",
@@ -44,38 +42,43 @@ def in_words(error: Exception) -> str:
             return str(error) or type(error).__name__
 
 
-@dataclass(slots=True)
-class _Outage:
-    began_s: float
-    logged_s: float
-    failures: int = 1
-
-
 class Outages:
     """The servers that one client cannot use now."""
 
     def __init__(self, log: logging.Logger, time_s: Callable[[], float]) -> None:
         self._log = log
         self._time_s = time_s
-        self._current: dict[str, _Outage] = {}
+        self._current: dict[str, Episode] = {}
+        self._is_over = False
+
+    def end(self) -> None:
+        """The client stops: what fails from now on is no outage."""
+        self._is_over = True
+
+    @property
+    def is_any(self) -> bool:
+        """Whether any server is away, so that callers need not name one that answered."""
+        return bool(self._current)
 
     def failed(self, server: str, error: Exception) -> None:
         """A server could not be used."""
+        if self._is_over:
+            return
         now_s = self._time_s()
         outage = self._current.get(server)
         if outage is None:
-            self._current[server] = _Outage(now_s, now_s)
-            self._log.warning("%s cannot be reached: %s; trying again", server, in_words(error))
+            outage = self._current[server] = Episode(now_s)
+        if not outage.occurs(now_s):
             return
-        outage.failures += 1
-        if now_s - outage.logged_s >= REMIND_S:
-            outage.logged_s = now_s
+        if outage.is_new:
+            self._log.warning("%s cannot be reached: %s; trying again", server, in_words(error))
+        else:
             text = "%s cannot be reached for %.0f s now, %d failures: %s"
-            lasts_s = now_s - outage.began_s
-            self._log.warning(text, server, lasts_s, outage.failures, in_words(error))
+            lasts_s = outage.lasted_s(now_s)
+            self._log.warning(text, server, lasts_s, outage.count, in_words(error))
 
     def reached(self, server: str) -> None:
         """A server answered. Costs a look at an empty dict while nothing is wrong."""
         if self._current and (outage := self._current.pop(server, None)) is not None:
-            lasted_s = self._time_s() - outage.began_s
+            lasted_s = outage.lasted_s(self._time_s())
             self._log.info("%s answers again after %.0f s", server, lasted_s)

@@ -40,7 +40,8 @@ class SendResult(msgspec.Struct, frozen=True, kw_only=True):
     queue_offset: int
     transaction_id: str = ""
     recall_handle: str = ""
-    """For a delayed message: what to recall it with."""
+    """What to recall a message with that has a delivery time; empty for others, also with a delay
+    level."""
 
     @property
     def is_ok(self) -> bool:

@@ -75,14 +75,15 @@ def _replace_init(kind: type, known: Iterable[str], shown: list[inspect.Paramete
     @wraps(init)
     def checked(self: object, *values: Any, **settings: Any) -> None:
         if not names.issuperset(settings):
-            raise TypeError(_unknown(type(self).__name__, settings.keys() - names, names))
+            raise TypeError(unknown_settings(type(self).__name__, settings.keys() - names, names))
         init(self, *values, **settings)
 
     checked.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]  # for help()
     kind.__init__ = checked  # type: ignore[misc]  # the same constructor, checked
 
 
-def _unknown(kind: str, unknown: Iterable[str], known: Iterable[str]) -> str:
+def unknown_settings(kind: str, unknown: Iterable[str], known: Iterable[str]) -> str:
+    """The text of an error for names that `kind` does not have: a line for each."""
     texts = []
     for name in sorted(unknown):
         near = get_close_matches(name, sorted(known), n=3)

@@ -21,7 +21,7 @@ from sparrowmq.protocol.subscription import SQL92, TAG, SubscriptionData
 from sparrowmq.protocol.tags import ALL_TAGS
 
 if TYPE_CHECKING:
-    from sparrowmq.client.client import Client
+    from sparrowmq.client.client_core import ClientCore
 
 Accepts = Callable[[MessageExt], bool]
 
@@ -66,7 +66,8 @@ Filter = str | Sql | Only
 def check_tags(name: str, expression: object) -> None:
     """Raises ValueError for tags that cannot be meant. Brokers take an empty text for everything,
     and skip a missing name: where a variable was empty, the group would get what it did not ask
-    for, or miss what it did."""
+    for, or miss what it did. They take `created, paid` for the name of one tag, which would match
+    nothing: a tag that really has a comma is chosen by Sql (decision 30)."""
     check_kind(name, expression, str)
     assert isinstance(expression, str)
     tags = [tag.strip() for tag in expression.split("||")]
@@ -78,6 +79,12 @@ def check_tags(name: str, expression: object) -> None:
         raise ValueError(f"{name} is {expression!r}, and * stands alone: it means all tags")
     if any(" |" in tag or "| " in tag for tag in tags):  # without blanks it is a legal tag
         raise ValueError(f"{name} is {expression!r}, and tags are separated by ||, not by |")
+    if "," in expression:
+        meant = " || ".join(filter(None, map(str.strip, expression.replace("||", ",").split(","))))
+        raise ValueError(
+            f"{name} is {expression!r}, and tags are separated by ||, not by commas: write"
+            f" {meant!r}, or Sql(\"TAGS = 'a,b'\") for a tag that has a comma in it"
+        )
 
 
 class Subscriptions:
@@ -208,7 +215,7 @@ def _by_topic(subscriptions: Iterable[SubscriptionData]) -> dict[str, str]:
 
 
 async def check_subscriptions(
-    client: Client, group: str, subscriptions: Iterable[SubscriptionData]
+    client: ClientCore, group: str, subscriptions: Iterable[SubscriptionData]
 ) -> None:
     """Raise BrokerRefused for a condition that a broker of the topic does not accept.
 
@@ -223,7 +230,7 @@ async def check_subscriptions(
             client.log.info("subscription to %s not checked: %s", subscription.topic, error)
 
 
-async def _check(client: Client, group: str, subscription: SubscriptionData) -> None:
+async def _check(client: ClientCore, group: str, subscription: SubscriptionData) -> None:
     topic = subscription.topic
     route = await client.route_table.fetch(topic)
     if route is None or not route.broker_datas:
@@ -236,7 +243,7 @@ async def _check(client: Client, group: str, subscription: SubscriptionData) -> 
 
 
 async def report_differences(
-    client: Client, group: str, subscriptions: Iterable[SubscriptionData]
+    client: ClientCore, group: str, subscriptions: Iterable[SubscriptionData]
 ) -> str:
     """What the group's live members subscribe to and we do not, or the other way round; logged.
 

@@ -36,6 +36,10 @@ class DiskFile(Protocol):
         """The same without waiting for the device: None if it would have to."""
         ...
 
+    def read_ahead(self, offset: int, length: int) -> None:
+        """Let the device begin to read what is needed soon; may do nothing."""
+        ...
+
     def write(self, offset: int, data: Bytes) -> None:
         """Write all of `data`. Raises DiskFull, or OSError."""
         ...

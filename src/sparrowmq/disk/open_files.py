@@ -32,6 +32,10 @@ class OpenFiles:
             self._files.popitem(last=False)[1].close()
         return file
 
+    def paths(self) -> list[str]:
+        """Of all that are open."""
+        return list(self._files)
+
     def drop(self, path: str) -> None:
         """Close a file that is about to be removed or changed."""
         file = self._files.pop(path, None)

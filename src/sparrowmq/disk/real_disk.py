@@ -15,13 +15,15 @@ from typing import NamedTuple
 
 from sparrowmq.disk.disk import Bytes, DiskFile, Words
 from sparrowmq.disk.errors import DiskFull, NoDescriptors, StoreLocked
+from sparrowmq.disk.page_cache import CachedReads
 
 _CLOEXEC = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
-_WOULD_BLOCK = frozenset({errno.EAGAIN, errno.EWOULDBLOCK})
 _RECENT_BYTES = 32 * 1024 * 1024
 """How far before the last write the map is read: those pages are in memory, no fault blocks."""
+_AHEAD_AT_ONCE = 512 * 1024
+"""Linux silently cuts longer advice to the device's largest request, which is 1 MiB or less."""
 
 
 class RealUsage(NamedTuple):
@@ -55,7 +57,7 @@ class RealFile:
         self._mapped_from = 0
         self._mapped_to = 0
         self._written_to = 0
-        self._nowait = getattr(os, "RWF_NOWAIT", 0)
+        self._cached: CachedReads | None = None
 
     def size(self) -> int:
         """Its length in bytes."""
@@ -71,36 +73,28 @@ class RealFile:
     def read_cached(self, offset: int, length: int) -> bytes | None:
         """The same without waiting for the device: None if it would have to.
 
-        That is as true as the kernel makes it. RWF_NOWAIT never waits for the data, but a read that
-        misses the page cache starts read-ahead before it gives up (the next attempt finds the
-        bytes), and submitting that may have to wait: for the file's extents, if they are not in
-        memory, or for a place in the device's queue when it is saturated. Tens of milliseconds
-        were seen on a busy machine, once for each cold place. Nothing that a program can pass
-        prevents it, and asking first (mincore needs a map, cachestat Linux 6.5) would cost every
-        warm read a system call to spare a cold one. The mapped part cannot miss unless memory is
-        so short that the kernel drops pages written seconds ago.
+        The mapped part cannot miss unless memory is so short that the kernel drops pages written
+        seconds ago; for the rest, see `CachedReads`.
         """
         end = offset + length
         recent_from = max(self._mapped_from, self._written_to - _RECENT_BYTES)
         if self._map is not None and recent_from <= offset and end <= self._written_to:
             return self._map[offset:end]
-        if not self._nowait:
-            return self.read(offset, length)
-        buffer = bytearray(length)
-        try:
-            got = os.preadv(self._descriptor, [buffer], offset, self._nowait)
-        except OSError as error:
-            if error.errno in _WOULD_BLOCK:
-                return None
-            if error.errno in (errno.EOPNOTSUPP, errno.ENOSYS):
-                # Overlay and FUSE file systems. Handing every read to a worker would cost each
-                # pull a thread switch; most of what is read is in memory there as well.
-                self._nowait = 0
-                return self.read(offset, length)
-            raise
-        if got == length:
-            return bytes(buffer)
-        return bytes(buffer[:got]) if offset + got >= self.size() else None
+        cached = self._cached
+        if cached is None:
+            cached = self._cached = CachedReads(self._descriptor)
+        # Where nothing can be told, handing every read to a worker would cost each pull a thread
+        # switch; most of what is read is in memory there as well.
+        return cached.read(offset, length) if cached.can_tell else self.read(offset, length)
+
+    def read_ahead(self, offset: int, length: int) -> None:
+        """Let the device begin to read what is needed soon; may wait for its queue."""
+        if not hasattr(os, "posix_fadvise"):
+            return
+        end = offset + length
+        for start in range(offset, end, _AHEAD_AT_ONCE):
+            step = min(_AHEAD_AT_ONCE, end - start)
+            os.posix_fadvise(self._descriptor, start, step, os.POSIX_FADV_WILLNEED)
 
     def write(self, offset: int, data: Bytes) -> None:
         """Write all of `data`. Raises DiskFull, or OSError."""
@@ -177,6 +171,7 @@ class RealFile:
     def close(self) -> None:
         """Give the file back; what is not synced stays so. Closing twice is allowed."""
         self._unmap()
+        self._cached = None
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

@@ -133,16 +133,8 @@ class RoutingTable:
 
     # ---- leaving
 
-    def unregister(self, broker_name: str, address: str) -> LiveBroker | None:
-        """Drop the broker at this address if it has that name; topics go with the last one."""
-        broker = self.live.get(address)
-        if broker is None or broker.broker_name != broker_name:
-            return None
-        self.drop(broker)
-        return broker
-
     def drop(self, broker: LiveBroker) -> None:
-        """A live broker is gone."""
+        """A live broker is gone; topics go with the last one of its name."""
         self._remove(broker, replaced=False)
 
     def _remove(self, broker: LiveBroker, *, replaced: bool) -> None:

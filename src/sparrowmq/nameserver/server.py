@@ -13,6 +13,7 @@ from sparrowmq.nameserver.brokers import LiveBroker, Registration
 from sparrowmq.nameserver.config import NameServerConfig
 from sparrowmq.nameserver.handlers import clusters, key_values, registration, settings, topics
 from sparrowmq.nameserver.kv_config import KvConfig
+from sparrowmq.nameserver.lost_brokers import LostBrokers
 from sparrowmq.nameserver.routing_table import RoutingTable
 from sparrowmq.net.connection import Connection
 from sparrowmq.net.errors import RequestRefused
@@ -44,6 +45,7 @@ class NameServer:
         self.config = config
         self.clock = clock
         self.table = RoutingTable(config.route_cache_bytes)
+        self.lost = LostBrokers()
         self.kv = _kv_config(config, kv_file)
         self.port = 0
         self._started_ms = 0
@@ -67,7 +69,9 @@ class NameServer:
             watch = tasks.create_task(self._watch(), name="watch over silent brokers")
             try:
                 self.port = await server.listen(self.config.listen_host, self.config.listen_port)
+                log.info("serving at %s, key-value configuration %s", self.address, self._kv_text())
                 yield self
+                log.info("stopping with %d brokers registered", len(self.table.live))
             except Exception as error:
                 failure = error  # raised below: the group would wrap it into a group of its own
             finally:
@@ -81,8 +85,15 @@ class NameServer:
             self.kv.load()
         except BodyError as error:
             path = self.config.kv_config_path
-            allowed = f"must be a key-value configuration: {error}"
+            allowed = (
+                f"must be a key-value configuration: {error}; mend the file, or move it away to"
+                " start without one"
+            )
             raise ConfigError("kv_config_path", str(path), allowed) from error
+
+    def _kv_text(self) -> str:
+        path = self.config.kv_config_path
+        return f"in {path}" if path is not None else "in memory only"
 
     @property
     def address(self) -> str:
@@ -104,6 +115,7 @@ class NameServer:
         master = self.table.register(
             registration, connection, self.clock(), forget_missing=forget_missing
         )
+        self.lost.forget(registration.broker_name)
         if is_new:
             name, number = registration.broker_name, registration.broker_id
             log.info("broker %s %d registered at %s", name, number, registration.address)
@@ -125,10 +137,25 @@ class NameServer:
         if broker is not None:
             broker.last_seen_ms = self.clock()
 
+    def unregister(self, broker_name: str, address: str) -> None:
+        """A broker leaves; one that is not there has left already."""
+        broker = self.table.live.get(address)
+        if broker is not None and broker.broker_name == broker_name:
+            self._lose(broker, "left", self.clock())
+            log.info("broker %s at %s unregistered", broker_name, address)
+
+    def _lose(self, broker: LiveBroker, how: str, since_ms: int) -> None:
+        """Drop a broker; topics go with the last one of its name."""
+        name = broker.broker_name
+        topics = frozenset(self.table.topics.of_broker(name))
+        self.table.drop(broker)
+        if name not in self.table.groups:
+            self.lost.remember(name, broker.address, how, since_ms, topics)
+
     def _connection_closed(self, connection: Connection) -> None:
         for broker in self.table.of_session(connection):
             log.warning("broker %s at %s disconnected", broker.broker_name, broker.address)
-            self.table.drop(broker)
+            self._lose(broker, "disconnected", self.clock())
 
     async def _watch(self) -> None:
         """Drop silent brokers, but not those that were silent while this process stood still."""
@@ -152,7 +179,7 @@ class NameServer:
             broker.address,
             broker.timeout_ms,
         )
-        self.table.drop(broker)
+        self._lose(broker, "fell silent", broker.last_seen_ms)
         if not self.table.of_session(broker.session):
             assert isinstance(broker.session, Connection)
             broker.session.close()

@@ -3,6 +3,9 @@
 bytes ─ feed ─ frames ─ request ── handler ── Reply now      ┬ one write per read callback
                       │                    ├─ Reply later    ┘ (awaitable: a task; None: kept)
                       └ response ── the call that waits for it
+
+A transport whose write failed is closing a turn of the loop before `connection_lost`. Nothing is
+written to it in between: asyncio would drop it, and log a warning from the fifth time on.
 """
 
 from __future__ import annotations
@@ -248,7 +251,8 @@ class Connection(asyncio.Protocol):
 
     def write_reply(self, request: Request[Any], reply: Reply) -> None:
         """Answer a request that was kept; nothing happens when the peer has gone."""
-        if self.is_open and not request.flag & ONEWAY_FLAG:
+        is_lost = not self.is_open or self._transport.is_closing()
+        if not is_lost and not request.flag & ONEWAY_FLAG:
             self._transport.write(encode_reply(request, reply))
             if not self._is_writable:
                 self._note_unread()
@@ -283,12 +287,13 @@ class Connection(asyncio.Protocol):
         if not self.is_open:
             raise ConnectionLost(self.peer, "closed")
         opaque, future = self._calls.open(self._loop, self.peer, type(header).__name__, timeout_s)
-        self._transport.write(encode_request(header, opaque, body))
+        if not self._transport.is_closing():  # else `connection_lost` follows, and fails the call
+            self._transport.write(encode_request(header, opaque, body))
         return future
 
     def send_oneway(self, header: RequestHeader, body: bytes = b"") -> None:
         """Send a request without an answer. Raises ConnectionLost when there is no connection."""
-        if not self.is_open:
+        if not self.is_open or self._transport.is_closing():
             raise ConnectionLost(self.peer, "closed")
         opaque = self._calls.next_opaque()
         self._transport.write(encode_request(header, opaque, body, oneway=True))

@@ -7,8 +7,10 @@ NetError
 └── RequestRefused     the request cannot be served: answered with a response code and a text
 """
 
+from sparrowmq.errors import SparrowMQError
 
-class NetError(Exception):
+
+class NetError(SparrowMQError):
     """Base of what this package raises."""
 
 

@@ -162,6 +162,10 @@ class Peers:
 def split_address(address: str) -> tuple[str, int]:
     """("host", port) of "host:port"; IPv6 in brackets. Raises ValueError otherwise."""
     host, colon, port = address.rpartition(":")
+    scheme, _, rest = address.rpartition("://")
+    if scheme:
+        rest = rest.partition("/")[0]
+        raise ValueError(f"address {address!r} is not host:port: write {rest!r}, without {scheme}")
     if not colon or not port.isdecimal() or not host or int(port) > 65535:
         raise ValueError(f"address {address!r} is not host:port")
     return host.strip("[]"), int(port)

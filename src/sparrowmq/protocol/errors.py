@@ -10,8 +10,10 @@ A caller of ours that is wrong (an illegal topic name, a separator inside a prop
 ordinary ValueError.
 """
 
+from sparrowmq.errors import SparrowMQError
 
-class ProtocolError(Exception):
+
+class ProtocolError(SparrowMQError):
     """Bytes from outside are not what the protocol allows."""
 
 

@@ -23,6 +23,7 @@ CARRIED = (
     "backoff.py",
     "clock.py",
     "cluster_address.py",
+    "errors.py",
     "protocol",
     "spark",
     "store/__init__.py",

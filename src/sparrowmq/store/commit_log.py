@@ -20,6 +20,7 @@ from sparrowmq.protocol.record_layout import BLANK
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.errors import MessageTooLarge
 from sparrowmq.store.layout import LOG_DIR, file_offset, log_path
+from sparrowmq.store.trash import Trash
 
 BLANK_SIZE = BLANK.size
 WARM_BYTES = 256 * 1024
@@ -205,11 +206,14 @@ class CommitLog:
         """The same, waiting for the device."""
         return read_log(self._disk, self.file_size, log_offset, length)
 
-    def remove(self, start: int) -> None:
-        """Delete a file that is not the one written."""
+    def remove(self, start: int, trash: Trash | None = None) -> None:
+        """Delete a file that is not the one written, at once or by way of the trash."""
         path = log_path(start)
         self._readers.drop(path)
-        self._disk.unlink(path)
+        if trash is None:
+            self._disk.unlink(path)
+        else:
+            trash.put(path)
         self.starts.remove(start)
         self.names_changed = True
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from sparrowmq.clock import Zone
 from sparrowmq.config_fields import (
     Allowed,
     ConfigError,
@@ -19,7 +20,12 @@ DISK_RATIOS = ("clean_ratio", "force_clean_ratio", "refuse_ratio")
 """Fields with a share of the disk, in the order in which a disk that fills up reaches them."""
 _HOUR_MS = 3_600_000
 _MIB = 1024 * 1024
-_TIME_ZONES = between(-12 * _HOUR_MS, 14 * _HOUR_MS, "no time zone is further from UTC")
+_TIME_ZONES = Allowed(
+    "must be {} to {}",
+    (-12 * _HOUR_MS, 14 * _HOUR_MS),
+    "no time zone is further from UTC",
+    lambda offset: offset is None or -12 * _HOUR_MS <= offset <= 14 * _HOUR_MS,
+)
 _SHARES = Allowed(
     "must be more than {} and at most {}", (0, 1), accepts=lambda share: 0 < share <= 1
 )
@@ -103,7 +109,8 @@ class StoreConfig:
     )
     deletion_hour: int = setting(
         4,
-        "Local hour of the day in which expired files are deleted (deleteWhen).",
+        "Hour of the day, in the host's time zone, in which expired files are deleted"
+        " (deleteWhen).",
         between(0, 23),
     )
     clean_ratio: float = setting(
@@ -120,10 +127,10 @@ class StoreConfig:
     refuse_ratio: float = setting(
         0.90, "Disk use from which messages are refused (diskSpaceWarningLevelRatio).", _SHARES
     )
-    utc_offset_ms: int = setting(
-        0,
-        "Offset of the local time zone from UTC, for the deletion hour and the names of index"
-        " files.",
+    utc_offset_ms: int | None = setting(
+        None,
+        "A fixed offset from UTC instead of the host's time zone, for the deletion hour, the"
+        " day of statistics and the names of index files.",
         _TIME_ZONES,
     )
 
@@ -165,6 +172,11 @@ class StoreConfig:
         others = {} if is_scaled else chosen
         ratios: dict[str, Any] = {**scaled_ratios({**others, "clean_ratio": clean_ratio})}
         return replace(self, **ratios)
+
+    def zone(self, of_the_host: Zone) -> Zone:
+        """The time zone in force."""
+        fixed_ms = self.utc_offset_ms
+        return of_the_host if fixed_ms is None else lambda moment_ms: fixed_ms
 
     @property
     def queue_file_size(self) -> int:

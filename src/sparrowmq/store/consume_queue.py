@@ -28,6 +28,7 @@ from sparrowmq.protocol.record import topic_part
 from sparrowmq.store.config import CONSUME_QUEUE_UNIT as UNIT_SIZE
 from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.layout import file_name, file_offset, queue_dir
+from sparrowmq.store.trash import Trash
 
 UNIT = struct.Struct(">qiq")
 BLANK_UNIT = UNIT.pack(0, 0x7FFFFFFF, 0)
@@ -36,6 +37,10 @@ KEPT_UNITS = 128
 """Written units that stay in memory, so that consumers that keep up need no file."""
 _READ_AHEAD = 128
 """Units that one read of a file fetches for a consumer that goes through a backlog: four pulls."""
+_LEAST_AHEAD, _MOST_AHEAD = 1024 * 1024, 8 * 1024 * 1024
+"""How much of the log is read ahead for such a consumer."""
+_SMALL_RECORD = 128
+"""Bytes: a record of the log is hardly smaller."""
 
 
 class QueueFiles:
@@ -78,11 +83,24 @@ class QueueFiles:
         self.unsynced_dirs |= {directory, topic_dir, topic_dir.rpartition("/")[0]}
         return self._open.put(path, file)
 
-    def remove(self, path: str) -> None:
-        """Delete a file."""
+    def remove(self, path: str, trash: Trash | None = None) -> None:
+        """Delete a file, at once or by way of the trash."""
         self._open.drop(path)
         self.unsynced.discard(path)
-        self.disk.unlink(path)
+        if trash is None:
+            self.disk.unlink(path)
+        else:
+            trash.put(path)
+
+    def remove_topic(self, directory: str, trash: Trash) -> None:
+        """Delete the directory of a topic with the files of all its queues."""
+        inside = f"{directory}/"
+        for path in self._open.paths():
+            if path.startswith(inside):
+                self._open.drop(path)
+        self.unsynced = {path for path in self.unsynced if not path.startswith(inside)}
+        self.unsynced_dirs = {path for path in self.unsynced_dirs if not path.startswith(inside)}
+        trash.put(directory)
 
     def repair_size(self, path: str) -> None:
         """Give a file the length that Apache demands."""
@@ -110,6 +128,8 @@ class ConsumeQueue:
     __slots__ = (
         "_ahead",
         "_ahead_from",
+        "_cold_ahead",
+        "_cold_at",
         "_files",
         "directory",
         "durable_to",
@@ -137,6 +157,10 @@ class ConsumeQueue:
         self.tail = bytearray()
         self._ahead = b""
         self._ahead_from = 0
+        self._cold_at = 0
+        """Where the last cold read began, …"""
+        self._cold_ahead = 0
+        """… and how many bytes of the log were to be read ahead of it."""
         self.is_dirty = False
         """Whether it has units that are only in memory."""
         self.is_unsynced = False
@@ -219,6 +243,17 @@ class ConsumeQueue:
             return None
         self._ahead, self._ahead_from = data, offset
         return data[:length]
+
+    def widen_ahead(self, offset: int) -> int:
+        """How many bytes of the log are to be read ahead of a cold read at `offset`.
+
+        More for each that goes on where the last one led: such a consumer waits for the device once
+        for so many bytes, which takes 50 ms each time if the device is saturated.
+        """
+        goes_on = 0 < offset - self._cold_at <= self._cold_ahead // _SMALL_RECORD
+        self._cold_ahead = min(2 * self._cold_ahead, _MOST_AHEAD) if goes_on else _LEAST_AHEAD
+        self._cold_at = offset
+        return self._cold_ahead
 
     def all_units(self, first: int, end: int) -> bytes:
         """Every unit of the range; fewer if a file is missing."""
@@ -315,7 +350,7 @@ class ConsumeQueue:
         names = self._files.disk.listdir(self.directory)
         return [start // UNIT_SIZE for name in names if (start := file_offset(name)) is not None]
 
-    def set_min(self, min_log_offset: int) -> None:
+    def set_min(self, min_log_offset: int, trash: Trash | None = None) -> None:
         """Records before `min_log_offset` are gone: move `min_offset`, delete files of no use.
 
         The last file stays even when all its records are gone: it says how far the queue came.
@@ -329,7 +364,7 @@ class ConsumeQueue:
         needed = min(self.min_offset, max(self.max_offset - 1, 0))
         needed -= needed % per_file
         for first in range(oldest, needed, per_file):
-            self._files.remove(self.path_of(first))
+            self._files.remove(self.path_of(first), trash)
         self.sums = [entry for entry in self.sums if entry.end > needed]
 
     def delete(self) -> None:

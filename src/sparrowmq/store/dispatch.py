@@ -20,6 +20,7 @@ from sparrowmq.protocol.record_batch import BatchedPuts
 from sparrowmq.protocol.tags import cached_tag_code
 from sparrowmq.store.consume_queue import BLANK_UNIT, UNIT, ConsumeQueue, QueueFiles
 from sparrowmq.store.index.key_index import KeyIndex
+from sparrowmq.store.trash import Trash
 
 
 def unit_tag(
@@ -187,19 +188,22 @@ class Dispatch:
             self.dirty.remove(queue)
         queue.delete()
 
-    def drop_topic(self, topic: str, log_end: int) -> None:
+    def drop_topic(self, topic: str, log_end: int, trash: Trash) -> None:
         """Forget a topic's queues and all of its records so far."""
         found = list(self.of_topic(topic))
+        if not found:
+            return
         for queue in found:
-            self.forget((queue.topic, queue.queue_id))
-        if found:
-            self.files.disk.rmdir(found[0].directory.rpartition("/")[0])
-            self.dropped[topic] = log_end
+            del self.queues[queue.topic, queue.queue_id]
+            queue.start_at(0)  # a flush may still hold it
+        self.dirty = deque(queue for queue in self.dirty if queue.topic != topic)
+        self.files.remove_topic(found[0].directory.rpartition("/")[0], trash)
+        self.dropped[topic] = log_end
 
-    def set_min(self, min_log_offset: int) -> None:
+    def set_min(self, min_log_offset: int, trash: Trash | None = None) -> None:
         """Records before `min_log_offset` are gone: the queues begin later."""
         for queue in self.queues.values():
-            queue.set_min(min_log_offset)
+            queue.set_min(min_log_offset, trash)
 
     def forget_dropped(self, min_log_offset: int) -> None:
         """Records of deleted topics that have expired need no more remembering."""

@@ -50,7 +50,13 @@ class Recovered(msgspec.Struct):
     min_log_offset: int = -1
     """… and where the log began then."""
     scanned_bytes: int = 0
-    """How much of the log was read to get here."""
+    """How much of the log was read to get here …"""
+    scanned_records: int = 0
+    """… and how many records that were."""
+    cut_bytes: int = 0
+    """What lay past the end of the log: a torn tail, or files of what cannot be used."""
+    rebuilt_queues: int = 0
+    """Queues that came from the log alone."""
     was_running: bool = False
     """The store was not closed …"""
     was_foreign: bool = False

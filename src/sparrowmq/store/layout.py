@@ -5,7 +5,7 @@ commitlog/00000000000000000000     log files, named by their first log offset
 consumequeue/<topic>/<queue id>/00000000000000000000
 index/20260131235959000            key index
 checkpoint  abort  lock            RocketMQ's, at the top
-sparrowmq/                         durable marks and quarantined bytes; Apache ignores it
+sparrowmq/                         durable marks, quarantined bytes and trash; Apache ignores it
 ```
 """
 
@@ -20,6 +20,7 @@ ABORT = "abort"
 LOCK = "lock"
 OWN_DIR = "sparrowmq"
 QUARANTINE_DIR = "sparrowmq/quarantine"
+TRASH_DIR = "sparrowmq/trash"
 
 _NAME_LENGTH = 20
 

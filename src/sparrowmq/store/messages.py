@@ -112,6 +112,9 @@ class Progress(msgspec.Struct, frozen=True):
     done: int
     total: int
 
+    def __str__(self) -> str:
+        return f"{self.what}: {self.done:,} of at most {self.total:,} bytes"
+
 
 Report: TypeAlias = Callable[[Damage | Progress], None]
 """Called with what a start, or a read, finds worth reporting."""

@@ -13,6 +13,7 @@ topic, queue, offset): a damaged one is reported and left out.
 """
 
 from collections.abc import Callable, Container, Sequence
+from contextlib import closing, suppress
 from functools import lru_cache
 from operator import add
 from struct import Struct
@@ -20,14 +21,18 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
-from sparrowmq.disk.disk import Disk
+from sparrowmq.disk.disk import Disk, DiskFile
 from sparrowmq.protocol.record import Record, RecordError, decode_record
-from sparrowmq.store.commit_log import read_log
 from sparrowmq.store.consume_queue import BLANK_UNIT_SIZE, UNIT, ConsumeQueue
+from sparrowmq.store.layout import log_path
 from sparrowmq.store.messages import QueueRead, ReadStatus
 
 _UNITS_AT_ONCE = 256
 _LARGEST_READ = 1024 * 1024
+_UNITS_AHEAD = 64 * 1024
+"""Bytes of a queue that are read ahead of a cold read: 3,276 units."""
+_MOST_BETWEEN = 8
+"""Reading ahead brings too little where only one byte in so many belongs to the queue."""
 
 AcceptsRecord: TypeAlias = Callable[[bytes | memoryview], bool]
 
@@ -119,22 +124,39 @@ def read_planned(plan: ReadPlan, source: Source) -> QueueRead | None:
 class ColdRead:
     """A read that has to wait for the device. `load` may run in any thread."""
 
-    __slots__ = ("_disk", "_path_of", "_plan", "_recent", "_recent_from")
+    __slots__ = (
+        *("_ahead_bytes", "_disk", "_log_from", "_log_to"),
+        *("_path_of", "_plan", "_recent", "_recent_from"),
+    )
 
     def __init__(self, plan: ReadPlan, queue: ConsumeQueue, disk: Disk) -> None:
         self._plan = plan
         self._disk = disk
         self._path_of = queue.path_of
+        self._ahead_bytes = queue.widen_ahead(plan.offset)
         # What is in memory belongs to the writer's thread: take a copy of what may be needed.
         self._recent_from = queue.tail_from
         count = max(0, plan.offset + max(plan.scan_units, plan.max_count) - queue.tail_from)
         self._recent = bytes(queue.tail[: count * UNIT.size])
+        self._log_from = self._log_to = -1
+        """What was read of the log, from where to where."""
 
     def load(self) -> QueueRead:
-        """Wait for the device and finish the read."""
+        """Wait for the device and finish the read; it reads on for the pulls that follow."""
         read = read_planned(self._plan, self)
         assert read is not None, "a source that waits never says that it would have to"
+        if self._log_to - self._log_from < _MOST_BETWEEN * read.size:
+            self._read_ahead()
         return read
+
+    def _read_ahead(self) -> None:
+        """Let the pulls that follow find what they need in memory."""
+        start = self._log_to - self._log_to % self._plan.file_size
+        with suppress(FileNotFoundError), closing(self._open(log_path(start))) as file:
+            file.read_ahead(self._log_to - start, self._ahead_bytes)
+
+    def _open(self, path: str) -> DiskFile:
+        return self._disk.open(path, write=False)
 
     def units(self, offset: int, count: int) -> bytes | None:
         """Units from memory, or from the file through a descriptor of this read's own."""
@@ -143,18 +165,24 @@ class ColdRead:
             return self._recent[start : start + count * UNIT.size]
         per_file = self._plan.units_per_file
         end = min(offset + count, self._recent_from, offset - offset % per_file + per_file)
-        try:
-            file = self._disk.open(self._path_of(offset), write=False)
-        except FileNotFoundError:
-            return b""
-        try:
-            return file.read(offset % per_file * UNIT.size, (end - offset) * UNIT.size)
-        finally:
-            file.close()
+        position, length = offset % per_file * UNIT.size, (end - offset) * UNIT.size
+        return self._read(self._path_of(offset), position, length, ahead=_UNITS_AHEAD)
 
     def log(self, log_offset: int, length: int) -> bytes | None:
         """Records from the file, through a descriptor of this read's own."""
-        return read_log(self._disk, self._plan.file_size, log_offset, length)
+        if self._log_from < 0:
+            self._log_from = log_offset
+        self._log_to = log_offset + length
+        start = log_offset - log_offset % self._plan.file_size
+        return self._read(log_path(start), log_offset - start, length)
+
+    def _read(self, path: str, position: int, length: int, ahead: int = 0) -> bytes:
+        with suppress(FileNotFoundError), closing(self._open(path)) as file:
+            # Asked for first, so that the read itself finds its pages, and leaves no mark on one
+            # at which a later read would have to start read-ahead.
+            file.read_ahead(position, length + ahead)
+            return file.read(position, length)
+        return b""
 
 
 Span: TypeAlias = tuple[int, int]

@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import msgspec
 
+from sparrowmq.clock import Zone, utc
 from sparrowmq.disk.disk import Disk
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.store.admission import Admission
@@ -18,6 +19,7 @@ from sparrowmq.store.dispatch import Dispatch
 from sparrowmq.store.epochs import LogEpochs
 from sparrowmq.store.flushing import Flushing
 from sparrowmq.store.queries import store_time
+from sparrowmq.store.trash import Trash
 
 _HOUR_MS = 3_600_000
 FILES_AT_ONCE = 10
@@ -31,9 +33,9 @@ class LogFile(msgspec.Struct, frozen=True):
     last_time: int | None
 
 
-def is_deletion_hour(config: StoreConfig, now_ms: int) -> bool:
+def is_deletion_hour(config: StoreConfig, now_ms: int, zone: Zone = utc) -> bool:
     """Whether it is the local hour in which expired files are deleted."""
-    return (now_ms + config.utc_offset_ms) // _HOUR_MS % 24 == config.deletion_hour
+    return (now_ms + zone(now_ms)) // _HOUR_MS % 24 == config.deletion_hour
 
 
 def files_to_delete(
@@ -44,13 +46,14 @@ def files_to_delete(
     *,
     any_hour: bool = False,
     needed_from: int | None = None,
+    zone: Zone = utc,
 ) -> list[int]:
     """Starts of the files to delete now, oldest first; `files` are all but the one written.
 
     What a slave still needs, from `needed_from` on, is kept as long as the disk has room.
     """
     expired = []
-    if any_hour or is_deletion_hour(config, now_ms) or used_ratio >= config.clean_ratio:
+    if any_hour or is_deletion_hour(config, now_ms, zone) or used_ratio >= config.clean_ratio:
         for file in files:
             if file.last_time is None or now_ms - file.last_time <= config.retention_ms:
                 break
@@ -81,6 +84,9 @@ class Retention:
         flushing: Flushing,
         epochs: LogEpochs,
         admission: Admission,
+        trash: Trash,
+        *,
+        zone: Zone = utc,
     ) -> None:
         self._config = config
         self._disk = disk
@@ -89,6 +95,8 @@ class Retention:
         self._flushing = flushing
         self._epochs = epochs
         self._admission = admission
+        self._trash = trash
+        self._zone = zone
 
     def configure(self, config: StoreConfig) -> None:
         """Delete and refuse by the times and marks of `config` from now on.
@@ -113,25 +121,45 @@ class Retention:
         Decides also whether messages are refused because the disk is nearly full.
         """
         deleted: list[int] = []
-        while starts := files_to_delete(
+        while starts := self.clean_some(
+            now_ms, any_hour=any_hour, set_forward=set_forward, needed_from=needed_from
+        ):
+            deleted += starts
+            self._trash.empty()
+        return deleted
+
+    def clean_some(
+        self,
+        now_ms: int,
+        *,
+        any_hour: bool = False,
+        set_forward: Callable[[int], int] = lambda log_offset: 0,
+        needed_from: int | None = None,
+    ) -> list[int]:
+        """One step of `clean`, whose files are in the trash afterwards; empty when it was the last.
+
+        The trash has to be emptied before the next step, which looks at the disk again.
+        """
+        starts = files_to_delete(
             self._config,
             self._finished_files(set_forward),
             now_ms,
             self._used_ratio(),
             any_hour=any_hour,
             needed_from=needed_from,
-        ):
-            for start in starts:
-                self._log.remove(start)
-            deleted += starts
-        if deleted:
+            zone=self._zone,
+        )
+        for start in starts:
+            self._log.remove(start, self._trash)
+        if starts:
             min_log_offset = self._log.min_offset
-            self._dispatch.set_min(min_log_offset)
+            self._dispatch.set_min(min_log_offset, self._trash)
             self._dispatch.forget_dropped(min_log_offset)
             self._epochs.forget_before(min_log_offset)
-            self._dispatch.index.clean(min_log_offset)
-        self._decide_refusal()
-        return deleted
+            self._dispatch.index.clean(min_log_offset, self._trash)
+        else:
+            self._decide_refusal()
+        return starts
 
     def _decide_refusal(self) -> None:
         ratio = self._used_ratio()

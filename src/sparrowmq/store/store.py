@@ -15,6 +15,7 @@ it likes. A full disk is an answer (`DiskFull`) that ends when there is space ag
 that fails otherwise is the end (`StoreStopped`), because it is unknown what reached the disk.
 """
 
+from sparrowmq.clock import Zone, utc
 from sparrowmq.disk.disk import Disk, DiskLock
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.store.admission import Admission
@@ -35,6 +36,7 @@ from sparrowmq.store.queue_read import ColdRead
 from sparrowmq.store.reader import Reader
 from sparrowmq.store.recovery.recovery import Recovery
 from sparrowmq.store.retention import Retention
+from sparrowmq.store.trash import Trash
 
 __all__ = ["Boundary", "ColdRead", "Store"]
 
@@ -51,19 +53,26 @@ def _ignore(_: Damage | Progress) -> None:
 class Store:
     """An open store. Made by `Store.open`, ended by `close`."""
 
-    def __init__(self, config: StoreConfig, disk: Disk, lock: DiskLock, report: Report) -> None:
+    def __init__(
+        self, config: StoreConfig, disk: Disk, lock: DiskLock, report: Report, zone: Zone
+    ) -> None:
         self.config = config
+        self.zone = config.zone(zone)
+        self.recovered = Recovered()
+        """What was found and done when it was opened."""
         self._disk = disk
         self._lock = lock
         self._report = report
         self._log = CommitLog(config, disk)
         self._files = QueueFiles(config, disk)
         layout = IndexLayout(config.index_slots, config.index_entries)
-        index = KeyIndex(disk, layout=layout, utc_offset_ms=config.utc_offset_ms)
+        index = KeyIndex(disk, layout=layout, zone=self.zone)
         self._dispatch = Dispatch(self._files, index, config.delay_levels_ms)
         self._marks = Marks(config, disk)
         self._flushing = Flushing(config, disk, self._log, self._dispatch, self._marks)
         self.admission = Admission()
+        self.trash = Trash(disk)
+        """What was deleted and still takes space; `trash.empty` may be called by any thread."""
         self.epochs = LogEpochs(disk, self._dispatch.queues)
         self._seen_past_end = 0
         self._scanned_bytes = 0
@@ -95,9 +104,12 @@ class Store:
 
         self.begin_flush = self._flushing.begin_flush
         retention = Retention(
-            config, disk, self._log, self._dispatch, self._flushing, self.epochs, self.admission
+            *(config, disk, self._log, self._dispatch, self._flushing, self.epochs, self.admission),
+            self.trash,
+            zone=self.zone,
         )
         self.clean = retention.clean
+        self.clean_some = retention.clean_some
         self.set_retention = retention.configure
 
     @staticmethod
@@ -108,8 +120,10 @@ class Store:
         report: Report = _ignore,
         *,
         is_copy: bool = False,
+        zone: Zone = utc,
     ) -> "Store":
-        """Open the store on `disk`, repairing what a crash left. `report` learns of damage.
+        """Open the store on `disk`, repairing what a crash left. `report` learns of damage, `zone`
+        is the host's time zone.
 
         With `is_copy` no epoch begins: the log is continued with another broker's bytes, until
         `begin_epoch` says otherwise.
@@ -119,7 +133,7 @@ class Store:
         disk.mkdir("")
         lock = disk.lock(LOCK)
         try:
-            store = Store(config, disk, lock, report)
+            store = Store(config, disk, lock, report, zone)
             store._recover(now_ms)
             if not is_copy:
                 store._begin_epoch(now_ms, store._seen_past_end)
@@ -133,7 +147,7 @@ class Store:
         recovery = Recovery(
             self.config, self._disk, self._log, self._dispatch, self._marks, self._report
         )
-        found = recovery.run()
+        self.recovered = found = recovery.run()
         self._log.continue_at(found.end, found.last_record, found.last_timestamp)
         self._flushing.start(now_ms, found)
         self._flushing.sync_recovered()
@@ -293,12 +307,12 @@ class Store:
         ends = [queue.max_offset for queue in self._dispatch.of_topic(topic)]
         if not ends:
             return False
-        # Both files are synced here, on the caller's thread, although that may take tens of
-        # milliseconds: the epoch has to be durable before another message is appended, or positions
-        # learned from now on would pass for good after a power cut that undoes the deletion. The
-        # epoch comes first, so that a full disk leaves the topic as it was.
+        # Epochs and snapshot are synced here, on the caller's thread, although that may take tens
+        # of milliseconds: the epoch has to be durable before another message is appended, or
+        # positions learned from now on would pass for good after a power cut that undoes the
+        # deletion. It comes first, so that a full disk leaves the topic as it was.
         self.epochs.delete_topic(topic, self._log.end, max(ends), now_ms)
         self.epochs.save()
-        self._dispatch.drop_topic(topic, self._log.end)
+        self._dispatch.drop_topic(topic, self._log.end, self.trash)
         self._flushing.forget_topic(topic)
         return True

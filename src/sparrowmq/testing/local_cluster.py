@@ -16,7 +16,7 @@ import string
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -25,6 +25,8 @@ from sparrowmq.admin.admin import Admin
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.restarts import serve_until
 from sparrowmq.broker.server import BrokerServer
+from sparrowmq.client.argument_checks import check_whole
+from sparrowmq.client.setting_names import unknown_settings
 from sparrowmq.clock import Clock, system_clock
 from sparrowmq.disk.real_disk import RealDisk
 from sparrowmq.disk.syncer import syncer_for
@@ -40,6 +42,8 @@ _ADMIN_TIMEOUT_S = 60.0
 """For the same reason: only a broker that is stopped does not answer."""
 _FOLLOW_TIMEOUT_S = 60.0
 _LOOK_AGAIN_S = 0.01
+_OWN_SETTINGS = {"brokers", "slaves", "data_dir", "clock", "loop_factory"}
+"""Of the cluster itself: the others are fields of BrokerConfig."""
 
 
 class ServedBroker:
@@ -138,10 +142,11 @@ class AsyncCluster:
         clock: Clock = system_clock,
         **settings: Any,
     ) -> None:
-        if not 1 <= brokers <= len(string.ascii_lowercase):
-            raise ValueError(f"brokers is {brokers}, must be 1 to {len(string.ascii_lowercase)}")
-        if slaves < 0:
-            raise ValueError(f"slaves is {slaves}, must be 0 or more")
+        check_whole("brokers", brokers, 1, len(string.ascii_lowercase))
+        check_whole("slaves", slaves, 0, 9)
+        known = {field.name for field in fields(BrokerConfig)}
+        if unknown := settings.keys() - known:
+            raise TypeError(unknown_settings("the cluster", unknown, known | _OWN_SETTINGS))
         self.data_dir = Path() if data_dir is None else Path(data_dir)
         self.name_server = ""
         """`host:port` for clients."""

@@ -59,6 +59,9 @@ class RecordedFile:
         """The same: everything is in memory."""
         return self.read(offset, length)
 
+    def read_ahead(self, offset: int, length: int) -> None:
+        """Nothing to do: everything is in memory."""
+
     def write(self, offset: int, data: Bytes) -> None:
         """Write all of `data`; not durable. Raises DiskFull, or OSError."""
         self._call("write", write=True)

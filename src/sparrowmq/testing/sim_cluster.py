@@ -17,7 +17,8 @@ from typing import Any
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import BrokerConfig
-from sparrowmq.client.client import Client
+from sparrowmq.client.client import Client, client_around
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.config import ClientConfig
 from sparrowmq.client.members import ProcessConsumers
 from sparrowmq.client.session_keepalive import KeepaliveInLoop
@@ -66,7 +67,9 @@ class RunningCluster(Simulation):
         client.start()
         return client
 
-    def client_on(self, name: str, routes: Routes[Client] | None = None, **settings: Any) -> Client:
+    def client_on(
+        self, name: str, routes: Routes[ClientCore] | None = None, **settings: Any
+    ) -> Client:
         """What producers and consumers share, for the host of that name; not yet started.
 
         Its code has to run there: `sim.run(..., on=sim.host(name))`. Brokers' calls to it go to
@@ -79,7 +82,7 @@ class RunningCluster(Simulation):
             **settings,
         )
         rng = self.rng(f"client {name}")
-        return Client(
+        core = ClientCore(
             config,
             routes=routes,
             clock=self.clock,
@@ -88,6 +91,7 @@ class RunningCluster(Simulation):
             keepalive_from=KeepaliveInLoop(),
             process_consumers=ProcessConsumers(),
         )
+        return client_around(core)
 
     @property
     def name_server_addresses(self) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,17 +57,34 @@ def read(spark: SparkSession, running: Cluster, folder: Path, topic: str) -> Non
     read_archive(spark, str(folder))
 
 
+@pytest.fixture(scope="module")
+def made(
+    spark: SparkSession, running: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, Path]:
+    """A topic and its archive of two commits, for tests that damage a copy of it."""
+    folder = tmp_path_factory.mktemp("archive")
+    filled(spark, running, folder, "guard-made")
+    return "guard-made", folder
+
+
+@pytest.fixture
+def topic(made: tuple[str, Path], tmp_path: Path) -> str:
+    """The topic whose archive lies in the test's folder."""
+    name, folder = made
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    return name
+
+
 @pytest.mark.parametrize("lost", [1, 2], ids=["in the middle", "the newest"])
 @pytest.mark.parametrize("work", [archived, compacted, read])
 def test_an_archive_whose_log_lost_a_commit_is_refused_and_stays_as_it_was(
     spark: SparkSession,
     running: Cluster,
+    topic: str,
     tmp_path: Path,
     work: Callable[[SparkSession, Cluster, Path, str], None],
     lost: int,
 ) -> None:
-    topic = f"guard-lost-{work.__name__}-{lost}"
-    filled(spark, running, tmp_path, topic)
     commit = tmp_path / "_log" / f"{lost:020d}.json"
     commit.unlink()
     before = tree(tmp_path)
@@ -139,9 +157,8 @@ def test_a_compaction_beside_an_archive_that_runs_is_refused_and_changes_nothing
 
 @pytest.mark.parametrize("damage", ["half", "gone"])
 def test_a_data_file_that_is_not_whole_stops_readers_and_compaction(
-    spark: SparkSession, running: Cluster, tmp_path: Path, damage: str
+    spark: SparkSession, running: Cluster, topic: str, tmp_path: Path, damage: str
 ) -> None:
-    filled(spark, running, tmp_path, f"guard-{damage}")
     stored = next(tmp_path.glob("topic=*/date=*/*.parquet"))
     data = stored.read_bytes()
     stored.unlink()
@@ -149,7 +166,7 @@ def test_a_data_file_that_is_not_whole_stops_readers_and_compaction(
         stored.write_bytes(data[: len(data) // 2])
     before = tree(tmp_path)
     with pytest.raises(JobError, match=f"{stored.name} "):
-        compacted(spark, running, tmp_path, f"guard-{damage}")
+        compacted(spark, running, tmp_path, topic)
     with pytest.raises(JobError, match=f"{stored.name} "):
-        read(spark, running, tmp_path, f"guard-{damage}")
+        read(spark, running, tmp_path, topic)
     assert tree(tmp_path) == before

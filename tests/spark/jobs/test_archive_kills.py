@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from sparrowmq.spark.jobs.archive_files import LocalFiles
 from sparrowmq.spark.jobs.archive_folder import ArchiveFolder, opened_folder
 from sparrowmq.spark.jobs.archive_log import Archive, ArchiveLog, commit_of
 from sparrowmq.spark.wire.cluster import Queue, QueuePosition
+from tests.seeds import CRASH_STEPS
 from tests.spark.jobs.dying import Died
 
 DAY = "topic=orders/date=2026-11-15"
@@ -126,20 +128,20 @@ def check_reader(where: Path) -> None:
     assert found.rows == end
 
 
+@pytest.mark.parametrize("step", CRASH_STEPS)
 @pytest.mark.parametrize("halves", [False, True], ids=["between calls", "in half-written files"])
 def test_a_kill_at_any_call_is_survived_by_readers_and_by_the_next_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, halves: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, halves: bool, step: int
 ) -> None:
     monkeypatch.setattr(archive_log, "SNAPSHOT_EVERY", 2)
-    kills = 0
-    while True:
-        where = tmp_path / f"{kills + 1}"
+    for call in count(1, step):
+        where = tmp_path / f"{call}"
         try:
-            with killed_by(Killer(kills + 1, halves=halves)):
+            with killed_by(Killer(call, halves=halves)):
                 run(where)
             break
         except Died:
-            kills += 1
+            pass
         check_reader(where)
         run(where)
         check_reader(where)
@@ -148,7 +150,7 @@ def test_a_kill_at_any_call_is_survived_by_readers_and_by_the_next_run(
         assert LocalFiles(where).data_files().keys() == found.files.keys()
         assert len(found.files) == 1
         assert LocalFiles(where).names("_staging") == []
-    assert kills > 50
+    assert call > 50
 
 
 def test_a_second_kill_while_the_first_is_cleaned_up_is_survived(

@@ -8,9 +8,11 @@ from hiding the single dead letter of another.
 
 import asyncio
 import logging
-from collections import Counter
+import math
 
 from sparrowmq.broker.delivery.placement import Placement
+from sparrowmq.clock import Clock
+from sparrowmq.episodes import Episode
 from sparrowmq.protocol.names import DLQ_PREFIX
 
 INTERVAL_S = 10
@@ -21,16 +23,23 @@ MOST_PER_GROUP = 5
 class DeadLetterLog:
     """Logs messages that groups gave up."""
 
-    def __init__(self, log: logging.Logger) -> None:
+    def __init__(self, log: logging.Logger, monotonic: Clock) -> None:
         self._log = log
-        self._seen: Counter[str] = Counter()
+        self._monotonic = monotonic
+        self._given_up: dict[str, Episode] = {}
+        """By group, in this interval."""
 
     def note(self, placement: Placement) -> None:
         """Log a dead letter that was stored."""
         put = placement.put
         group = put.topic.removeprefix(DLQ_PREFIX)
-        self._seen[group] += 1
-        if self._seen[group] > MOST_PER_GROUP:
+        now_s = self._monotonic() / 1000
+        episode = self._given_up.get(group)
+        if episode is None:
+            # Its only reminder is the count at the end of the interval
+            episode = Episode(now_s, every_s=math.inf, shown=MOST_PER_GROUP)
+            self._given_up[group] = episode
+        if not episode.occurs(now_s):
             return
         self._log.warning(
             "dead letter: group %s gave up message %s of topic %s after %d %s; it is kept in %s",
@@ -50,12 +59,12 @@ class DeadLetterLog:
 
     def report_rest(self) -> None:
         """Log what was only counted so far, and begin another interval."""
-        for group, count in self._seen.items():
-            if count > MOST_PER_GROUP:
+        for group, episode in self._given_up.items():
+            if episode.unlogged:
                 self._log.warning(
                     "dead letters: group %s gave up %d more messages within %d s",
                     group,
-                    count - MOST_PER_GROUP,
+                    episode.unlogged,
                     INTERVAL_S,
                 )
-        self._seen.clear()
+        self._given_up.clear()

@@ -36,21 +36,21 @@ def get_runtime_info(broker: Broker, request: Request[GetRuntimeInfo]) -> Reply:
 
 
 @routes.on(CleanExpiredQueues)
-def clean_expired_queues(broker: Broker, request: Request[CleanExpiredQueues]) -> Reply:
+async def clean_expired_queues(broker: Broker, request: Request[CleanExpiredQueues]) -> Reply:
     """Queue files go together with the log files they point into, so there is nothing else to do.
 
     The last file of a queue stays: it says how far the queue came. Apache removes it, and the queue
     starts again at 0 while its groups stand far beyond that.
     """
     audit(request, "asked to clean consume queues")
-    clean(broker)
+    await clean(broker)
     return Reply()
 
 
 @routes.on(DeleteExpiredLog)
-def delete_expired_log(broker: Broker, request: Request[DeleteExpiredLog]) -> Reply:
+async def delete_expired_log(broker: Broker, request: Request[DeleteExpiredLog]) -> Reply:
     """Delete expired log files without waiting for the deletion hour."""
-    deleted = clean(broker, any_hour=True)
+    deleted = await clean(broker, any_hour=True)
     audit(request, "deleted %d log files", len(deleted))
     return Reply()
 

@@ -66,7 +66,14 @@ async def open_in_role(config: BrokerConfig, env: Environment, peers: Peers, por
     Raises StoreCorrupted, DiskFull or OSError.
     """
     set_store_aside(env.disk)
-    store = Store.open(config.store_config(port), env.disk, env.clock(), env.report, is_copy=True)
+    store = Store.open(
+        config.store_config(port),
+        env.disk,
+        env.clock(),
+        env.reporting_start(),
+        zone=env.zone,
+        is_copy=True,
+    )
     try:
         known = KnownSlaves.load(env.disk)
         if config.is_slave:

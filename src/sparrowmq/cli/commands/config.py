@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,10 +12,11 @@ import click
 
 from sparrowmq.cli.command_group import Group
 from sparrowmq.cli.descriptors import Descriptors, TooFewDescriptors
-from sparrowmq.cli.logs import print_warning
+from sparrowmq.cli.logs import LogLevel, log_level_option, print_warning
 from sparrowmq.cli.settings.environment import UnknownVariable, unknown_variables
 from sparrowmq.cli.settings.options import SettingsCommand, config_option, options
 from sparrowmq.cli.settings.servers import (
+    address_warnings,
     all_settings,
     broker_config,
     broker_settings,
@@ -30,7 +32,7 @@ _HELP = """Show every setting, its value, and where it came from.
 A setting flush-interval is the flag --flush-interval, the environment variable
 SPARROWMQ_FLUSH_INTERVAL and the key flush-interval in a TOML file. Variables that begin with
 SPARROWMQ_ without being a setting are listed at the end. Settings that a server would refuse are
-all named, with exit code 2.
+all named, with exit code 2; give --insecure if the server is started with it.
 
 \b
 Examples:
@@ -59,33 +61,46 @@ class _Shown(NamedTuple):
 
 
 def _show(
-    server: str, config_file: Path | None, changed: bool, as_json: bool, **values: Any
+    server: str,
+    config_file: Path | None,
+    changed: bool,
+    as_json: bool,
+    insecure: bool,
+    log_level: LogLevel,
+    **values: Any,
 ) -> None:
     file = read_file(config_file, server)
+    problems = (*filter(None, [log_level.problem]), *_useless_flags(server, values))
+    file = replace(file, problems=(*problems, *file.problems))
+    warnings = [*file.warnings, *(address_warnings(values, file) if server == "broker" else ())]
     unknown = list(unknown_variables(os.environ, all_settings()))
+    everything = [*warnings, *(each.text for each in unknown)]
     try:
-        shown = [each for each in _settings(server, file, values) if each.is_changed or not changed]
+        found = list(_settings(server, file, values, insecure=insecure))
     except SettingError as error:
-        if not as_json:
-            raise
-        _print_json(server, [], _warnings(file, unknown), error.problems)
-        sys.exit(2)
+        if as_json:
+            _print_json(server, [], everything, error.problems)
+            sys.exit(2)
+        for warning in everything:
+            print_warning(warning)
+        raise
+    shown = [each for each in found if each.is_changed or not changed]
     if as_json:
-        _print_json(server, shown, _warnings(file, unknown))
+        _print_json(server, shown, everything)
         return
-    for warning in file.warnings:
+    for warning in warnings:
         print_warning(warning)
     _print(shown, unknown)
 
 
-def _settings(server: str, file: Found, values: dict[str, Any]) -> Iterator[_Shown]:
-    """Raises SettingError with every problem."""
-    is_names = server == "nameserver"
-    settings = nameserver_settings() if is_names else broker_settings()
-    _check_flags(server, settings, values)
+def _settings(
+    server: str, file: Found, values: dict[str, Any], *, insecure: bool
+) -> Iterator[_Shown]:
+    """Raises SettingError with every problem, as the server's own command would."""
+    settings = _settings_of(server)
     given = given_settings(settings, values, file).given
-    make = nameserver_config if is_names else broker_config
-    config = make(values, file, insecure=True)
+    make = nameserver_config if server == "nameserver" else broker_config
+    config = make(values, file, insecure=insecure)
     descriptors = Descriptors.possible_for(config)
     try:
         fitted = descriptors.fit(config)
@@ -102,22 +117,19 @@ def _settings(server: str, file: Found, values: dict[str, Any]) -> Iterator[_Sho
         yield _Shown(setting.name, value, setting.show(setting.default), origin, is_changed)
 
 
-def _check_flags(server: str, settings: list[ServerSetting], values: dict[str, Any]) -> None:
-    """Refuse flags of the other server, which would change nothing."""
-    names = {setting.name for setting in settings}
-    problems = []
+def _settings_of(server: str) -> list[ServerSetting]:
+    return nameserver_settings() if server == "nameserver" else broker_settings()
+
+
+def _useless_flags(server: str, values: dict[str, Any]) -> Iterator[str]:
+    """Why flags of the other server, which would change nothing, are refused."""
+    names = {setting.name for setting in _settings_of(server)}
     for other in all_settings():
         if other.name in names or values[other.name.replace("-", "_")] is None:
             continue
         meant = f"nameserver-{other.name}"
         maybe = f"; did you mean --{meant}?" if meant in names else ""
-        problems.append(f"flag --{other.name} is not a setting of a {server}{maybe}")
-    if problems:
-        raise SettingError(*problems)
-
-
-def _warnings(file: Found, unknown: list[UnknownVariable]) -> list[str]:
-    return [*file.warnings, *(each.text for each in unknown)]
+        yield f"flag --{other.name} is not a setting of a {server}{maybe}"
 
 
 def _print_json(
@@ -138,8 +150,8 @@ def _print(shown: list[_Shown], unknown: list[UnknownVariable]) -> None:
     for each in shown:
         click.echo(f"{each.name:<{width}}  {each.value}  ({each.origin})")
     for variable in unknown:
-        meant = f"; did you mean {variable.meant.variable}?" if variable.meant else ""
-        click.echo(f"{variable.name:<{width}}  not known, without effect{meant}  (environment)")
+        hint = f"; {variable.hint}" if variable.hint else ""
+        click.echo(f"{variable.name:<{width}}  not known, without effect{hint}  (environment)")
 
 
 def commands() -> list[click.Command]:
@@ -153,13 +165,23 @@ def commands() -> list[click.Command]:
     as_json = click.Option(
         ["--json", "as_json"], is_flag=True, help="Print one JSON object, with all problems."
     )
+    insecure = click.Option(
+        ["--insecure"],
+        is_flag=True,
+        help="Check addresses as a server that is started with --insecure does.",
+    )
+    log_level = log_level_option()
+    log_level.hidden = True  # a server's; nothing is logged here
     config = Group("config", help="Show settings.")
     show = SettingsCommand(
         "show",
         callback=_show,
-        params=[server, config_option(), changed, as_json, *options(all_settings())],
+        params=[
+            *(server, config_option(), changed, as_json, insecure, log_level),
+            *options(all_settings()),
+        ],
         help=_HELP,
-        groups={"Options": ("config", "changed", "json")},
+        groups={"Options": ("config", "changed", "json", "insecure")},
     )
     config.add_command(show)
     return [config]

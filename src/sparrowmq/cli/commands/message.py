@@ -5,14 +5,17 @@ import errno
 import os
 import signal
 import sys
-import unicodedata
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
 from sparrowmq.cli.logs import with_log_level, without_client_warnings
+from sparrowmq.cli.message_output import Form, json_of, line_of, raw_of
+from sparrowmq.cli.option_types import Wait
 from sparrowmq.cli.remote import name_servers_option, run_remote
 from sparrowmq.cli.stop_signal import stop_signal
 from sparrowmq.client.consuming.push_consumer import PushConsumer
@@ -164,22 +167,49 @@ def _standard_input() -> bytes:
 @click.option(
     "--count", type=click.IntRange(min=1), metavar="NUMBER", help="Stop after this many messages."
 )
+@click.option(
+    "--timeout",
+    "idle_s",
+    type=Wait(),
+    metavar="DURATION",
+    help="Stop when no message came for this long; with --count, fewer are exit code 1.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per message.")
+@click.option(
+    "--raw",
+    is_flag=True,
+    help="Print only bodies, byte for byte; a line feed follows each, unless --count is 1.",
+)
 @with_log_level
 @name_servers_option
 def consume(
-    topic: str, group: str, expression: str, where: str, count: int | None, name_servers: str
+    topic: str,
+    group: str,
+    expression: str,
+    where: str,
+    count: int | None,
+    idle_s: float | None,
+    as_json: bool,
+    raw: bool,
+    name_servers: str,
 ) -> None:
-    """Print messages as they arrive, until Ctrl-C or --count.
+    """Print messages as they arrive, until Ctrl-C, --count or --timeout.
 
-    The group's progress is kept: the next run goes on where this one stopped.
+    The group's progress is kept: the next run goes on where this one stopped. A topic that does not
+    exist yet is waited for.
 
     \b
     Examples:
       sparrowmq consume orders --group billing
-      sparrowmq consume orders --group billing --count 10
+      sparrowmq consume orders --group billing --count 10 --timeout 30s
       sparrowmq consume orders --group billing --filter "created || paid" --from last
+      sparrowmq consume orders --group billing --json | jq .body
+      sparrowmq consume pictures --group billing --count 1 --raw > picture.png
     """
-    showing = Showing(count)
+    if as_json and raw:
+        raise click.UsageError("--json and --raw exclude each other")
+    form = json_of if as_json else raw_of if raw else line_of
+    showing = Showing(count, partial(click.echo, nl=not (raw and count == 1)), form)
 
     async def work() -> int:
         stopping = await stop_signal()
@@ -190,7 +220,7 @@ def consume(
             # A consumer survives outages; a wrong address must end the command at once.
             with without_client_warnings():
                 await consumer.client.name_servers.route(topic)
-            await show(consumer, showing, stopping)
+            await show(consumer, showing, stopping, idle_s=idle_s)
         return stopping.number
 
     try:
@@ -198,7 +228,11 @@ def consume(
     except KeyboardInterrupt:  # Windows
         number = signal.SIGINT
     showing.raise_failure()
-    sys.exit(128 + number if number else 0)
+    if number:
+        sys.exit(128 + number)
+    if count is not None and showing.seen < count:
+        click.echo(f"sparrowmq: {showing.seen} of {count} messages came in time", err=True)
+        sys.exit(1)
 
 
 def commands() -> list[click.Command]:
@@ -212,11 +246,19 @@ def commands() -> list[click.Command]:
 class Showing:
     """Shows messages, as many as are wanted, until standard output is closed or full."""
 
-    def __init__(self, most: int | None, write: Callable[[str], None] = click.echo) -> None:
+    def __init__(
+        self,
+        most: int | None,
+        write: Callable[[Any], None] = click.echo,
+        form: Form = line_of,
+    ) -> None:
         self.ended = asyncio.Event()
+        self.seen = 0
+        """Messages shown so far."""
         self._most = most
         self._write = write
-        self._seen = 0
+        self._form = form
+        self._arrived = asyncio.Event()
         self._failure: OSError | None = None
 
     async def handle(self, messages: Sequence[MessageExt]) -> None:
@@ -227,15 +269,24 @@ class Showing:
 
     def _show(self, message: MessageExt) -> bool:
         try:
-            self._write(line_of(message))
+            self._write(self._form(message))
         except OSError as error:
             self._failure = error
             self.ended.set()
             return False
-        self._seen += 1
-        if self._seen == self._most:
+        self.seen += 1
+        self._arrived.set()
+        if self.seen == self._most:
             self.ended.set()
         return True
+
+    async def wait_until_idle(self, idle_s: float) -> None:
+        """Until no message was shown for so long."""
+        with suppress(TimeoutError):
+            while True:
+                async with asyncio.timeout(idle_s):
+                    await self._arrived.wait()
+                self._arrived.clear()
 
     def raise_failure(self) -> None:
         """Report what was in the way; a closed pipe needs no message."""
@@ -256,10 +307,20 @@ def showing_consumer(
     return PushConsumer(group, subscriptions, workers=1, batch=1, stop_within_s=0.0, **settings)
 
 
-async def show(consumer: PushConsumer, showing: Showing, stopping: asyncio.Event) -> None:
-    """Show messages until there are enough, standard output fails, or `stopping` is set."""
+async def show(
+    consumer: PushConsumer,
+    showing: Showing,
+    stopping: asyncio.Event,
+    *,
+    idle_s: float | None = None,
+) -> None:
+    """Show messages until there are enough, none came for `idle_s`, standard output fails, or
+    `stopping` is set."""
     await consumer.start(showing.handle)
-    await _first_of(stopping.wait(), showing.ended.wait())
+    ends: list[Coroutine[Any, Any, Any]] = [stopping.wait(), showing.ended.wait()]
+    if idle_s is not None:
+        ends.append(showing.wait_until_idle(idle_s))
+    await _first_of(*ends)
 
 
 async def _first_of(*waits: Coroutine[Any, Any, Any]) -> None:
@@ -268,19 +329,3 @@ async def _first_of(*waits: Coroutine[Any, Any, Any]) -> None:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:
             task.cancel()
-
-
-def line_of(message: MessageExt) -> str:
-    """Position, tag, keys and text of a message."""
-    tags = f" [{message.tags}]" if message.tags else ""
-    keys = f" {' '.join(message.keys)}" if message.keys else ""
-    text = _harmless(message.body.decode("utf-8", "backslashreplace"))
-    return f"{message.broker_name}/{message.queue_id}/{message.queue_offset}{tags}{keys}: {text}"
-
-
-def _harmless(text: str) -> str:
-    """A body in one line, without characters that would control the terminal it is shown on."""
-    return "".join(
-        each if each == "\t" or unicodedata.category(each) != "Cc" else f"\\x{ord(each):02x}"
-        for each in text
-    )

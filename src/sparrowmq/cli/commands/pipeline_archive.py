@@ -9,13 +9,9 @@ import click
 
 from sparrowmq.cli.command_group import Group
 from sparrowmq.cli.commands.pipeline_checks import check_topics
-from sparrowmq.cli.commands.pipeline_options import (
-    Duration,
-    Moment,
-    name_server_option,
-    spark_options,
-)
+from sparrowmq.cli.commands.pipeline_options import Moment, name_server_option, spark_options
 from sparrowmq.cli.commands.pipeline_session import pipeline_session, shown_progress
+from sparrowmq.cli.option_types import Duration
 from sparrowmq.spark.jobs.archive import (
     ArchiveJob,
     archive_forever,

@@ -13,7 +13,6 @@ import click
 
 from sparrowmq.cli.logs import with_log_level
 from sparrowmq.cli.remote import ADDRESSES, HELP, found_addresses
-from sparrowmq.cli.values import parse_value
 from sparrowmq.cluster_address import DEFAULT
 from sparrowmq.spark.option_values import read_moment
 
@@ -39,23 +38,6 @@ class Moment(click.ParamType[datetime]):
         except ValueError:
             text = f"{value!r} is not a time; write 2026-11-15 or 2026-11-15T13:30, in UTC"
             self.fail(text, param, ctx)
-
-
-class Duration(click.ParamType[float]):
-    """Seconds: `10s`, `500ms`, `1h`."""
-
-    name = "duration"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """The text as seconds."""
-        if isinstance(value, float | int):
-            return float(value)
-        try:
-            return float(parse_value(value, float, "interval_s"))
-        except ValueError as error:
-            self.fail(f"{value!r}: {error}", param, ctx)
 
 
 name_server_option = click.option(

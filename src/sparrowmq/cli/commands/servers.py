@@ -9,10 +9,18 @@ from typing import Any
 import click
 
 from sparrowmq.broker.config import MASTER_ID
-from sparrowmq.cli.logs import Warn, log_level_option, log_warning, print_warning, set_up_logs
+from sparrowmq.cli.logs import (
+    LogLevel,
+    Warn,
+    log_level_option,
+    log_warning,
+    print_warning,
+    set_up_logs,
+)
 from sparrowmq.cli.settings.environment import warn_of_unknown_variables
 from sparrowmq.cli.settings.options import SettingsCommand, config_option, options
 from sparrowmq.cli.settings.servers import (
+    address_warnings,
     all_settings,
     broker_config,
     broker_settings,
@@ -40,34 +48,35 @@ def common_options() -> list[click.Parameter]:
     ]
 
 
-def _start_logs(as_json: bool, log_level: str) -> Warn:
+def _start_logs(as_json: bool, log_level: LogLevel) -> Warn:
     """Before anything is read: warnings about settings are lines of the log already."""
-    set_up_logs(as_json=as_json, level=log_level)
+    set_up_logs(as_json=as_json, level=log_level.level)
     warn = log_warning if as_json else print_warning
     warn_of_unknown_variables(warn)
     return warn
 
 
-def _read(path: Path | None, server: str, warn: Warn) -> Found:
+def _read(path: Path | None, server: str, log_level: LogLevel, warn: Warn) -> Found:
+    """What the file says. A wrong level of the log is a problem among those of the settings."""
     file = read_file(path, server)
     for warning in file.warnings:
         warn(warning)
-    return file
+    return replace(file, problems=(*filter(None, [log_level.problem]), *file.problems))
 
 
 def _nameserver(
-    config_file: Path | None, log_level: str, as_json: bool, insecure: bool, **values: Any
+    config_file: Path | None, log_level: LogLevel, as_json: bool, insecure: bool, **values: Any
 ) -> None:
     from sparrowmq.cli.serve import run, serve_nameserver
 
-    file = _read(config_file, "nameserver", _start_logs(as_json, log_level))
+    file = _read(config_file, "nameserver", log_level, _start_logs(as_json, log_level))
     config = nameserver_config(values, file, insecure=insecure)
     sys.exit(run(serve_nameserver(config), as_json=as_json))
 
 
 def _broker(
     config_file: Path | None,
-    log_level: str,
+    log_level: LogLevel,
     as_json: bool,
     insecure: bool,
     with_parent: bool,
@@ -75,7 +84,10 @@ def _broker(
 ) -> None:
     from sparrowmq.cli.serve import run, serve_broker
 
-    file = _read(config_file, "broker", _start_logs(as_json, log_level))
+    warn = _start_logs(as_json, log_level)
+    file = _read(config_file, "broker", log_level, warn)
+    for text in address_warnings(values, file):
+        warn(text)
     config = broker_config(values, file, insecure=insecure)
     sys.exit(run(serve_broker(config, with_parent=with_parent), as_json=as_json))
 
@@ -84,7 +96,7 @@ def _up(
     brokers: int,
     slaves: int,
     config_file: Path | None,
-    log_level: str,
+    log_level: LogLevel,
     as_json: bool,
     insecure: bool,
     **values: Any,
@@ -93,15 +105,15 @@ def _up(
     from sparrowmq.cli.serve import run, serve_up
 
     warn = _start_logs(as_json, log_level)
-    file = _read(config_file, "broker", warn)
-    for text in _overruled(values, file.given, brokers):
+    file = _read(config_file, "broker", log_level, warn)
+    for text in (*_overruled(values, file.given, brokers), *address_warnings(values, file)):
         warn(text)
     names, first = configs_of_both(values, file, insecure=insecure)
     first = replace(first, broker_id=MASTER_ID)
     if names.kv_config_path is None:
         names = replace(names, kv_config_path=first.data_dir / "namesrv" / "kvConfig.json")
     if brokers > 1 or slaves:
-        flags = ["--insecure"] * insecure + ["--json"] * as_json + ["--log-level", log_level]
+        flags = ["--insecure"] * insecure + ["--json"] * as_json + ["--log-level", log_level.level]
         several = serve_several(names, first, brokers, slaves, flags)
         sys.exit(run(several, as_json=as_json, ports=_PORTS_OF_UP))
     sys.exit(run(serve_up(names, first), as_json=as_json, ports=_PORTS_OF_UP))

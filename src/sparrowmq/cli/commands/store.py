@@ -16,7 +16,7 @@ from sparrowmq.broker.consumer_offsets import ConsumerOffsets
 from sparrowmq.broker.tables import replay_journal
 from sparrowmq.cli.command_group import Group
 from sparrowmq.cli.remote import name_servers_option
-from sparrowmq.clock import system_clock
+from sparrowmq.clock import local_zone, system_clock
 from sparrowmq.disk.disk import Disk
 from sparrowmq.disk.errors import DiskError
 from sparrowmq.disk.real_disk import RealDisk
@@ -156,7 +156,7 @@ def rebuild_store(
             show(event)
 
         config = config_of(disk, IndexLayout(index_slots, index_entries))
-        rebuilt = rebuild(disk, config, system_clock(), report)
+        rebuilt = rebuild(disk, config, system_clock(), report, zone=local_zone)
     click.echo(f"{rebuilt.queues} queues and the index rebuilt, log end {rebuilt.log_end}")
     sys.exit(DAMAGED if damage else FINE)
 

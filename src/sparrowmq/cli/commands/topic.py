@@ -6,11 +6,12 @@ import click
 
 from sparrowmq.admin.admin import Admin
 from sparrowmq.admin.brokers import BrokerInfo
-from sparrowmq.admin.errors import AdminError
+from sparrowmq.admin.errors import AdminError, NotFound
 from sparrowmq.cli.command_group import Group
+from sparrowmq.cli.option_types import Permission
 from sparrowmq.cli.remote import name_servers_option, with_admin
 from sparrowmq.protocol.names import is_dlq_topic, is_retry_topic, is_system_topic
-from sparrowmq.protocol.perm import PERM_READ_WRITE, perm_text
+from sparrowmq.protocol.perm import perm_text
 from sparrowmq.protocol.route import TopicRoute
 
 
@@ -32,10 +33,11 @@ def topic() -> None:
 @click.option("--cluster", help="On all brokers of this cluster.")
 @click.option(
     "--perm",
-    type=click.IntRange(1, 7),
-    default=PERM_READ_WRITE,
+    type=Permission(),
+    metavar="PERM",
+    default="6",
     show_default=True,
-    help="2 write, 4 read, 6 both.",
+    help="2 or w: write, 4 or r: read, 6 or rw: both.",
 )
 @click.option(
     "--order", is_flag=True, help="Mark the topic as one whose queues are consumed in order."
@@ -67,7 +69,8 @@ def create(
         )
 
     done = with_admin(name_servers, work)
-    click.echo(f"topic {name}: {queues} queues on each of {', '.join(done)}")
+    shown = f"{queues} queue{'s' if queues > 1 else ''}"
+    click.echo(f"topic {name}: {shown} on each of {', '.join(done)}")
 
 
 @topic.command("list")
@@ -140,7 +143,7 @@ def _replica_text(broker: BrokerInfo) -> str:
 
 
 def _figure(value: float | None) -> str:
-    return "?" if value is None else f"{value:,g}" if isinstance(value, float) else f"{value:,}"
+    return "?" if value is None else f"{value:,}"
 
 
 @topic.command()
@@ -156,8 +159,14 @@ def delete(name: str, yes: bool, name_servers: str) -> None:
     """
 
     async def look(admin: Admin) -> None:
-        if name not in await admin.topics():
-            raise AdminError(f"topic {name} does not exist; those that do: sparrowmq topic list")
+        try:
+            await admin.route(name)
+        except NotFound as error:
+            if error.is_lost:
+                raise
+            raise AdminError(
+                f"topic {name} does not exist; those that do: sparrowmq topic list"
+            ) from error
 
     with_admin(name_servers, look)
     if not yes and not _is_confirmed(f"Delete topic {name} and everything in it?"):

@@ -8,6 +8,7 @@ promise: users and TLS, a master or slave that is not one, or files in another p
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from sparrowmq.broker.config import Flush
 from sparrowmq.cli.settings.apache_roles import (
     COPIES,
     ID,
@@ -18,7 +19,7 @@ from sparrowmq.cli.settings.apache_roles import (
     role_warnings,
 )
 from sparrowmq.cli.settings.protection import is_protection, protection_missing
-from sparrowmq.cli.settings.settings import Found, Given, SettingError
+from sparrowmq.cli.settings.settings import Found, Given, SettingError, where_it_belongs
 
 _NO_POOLS = "there are no thread pools here"
 
@@ -51,6 +52,13 @@ def _queue_units(text: str) -> str:
     return str(_whole(text, "bytes") // 20)
 
 
+def _flush(text: str) -> str:
+    # Our own words are taken too; a refusal lists those that Apache's broker knows as well.
+    if text.upper() not in {*Flush, *Flush.__members__}:
+        raise ValueError(f"must be one of {', '.join(Flush)}")
+    return text
+
+
 def _percent(text: str) -> str:
     return str(_whole(text, "percent") / 100)
 
@@ -70,7 +78,7 @@ TAKEN: dict[str, tuple[str, Callable[[str], str]]] = {
     "haTransferBatchSize": ("ha-chunk", str),
     "brokerIP1": ("advertise", str),
     "bindAddress": ("listen", str),
-    "flushDiskType": ("flush", str),
+    "flushDiskType": ("flush", _flush),
     "flushIntervalCommitLog": ("flush-interval", _ms),
     "syncFlushTimeout": ("flush-timeout", _ms),
     "deleteWhen": ("store-deletion-hour", lambda text: text.split(";")[0]),
@@ -257,8 +265,11 @@ def _no_effect(line: ConfLine) -> Iterator[str]:
         return
     why_not = without_effect(line.key, line.value)
     if why_not is None:
-        yield f"{line.where}: {line.key} is not known here and has no effect"
-    elif why_not:
+        why_not = where_it_belongs(line.key)
+        if not why_not:
+            yield f"{line.where}: {line.key} is not known here and has no effect"
+            return
+    if why_not:
         yield f"{line.where}: {line.key} has no effect, {why_not}"
 
 

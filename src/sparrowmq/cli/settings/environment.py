@@ -8,7 +8,7 @@ from typing import NamedTuple
 from sparrowmq.cli.logs import LOG_LEVEL_VARIABLE, Warn, print_warning
 from sparrowmq.cli.settings.apache_conf import setting_of_apache
 from sparrowmq.cli.settings.protection import protection_missing
-from sparrowmq.cli.settings.settings import LINK, PREFIX, ServerSetting, nearest
+from sparrowmq.cli.settings.settings import LINK, PREFIX, ServerSetting, nearest, where_it_belongs
 
 OTHERS = {
     "SPARROWMQ_CONFIG": "the file of settings, as --config",
@@ -29,16 +29,22 @@ class UnknownVariable(NamedTuple):
 
     name: str
     meant: ServerSetting | None
+    elsewhere: str = ""
+    """What to do instead where it has the name of a flag that is no setting."""
+
+    @property
+    def hint(self) -> str:
+        """What to write instead; empty for a name like no other."""
+        maybe = f"did you mean {self.meant.variable}?" if self.meant else ""
+        return self.elsewhere or maybe
 
     @property
     def text(self) -> str:
         """What is wrong and what to do."""
         server = " nameserver" if self.meant and self.meant.name.startswith("nameserver-") else ""
-        maybe = f"did you mean {self.meant.variable}? " if self.meant else ""
-        return (
-            f"environment variable {self.name} is not known and has no effect;"
-            f" {maybe}all settings: sparrowmq config show{server}"
-        )
+        known = "" if self.elsewhere else f"all settings: sparrowmq config show{server}"
+        todo = " ".join(filter(None, (self.hint, known)))
+        return f"environment variable {self.name} is not known and has no effect; {todo}"
 
 
 def unknown_variables(
@@ -52,11 +58,11 @@ def unknown_variables(
         is_link = name.endswith("_PORT") and LINK.match(environment[name])
         if _OF_SERVICES.fullmatch(name) or is_link:
             continue
-        yield UnknownVariable(name, _meant(name, by_variable))
+        word = name.upper().removeprefix(PREFIX)
+        yield UnknownVariable(name, _meant(word, by_variable), where_it_belongs(word))
 
 
-def _meant(name: str, by_variable: Mapping[str, ServerSetting]) -> ServerSetting | None:
-    word = name.upper().removeprefix(PREFIX)
+def _meant(word: str, by_variable: Mapping[str, ServerSetting]) -> ServerSetting | None:
     apache = setting_of_apache(word)
     if apache is not None:
         return next(each for each in by_variable.values() if each.name == apache)

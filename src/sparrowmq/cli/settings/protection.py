@@ -60,6 +60,14 @@ def is_exposed(host: str) -> bool:
         return True
 
 
+def is_wildcard(host: str) -> bool:
+    """Whether a host means "every address of this machine", which is no address to connect to."""
+    try:
+        return ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
 EXPOSED = (
     "which other machines can reach, and there is no authentication yet; must be 127.0.0.1 or"
     " another address of this machine alone, unless --insecure is given"

@@ -10,7 +10,7 @@ from typing import Any
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.cli.settings import environment
 from sparrowmq.cli.settings.apache_conf import missing_protections, read_broker_conf
-from sparrowmq.cli.settings.protection import EXPOSED, is_exposed
+from sparrowmq.cli.settings.protection import EXPOSED, is_exposed, is_wildcard
 from sparrowmq.cli.settings.settings import (
     Found,
     Given,
@@ -135,10 +135,37 @@ def _protected(
     """What was given; an address that others can reach is a problem unless that is allowed."""
     found = given_settings(settings, values, file)
     (listen,) = (each for each in settings if each.field == "listen_host")
-    if insecure or not is_exposed(_value(listen, found.given)):
+    host = _value(listen, found.given).strip()
+    if insecure or not host or not is_exposed(host):  # the configuration itself refuses none
         return found
     problem = f"{_as_written(listen, found.given.get(listen.name))}, {EXPOSED}"
     return replace(found, problems=(*found.problems, problem))
+
+
+def address_warnings(values: Mapping[str, Any], file: Found) -> Iterator[str]:
+    """Why clients may not reach a broker at the address that they get for it.
+
+    Not refused: a proxy or a tunnel may forward an address that this machine does not have, and
+    0.0.0.0 is good enough for clients on the same machine.
+    """
+    given = given_settings(broker_settings(), values, file).given
+    by_field = {each.field: each for each in broker_settings()}
+    listen, advertise = by_field["listen_host"], by_field["advertise_host"]
+    listening, advertised = (_value(each, given).strip() for each in (listen, advertise))
+    if advertised and is_exposed(advertised) and not is_exposed(listening):
+        yield (
+            f"{_as_written(advertise, given[advertise.name])}, but the broker accepts connections"
+            f" from this machine only ({_as_written(listen, given.get(listen.name))}): clients on"
+            f" other machines cannot reach it; set listen to 0.0.0.0 and start with --insecure,"
+            f" unless a proxy or a tunnel forwards {advertised} to this broker"
+        )
+    elif is_wildcard(advertised or listening):
+        written = advertise if advertised else listen
+        yield (
+            f"{_as_written(written, given[written.name])}, and clients would connect to"
+            f" {advertised or listening}, which is their own machine; set advertise to an address"
+            " of this machine that they can reach"
+        )
 
 
 # ---- building a configuration

@@ -182,6 +182,22 @@ def _from_variable(setting: ServerSetting, text: str) -> Given:
     return Given(text, origin)
 
 
+_FLAGS = {
+    "loglevel": f"start the server with --log-level, or set {PREFIX}LOG_LEVEL",
+    "json": "start the server with --json",
+    "insecure": "start the server with --insecure",
+    "config": f"start the server with --config, or set {PREFIX}CONFIG",
+    "brokers": "start them with: sparrowmq up --brokers NUMBER",
+}
+
+
+def where_it_belongs(word: str) -> str:
+    """What to do with the name of a flag that is no setting; empty for every other word."""
+    plain = re.sub("[._-]", "", word).lower()
+    remedy = _FLAGS.get(plain)
+    return f"it is a flag of the command, not a setting: {remedy}" if remedy else ""
+
+
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known word that `word` may be a misspelling of."""
     found = get_close_matches(word, known, n=1, cutoff=_SIMILAR)

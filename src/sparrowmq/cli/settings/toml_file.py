@@ -7,7 +7,13 @@ from typing import Any
 
 from sparrowmq.cli.settings.apache_conf import setting_of_apache
 from sparrowmq.cli.settings.protection import protection_missing
-from sparrowmq.cli.settings.settings import Found, Given, ServerSetting, nearest
+from sparrowmq.cli.settings.settings import (
+    Found,
+    Given,
+    ServerSetting,
+    nearest,
+    where_it_belongs,
+)
 
 SECTIONS = {"nameserver": "nameserver-", "broker": "", "store": "store-", "limit": "limit-"}
 """Section to the prefix of its settings."""
@@ -60,6 +66,8 @@ def _problem(
             return f"{origin} is {_text(value)!r}, but {missing}"
     if section and section not in SECTIONS:
         return _no_section(where, section)
+    if name not in known and (elsewhere := where_it_belongs(key[-1])):
+        return f"{origin} cannot be set in a file, {elsewhere}"
     if name not in known:
         meant = _meant(section, key[-1], known)
         maybe = f"did you mean {meant}? " if meant else ""

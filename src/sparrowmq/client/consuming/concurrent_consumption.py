@@ -13,8 +13,8 @@ import logging
 from collections.abc import Sequence
 
 from sparrowmq.client.broker_calls import address_of, call
-from sparrowmq.client.client import Client
-from sparrowmq.client.consuming.handler_calls import THREADS_CLOSED, HandlerCalls
+from sparrowmq.client.client_core import ClientCore
+from sparrowmq.client.consuming.handler_calls import DEAD_LETTER, THREADS_CLOSED, HandlerCalls
 from sparrowmq.client.errors import ClientError, counted
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.queue_ownership import QueueOwnership
@@ -23,24 +23,21 @@ from sparrowmq.net.workers import WorkersClosed
 from sparrowmq.protocol.headers.send import SendBack
 from sparrowmq.protocol.message_ext import MessageExt
 
-DEAD_LETTER = -1
-"""The delay level that means: to the dead-letter queue at once."""
-
 
 class GivingBack:
     """Gives messages of one group back to brokers, which deliver them again later, or move them to
     the dead-letter queue after too many attempts."""
 
     def __init__(
-        self, client: Client, group: str, max_reconsume_times: int, log: logging.Logger
+        self, client: ClientCore, group: str, max_reconsume_times: int, log: logging.Logger
     ) -> None:
         self._client = client
         self._group = group
         self._max_reconsume_times = max_reconsume_times
         self._log = log
 
-    async def give_back(self, message: MessageExt, delay_level: int) -> bool:
-        """Give a message back; whether the broker has it now."""
+    async def give_back(self, message: MessageExt, delay_level: int, reason: str) -> bool:
+        """Give a message back; whether the broker has it now. `reason` is for the log."""
         header = SendBack(
             offset=message.log_offset,
             group=self._group,
@@ -59,11 +56,12 @@ class GivingBack:
         if delay_level == DEAD_LETTER or message.reconsume_times >= self._max_reconsume_times:
             # The group's own limit at the broker may be lower; the broker logs that case.
             self._log.warning(
-                "message %s of topic %s goes to the dead-letter queue of group %s after %s",
+                "message %s of topic %s goes to the dead-letter queue of group %s after %s: %s",
                 message.msg_id,
                 message.original_topic,
                 self._group,
                 counted(message.reconsume_times + 1, "attempt"),
+                reason,
             )
         return True
 
@@ -148,7 +146,7 @@ class ConcurrentConsumption:
         failed = [message for message in result.failed if self._is_ours(held, message)]
         again = failed
         if self._ownership.may_work(held):  # else its next owner has them, and decides
-            again = await self._give_back(held, failed, result.delay_level)
+            again = await self._give_back(held, failed, result.delay_level, result.reason)
         queue.remove(message for message in failed if message not in again)
         self._ownership.note_progress(held)
         if again:
@@ -159,7 +157,7 @@ class ConcurrentConsumption:
         return held.process_queue.contains(message) and not is_leaving
 
     async def _give_back(
-        self, held: HeldQueue, messages: list[MessageExt], level: int
+        self, held: HeldQueue, messages: list[MessageExt], level: int, reason: str
     ) -> list[MessageExt]:
         """Send messages back to the broker; those that could not be are returned."""
         if self._giving_back is None:
@@ -169,7 +167,7 @@ class ConcurrentConsumption:
         self._going_back.update(places)
         give_back = self._giving_back.give_back
         try:
-            return [message for message in messages if not await give_back(message, level)]
+            return [each for each in messages if not await give_back(each, level, reason)]
         finally:
             self._going_back.difference_update(places)
 
@@ -205,7 +203,8 @@ class ConcurrentConsumption:
             if message is None or not self._is_ours(held, message):
                 return
             if self._giving_back is not None:
-                if await self._give_back(held, [message], EXPIRED_LEVEL):
+                reason = f"its handler takes longer than {self._timeout_s:g} s"
+                if await self._give_back(held, [message], EXPIRED_LEVEL, reason):
                     return
                 if not _is_in_work(held, message):
                     return

@@ -1,4 +1,4 @@
-"""HandlerCalls each message once although it may be delivered twice.
+"""Handle each message once although it may be delivered twice.
 
     seen = SqliteSeen(Path("billing-seen.db"))
     await consumer.run(Deduplicate(seen, ttl_s=3 * 86400)(handle))
@@ -18,6 +18,7 @@ from typing import Protocol
 
 from sparrowmq.client.argument_checks import check_function, check_time
 from sparrowmq.client.consuming.handler_calls import Handler, RetryLater, check_handler
+from sparrowmq.client.setting_names import checks_setting_names
 from sparrowmq.clock import Clock, system_clock
 from sparrowmq.protocol.message_ext import MessageExt
 
@@ -117,6 +118,7 @@ def _unique_id(message: MessageExt) -> str:
     return message.msg_id
 
 
+@checks_setting_names
 class Deduplicate:
     """Wraps a handler, async or plain, so that messages with a known key are passed over."""
 
@@ -133,12 +135,7 @@ class Deduplicate:
         Keys are remembered for `ttl_s`, which should be longer than a message may be retried."""
         check_time("ttl_s", ttl_s)
         check_function("key", key)
-        self._store = store
-        self._key = key
-        self._ttl_ms = int(ttl_s * 1000)
-        self._clock = clock
-        self._in_work: set[str] = set()
-        self._lock = threading.Lock()
+        self._claims = _Claims(store, key, int(ttl_s * 1000), clock)
 
     def __call__(self, handler: Handler) -> Handler:
         """The handler that passes over what is known. Raises ValueError where none is given."""
@@ -146,7 +143,7 @@ class Deduplicate:
         if inspect.iscoroutinefunction(handler):
 
             async def handle(messages: Sequence[MessageExt]) -> None:
-                batch = _Batch(self, messages)
+                batch = _Batch(self._claims, messages)
                 with batch:
                     if batch.fresh:
                         answer = handler(batch.fresh)
@@ -156,7 +153,7 @@ class Deduplicate:
             return handle
 
         def handle_plainly(messages: Sequence[MessageExt]) -> Awaitable[None] | None:
-            batch = _Batch(self, messages)
+            batch = _Batch(self._claims, messages)
             with ExitStack() as stack:
                 stack.enter_context(batch)
                 answer = handler(batch.fresh) if batch.fresh else None
@@ -167,10 +164,28 @@ class Deduplicate:
 
         return handle_plainly
 
+
+class _Claims:
+    """The keys that handlers of this process have, and those that the store knows."""
+
+    def __init__(
+        self, store: Seen, key: Callable[[MessageExt], str], ttl_ms: int, clock: Clock
+    ) -> None:
+        self._store = store
+        self._key = key
+        self._ttl_ms = ttl_ms
+        self._clock = clock
+        self._in_work: set[str] = set()
+        self._lock = threading.Lock()
+
     def claim(self, messages: Sequence[MessageExt]) -> tuple[list[MessageExt], list[str], bool]:
         """Messages that no handler has had or has, with their keys, and whether some are being
         handled elsewhere right now."""
         keys = [self._key(message) for message in messages]
+        given: list[object] = [*keys]
+        if not all(isinstance(key, str) and key for key in given):
+            # Messages without one would count as the same, and only the first would be handled
+            raise ValueError(f"keys for Deduplicate are {keys!r}, must be texts that are not empty")
         fresh: list[MessageExt] = []
         mine: list[str] = []
         with self._lock:
@@ -202,26 +217,26 @@ async def _awaited(answer: Awaitable[None], batch: ExitStack) -> None:
 class _Batch:
     """One call of the handler: claims at the beginning, records what succeeded at the end."""
 
-    def __init__(self, owner: Deduplicate, messages: Sequence[MessageExt]) -> None:
-        self._owner = owner
+    def __init__(self, claims: _Claims, messages: Sequence[MessageExt]) -> None:
+        self._claims = claims
         self._messages = list(messages)
         self.fresh: list[MessageExt]
-        self.fresh, self._keys, self._is_shared = owner.claim(messages)
+        self.fresh, self._keys, self._is_shared = claims.claim(messages)
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is None:
-            self._owner.settle(self._keys, len(self._keys))
+            self._claims.settle(self._keys, len(self._keys))
             if self._is_shared:
                 # Its twin may still fail, so it is neither done nor known: look again later.
                 raise RetryLater("a message with the same key is being handled")
             return
         if not isinstance(error, RetryLater):
-            self._owner.settle(self._keys, 0)
+            self._claims.settle(self._keys, 0)
             return
-        self._owner.settle(self._keys, error.done)
+        self._claims.settle(self._keys, error.done)
         if error.done < len(self.fresh):
             # The handler counted what it saw; the consumer counts the whole batch.
             error.done = self._messages.index(self.fresh[error.done])

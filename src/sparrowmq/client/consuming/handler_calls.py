@@ -7,13 +7,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from sparrowmq.client.argument_checks import check_number, check_whole
+from sparrowmq.client.errors import counted
 from sparrowmq.client.failures import ends_caller
 from sparrowmq.client.group.running_info import ConsumeRates
 from sparrowmq.client.hooks import Handling, HookCalls, now_s
+from sparrowmq.client.setting_names import checks_setting_names
 from sparrowmq.client.subscriptions import Subscriptions
 from sparrowmq.net.tasks import is_asked_to_end
 from sparrowmq.net.workers import Workers, WorkersClosed
 from sparrowmq.protocol.connections import ConsumeDirectlyResult
+from sparrowmq.protocol.message import MAX_DELAY_LEVEL
 from sparrowmq.protocol.message_ext import MessageExt
 
 Handler = Callable[[Sequence[MessageExt]], Awaitable[None] | None]
@@ -69,8 +72,14 @@ def check_handler(handler: object, name: str = "handler", takes: str = "the mess
         raise ValueError(text) from None
 
 
+DEAD_LETTER = -1
+"""The delay level that means: to the dead-letter queue at once."""
+
+
+@checks_setting_names
 class RetryLater(Exception):
-    """Raised by a handler that chooses how: what is done, and when the rest comes again."""
+    """Raised by a handler that chooses how: what is done, and when the rest comes again. The log
+    has `reason`, at level INFO and with a message that becomes a dead letter."""
 
     # Here too, for a subclass that forgets to call this one's constructor
     done = 0
@@ -85,13 +94,13 @@ class RetryLater(Exception):
         delay_level: int = 0,
         suspend_s: float | None = None,
     ) -> None:
-        """`done` messages from the front are consumed. `delay_level` 0 lets the broker decide by
-        the number of attempts, -1 sends to the dead letters at once. An orderly handler tries the
-        rest again after `suspend_s` (0.01 to 30). Raises ValueError for numbers that are none of
-        these."""
+        """`done` messages from the front are consumed. `delay_level` 1 to 18 is the delay before
+        the next attempt; 0 lets the broker decide by the number of attempts, -1 sends to the
+        dead-letter queue at once. An orderly handler tries the rest again after `suspend_s` (0.01
+        to 30). Raises ValueError for numbers that are none of these."""
         super().__init__(reason)
         check_whole("done", done, 0)
-        check_whole("delay_level", delay_level, -1)
+        check_whole("delay_level", delay_level, DEAD_LETTER, MAX_DELAY_LEVEL)
         if suspend_s is not None:
             check_number("suspend_s", suspend_s, 0)
         self.done = done
@@ -107,7 +116,19 @@ class Result(NamedTuple):
     suspend_s: float | None = None
     error: BaseException | None = None
 
+    @property
+    def reason(self) -> str:
+        """Why messages have failed, in words, for the log."""
+        match self.error:
+            case None:
+                return "its filter failed"
+            case RetryLater():
+                return str(self.error) or "RetryLater without a reason"
+            case _:
+                return repr(self.error)
 
+
+_AGAIN = "handler of group %s wants %s of %s from offset %d, id %s, again later: %s"
 _IGNORED = (
     "the handler of group %s returned %r, which is ignored and counts as success: raise an"
     " exception, such as RetryLater, for messages that shall come again"
@@ -195,7 +216,15 @@ class HandlerCalls:
                 self._has_warned = True
                 self._log.error(_IGNORED, self._group, answer)
         except RetryLater as later:
-            return Result(messages[later.done :], later.delay_level, later.suspend_s, later)
+            failed = messages[later.done :]
+            result = Result(failed, later.delay_level, later.suspend_s, later)
+            if failed and later.delay_level != DEAD_LETTER:  # which is a warning of its own
+                first = failed[0]
+                place = (first.queue, first.queue_offset, first.msg_id)
+                self._log.info(
+                    _AGAIN, self._group, counted(len(failed), "message"), *place, result.reason
+                )
+            return result
         except WorkersClosed:
             raise
         except BaseException as error:

@@ -10,13 +10,20 @@ Either topics are subscribed (the group shares the queues) or queues are assigne
 import asyncio
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from types import TracebackType
 from typing import Unpack
 
-from sparrowmq.client.argument_checks import check_kind, check_offsets, check_whole
+from sparrowmq.client.argument_checks import (
+    check_flags,
+    check_kind,
+    check_number,
+    check_offsets,
+    check_whole,
+)
 from sparrowmq.client.broker_calls import Position, committed_offset, max_offset, min_offset
-from sparrowmq.client.client import Client
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.consuming.poll_buffer import PollBuffer
 from sparrowmq.client.consuming.pull_loop import FlowLimits, PullLoop, reason_to_wait
 from sparrowmq.client.errors import QueueLost
@@ -61,6 +68,7 @@ class LitePullConsumer(GroupConsumer):
         """
         check_whole("batch", batch, 1)
         check_whole("limit_all", limit_all, 1)
+        check_flags(auto_commit=auto_commit)
         check_kind("limits", limits or FlowLimits(), FlowLimits)
         super().__init__(
             group,
@@ -188,6 +196,7 @@ class LitePullConsumer(GroupConsumer):
         What the poll before returned counts as consumed now.
         """
         self._running_here()
+        check_number("timeout_s", timeout_s, 0)
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while self._is_started:
@@ -267,8 +276,9 @@ class LitePullConsumer(GroupConsumer):
         """Poll goes on with what comes next."""
         await self.seek(queue, (await self.offset_range(queue))[1])
 
-    async def seek_to_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> None:
-        """Poll goes on at the first message stored at or after a time."""
+    async def seek_to_timestamp(self, queue: MessageQueue, timestamp_ms: datetime | int) -> None:
+        """Poll goes on at the first message stored at or after a time: a datetime with a zone, or
+        milliseconds since 1970."""
         await self.seek(queue, await self.offset_at(queue, timestamp_ms))
 
     def _held(self, queue: MessageQueue) -> HeldQueue:
@@ -283,7 +293,7 @@ class LiteReader(QueueReader):
 
     def __init__(
         self,
-        client: Client,
+        client: ClientCore,
         settings: MemberSettings,
         subscriptions: Subscriptions,
         ownership: QueueOwnership,

@@ -31,11 +31,15 @@ class MessageLoop:
         self,
         start: Callable[[MessageLoop], Awaitable[None]],
         stopped: Callable[[], Awaitable[None]],
+        abandon: Callable[[], None],
     ) -> None:
         """`start` begins to consume, with `handle` as the handler and `end` called at the end;
-        `stopped` returns after a stop, and raises what ended the consumer otherwise."""
+        `stopped` returns after a stop, and raises what ended the consumer otherwise; `abandon` ends
+        the workers, and leaves what they have to the next owner."""
         self._start = start
         self._stopped = stopped
+        self._abandon = abandon
+        self._is_left = False
         self._is_started = False
         self._arrived: deque[tuple[MessageExt, asyncio.Future[None]]] = deque()
         self._is_over = False
@@ -49,6 +53,8 @@ class MessageLoop:
     async def handle(self, message: MessageExt) -> None:
         """The handler: returns or raises when the body is through with the message."""
         outcome = asyncio.get_running_loop().create_future()
+        if self._is_left:  # its worker was quicker than the stop: no body will take the message
+            self._abandon()
         self._arrived.append((message, outcome))
         self._news.set()
         await outcome
@@ -98,6 +104,7 @@ class MessageLoop:
     def left(self, error: BaseException | None) -> bool:
         """The block ends, with an exception or without: what the body has is done or failed.
         Whether that could be decided: a body that was cancelled has done neither."""
+        self._is_left = True
         if error is not None and not isinstance(error, Exception):
             return self._current is None
         if isinstance(error, StopIteration):  # which no future takes

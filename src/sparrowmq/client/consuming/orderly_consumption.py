@@ -9,8 +9,13 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from sparrowmq.client.consuming.concurrent_consumption import DEAD_LETTER, GivingBack
-from sparrowmq.client.consuming.handler_calls import THREADS_CLOSED, HandlerCalls, Result
+from sparrowmq.client.consuming.concurrent_consumption import GivingBack
+from sparrowmq.client.consuming.handler_calls import (
+    DEAD_LETTER,
+    THREADS_CLOSED,
+    HandlerCalls,
+    Result,
+)
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.net.workers import WorkersClosed
@@ -114,9 +119,10 @@ class OrderlyConsumption:
         queue = held.process_queue
         queue.remove(message for message in messages if message.queue_offset not in bad)
         is_stuck = False
+        give_back = self._giving_back.give_back
         for message in result.failed:
             is_over = self._has_had_enough(message) or result.delay_level == DEAD_LETTER
-            if is_over and await self._giving_back.give_back(message, DEAD_LETTER):
+            if is_over and await give_back(message, DEAD_LETTER, result.reason):
                 queue.remove([message])
             else:
                 queue.replace(message.failed_again())

@@ -12,9 +12,16 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Unpack
 
-from sparrowmq.client.argument_checks import check_names, check_offsets
+from sparrowmq.client.argument_checks import (
+    MAX_LONG,
+    check_kind,
+    check_names,
+    check_offsets,
+    check_whole,
+)
 from sparrowmq.client.broker_calls import Position, address_of, committed_offset
 from sparrowmq.client.consuming.concurrent_consumption import GivingBack
+from sparrowmq.client.consuming.handler_calls import DEAD_LETTER
 from sparrowmq.client.errors import BrokerRefused
 from sparrowmq.client.group.group_consumer import GroupConsumer
 from sparrowmq.client.group.member_settings import GroupSettings
@@ -26,7 +33,7 @@ from sparrowmq.client.subscriptions import Sql, Subscriptions, check_tags, wante
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.pull import Pulled, PullMessage
 from sparrowmq.protocol.heartbeat import ConsumeType
-from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.protocol.message import MAX_DELAY_LEVEL, MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt, decode_messages
 from sparrowmq.protocol.subscription import SQL92, TAG, SubscriptionData
 from sparrowmq.protocol.sys_flag import pull_sys_flag
@@ -127,8 +134,9 @@ class PullConsumer(GroupConsumer):
         Raises ValueError for a negative offset or count and for a malformed choice, NoRoute,
         BrokerRefused, NetError.
         """
-        if offset < 0 or count < 1:
-            raise ValueError(f"offset {offset} and count {count}: must be 0 and 1 or more")
+        check_kind("queue", queue, MessageQueue)
+        check_whole("offset", offset, 0, MAX_LONG)
+        check_whole("count", count, 1)
         subscription = _subscription(queue.topic, choice)
         await self.queues(queue.topic)
         address = await address_of(self.client, queue.topic, queue.broker_name)
@@ -174,12 +182,15 @@ class PullConsumer(GroupConsumer):
         """Store the noted progress of these queues now. Raises QueueLost, and what else keeps it
         from being stored: NoRoute, BrokerRefused, NetError, OSError."""
         chosen = list(queues)
+        for queue in chosen:
+            check_kind("a queue", queue, MessageQueue)
         for topic in sorted({queue.topic for queue in chosen}):
             await self.queues(topic)
         await self._running().store(chosen)
 
     async def committed(self, queue: MessageQueue) -> int | None:
         """The stored offset; None when there is none."""
+        check_kind("queue", queue, MessageQueue)
         if self._settings.is_broadcasting:
             stored = await self._running().offsets.load(queue)
             return None if stored is None else stored.offset
@@ -189,9 +200,11 @@ class PullConsumer(GroupConsumer):
 
     async def give_back(self, message: MessageExt, delay_level: int = 0) -> bool:
         """Let the broker deliver a message to the group again later; whether it has it now."""
+        check_kind("message", message, MessageExt)
+        check_whole("delay_level", delay_level, DEAD_LETTER, MAX_DELAY_LEVEL)
         log = self.client.log
         giving = GivingBack(self.client, self.group, _MAX_RECONSUME_TIMES, log)
-        return await giving.give_back(message, delay_level)
+        return await giving.give_back(message, delay_level, "give_back() was called")
 
 
 def _subscription(topic: str, choice: str | Sql) -> SubscriptionData:

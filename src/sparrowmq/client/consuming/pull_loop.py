@@ -21,7 +21,7 @@ from typing import Protocol
 
 from sparrowmq.client.argument_checks import MAX_LONG, check_whole
 from sparrowmq.client.broker_calls import UNKNOWN_EPOCH, find_broker
-from sparrowmq.client.client import Client
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.errors import BrokerRefused, ClientError, NoNameServer
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.process_queue import ProcessQueue
@@ -135,7 +135,7 @@ class PullLoop:
 
     def __init__(
         self,
-        client: Client,
+        client: ClientCore,
         group: str,
         ownership: QueueOwnership,
         target: PullTarget,
@@ -179,8 +179,10 @@ class PullLoop:
         asked = held.next_offset
         try:
             response = await self._pull(held, subscription)
-            if response.code == ResponseCode.SUCCESS or response.code in _EMPTY:
-                self._client.outages.reached(f"broker {held.queue.broker_name}")
+            outages = self._client.outages
+            is_answer = response.code == ResponseCode.SUCCESS or response.code in _EMPTY
+            if outages.is_any and is_answer:  # nearly never: no text is made for each pull
+                outages.reached(f"broker {held.queue.broker_name}")
             if not held.may_begin or held.next_offset != asked:
                 return 0.0  # left, or sought elsewhere meanwhile
             return self._take(held, subscription, response, started_s)

@@ -4,9 +4,15 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Unpack, overload
+from typing import Self, Unpack, overload
 
-from sparrowmq.client.argument_checks import check_kind, check_number, check_time, check_whole
+from sparrowmq.client.argument_checks import (
+    check_flags,
+    check_kind,
+    check_number,
+    check_time,
+    check_whole,
+)
 from sparrowmq.client.consuming.concurrent_consumption import ConcurrentConsumption
 from sparrowmq.client.consuming.handler_calls import (
     EachHandler,
@@ -37,6 +43,11 @@ _CONSUME_TIMEOUT_S = 15 * 60.0
 WAITS_FOR_ITSELF = (
     "stop() inside of a handler would wait for the handler itself: set an event there, and stop"
     " where that is waited for"
+)
+
+NEEDS_BLOCK = (
+    "`async for` needs `async with consumer:` around it: the end of that block decides what became"
+    " of the last message, and stops the consumer"
 )
 
 
@@ -90,6 +101,7 @@ class PushConsumer(GroupConsumer):
             raise ValueError("no subscription given, at least one topic is needed")
         for name, number in (("batch", batch), ("workers", workers), ("pull_batch", pull_batch)):
             check_whole(name, number, 1)
+        check_flags(orderly=orderly)
         check_whole("max_reconsume_times", max_reconsume_times, UNLIMITED)
         check_time("consume_timeout_s", consume_timeout_s)
         check_number("suspend_s", suspend_s, 0)
@@ -118,6 +130,7 @@ class PushConsumer(GroupConsumer):
         self._workers: list[asyncio.Task[None]] = []
         self._are_workers_ended = False
         self._loop: MessageLoop | None = None
+        self._has_block = False
         self._handling: HandlerCalls
         self._consumption: ConcurrentConsumption | OrderlyConsumption
 
@@ -184,11 +197,13 @@ class PushConsumer(GroupConsumer):
     def __aiter__(self) -> AsyncIterator[MessageExt]:
         """Give messages to the body of a loop. A message is done when the loop asks for the next
         one, or when the `async with` block ends without an exception; it has failed when the block
-        ends with one. Raises ValueError when a handler has them."""
+        ends with one. Raises ValueError when a handler has them, and outside of the block."""
         if self._loop is None:
             if self._is_started:
                 raise ValueError("a handler consumes the messages: use it or `async for`, not both")
-            self._loop = MessageLoop(self._start_loop, self.stopped)
+            if not self._has_block:
+                raise ValueError(NEEDS_BLOCK)
+            self._loop = MessageLoop(self._start_loop, self.stopped, self._end_workers)
         return self._loop.__aiter__()
 
     async def _start_loop(self, loop: MessageLoop) -> None:
@@ -201,6 +216,10 @@ class PushConsumer(GroupConsumer):
             await self.member.until_left()
         finally:
             loop.end()
+
+    async def __aenter__(self) -> Self:
+        self._has_block = True
+        return await super().__aenter__()
 
     async def __aexit__(
         self,

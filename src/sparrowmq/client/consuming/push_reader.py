@@ -4,7 +4,7 @@ import asyncio
 from functools import partial
 
 from sparrowmq.client.broker_calls import Position
-from sparrowmq.client.client import Client
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.consuming.concurrent_consumption import ConcurrentConsumption, GivingBack
 from sparrowmq.client.consuming.handler_calls import HandlerCalls
 from sparrowmq.client.consuming.orderly_consumption import UNLIMITED, OrderlyConsumption
@@ -28,7 +28,7 @@ class PushReader(QueueReader):
 
     def __init__(
         self,
-        client: Client,
+        client: ClientCore,
         settings: MemberSettings,
         subscriptions: Subscriptions,
         ownership: QueueOwnership,
@@ -105,7 +105,7 @@ class PushReader(QueueReader):
 
 
 def make_consumption(
-    client: Client,
+    client: ClientCore,
     settings: MemberSettings,
     handling: HandlerCalls,
     ownership: QueueOwnership,

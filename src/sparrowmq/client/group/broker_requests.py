@@ -1,6 +1,6 @@
 """Requests that brokers send to consumers: notifications, and what operators ask for."""
 
-from sparrowmq.client.client import Client
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.members import ConsumerMember
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
@@ -16,11 +16,11 @@ from sparrowmq.protocol.headers.consumer_calls import (
 from sparrowmq.protocol.message_ext import decode_messages
 from sparrowmq.protocol.offsets_body import ConsumerStatus, ResetOffset
 
-routes: Routes[Client] = Routes()
+routes: Routes[ClientCore] = Routes()
 
 
 @routes.on(NotifyConsumerIdsChanged)
-def consumer_ids_changed(client: Client, request: Request[NotifyConsumerIdsChanged]) -> Reply:
+def consumer_ids_changed(client: ClientCore, request: Request[NotifyConsumerIdsChanged]) -> Reply:
     """Rebalance now, or take what has become free."""
     member = client.consumers.get(request.header.consumer_group)
     if member is None:
@@ -33,7 +33,7 @@ def consumer_ids_changed(client: Client, request: Request[NotifyConsumerIdsChang
 
 
 @routes.on(ResetConsumerOffset)
-async def reset_offset(client: Client, request: Request[ResetConsumerOffset]) -> Reply:
+async def reset_offset(client: ClientCore, request: Request[ResetConsumerOffset]) -> Reply:
     """Drop the queues and start them where the operator says. One-way: refusals are logged."""
     header = request.header
     try:
@@ -48,14 +48,16 @@ async def reset_offset(client: Client, request: Request[ResetConsumerOffset]) ->
 
 
 @routes.on(GetConsumerStatus)
-def get_consumer_status(client: Client, request: Request[GetConsumerStatus]) -> Reply:
+def get_consumer_status(client: ClientCore, request: Request[GetConsumerStatus]) -> Reply:
     """Offsets of this member in a topic."""
     offsets = _member(client, request.header.group).offsets_of(request.header.topic)
     return Reply(body=ConsumerStatus(message_queue_table=offsets).to_json())
 
 
 @routes.on(GetConsumerRunningInfo)
-def get_consumer_running_info(client: Client, request: Request[GetConsumerRunningInfo]) -> Reply:
+def get_consumer_running_info(
+    client: ClientCore, request: Request[GetConsumerRunningInfo]
+) -> Reply:
     """What this member is doing."""
     header = request.header
     member = _member(client, header.consumer_group)
@@ -64,7 +66,7 @@ def get_consumer_running_info(client: Client, request: Request[GetConsumerRunnin
 
 @routes.on(ConsumeMessageDirectly)
 async def consume_message_directly(
-    client: Client, request: Request[ConsumeMessageDirectly]
+    client: ClientCore, request: Request[ConsumeMessageDirectly]
 ) -> Reply:
     """Hand one message to the handler now, and answer what became of it."""
     header = request.header
@@ -79,7 +81,7 @@ async def consume_message_directly(
     return Reply(body=result.to_json())
 
 
-def _member(client: Client, group: str) -> ConsumerMember:
+def _member(client: ClientCore, group: str) -> ConsumerMember:
     member = client.consumers.get(group)
     if member is None:
         text = f"client {client.client_id} has no consumer of group {group}"

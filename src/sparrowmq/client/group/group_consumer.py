@@ -1,20 +1,19 @@
 """What all consumers have in common: a client, subscriptions, a lifecycle, a membership."""
 
-import asyncio
-import itertools
 from collections.abc import Callable
+from datetime import datetime
 from functools import partial
 from typing import Any
 
-from sparrowmq.backoff import Backoff
-from sparrowmq.client.argument_checks import check_time
+from sparrowmq.client.argument_checks import check_time, to_ms
 from sparrowmq.client.broker_calls import max_offset, min_offset, offset_at
-from sparrowmq.client.client import Client
+from sparrowmq.client.client import Client, core_of
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.config import FROM_ENVIRONMENT, config_of
-from sparrowmq.client.errors import NoNameServer, NoRoute, NotStarted
+from sparrowmq.client.errors import NoRoute, NotStarted
 from sparrowmq.client.group.broker_requests import routes
 from sparrowmq.client.group.member_calls import MemberCalls
-from sparrowmq.client.group.member_settings import GroupSettings, MemberSettings
+from sparrowmq.client.group.member_settings import GroupSettings, MemberSettings, with_start
 from sparrowmq.client.group.membership import Membership
 from sparrowmq.client.group.running_info import ConsumeRates
 from sparrowmq.client.lifecycle import Lifecycle
@@ -45,8 +44,8 @@ class GroupConsumer(Lifecycle):
         servers = chosen.pop("name_servers", FROM_ENVIRONMENT)
         client: Client | None = chosen.pop("client", None)
         own = config_of(servers, chosen.pop("config", None), has_client=client is not None)
-        self._settings = MemberSettings(group=group, **chosen, **kind)
-        self.client = client or Client(own, routes=routes)
+        self._settings = MemberSettings(group=group, **with_start(chosen), **kind)
+        self.client = ClientCore(own, routes=routes) if client is None else core_of(client)
         self._subscriptions = subscriptions
         self._rates = ConsumeRates()
         self._as_started = StartedConsumer(
@@ -70,23 +69,11 @@ class GroupConsumer(Lifecycle):
         if wait_s is None:
             return
         check_time("wait_s", wait_s)
-        loop = asyncio.get_running_loop()
-        end_s = loop.time() + wait_s
-        backoff = Backoff(0.1, 1.0, self.client.rng)
-        last = self.client.name_servers.away("no answer in time")
-        for failures in itertools.count(1):
-            try:
-                async with asyncio.timeout_at(end_s):
-                    await self.client.route_table.refresh(min(self._subscriptions.topics))
-                return
-            except NoNameServer as error:
-                last = error
-            except TimeoutError:
-                pass  # the failure before says more
-            left_s = end_s - loop.time()
-            if left_s <= 0:
-                raise last
-            await asyncio.sleep(min(left_s, backoff.wait_s(failures)))
+        topic = min(self._subscriptions.topics)
+        client = self.client
+        await client.name_servers.patiently(
+            lambda: client.route_table.refresh(topic), topic=topic, limit_s=wait_s, rng=client.rng
+        )
 
     async def _join(self, make: Callable[[], Membership]) -> None:
         """Raises ValueError for a member that is here already or subscribes differently, and
@@ -159,10 +146,12 @@ class GroupConsumer(Lifecycle):
         self._running_here()
         return await min_offset(self.client, queue), (await max_offset(self.client, queue)).offset
 
-    async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """The offset of the first message stored at or after a time."""
+    async def offset_at(self, queue: MessageQueue, timestamp_ms: datetime | int) -> int:
+        """The offset of the first message stored at or after a time: a datetime with a zone, or
+        milliseconds since 1970."""
         self._running_here()
-        return (await offset_at(self.client, queue, timestamp_ms)).offset
+        time_ms = to_ms("timestamp_ms", timestamp_ms)
+        return (await offset_at(self.client, queue, time_ms)).offset
 
     async def _subscriptions_changed(self) -> None:
         if self._is_started:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from sparrowmq.client.broker_calls import address_of, call
-from sparrowmq.client.client import Client
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.errors import ClientError
 from sparrowmq.net.errors import NetError
 from sparrowmq.protocol.errors import ProtocolError
@@ -41,7 +41,7 @@ NO_LOCKS = Locks(set(), set(), {}, 0.0)
 class LockRequests:
     """Locks and unlocks queues for one consumer; what it holds is in `QueueOwnership`."""
 
-    def __init__(self, client: Client, group: str, log: logging.Logger) -> None:
+    def __init__(self, client: ClientCore, group: str, log: logging.Logger) -> None:
         self._client = client
         self._group = group
         self._log = log

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 from sparrowmq.client.argument_checks import (
     MAX_LONG,
@@ -11,6 +12,7 @@ from sparrowmq.client.argument_checks import (
     check_kind,
     check_whole,
     member_of,
+    to_ms,
 )
 from sparrowmq.client.client import Client
 from sparrowmq.client.config import ClientConfig
@@ -49,9 +51,11 @@ class OwnClientStartSettings(OwnClientSettings, total=False):
     """The same for consumers that store progress: where a queue without any begins."""
 
     from_where: ConsumeFromWhere | FromWhereName
-    """LAST_OFFSET unless given."""
+    """LAST_OFFSET unless given, and TIMESTAMP with one of the next two."""
     from_timestamp_ms: int | None
     """For TIMESTAMP; half an hour before the start unless given."""
+    from_time: datetime | None
+    """The same as a date with a time zone."""
 
 
 class GroupSettings(OwnClientSettings, total=False):
@@ -66,6 +70,30 @@ class StartSettings(OwnClientStartSettings, total=False):
 
     client: Client | None
     """As above."""
+
+
+def with_start(chosen: dict[str, Any]) -> dict[str, Any]:
+    """What a user chose, with one form of the time at which new queues begin. A time alone implies
+    TIMESTAMP, which is all that it can mean. Raises ValueError where it would be ignored."""
+    at: datetime | None = chosen.get("from_time")
+    start = {name: value for name, value in chosen.items() if name != "from_time"}
+    if at is not None:
+        if start.get("from_timestamp_ms") is not None:
+            raise ValueError("from_time and from_timestamp_ms exclude each other, give one")
+        if not isinstance(at, datetime):
+            raise ValueError(f"from_time is {at!r}, must be a datetime; from_timestamp_ms takes ms")
+        start["from_timestamp_ms"] = to_ms("from_time", at)
+    if start.get("from_timestamp_ms") is None:
+        return start
+    at_a_time = ConsumeFromWhere.TIMESTAMP
+    where = member_of("from_where", start.get("from_where", at_a_time), ConsumeFromWhere)
+    if where is not at_a_time:
+        given = "from_timestamp_ms" if at is None else "from_time"
+        raise ValueError(
+            f"{given} is given, but from_where is {where.name}, which would ignore it: leave"
+            " from_where out, or give TIMESTAMP"
+        )
+    return {**start, "from_where": where}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Collection, Iterable
 
 from sparrowmq.client.broker_calls import Position
-from sparrowmq.client.client import Client
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.errors import ClientError, QueueLost
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.member_settings import MemberSettings
@@ -32,7 +32,7 @@ class Membership:
 
     def __init__(
         self,
-        client: Client,
+        client: ClientCore,
         settings: MemberSettings,
         subscriptions: Subscriptions,
         ownership: QueueOwnership,

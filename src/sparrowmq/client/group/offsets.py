@@ -18,7 +18,7 @@ from sparrowmq.client.broker_calls import (
     max_offset,
     offset_at,
 )
-from sparrowmq.client.client import Client
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.errors import ClientError
 from sparrowmq.client.group.member_settings import MemberSettings
 from sparrowmq.disk.atomic_file import replace_path
@@ -60,7 +60,7 @@ class Offsets(Protocol):
         ...
 
 
-def open_offsets(client: Client, settings: MemberSettings) -> Offsets:
+def open_offsets(client: ClientCore, settings: MemberSettings) -> Offsets:
     """Where a consumer with these settings keeps its progress."""
     if settings.is_broadcasting:
         home = settings.offsets_dir or Path.home() / ".sparrowmq" / "offsets"
@@ -74,7 +74,7 @@ class RemoteOffsets:
     """Clustering: the group's progress lives on the broker."""
 
     def __init__(
-        self, client: Client, group: str, log: logging.Logger, *, young_is_0: bool = True
+        self, client: ClientCore, group: str, log: logging.Logger, *, young_is_0: bool = True
     ) -> None:
         """`young_is_0`: see `committed_offset`."""
         self._young_is_0 = young_is_0
@@ -220,7 +220,7 @@ class StartOffsets:
     is in them was given back by this group and must not be skipped.
     """
 
-    def __init__(self, client: Client, settings: MemberSettings, started_ms: int) -> None:
+    def __init__(self, client: ClientCore, settings: MemberSettings, started_ms: int) -> None:
         self.client = client
         self._settings = settings
         at_ms = settings.from_timestamp_ms

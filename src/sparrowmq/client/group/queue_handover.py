@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from sparrowmq.client.broker_calls import Position
-from sparrowmq.client.client import Client
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.errors import ClientError
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.lock_requests import NO_LOCKS
@@ -77,7 +77,7 @@ class QueueHandover:
 
     def __init__(
         self,
-        client: Client,
+        client: ClientCore,
         settings: MemberSettings,
         ownership: QueueOwnership,
         starts: StartOffsets,

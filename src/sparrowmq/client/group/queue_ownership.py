@@ -18,7 +18,7 @@ import asyncio
 from collections.abc import Collection, Iterable
 
 from sparrowmq.client.broker_calls import Position
-from sparrowmq.client.client import Client
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.errors import ClientError
 from sparrowmq.client.group.held_queue import HeldQueue
 from sparrowmq.client.group.lock_requests import LockRequests, Locks
@@ -44,7 +44,7 @@ class QueueOwnership:
     Times are those of the client's sessions, which other threads share.
     """
 
-    def __init__(self, client: Client, settings: MemberSettings) -> None:
+    def __init__(self, client: ClientCore, settings: MemberSettings) -> None:
         self._client = client
         self._is_orderly = settings.is_orderly
         self.held: dict[MessageQueue, HeldQueue] = {}

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Collection
 
 from sparrowmq.backoff import Backoff
 from sparrowmq.client.broker_calls import group_members, queue_owners
-from sparrowmq.client.client import Client
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.errors import ClientError, NoNameServer, StrategyFailed
 from sparrowmq.client.failures import ends_caller
 from sparrowmq.client.group.member_settings import MemberSettings
@@ -36,6 +36,10 @@ from sparrowmq.protocol.errors import ProtocolError
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.names import is_retry_topic
 
+NO_QUEUES = (
+    "topic {topic} has no queue that can be read: it has none, or its permission forbids it;"
+    " look at: sparrowmq topic route {topic}"
+)
 NO_TOPIC = (
     "topic {topic} does not exist and is waited for;"
     " send to it, or create it with: sparrowmq topic create {topic}"
@@ -47,7 +51,7 @@ class Rebalance:
 
     def __init__(
         self,
-        client: Client,
+        client: ClientCore,
         settings: MemberSettings,
         subscriptions: Subscriptions,
         ownership: QueueOwnership,
@@ -120,12 +124,17 @@ class Rebalance:
             # A group's retry topic is made by its first heartbeat and is known a moment later;
             # a topic that is never made is asked for less and less often.
             self._missing[topic] += 1
-            self._report(topic, NO_TOPIC.format(topic=topic))
+            is_first = topic not in self._reported and not is_retry_topic(topic)
+            lost = await self._client.name_servers.lost_route(topic) if is_first else ""
+            self._report(topic, lost or NO_TOPIC.format(topic=topic))
             return self._pauses.wait_s(self._missing[topic])
         self._missing.pop(topic, None)
         queues = sorted(subscribe_queues(topic, route))
         self._is_settling = False
         await self._client.heartbeats.reach_new_brokers(route)
+        if not queues:
+            self._report(topic, NO_QUEUES.format(topic=topic))
+            return MISSED_S
         assigned = await self._allocate(topic, queues)
         plan = self._plan(topic, queues, assigned)
         given_up = await self._handover.give_up(plan.reasons(Action.DROP))

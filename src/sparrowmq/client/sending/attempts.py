@@ -10,7 +10,7 @@ from typing import Protocol
 import msgspec
 
 from sparrowmq.backoff import Backoff
-from sparrowmq.client.client import Client
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.errors import BrokerRefused, NoRoute, SendFailed
 from sparrowmq.client.send_result import STATUS_OF_CODE, SendResult
 from sparrowmq.client.sending.packing import Outgoing
@@ -152,7 +152,7 @@ class SendAttempts:
 
     def __init__(
         self,
-        client: Client,
+        client: ClientCore,
         queues: SendQueues,
         rules: RetryRules,
         faults: FaultAvoidance | None,
@@ -197,7 +197,8 @@ class SendAttempts:
         failures = Failures(self._rules.retries, self._client.rng)
         while True:
             failures.add(failed, outcome)
-            found = self._queues.known(topic) or await self.find(topic, limit_s)
+            left_s = limit_s - (loop.time() - start_s)
+            found = self._queues.known(topic) or await self.find(topic, left_s)
             left_s = limit_s - (loop.time() - start_s)
             pause_s = failures.pause_s(found.brokers, left_s)
             if pause_s is None:
@@ -219,14 +220,24 @@ class SendAttempts:
         return left_s / 2 if retries_left and found.brokers > 1 else left_s
 
     async def find(self, topic: str, limit_s: float) -> TopicQueues:
-        """Where a topic is sent to, within the time of the send. Raises NoRoute."""
+        """Where a topic is sent to, within the time of the send. Raises NoRoute.
+
+        A producer that retries also waits for a name server that is away, as it does for brokers:
+        the first send of a program must not need servers that started before it.
+        """
+        name_servers = self._client.name_servers
+        if self._rules.retries:
+            return await name_servers.patiently(
+                lambda: self._queues.find(topic),
+                topic=topic,
+                limit_s=limit_s,
+                rng=self._client.rng,
+            )
         try:
             async with asyncio.timeout(limit_s):
                 return await self._queues.find(topic)
         except TimeoutError:
-            servers = ", ".join(self._client.name_servers.addresses)
-            text = f"no name server answered within {limit_s:g} s ({servers})"
-            raise NoRoute(topic, text) from None
+            raise name_servers.away(f"no answer within {limit_s:g} s", topic) from None
 
     async def send_to(
         self, topic: str, choose: Chooser, out: Outgoing, limit_s: float

@@ -1,6 +1,6 @@
 """Calls that brokers make to producers: how did a transaction end, and here is your reply."""
 
-from sparrowmq.client.client import Client
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.headers.reply import PushReply
 from sparrowmq.protocol.headers.transactions import CheckTransactionState
@@ -14,11 +14,13 @@ from sparrowmq.protocol.properties import (
 )
 from sparrowmq.protocol.record import Record, body_crc
 
-routes: Routes[Client] = Routes()
+routes: Routes[ClientCore] = Routes()
 
 
 @routes.on(CheckTransactionState)
-async def check_transaction_state(client: Client, request: Request[CheckTransactionState]) -> Reply:
+async def check_transaction_state(
+    client: ClientCore, request: Request[CheckTransactionState]
+) -> Reply:
     """Ask the listener. The answer is a request of its own, one-way like the question."""
     for message in decode_messages(request.body, check_crc=False):
         group = message.properties.get(PRODUCER_GROUP, "")
@@ -32,7 +34,7 @@ async def check_transaction_state(client: Client, request: Request[CheckTransact
 
 
 @routes.on(PushReply)
-def push_reply(client: Client, request: Request[PushReply]) -> Reply:
+def push_reply(client: ClientCore, request: Request[PushReply]) -> Reply:
     """Hand a reply to the request that waits for it; a late one is dropped."""
     reply = _reply_message(request.header, request.body, client.clock())
     correlation_id = reply.properties.get(CORRELATION_ID, "")

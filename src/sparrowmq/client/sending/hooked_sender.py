@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from sparrowmq.client.client import Client
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.errors import ClientError
 from sparrowmq.client.hooks import HookCalls, Sending, now_s
 from sparrowmq.client.send_result import SendResult
@@ -21,7 +21,7 @@ class HookedSender(Sender):
 
     def __init__(
         self,
-        client: Client,
+        client: ClientCore,
         packing: Packing,
         rules: RetryRules,
         hooks: HookCalls,

@@ -6,12 +6,14 @@ from typing import Literal, TypedDict
 
 from sparrowmq.client.argument_checks import (
     MAX_LONG,
+    check_flags,
     check_kind,
     check_time,
     check_whole,
     member_of,
 )
-from sparrowmq.client.client import Client
+from sparrowmq.client.client import Client, core_of
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.config import FROM_ENVIRONMENT, ClientConfig, config_of
 from sparrowmq.client.hooks import HookCalls, Hooks, check_hooks
 from sparrowmq.client.send_result import SendResult
@@ -116,10 +118,11 @@ class Producer(GroupProducer):
             default_queues=default_queues,
         )
         check_settings(timeout_s, retries, packing)
+        check_flags(retry_unless_ok=retry_unless_ok, avoid_faults=avoid_faults, trace=trace)
         check_hooks(hooks)
         self._timeout_s = timeout_s
         own = config_of(name_servers, config, has_client=client is not None)
-        used = client or Client(own, routes=routes)
+        used = ClientCore(own, routes=routes) if client is None else core_of(client)
         rules = RetryRules(retries=retries, unless_ok=retry_unless_ok)
         make = partial(HookedSender, hooks=HookCalls(hooks, used.log)) if hooks else Sender
         faults = FaultAvoidance() if avoid_faults else None

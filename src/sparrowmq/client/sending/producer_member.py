@@ -3,7 +3,7 @@
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from sparrowmq.client.client import Client
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.errors import NotStarted
 from sparrowmq.client.lifecycle import Lifecycle
 from sparrowmq.client.sending.request_reply import Requests
@@ -53,7 +53,9 @@ class GroupProducer(Lifecycle):
     `async with` starts it, and a client of its own with it, and stops both in the end.
     """
 
-    def __init__(self, group: str, client: Client, sender: Sender, *, owns_client: bool) -> None:
+    def __init__(
+        self, group: str, client: ClientCore, sender: Sender, *, owns_client: bool
+    ) -> None:
         super().__init__()
         self._group = group
         self.client = client

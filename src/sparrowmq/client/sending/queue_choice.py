@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from sparrowmq.client.argument_checks import check_function, check_kind
-from sparrowmq.client.client import Client
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.errors import NoRoute
 from sparrowmq.client.route_table import cut_route, publish_queues
 from sparrowmq.protocol.java import java_hash
@@ -113,7 +113,7 @@ class TopicQueues(msgspec.Struct, eq=False):
 class SendQueues:
     """Every topic that was sent to, with its queues."""
 
-    def __init__(self, client: Client, default_queues: int) -> None:
+    def __init__(self, client: ClientCore, default_queues: int) -> None:
         self._client = client
         self._default_queues = default_queues
         self._topics: dict[str, TopicQueues] = {}
@@ -167,11 +167,12 @@ class SendQueues:
         table = self._client.route_table
         default = await table.refresh(AUTO_CREATE_TOPIC)
         if default is None or not publish_queues(topic, default):
-            raise NoRoute(
-                topic,
+            lost = await self._client.name_servers.lost_route(topic)
+            missing = (
                 "it does not exist and no broker creates topics;"
-                f" create it with: sparrowmq topic create {topic}",
+                f" create it with: sparrowmq topic create {topic}"
             )
+            raise NoRoute(topic, lost or missing)
         # Another send that waited for the same route may have put it there
         known = table.get(topic)
         if known is not None:

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
 from sparrowmq.client.argument_checks import MAX_INT
-from sparrowmq.client.client import Client
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.errors import ClientError, NotStarted
 from sparrowmq.client.send_result import SendResult
 from sparrowmq.protocol import properties as names
@@ -35,7 +35,7 @@ class RequestTimedOut(ClientError):
 class Requests:
     """The requests of one producer that wait for their replies, by correlation id."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: ClientCore) -> None:
         self._client = client
         self._waiting: dict[str, asyncio.Future[MessageExt]] = {}
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
 
-from sparrowmq.client.client import Client
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.errors import ClientError
 from sparrowmq.client.send_result import SendResult
 from sparrowmq.client.sending.attempts import FaultAvoidance, RetryRules, SendAttempts
@@ -17,6 +17,10 @@ from sparrowmq.protocol.message import Message, MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt
 
 _NOTHING: Mapping[str, str] = {}
+_NOT_RECALLABLE = (
+    "the recall handle is empty: brokers give one for messages with delay, delay_ms, deliver_at or"
+    " deliver_time_ms, and cannot recall what is delayed by delay_level"
+)
 
 
 class BrokerRegistrations:
@@ -26,7 +30,7 @@ class BrokerRegistrations:
     transactions only where a heartbeat came from.
     """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: ClientCore) -> None:
         self._client = client
         self._registered: set[str] = set()
         self._is_listening = False
@@ -85,7 +89,7 @@ class Sender:
 
     def __init__(
         self,
-        client: Client,
+        client: ClientCore,
         packing: Packing,
         rules: RetryRules,
         *,
@@ -165,6 +169,8 @@ class Sender:
     async def recall(self, recall_handle: str, limit_s: float) -> str:
         """Take a message back; its unique id. Raises ValueError for what is no handle, and for one
         that was used before."""
+        if not recall_handle:
+            raise ValueError(_NOT_RECALLABLE)
         handle = RecallHandle.parse(recall_handle)
         header = RecallMessage(
             topic=handle.topic, recall_handle=recall_handle, producer_group=self._packing.group

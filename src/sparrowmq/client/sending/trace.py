@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import msgspec
 
-from sparrowmq.client.client import Client
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.errors import ClientError
 from sparrowmq.client.send_result import SendResult
 from sparrowmq.client.sending.attempts import RetryRules, SendAttempts
@@ -53,7 +53,7 @@ class _Line(msgspec.Struct):
 class TraceLog:
     """The trace of one producer. A line that cannot be sent is dropped, and that is logged."""
 
-    def __init__(self, client: Client, group: str, queues: SendQueues) -> None:
+    def __init__(self, client: ClientCore, group: str, queues: SendQueues) -> None:
         self._client = client
         self._group = group
         self._lines: deque[_Line] = deque(maxlen=_MOST_LINES)

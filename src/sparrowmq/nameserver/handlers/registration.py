@@ -119,10 +119,7 @@ def _registered(
 @routes.on(UnregisterBroker)
 def unregister_broker(server: NameServer, request: Request[UnregisterBroker]) -> Reply:
     """A broker leaves; one that is not there has left already."""
-    header = request.header
-    broker = server.table.unregister(header.broker_name, header.broker_addr)
-    if broker is not None:
-        log.info("broker %s at %s unregistered", header.broker_name, header.broker_addr)
+    server.unregister(request.header.broker_name, request.header.broker_addr)
     return Reply()
 
 

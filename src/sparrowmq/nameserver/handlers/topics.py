@@ -13,6 +13,7 @@ from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.headers.nameserver import (
+    ROUTE_LOST,
     DeleteTopicRoute,
     GetAllTopics,
     GetSystemTopics,
@@ -36,6 +37,7 @@ _V4_9_4 = 401
 """The first version whose clients read broker ids in quotes."""
 _MEMBER_SYNC_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
 _SHOWN = 160
+_SHOWN_BROKERS = 5
 _UNIT = 1
 _UNIT_SUB = 2
 
@@ -53,7 +55,7 @@ def get_topic_route(server: NameServer, request: Request[GetTopicRoute]) -> Repl
     answer = None if zone else server.table.encoded.get(topic, quoted)
     if answer is None:
         if topic not in server.table.topics:
-            raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, _unknown(topic))
+            raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, _no_route(server, topic))
         answer = _encode(server, topic, quoted, zone)
         if not zone:
             server.table.encoded.put(topic, quoted, answer)
@@ -92,7 +94,13 @@ def _encode(server: NameServer, topic: str, quoted: bool, zone: str) -> bytes:
     )
 
 
-def _unknown(topic: str) -> str:
+def _no_route(server: NameServer, topic: str) -> str:
+    """Why a topic has no route, and what to do."""
+    lost = server.lost.having(topic)
+    if lost:
+        now_ms = server.clock()
+        brokers = ", ".join(each.text(now_ms) for each in lost[:_SHOWN_BROKERS])
+        return f"{ROUTE_LOST}{brokers}; start it again"
     shown = topic if len(topic) <= _SHOWN else f"{topic[:_SHOWN]}…"
     return (
         f"no broker has registered topic {shown!r}; create it (sparrowmq topic create, "
@@ -183,6 +191,7 @@ def delete_topic_route(server: NameServer, request: Request[DeleteTopicRoute]) -
     """Forget a topic; brokers that still have it bring it back when they register."""
     header = request.header
     server.table.delete_topic(header.topic, header.cluster_name or None)
+    server.lost.forget_topic(header.topic)
     where = f"cluster {header.cluster_name!r}" if header.cluster_name else "all clusters"
     audit(request, "deleted the route of topic %r in %s", header.topic, where)
     return Reply()

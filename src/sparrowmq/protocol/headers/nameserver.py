@@ -11,6 +11,9 @@ NAME_TAKEN = ResponseCode.CONTROLLER_MASTER_STILL_EXIST
 """Refuses a registration because another master has the name and answers. Apache's controller
 answers an election so; no other answer to a registration has this code, and Apache's broker logs
 the text of any code that is not success."""
+ROUTE_LOST = "no broker that has the topic is alive: "
+"""How our name server begins the reason for TOPIC_NOT_EXIST when brokers had the topic and are
+gone. Apache's does not know them any more."""
 
 
 class RegisterBroker(RequestHeader, frozen=True, kw_only=True):

@@ -94,4 +94,4 @@ class AdminOperator:
 
     def delete_topic(self, topic: str) -> None:
         """Delete it everywhere."""
-        self._run(lambda admin: admin.delete_topic(topic))
+        self._run(lambda admin: admin.delete_topic(topic, missing_ok=True))

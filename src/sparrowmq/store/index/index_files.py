@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import zip_longest
 
+from sparrowmq.clock import Zone
 from sparrowmq.disk.disk import Disk
 from sparrowmq.disk.syncer import SyncPlan
 from sparrowmq.store.index.entries import IndexHeader, IndexLayout
@@ -17,18 +18,19 @@ from sparrowmq.store.index.index_recovery import (
     load_index_files,
     remove_index_file,
 )
+from sparrowmq.store.trash import Trash
 
 
 class IndexFiles:
     """A list of files, of which the last is written; `recover` comes first."""
 
     def __init__(
-        self, disk: Disk, directory: str, mark_path: str, layout: IndexLayout, utc_offset_ms: int
+        self, disk: Disk, directory: str, mark_path: str, layout: IndexLayout, zone: Zone
     ) -> None:
         self._disk = disk
         self._directory = directory
         self._layout = layout
-        self._utc_offset_ms = utc_offset_ms
+        self._zone = zone
         self.files: list[IndexFile] = []
         self._syncing: list[IndexFile] = []
         self._has_new_names = False
@@ -48,7 +50,7 @@ class IndexFiles:
         """The newest file, or a new one named by `timestamp` where it is full."""
         if self.files and self.files[-1].room:
             return self.files[-1]
-        name = _file_name(timestamp, self._utc_offset_ms)
+        name = _file_name(timestamp + self._zone(timestamp))
         if self.files and name <= self.files[-1].name:
             # Two files in one millisecond, or a clock that went back.
             name = f"{int(self.files[-1].name) + 1:017d}"
@@ -127,7 +129,7 @@ class IndexFiles:
                 break
         return timestamp
 
-    def clean(self, min_log_offset: int) -> None:
+    def clean(self, min_log_offset: int, trash: Trash) -> None:
         """Delete files that only lead to records before `min_log_offset`, never the newest."""
         mark, expired = self._marked, 0
         while expired < len(self.files) - 1:
@@ -143,7 +145,10 @@ class IndexFiles:
         self._marked = replace(mark, oldest=oldest, files=mark.files - expired)
         self._mark_file.write(self._marked)
         self._mark_file.sync()
-        self._drop_first(expired)
+        for file in self.files[:expired]:
+            file.file.close()
+            trash.put(file.file.path)
+        del self.files[:expired]
 
     def settle(self, built_to: int) -> None:
         """Make everything durable, with a mark that says so."""
@@ -271,7 +276,7 @@ def _is_continued(before: IndexHeader, file: IndexFile) -> bool:
     return file.read_entry(before.count - 1)[1] == before.end_log_offset
 
 
-def _file_name(timestamp: int, utc_offset_ms: int) -> str:
+def _file_name(local_ms: int) -> str:
     """yyyyMMddHHmmssSSS, as in UtilAll.timeMillisToHumanString."""
-    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=timestamp + utc_offset_ms)
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=local_ms)
     return f"{moment:%Y%m%d%H%M%S}{moment.microsecond // 1000:03d}"

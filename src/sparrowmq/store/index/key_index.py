@@ -8,6 +8,7 @@ Index files are derived: the same messages in the same order give the same bytes
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from sparrowmq.clock import Zone, utc
 from sparrowmq.disk.disk import Disk
 from sparrowmq.disk.syncer import SyncPlan
 from sparrowmq.protocol.java import positive_index_hash, unsigned_java_hash
@@ -20,6 +21,7 @@ from sparrowmq.store.index.entries import (
 )
 from sparrowmq.store.index.index_files import IndexFiles
 from sparrowmq.store.layout import INDEX_DIR, OWN_DIR
+from sparrowmq.store.trash import Trash
 
 INDEX_MARK = f"{OWN_DIR}/index"
 
@@ -39,12 +41,8 @@ class Found(NamedTuple):
 class KeyIndex:
     """Finds messages by key. One writer; `recover` before anything else."""
 
-    def __init__(
-        self, disk: Disk, layout: IndexLayout | None = None, *, utc_offset_ms: int = 0
-    ) -> None:
-        self._files = IndexFiles(
-            disk, INDEX_DIR, INDEX_MARK, layout or IndexLayout(), utc_offset_ms
-        )
+    def __init__(self, disk: Disk, layout: IndexLayout | None = None, *, zone: Zone = utc) -> None:
+        self._files = IndexFiles(disk, INDEX_DIR, INDEX_MARK, layout or IndexLayout(), zone)
         self._pending: list[IndexRequest] = []
         self._hashed = NO_ENTRIES
         self.add: Callable[[IndexRequest], None] = self._pending.append
@@ -158,9 +156,9 @@ class KeyIndex:
         """Store time of the last message whose entries are durable, for Apache's checkpoint."""
         return self._files.durable_timestamp
 
-    def clean(self, min_log_offset: int) -> None:
+    def clean(self, min_log_offset: int, trash: Trash) -> None:
         """Delete files that only lead to records before `min_log_offset`, never the newest."""
-        self._files.clean(min_log_offset)
+        self._files.clean(min_log_offset, trash)
 
     def close(self) -> None:
         """Build what was added and make it durable, then close the files."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from sparrowmq.clock import Zone, utc
 from sparrowmq.disk.disk import Disk, DiskFile, DiskLock, Usage
 from sparrowmq.store.config import CONSUME_QUEUE_UNIT, StoreConfig
 from sparrowmq.store.durable_marks import Marks, QueueState
@@ -21,6 +22,7 @@ from sparrowmq.store.index.key_index import INDEX_MARK
 from sparrowmq.store.layout import INDEX_DIR, LOCK, OWN_DIR, QUEUE_DIR, file_offset, queue_dir
 from sparrowmq.store.messages import Damage, Progress
 from sparrowmq.store.store import Store
+from sparrowmq.store.trash import remove_tree
 
 WORK_DIR = f"{OWN_DIR}/rebuild"
 _SNAPSHOTS = (f"{OWN_DIR}/queues.0", f"{OWN_DIR}/queues.1")
@@ -35,16 +37,21 @@ class Rebuilt(msgspec.Struct):
 
 
 def rebuild(
-    disk: Disk, config: StoreConfig, now_ms: int, report: Callable[[Damage | Progress], None]
+    disk: Disk,
+    config: StoreConfig,
+    now_ms: int,
+    report: Callable[[Damage | Progress], None],
+    *,
+    zone: Zone = utc,
 ) -> Rebuilt:
-    """Build queues and index from the log and swap them in.
+    """Build queues and index from the log and swap them in; `zone` is the host's time zone.
 
     Raises StoreLocked while a broker uses the store, StoreError where other files lie among those
     to be replaced, StoreCorrupted, DiskFull or OSError; then the old files are as they were.
     """
     lock = disk.lock(LOCK)
     try:
-        return rebuild_locked(disk, config, now_ms, report)
+        return rebuild_locked(disk, config, now_ms, report, zone=zone)
     finally:
         lock.release()
 
@@ -55,6 +62,7 @@ def rebuild_locked(
     now_ms: int,
     report: Callable[[Damage | Progress], None],
     *,
+    zone: Zone = utc,
     cut_at: int | None = None,
 ) -> Rebuilt:
     """The same for a caller that holds the store's lock.
@@ -62,11 +70,11 @@ def rebuild_locked(
     With `cut_at` the log was cut there, and is a copy of another broker's: no epoch begins.
     """
     _check_strangers(disk)
-    _remove_tree(disk, WORK_DIR)
+    remove_tree(disk, WORK_DIR)
     disk.mkdir(WORK_DIR)
     beside = RelocatedDisk(disk, {path: f"{WORK_DIR}/{_flat(path)}" for path in _MOVED})
     remember_queues(StoreFiles(disk), beside, config, cut_at)
-    store = Store.open(config, beside, now_ms, report, is_copy=cut_at is not None)
+    store = Store.open(config, beside, now_ms, report, zone=zone, is_copy=cut_at is not None)
     log_end = store.max_log_offset
     store.close()
     queues = len(StoreFiles(beside).queues())
@@ -173,22 +181,11 @@ def _swap(disk: Disk) -> None:
             disk.replace(new, path)
     for directory in (WORK_DIR, OWN_DIR, ""):
         disk.sync_dir(directory)
-    _remove_tree(disk, WORK_DIR)
+    remove_tree(disk, WORK_DIR)
 
 
 def _flat(path: str) -> str:
     return path.replace("/", "-")
-
-
-def _remove_tree(disk: Disk, path: str) -> None:
-    for name in disk.listdir(path):
-        inner = f"{path}/{name}"
-        if disk.listdir(inner):
-            _remove_tree(disk, inner)
-        disk.rmdir(inner)
-        if disk.exists(inner):
-            disk.unlink(inner)
-    disk.rmdir(path)
 
 
 class RelocatedDisk:
@@ -272,6 +269,7 @@ class _RelocatedFile:
         self.size = file.size
         self.read = file.read
         self.read_cached = file.read_cached
+        self.read_ahead = file.read_ahead
         self.write = file.write
         self.write_words = file.write_words
         self.reserve = file.reserve

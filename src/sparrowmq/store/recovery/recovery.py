@@ -61,6 +61,7 @@ class Recovery:
         self._log.load()
         snapshot, mark = self._marks.load_snapshot(), self._marks.load_mark()
         self._check_sizes(snapshot)
+        self._report_missing_log(snapshot)
         begin = self._begin(snapshot)
         is_apaches = snapshot is None and mark is None and not self._disk.exists(ABORT)
         if is_apaches and self._queues.adopt(self._log, self._last_used_start()):
@@ -79,6 +80,8 @@ class Recovery:
         self._dispatch.clamp_dropped(self._result.end)
         self._result.durable = min(self._result.durable, self._result.end)
         self._result.scanned_bytes = self._result.end - self._scanned_from
+        rebuilt = self._queues.lost if snapshot is not None or is_apaches else self._dispatch.queues
+        self._result.rebuilt_queues = len(rebuilt)
         return self._result
 
     def _remember(self, snapshot: Snapshot | None, mark: Mark | None, begin: int) -> None:
@@ -144,12 +147,23 @@ class Recovery:
                     # The scan fills its place, and says so.
                     self._files_changed = True
 
+    def _report_missing_log(self, snapshot: Snapshot | None) -> None:
+        """A whole log that is gone was deleted by an operator, or lies on a disk that is not
+        mounted: no crash does that, and retention keeps the file that is written."""
+        if snapshot is None or self._log.starts or snapshot.log_offset == 0:
+            return
+        lost = snapshot.log_offset - max(snapshot.min_log_offset, 0)
+        reason = "every log file is missing; if their disk is not mounted, stop and mount it"
+        action = f"the log goes on at {snapshot.log_offset:,}, without the messages before it"
+        self._report(Damage(LOG_DIR, 0, lost, reason, action))
+
     def _refuse_size(self, found: str) -> None:
         raise StoreCorrupted(
             log_path(self._log.starts[0] if self._log.starts else 0),
             0,
             f"the store has {found}, configured are log files of {self._config.log_file_size} bytes"
-            f" and queue files of {self._config.queue_file_units} units",
+            f" and queue files of {self._config.queue_file_units} units; set store-log-file-size"
+            " and store-queue-file-units to what the store was made with",
         )
 
     def _extend(self, path: str, length: int, *, is_last: bool) -> None:
@@ -208,6 +222,7 @@ class Recovery:
                         index=found.log_offset >= index_from,
                     )
                     self._result.end = found.log_offset + found.size
+                    self._result.scanned_records += 1
                     self._result.last_record = found.log_offset
                     self._result.last_timestamp = found.store_timestamp
                     self._tell_progress()
@@ -290,6 +305,7 @@ class Recovery:
             file.sync()
         finally:
             file.close()
+        self._result.cut_bytes += torn
         self._report(Damage(path, end - file_start, torn, "a torn tail", f"cut, kept in {copy}"))
 
     def _remove_file(self, start: int) -> None:
@@ -301,6 +317,7 @@ class Recovery:
             self._disk.replace(path, copy)
             self._disk.sync_dir(QUARANTINE_DIR)
             size = self._config.log_file_size
+            self._result.cut_bytes += size
             self._report(Damage(path, 0, size, "lies past the log's end", f"moved to {copy}"))
         else:
             self._disk.unlink(path)

@@ -21,7 +21,8 @@ from sparrowmq.admin.errors import (
     shown,
 )
 from sparrowmq.admin.values import BrokerFailure
-from sparrowmq.client.client import Client
+from sparrowmq.client.argument_checks import check_names
+from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.errors import NotStarted
 from sparrowmq.net.calls import Response
 from sparrowmq.net.errors import NetError
@@ -29,7 +30,8 @@ from sparrowmq.protocol.body import Body
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import ProtocolError
 from sparrowmq.protocol.header import RequestHeader
-from sparrowmq.protocol.headers.nameserver import GetClusterInfo, GetTopicRoute
+from sparrowmq.protocol.headers.nameserver import ROUTE_LOST, GetClusterInfo, GetTopicRoute
+from sparrowmq.protocol.names import topic_fault
 from sparrowmq.protocol.route import BrokerData, ClusterInfo, TopicRoute
 
 T = TypeVar("T")
@@ -58,10 +60,10 @@ class Answers(Generic[T]):
         return self.by_broker
 
 
-class Cluster:
+class ClusterCalls:
     """Name servers and brokers as one operator reaches them."""
 
-    def __init__(self, client: Client, *, origin: str, timeout_s: float) -> None:
+    def __init__(self, client: ClientCore, *, origin: str, timeout_s: float) -> None:
         """`origin` says who named the name servers. `timeout_s` is the limit of a single call."""
         self.client = client
         self._origin = origin
@@ -98,18 +100,21 @@ class Cluster:
 
     async def find_route(self, topic: str) -> TopicRoute | None:
         """Which brokers have a topic; None when none of them does."""
-        header = GetTopicRoute(topic=topic, accept_standard_json_only=True)
-        response = await self._first_name_server(header)
-        if response.code == ResponseCode.TOPIC_NOT_EXIST:
+        try:
+            return await self.route(topic)
+        except NotFound:
             return None
-        return _table(response, TopicRoute)
 
     async def route(self, topic: str) -> TopicRoute:
-        """Which brokers have a topic. Raises NotFound."""
-        route = await self.find_route(topic)
-        if route is None:
-            raise NotFound("topic", topic, f"create it with: sparrowmq topic create {topic}")
-        return route
+        """Which brokers have a topic. Raises NotFound, also where these brokers are gone."""
+        header = GetTopicRoute(topic=topic, accept_standard_json_only=True)
+        response = await self._first_name_server(header)
+        if response.code != ResponseCode.TOPIC_NOT_EXIST:
+            return _table(response, TopicRoute)
+        if response.remark.startswith(ROUTE_LOST):
+            raise NotFound("topic", topic, response.remark, is_lost=True)
+        create = f"create it with: sparrowmq topic create {topic}"
+        raise NotFound("topic", topic, topic_fault(topic) or create)
 
     # ---- brokers
 
@@ -118,6 +123,7 @@ class Cluster:
     ) -> dict[str, str]:
         """Name → address of the masters that a change goes to: of the brokers named, of a cluster,
         or of all. Raises NotFound, and AdminError for a name without a master."""
+        check_names("brokers", brokers)
         info = await self.info()
         if cluster is not None and cluster not in info.cluster_addr_table:
             raise NotFound("cluster", cluster, f"known are: {shown(info.cluster_addr_table)}")

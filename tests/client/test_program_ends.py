@@ -1,0 +1,36 @@
+"""What a program without asyncio sees when it ends while a consumer works in the background."""
+
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+import logging
+from sparrowmq.blocking import PushConsumer, ScheduledPull
+logging.getLogger("sparrowmq.client").setLevel(logging.WARNING)
+{work}
+"""
+PUSH = 'PushConsumer("billing", {"orders": "*"}, name_servers="127.0.0.1:1")'
+PULL = 'ScheduledPull("archive", {"orders": print}, name_servers="127.0.0.1:1")'
+SAID = "runs in the background: it consumes nothing any more"
+
+
+@pytest.mark.parametrize(
+    ("work", "said"),
+    [
+        (f"consumer = {PUSH}\nconsumer.start(print)", f"the PushConsumer of group billing {SAID}"),
+        (f"consumer = {PULL}\nconsumer.start()", f"the ScheduledPull of group archive {SAID}"),
+        (f"with {PUSH} as consumer:\n    consumer.start(print)", ""),
+        (f"consumer = {PULL}\nconsumer.start()\nconsumer.stop()", ""),
+        (PUSH, ""),
+    ],
+    ids=["push, not stopped", "scheduled, not stopped", "block", "stopped", "not started"],
+)
+def test_a_program_that_ends_without_stop_is_warned(work: str, said: str) -> None:
+    command = [sys.executable, "-c", SCRIPT.format(work=work)]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    lines = [line for line in ended.stderr.splitlines() if "the program ends" in line]
+    assert len(lines) == bool(said)
+    assert all(said in line and "call run()" in line for line in lines)
