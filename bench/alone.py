@@ -1,4 +1,4 @@
-"""What is measured of SparrowMQ by itself: rebuilding, and sends beside cold reads."""
+"""What is measured with brokers of its own: rebuilding, cold reads, replication and others."""
 
 import os
 import threading
@@ -13,6 +13,7 @@ from bench.delivery import delivery
 from bench.driver import Driver
 from bench.figures import Figure, at_least, at_most, middle
 from bench.hot_path import hot_path
+from bench.replication import replication
 from bench.spark_read import spark_read
 from tests.faults.rebuild_speed import rebuild_speed
 
@@ -90,5 +91,6 @@ ALONE: dict[str, MeasureAlone] = {
     "cold": cold,
     "delivery": delivery,
     "client": client,
+    "replication": replication,
     "spark": spark_read,
 }

@@ -106,42 +106,55 @@ def start_sparrow(folder: Path, sync_flush: bool) -> Contender:
 
 def start_apache(folder: Path, sync_flush: bool) -> Contender:
     """Apache's name server and broker; the flags are those of its own start scripts."""
-    (folder / "home" / "conf").mkdir(parents=True)
     ports = Ports()
-    conf = folder / "namesrv.properties"
-    conf.write_text(f"listenPort={ports.name_server.port}\nbindAddress=127.0.0.1\n")
-    names = _java(folder, "512m", "org.apache.rocketmq.namesrv.NamesrvStartup", conf)
-    # The broker gives up its first registration quickly, so its name server listens first.
-    wait_until(lambda: accepts(ports.name_server.address), "Apache's name server listens", folder)
-    conf = folder / "broker.properties"
-    conf.write_text(_broker_conf(folder, ports, sync_flush))
+    names = apache_names(folder, ports.name_server)
+    flush = {"flushDiskType": "SYNC_FLUSH" if sync_flush else "ASYNC_FLUSH"}
     started = time.monotonic()
-    broker = _java(folder, "2g", "org.apache.rocketmq.broker.BrokerStartup", conf)
+    broker = apache_broker(folder, ports.name_server, ports.broker, flush)
     return Contender("Apache", ports, folder, [broker, names], started)
 
 
-def _broker_conf(folder: Path, ports: Ports, sync_flush: bool) -> str:
+def apache_names(folder: Path, port: HeldPort) -> Server:
+    """Apache's name server, listening: its brokers give up their first registration quickly."""
+    folder.mkdir(parents=True, exist_ok=True)
+    conf = folder / "namesrv.properties"
+    conf.write_text(f"listenPort={port.port}\nbindAddress=127.0.0.1\n")
+    server = _java(folder, "512m", "org.apache.rocketmq.namesrv.NamesrvStartup", conf)
+    wait_until(lambda: accepts(port.address), "Apache's name server listens", folder)
+    return server
+
+
+def apache_broker(
+    folder: Path, name_server: HeldPort, port: HeldPort, settings: dict[str, str]
+) -> Server:
+    """Apache's broker; a master that flushes and replicates asynchronously unless `settings` say
+    otherwise."""
+    folder.mkdir(parents=True, exist_ok=True)
     pairs = {
         "brokerClusterName": "DefaultCluster",
         "brokerName": BROKER_NAME,
         "brokerId": "0",
         "brokerRole": "ASYNC_MASTER",
-        "flushDiskType": "SYNC_FLUSH" if sync_flush else "ASYNC_FLUSH",
-        "namesrvAddr": ports.name_server.address,
+        "flushDiskType": "ASYNC_FLUSH",
+        "namesrvAddr": name_server.address,
         "brokerIP1": "127.0.0.1",
         "brokerIP2": "127.0.0.1",
         "bindAddress": "127.0.0.1",
-        "listenPort": str(ports.broker.port),
-        "haListenPort": str(ports.broker.port + 1),
+        "listenPort": str(port.port),
+        "haListenPort": str(port.port + 1),
         "autoCreateTopicEnable": "true",
         "autoCreateSubscriptionGroup": "true",
         "storePathRootDir": str(folder / "store"),
         "storePathCommitLog": str(folder / "store" / "commitlog"),
+        **settings,
     }
-    return "".join(f"{name}={value}\n" for name, value in pairs.items())
+    conf = folder / "broker.properties"
+    conf.write_text("".join(f"{name}={value}\n" for name, value in pairs.items()))
+    return _java(folder, "2g", "org.apache.rocketmq.broker.BrokerStartup", conf)
 
 
 def _java(folder: Path, heap: str, main: str, conf: Path) -> Server:
+    (folder / "home" / "conf").mkdir(parents=True, exist_ok=True)
     flags = ["-server", f"-Xms{heap}", f"-Xmx{heap}", "-XX:+UseG1GC", "-XX:G1HeapRegionSize=16m"]
     flags += ["-XX:G1ReservePercent=25", "-XX:InitiatingHeapOccupancyPercent=30"]
     flags += ["-XX:SoftRefLRUPolicyMSPerMB=0", "-XX:-OmitStackTraceInFastThrow"]

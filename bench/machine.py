@@ -65,6 +65,15 @@ def descriptors(pids: list[int]) -> int:
     return sum(len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in pids)
 
 
+def process_cpu_s(pid: int) -> float:
+    """User and system time of a process and of those of its children that have ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
 def family(pid: int) -> list[int]:
     """A process and those it started, theirs included."""
     children = Path(f"/proc/{pid}/task/{pid}/children")

@@ -24,8 +24,8 @@ from bench.contenders import Contender, start_sparrow
 from bench.contest import Effort, say
 from bench.figures import Figure, at_most, times_more
 from bench.kafka import CONNECTOR, PARTITIONS, Kafka, connector_jars
-from bench.machine import this_machine
-from bench.spark_write import Took, everybody, process_cpu_s
+from bench.machine import process_cpu_s, this_machine
+from bench.spark_write import Took, everybody
 from tests.interop.cluster import accepts, wait_until
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from bench import report
 from bench.contenders import Contender, start_sparrow
 from bench.figures import Figure, Target, at_least, at_most
-from bench.machine import this_machine
+from bench.machine import process_cpu_s, this_machine
 from tests.interop.cluster import accepts, wait_until
 
 if TYPE_CHECKING:
@@ -138,15 +138,6 @@ def _children(pid: int) -> Iterator[str]:
         for thread in Path(f"/proc/{pid}/task").iterdir():
             with suppress(OSError):
                 yield (thread / "children").read_text()
-
-
-def process_cpu_s(pid: int) -> float:
-    """User and system time of a process and of those of its children that have ended."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager

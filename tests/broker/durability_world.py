@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,7 @@ from sparrowmq.broker.durability import CROWD, Durability
 from sparrowmq.broker.housekeeping import watch_lag
 from sparrowmq.broker.send_checks import answer_when_safe
 from sparrowmq.disk.syncer import SyncPlan
-from sparrowmq.net.routes import Reply
+from sparrowmq.net.routes import Answered, Reply
 from sparrowmq.net.tasks import Uncancellable
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.store.config import StoreConfig
@@ -33,8 +34,16 @@ class KeptRequest:
         self.body = b"a body"
         self.answers: list[Reply] = []
 
+    @property
+    def connection(self) -> "KeptRequest":
+        """Each comes from a peer of its own."""
+        return self
+
     def answer(self, reply: Reply) -> None:
         self.answers.append(reply)
+
+    def write_replies(self, answers: Iterable[Answered]) -> None:
+        self.answers += [reply for _, reply in answers]
 
     @property
     def code(self) -> int | None:

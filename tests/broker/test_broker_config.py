@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from sparrowmq.broker.config import Replication
 from sparrowmq.broker.runtime_config import CHANGEABLE
 from sparrowmq.net.calls import Response
 from sparrowmq.protocol.body import DataVersion
@@ -17,6 +18,7 @@ from sparrowmq.protocol.headers.admin import (
     UpdateBrokerConfig,
     UpdateGroupForbidden,
 )
+from sparrowmq.testing.sim_cluster import SimCluster
 from sparrowmq.testing.wire import Refused
 from tests.broker.world import World, subscribes
 
@@ -58,6 +60,8 @@ def test_every_setting_that_can_be_changed_takes_the_value_it_has(world: World) 
         ("diskMaxUsedSpaceRatio", "60"),
         ("longPollingMillis", "1500"),
         ("maxTopics", "7"),
+        ("haSlaveFallbehindMax", "1000"),
+        ("haMaxGapNotInSync", "1000"),
     ],
 )
 def test_a_change_shows(world: World, name: str, value: str) -> None:
@@ -186,3 +190,28 @@ def test_whether_a_group_may_read_a_topic_can_be_asked_and_set(world: World) -> 
     assert readable(readable=True)
     bad = UpdateGroupForbidden(group="no spaces", topic="orders", readable=False)
     assert world.ask(bad).code == ResponseCode.INVALID_PARAMETER
+
+
+def test_roles_and_copies_are_listed_by_apaches_names() -> None:
+    with SimCluster(slaves=1, replication=Replication.SYNC, in_sync_replicas=3).run() as sim:
+        found = {}
+        for name, node in sim.brokers.items():
+            body = sim.wait(sim.client.call(GetBrokerConfig(), address=node.address)).body.decode()
+            found[name] = dict(line.split("=", 1) for line in body.splitlines())
+    master, slave = found.values()
+    assert (master["brokerRole"], master["brokerId"]) == ("SYNC_MASTER", "0")
+    assert (slave["brokerRole"], slave["brokerId"]) == ("SLAVE", "1")
+    assert (master["inSyncReplicas"], master["minInSyncReplicas"]) == ("3", "1")
+    assert (master["slaveTimeout"], master["haListenPort"]) == ("3000", "10912")
+    assert (master["haTransferBatchSize"], master["haMaxGapNotInSync"]) == ("32768", "268435456")
+
+
+def test_an_operator_can_let_a_master_go_on_without_its_slave() -> None:
+    with SimCluster(replication=Replication.SYNC, min_in_sync_replicas=2).run() as sim:
+        with pytest.raises(Refused, match="in-sync replicas not enough"):
+            sim.wait(sim.client.send("orders", b"refused"))
+        changed = sim.client.call(UpdateBrokerConfig(), b"minInSyncReplicas=1\n")
+        assert sim.wait(changed).code == ResponseCode.SUCCESS
+        with pytest.raises(Refused) as stored:
+            sim.wait(sim.client.send("orders", b"stored"))
+        assert stored.value.code == ResponseCode.SLAVE_NOT_AVAILABLE

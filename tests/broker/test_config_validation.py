@@ -32,8 +32,11 @@ from sparrowmq.testing import cluster
         ("port", 65_536, "port is 65536, must be 0 to 65535"),
         ("port", 2, "port is 2, must be 0, or 3 to 65535"),
         ("ha_port", 65_536, "ha_port is 65536, must be 0 to 65535"),
+        ("port", 65_535, "port is 65535, must be less than 65535: port .* is used too"),
+        ("ha_port", 10_909, "ha_port is 10909, must not be a port that clients use"),
+        ("ha_port", 10_911, "ha_port is 10911, must not be a port that clients use"),
         ("broker_id", 1, "a slave finds its master through a name server"),
-        ("min_in_sync_replicas", 2, "must not be more than in_sync_replicas"),
+        ("min_in_sync_replicas", 2, "must not be more than in-sync-replicas"),
         ("default_queues", 0, "default_queues is 0, must be 1 or more"),
         ("default_queues", 4_097, "must not fall, are 4097, 4096"),
         ("cluster_name", " ", "cluster_name is ' ', must not be empty"),
@@ -55,7 +58,7 @@ def test_a_setting_that_cannot_be_is_refused(name: str, given: Any, complaint: s
 @pytest.mark.parametrize(
     ("name", "given"),
     [
-        *(("port", 0), ("port", 3), ("port", 65_535), ("ha_port", 0), ("default_queues", 1)),
+        *(("port", 0), ("port", 3), ("port", 65_534), ("ha_port", 0), ("default_queues", 1)),
         *(("default_queues", 4_096), ("long_poll_s", 0), ("session_timeout_s", 0)),
         *(("flush", Flush.SYNC), ("max_pull_count", 1), ("name_servers", ("[::1]:9876",))),
     ],

@@ -2,6 +2,7 @@
 
 import pytest
 
+from sparrowmq.broker.config import Replication
 from sparrowmq.broker.runtime_config import CHANGEABLE
 from sparrowmq.broker.topics import plain_topic
 from sparrowmq.protocol.codes import ResponseCode
@@ -76,11 +77,13 @@ def test_more_queues_of_a_topic_are_written_at_once(world: World) -> None:
 @pytest.mark.parametrize(
     "name", [name for name in CHANGEABLE if CHANGEABLE[name].least is not None]
 )
-def test_a_setting_takes_its_least_and_its_most_and_nothing_beyond(world: World, name: str) -> None:
+def test_a_setting_takes_its_least_and_its_most_and_nothing_beyond(name: str) -> None:
     setting = CHANGEABLE[name]
     assert setting.least is not None
-    for value in (setting.least - 1, setting.most + 1):
-        assert change(world, name, value) == ResponseCode.INVALID_PARAMETER, value
-    for value in (setting.least, setting.most):
-        assert change(world, name, value) == ResponseCode.SUCCESS, value
-        assert setting.read(world.broker.config) == str(value)
+    # As many copies as the least number may be
+    with world_with(replication=Replication.SYNC, in_sync_replicas=64) as world:
+        for value in (setting.least - 1, setting.most + 1):
+            assert change(world, name, value) == ResponseCode.INVALID_PARAMETER, value
+        for value in (setting.least, setting.most):
+            assert change(world, name, value) == ResponseCode.SUCCESS, value
+            assert setting.read(world.broker.config) == str(value)

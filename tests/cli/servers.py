@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -99,3 +100,39 @@ def stop(running: Up) -> tuple[int, str]:
     running.process.terminate()
     _, logged = running.process.communicate(timeout=PATIENCE_S)
     return running.process.returncode, logged
+
+
+@contextmanager
+def broker(data: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A ready `sparrowmq broker` on a free port; killed at the end if it still runs."""
+    command = [sys.executable, "-m", "sparrowmq", "broker", "--data", str(data), "--port", "0"]
+    with subprocess.Popen(
+        [*command, *arguments],
+        env=clean_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith("sparrowmq ready")
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def logged_until(process: subprocess.Popen[str], text: str) -> list[str]:
+    """The lines that a server logs up to one with this text; it is killed when none comes."""
+    assert process.stderr is not None
+    limit = threading.Timer(PATIENCE_S, process.kill)
+    limit.start()
+    lines = []
+    try:
+        for line in process.stderr:
+            lines.append(line.rstrip())
+            if text in line:
+                return lines
+    finally:
+        limit.cancel()
+    raise AssertionError(f"never logged {text!r}: {lines}")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sparrowmq.broker.config import BrokerConfig
+from sparrowmq.broker.config import BrokerConfig, Replication
 from sparrowmq.cli.settings.apache_conf import TAKEN, read_broker_conf
 from sparrowmq.cli.settings.servers import broker_config, broker_settings, read_file
 from sparrowmq.cli.settings.settings import SettingError
@@ -27,14 +27,14 @@ EXAMPLES = {
     "storePathRootDir=/srv/rmqstore/node00": "",
     "fetchNamesrvAddrByAddressServer=false": "",
     "sendMessageThreadPoolNums=16": "no thread pools",
-    "totalReplicas=2": "no replication",
-    "inSyncReplicas=2": "no replication",
+    "totalReplicas=2": "are counted",
+    "inSyncReplicas=2": "only a SYNC_MASTER waits",
     "minInSyncReplicas=1": "",
-    "enableAutoInSyncReplicas=true": "no replication",
-    "slaveReadEnable=true": "no replication",
-    "enableSlaveActingMaster=true": "no replication",
-    "supportActingMaster=true": "no replication",
-    "allAckInSyncStateSet=true": "no replication",
+    "enableAutoInSyncReplicas=true": "SLAVE_NOT_AVAILABLE",
+    "slaveReadEnable=true": "does not send consumers",
+    "enableSlaveActingMaster=true": "started as a master",
+    "supportActingMaster=true": "started as a master",
+    "allAckInSyncStateSet=true": "inSyncReplicas copies",
     "brokerHeartbeatInterval=1000": "no controller",
     "brokerNotActiveTimeoutMillis=5000": "no controller",
     "sendHeartbeatTimeoutMillis=1000": "no controller",
@@ -45,10 +45,15 @@ EXAMPLES = {
     "dLegerGroup=RaftNode00": "no DLedger",
     "dLegerPeers=n0-127.0.0.1:40911": "no DLedger",
     "dLegerSelfId=n0": "no DLedger",
-    "brokerIP2=127.0.0.1": "no replication",
+    "brokerIP2=127.0.0.1": "brokerIP1",
     "enablePropertyFilter=true": "",
     "enablePropertyFilter=false": "always on",
     "diskSpaceWarningLevelRatio=95": "",
+    "slaveTimeout=3000": "",
+    "haSlaveFallbehindMax=268435456": "",
+    "haMaxGapNotInSync=268435456": "",
+    "haTransferBatchSize=32768": "",
+    "haMasterAddress=": "",
     "tls.enable=false": "",
     "tls.server.mode=disabled": "",
     "aclEnable=false": "",
@@ -56,8 +61,7 @@ EXAMPLES = {
     "noSuchKey=true": "not known here",
 }
 REFUSED = {
-    "brokerRole=SYNC_MASTER": "one copy",
-    "brokerRole=SLAVE": "one copy",
+    "haMasterAddress=10.0.0.1:10912": "asks name servers",
     "enableDLegerCommitLog=true": "another format",
     "enableControllerMode=true": "no controller",
     "enableControllerInNamesrv=true": "no controller",
@@ -120,6 +124,65 @@ def test_a_key_that_breaks_a_promise_is_refused(conf: Path, line: str, says: str
     assert re.search(f"line 1: {line.split('=')[0]} is refused, .*{says}", problem)
 
 
+@pytest.mark.parametrize(
+    ("lines", "replication", "copies", "broker_id"),
+    [
+        ("brokerRole=ASYNC_MASTER\nbrokerId=0", Replication.ASYNC, 1, 0),
+        ("brokerRole=sync_master", Replication.SYNC, 2, 0),
+        ("brokerRole=SYNC_MASTER\ninSyncReplicas=3", Replication.SYNC, 3, 0),
+        ("brokerRole=SYNC_MASTER\ninSyncReplicas=1", Replication.SYNC, 1, 0),
+        ("brokerRole=SLAVE\nbrokerId=2", Replication.ASYNC, 1, 2),
+        ("brokerId=0", Replication.ASYNC, 1, 0),
+    ],
+)
+def test_roles_are_taken_over(
+    conf: Path, lines: str, replication: Replication, copies: int, broker_id: int
+) -> None:
+    conf.write_text(lines)
+    config = built(conf, [])
+    assert (config.replication, config.copies_wanted, config.broker_id) == (
+        *(replication, copies),
+        broker_id,
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        ("brokerRole=KING", "line 1: brokerRole is 'KING', must be one of ASYNC_MASTER, SYNC_MAS"),
+        ("brokerRole=SLAVE", "line 1: brokerRole is 'SLAVE', which needs a brokerId of 1 or more"),
+        ("brokerRole=SLAVE\nbrokerId=0", "needs a brokerId of 1 or more"),
+        ("brokerId=1", "line 1: brokerId is '1' without a brokerRole, must be 0; a slave has"),
+        ("brokerId=1\nbrokerRole=SYNC_MASTER", "brokerId is '1' with brokerRole=SYNC_MASTER"),
+        ("haSlaveFallbehindMax=1\nhaMaxGapNotInSync=2", "is given twice"),
+    ],
+)
+def test_a_role_that_contradicts_the_rest_is_refused(conf: Path, lines: str, says: str) -> None:
+    conf.write_text(lines)
+    (problem,) = read_broker_conf(conf).problems
+    assert says in problem
+
+
+def test_a_synchronous_master_waits_where_apaches_does_not_and_says_so(conf: Path) -> None:
+    conf.write_text("brokerRole=SYNC_MASTER")
+    (warning,) = read_broker_conf(conf).warnings
+    assert "waits for 2 copies of a message here; RocketMQ 5, where" in warning
+    conf.write_text("brokerRole=SYNC_MASTER\ninSyncReplicas=2")
+    assert read_broker_conf(conf).warnings == ()
+
+
+def test_settings_of_replication_are_taken_over(conf: Path) -> None:
+    conf.write_text(
+        "brokerRole=SYNC_MASTER\ninSyncReplicas=3\nminInSyncReplicas=2\nslaveTimeout=1500\n"
+        "haSlaveFallbehindMax=1000\nhaMaxGapNotInSync=1000\nhaTransferBatchSize=65536\n"
+        "haListenPort=7\n"
+    )
+    config = built(conf, [])
+    assert (config.in_sync_replicas, config.min_in_sync_replicas) == (3, 2)
+    assert (config.slave_timeout_s, config.max_slave_gap_bytes) == (1.5, 1000)
+    assert (config.ha_chunk_bytes, config.ha_port) == (65536, 7)
+
+
 @pytest.mark.parametrize("line", PROTECTIONS)
 @pytest.mark.parametrize("server", ["broker", "nameserver"])
 def test_a_setting_that_protects_is_never_ignored(conf: Path, line: str, server: str) -> None:
@@ -131,7 +194,7 @@ def test_a_setting_that_protects_is_never_ignored(conf: Path, line: str, server:
 
 
 def test_all_problems_of_a_file_are_named_at_once(conf: Path) -> None:
-    conf.write_text("brokerRole=SLAVE\naclEnable=true\nfileReservedTime=long\nlistenPort=70000\n")
+    conf.write_text("brokerRole=KING\naclEnable=true\nfileReservedTime=long\nlistenPort=70000\n")
     with pytest.raises(SettingError) as refused:
         broker_config({"flush": "maybe", "listen": "0.0.0.0"}, read_file(conf))
     lines = str(refused.value).splitlines()

@@ -43,8 +43,9 @@ def test_the_file_wins_over_the_default() -> None:
 
 def test_the_defaults_are_rocketmqs_ports_on_loopback() -> None:
     config, _ = broker()
-    ports = (config.port, config.port - 2 if config.vip_alias else 0, config.ha_port)
-    assert ports == (10911, 10909, 10912)
+    ports = (config.port, config.port - 2 if config.vip_alias else 0)
+    assert ports == (10911, 10909)
+    assert config.ha_port == 0, "not the port after the broker's: 10912"
     assert NameServerConfig().listen_port == 9876
     assert (config.listen_host, NameServerConfig().listen_host) == ("127.0.0.1", "127.0.0.1")
 
@@ -197,7 +198,11 @@ def test_a_line_of_a_broker_conf_without_a_value_is_refused(tmp_path: Path) -> N
             {"store-delay-levels": "1s,0"},
             "--store-delay-levels is '1s,0', must be one time or more",
         ),
-        ({"broker-id": "1"}, "--broker-id is '1', must be 0: there is no replication yet"),
+        ({"broker-id": "-1"}, "--broker-id is '-1', must be 0 or more"),
+        (
+            {"min-in-sync-replicas": "2"},
+            "--min-in-sync-replicas is '2', must not be more than in-sync-replicas",
+        ),
         ({"name-servers": "here"}, "--name-servers is 'here', address 'here' is not host:port"),
     ],
 )

@@ -1,6 +1,7 @@
 """`sparrowmq topic …`: what is done, and what is refused with an exit code and a line."""
 
-from sparrowmq.testing import Cluster
+from sparrowmq.broker.config import Replication
+from sparrowmq.testing import Cluster, cluster
 from tests.cli.in_process import run
 
 
@@ -39,3 +40,13 @@ def test_a_topic_is_not_deleted_without_a_yes(sparrowmq_session_cluster: Cluster
         assert ran.returncode == 1
         assert ran.stderr == "sparrowmq: nothing was deleted; --yes deletes without asking\n"
     assert "cli-kept" in run("topic", "list", *at).stdout.splitlines()
+
+
+def test_a_route_says_how_far_the_slaves_of_a_broker_are() -> None:
+    with cluster(slaves=1, replication=Replication.SYNC) as running:
+        running.create_topic("orders", queues=2)
+        addresses = running.broker_addresses
+        shown = run("topic", "route", "orders", "--name-servers", running.name_server)
+        lines = shown.stdout.splitlines()[1:]
+        assert lines[0].endswith(f"0:{addresses['broker-a']}, 1:{addresses['broker-a.1']}")
+        assert lines[1:] == ["  master: 2 copies in sync", "  slave 1: 0 bytes, 0 s behind"]

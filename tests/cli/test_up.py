@@ -5,15 +5,16 @@ from pathlib import Path
 import pytest
 
 from sparrowmq.broker.config import BrokerConfig, Flush
-from sparrowmq.cli.local_cluster import broker_arguments
+from sparrowmq.cli.local_cluster import broker_arguments, members
 from sparrowmq.cli.settings.servers import broker_config, broker_settings, read_file
 from sparrowmq.cli.settings.settings import Found
 from tests.cli.in_process import run
 
 
-def child(first: BrokerConfig, number: int) -> BrokerConfig:
+def child(first: BrokerConfig, number: int, *, brokers: int = 3, slaves: int = 0) -> BrokerConfig:
     """The configuration that the command line of a broker gives."""
-    words = broker_arguments(first, number, "127.0.0.1:9876")
+    member = list(members(first, brokers, slaves))[number]
+    words = broker_arguments(first, member, "127.0.0.1:9876")
     flags = zip(words[::2], words[1::2], strict=True)
     values = {flag.removeprefix("--").replace("-", "_"): text for flag, text in flags}
     return broker_config(values, Found())
@@ -26,17 +27,20 @@ def test_each_of_several_brokers_gets_every_setting(tmp_path: Path) -> None:
         "limit_idle": "1500ms",
         "auto_create_topic": "no",
         "flush": "sync",
+        "replication": "sync",
+        "in_sync_replicas": "2",
+        "slave_timeout": "2s",
         "cluster_name": "C",
         "store_delay_levels": "1s,2s",
         "advertise": "localhost",
     }
     first = broker_config({**other, "data": str(tmp_path)}, Found())
     second = child(first, 1)
-    own = {"broker-name", "port", "ha-port", "data", "name-servers"}
+    own = {"broker-name", "broker-id", "port", "ha-port", "data", "name-servers"}
     for setting in broker_settings():
         if setting.name not in own:
             assert setting.value_in(second) == setting.value_in(first), setting.name
-    assert (second.broker_name, second.port, second.ha_port) == ("broker-b", 10921, 10922)
+    assert (second.broker_name, second.port, second.ha_port) == ("broker-b", 10921, 0)
     assert second.data_dir == tmp_path / "broker-b"
     assert second.flush is Flush.SYNC
 
@@ -47,9 +51,33 @@ def test_a_port_that_is_free_to_choose_stays_so_for_each(tmp_path: Path) -> None
     assert (third.port, third.ha_port) == (0, 0)
 
 
+def test_no_two_brokers_share_a_port_or_a_directory(tmp_path: Path) -> None:
+    first = broker_config({"data": str(tmp_path)}, Found())
+    started = [child(first, number, brokers=2, slaves=2) for number in range(6)]
+    ports = [port for each in started for port in (each.port, each.port - 2, each.port + 1)]
+    assert len(set(ports)) == len(ports) == 18
+    assert [each.data_dir.name for each in started] == [
+        *("broker-a", "broker-b"),
+        *("broker-a-slave-1", "broker-b-slave-1"),
+        *("broker-a-slave-2", "broker-b-slave-2"),
+    ]
+    assert [(each.broker_name, each.broker_id) for each in started] == [
+        *(("broker-a", 0), ("broker-b", 0), ("broker-a", 1)),
+        *(("broker-b", 1), ("broker-a", 2), ("broker-b", 2)),
+    ]
+
+
+def test_a_single_master_keeps_its_name_and_its_messages(tmp_path: Path) -> None:
+    first = broker_config({"data": str(tmp_path), "broker_name": "mine"}, Found())
+    master, slave = (child(first, number, brokers=1, slaves=1) for number in range(2))
+    assert (master.broker_name, master.data_dir) == ("mine", tmp_path)
+    assert (slave.broker_name, slave.data_dir) == ("mine", tmp_path / "mine-slave-1")
+
+
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
+        (["--broker-id", "1"], "flag --broker-id has no effect, `up` runs masters"),
         (["--name-servers", "a:1"], "flag --name-servers has no effect, `up` runs a name server"),
         (["--brokers", "2", "--broker-name", "x"], "flag --broker-name has no effect, each of"),
     ],

@@ -10,7 +10,7 @@ NAME = "sparrow"
 # What the broker can do by now. A scenario that needs more is counted as "not yet".
 CAPABILITIES = frozenset(
     {"core", "admin", "retry", "delay", "transactions", "sql92", "request-reply", "statistics"}
-    | {"reset", "restart", "cross", "exchange"}
+    | {"reset", "restart", "cross", "exchange", "replication"}
 )
 
 
@@ -30,6 +30,15 @@ def start_broker(cluster: Cluster) -> Server:
     conf = cluster.folder / "broker.conf"
     conf.write_text(apache.broker_conf(cluster))
     return _command(cluster.folder, "broker", "--config", str(conf))
+
+
+def start_slave(cluster: Cluster, folder: Path) -> Server:
+    """A slave of the cluster's broker, on a free port."""
+    folder.mkdir(parents=True, exist_ok=True)
+    flags = {"broker-id": "1", "port": "0", "ha-port": "0", "name-servers": cluster.name_server}
+    conf = cluster.folder / "broker.conf"  # files of the log have to have the master's size
+    words = [word for name, text in flags.items() for word in (f"--{name}", text)]
+    return _command(folder, "broker", "--config", str(conf), "--data", str(folder), *words)
 
 
 def _command(folder: Path, verb: str, *args: str) -> Server:

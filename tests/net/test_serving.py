@@ -1,10 +1,11 @@
 """How a server answers: every request code, every way a handler can end."""
 
 import logging
+from collections.abc import Callable
 
 import pytest
 
-from sparrowmq.net.routes import Reply
+from sparrowmq.net.routes import Answered, Reply, answer_all
 from sparrowmq.protocol.codes import RequestCode, ResponseCode
 from sparrowmq.protocol.frame import encode_frame
 from sparrowmq.protocol.header import ONEWAY_FLAG
@@ -141,12 +142,20 @@ def test_a_one_way_request_is_never_answered() -> None:
         assert len(w.log.seen) == 1
 
 
-def test_a_kept_request_is_answered_later_unless_its_peer_has_gone() -> None:
+def one_by_one(answers: list[Answered]) -> None:
+    for kept, reply in answers:
+        kept.answer(reply)
+
+
+@pytest.mark.parametrize("answer_kept", [one_by_one, answer_all])
+def test_a_kept_request_is_answered_later_unless_its_peer_has_gone(
+    answer_kept: Callable[[list[Answered]], None],
+) -> None:
     with world() as w:
 
         async def ask_two() -> tuple[Wire, Wire]:
             stays, goes = await Wire.open("server", PORT), await Wire.open("server", PORT)
-            stays.send(request(KEEP, opaque=1))
+            stays.send(request(KEEP, opaque=1), request(KEEP, opaque=3))
             goes.send(request(KEEP, opaque=2))
             return stays, goes
 
@@ -154,10 +163,10 @@ def test_a_kept_request_is_answered_later_unless_its_peer_has_gone() -> None:
         w.sim.until_idle()
         goes.close()
         w.sim.until_idle()
-        for kept in w.log.kept:
-            kept.answer(Reply(body=b"now"))
-        answer = w.run(stays.answer())
-        assert (answer.header.opaque, answer.body) == (1, b"now")
+        answer_kept([(kept, Reply(body=b"now")) for kept in w.log.kept])
+        for opaque in (1, 3):
+            answer = w.run(stays.answer())
+            assert (answer.header.opaque, answer.body) == (opaque, b"now")
         stays.close()
 
 

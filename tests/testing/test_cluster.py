@@ -13,12 +13,17 @@ from typing import Any
 import pytest
 import uvloop
 
-from sparrowmq.broker.config import Flush
+from sparrowmq.broker.config import Flush, Replication
+from sparrowmq.broker.replication.claims import LogClaim
+from sparrowmq.broker.replication.own_log import LogDescription
 from sparrowmq.clock import system_clock
 from sparrowmq.disk.syncer import SyncPlan
 from sparrowmq.net.errors import ConnectionLost
+from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.nameserver import GetTopicRoute
+from sparrowmq.protocol.headers.replication import DescribeLog
 from sparrowmq.protocol.route import TopicRoute
+from sparrowmq.store.config import StoreConfig
 from sparrowmq.store.errors import StoreError
 from sparrowmq.testing import async_cluster, cluster, local_cluster
 from sparrowmq.testing.held_port import LOOPBACK, HeldPort
@@ -295,3 +300,69 @@ def test_a_broker_that_fails_ends_the_block_with_its_error(
     with pytest.raises(ExceptionGroup) as caught:
         asyncio.run(scenario())
     assert caught.group_contains(StoreError, match="disk is broken")
+
+
+async def log_of(connections: Wire, address: str) -> LogClaim:
+    answer = await connections.call(address, DescribeLog())
+    return LogDescription.from_json(answer.body).claim
+
+
+def test_slaves_follow_when_the_block_begins_and_after_they_were_away() -> None:
+    async def scenario() -> None:
+        async with (
+            async_cluster(brokers=2, slaves=1, replication=Replication.SYNC) as running,
+            wire("test", system_clock, PATIENCE_S) as connections,
+        ):
+            addresses = running.broker_addresses
+            assert list(addresses) == ["broker-a", "broker-b", "broker-a.1", "broker-b.1"]
+            await connections.send(addresses["broker-a"], "orders", b"two copies")
+            await running.stop_broker("broker-a.1")
+            with pytest.raises(Refused) as refused:
+                await connections.send(addresses["broker-a"], "orders", b"one copy")
+            assert refused.value.code == ResponseCode.SLAVE_NOT_AVAILABLE
+            await running.start_broker("broker-a.1")
+            await connections.send(addresses["broker-a"], "orders", b"two copies again")
+            logs = [
+                await log_of(connections, addresses[name]) for name in ("broker-a", "broker-a.1")
+            ]
+            assert logs[0].end == logs[1].end > 0, "acknowledged, and not on the slave"
+
+    asyncio.run(scenario())
+
+
+def test_a_slave_whose_next_messages_have_expired_starts_again_empty(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    small = StoreConfig(log_file_size=64 * 1024)
+
+    async def scenario() -> None:
+        async with (
+            async_cluster(
+                slaves=1, data_dir=tmp_path, store=small, replication=Replication.SYNC
+            ) as running,
+            wire("test", system_clock, PATIENCE_S) as connections,
+        ):
+            address = running.broker_addresses["broker-a"]
+            await connections.send(address, "orders", b"on both")
+            await running.stop_broker("broker-a.1")
+            for _ in range(3):
+                with pytest.raises(Refused):
+                    await connections.send(address, "orders", bytes(40_000))
+            await running.stop_broker("broker-a")
+            (tmp_path / "broker-a" / "commitlog" / f"{0:020}").unlink()
+            await running.start_broker("broker-a")
+            before = running.broker_addresses["broker-a.1"]
+            await running.start_broker("broker-a.1")
+            assert running.broker_addresses["broker-a.1"] == before
+            assert (await log_of(connections, before)).begin == small.log_file_size
+
+    with caplog.at_level("INFO", "sparrowmq.testing.broker-a.1"):
+        asyncio.run(scenario())
+    assert (tmp_path / "broker-a.1" / "aside-1" / "commitlog" / f"{0:020}").exists()
+    (line,) = [text for text in caplog.messages if text.startswith("starting again")]
+    assert "the old one goes to aside-1" in line
+
+
+def test_a_number_of_slaves_below_zero_is_named() -> None:
+    with pytest.raises(ValueError, match="slaves is -1, must be 0 or more"):
+        cluster(slaves=-1)

@@ -17,7 +17,10 @@ import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.SendStatus;
 import org.apache.rocketmq.common.message.Message;
 
-/** As many sends as possible. mode=sync|async|batch threads= seconds= warm= body= batch= topic= */
+/**
+ * As many sends as possible, or "rate" a second.
+ * mode=sync|async|batch threads= seconds= warm= body= batch= topic= rate=
+ */
 final class Sending {
     private static final int IN_FLIGHT = 512;
     /** By name server; kept from run to run, as a program keeps its producer. */
@@ -28,6 +31,8 @@ final class Sending {
     private final String topic;
     private final String mode;
     private final int size;
+    /** Nanoseconds between two sends of one thread; 0 when they follow at once. */
+    private final double gap;
     private final AtomicLong sent = new AtomicLong();
     private final AtomicLong errors = new AtomicLong();
     private final AtomicReference<String> firstError = new AtomicReference<>();
@@ -41,6 +46,8 @@ final class Sending {
         topic = command.text("topic", "BenchSend");
         mode = command.text("mode", "sync");
         size = command.number("body", 128);
+        int rate = command.number("rate", 0);
+        gap = rate == 0 ? 0 : 1e9 * command.number("threads", 1) / rate;
     }
 
     static JsonObject run(Command command) throws Exception {
@@ -81,7 +88,11 @@ final class Sending {
         byte[] body = Values.numbered(thread, size);
         long[] took = new long[1024];
         int n = 0;
-        for (long begin = System.nanoTime(); begin < end; begin = System.nanoTime()) {
+        long attempts = 0;
+        long start = System.nanoTime();
+        for (long begin = start; begin < end; begin = System.nanoTime()) {
+            // By plan, not by pause: what a stall delayed is made up for.
+            Values.waitUntil(start + (long) (attempts++ * gap));
             if (mode.equals("async")) {
                 sendAsync(body);
                 continue;

@@ -33,6 +33,13 @@ class BrokerRuntime:
     """Messages that wait for their delivery time."""
     busy_reason: str
     """Why it refuses sends at the moment; empty if it does not."""
+    copies_in_sync: int | None
+    """Of a master: brokers that have nearly everything of its log, itself among them."""
+    behind_bytes: int | None
+    """Of a slave: bytes of its master's log that it lacks. Of a master: the same of the slave that
+    lacks most."""
+    behind_s: float | None
+    """Of a slave: the age of its last message while it lacks the next one."""
     table: Mapping[str, str]
     """Everything that it reports, by Apache's names."""
 
@@ -83,7 +90,7 @@ async def brokers(cluster: Cluster) -> Listing[BrokerInfo]:
         if isinstance(answer, AdminError):
             errors.append(BrokerFailure(data.broker_name, address, str(answer)))
         else:
-            runtime = _runtime(answer)
+            runtime = _runtime(answer, is_master=broker_id == MASTER_ID)
         found.append(
             BrokerInfo(
                 name=data.broker_name,
@@ -115,7 +122,7 @@ async def config_of(cluster: Cluster, name: str) -> dict[str, str]:
     return await broker_config(cluster, address)
 
 
-def _runtime(table: Mapping[str, str]) -> BrokerRuntime:
+def _runtime(table: Mapping[str, str], *, is_master: bool) -> BrokerRuntime:
     now, morning = _whole(table, "msgPutTotalTodayNow"), _whole(table, "msgPutTotalTodayMorning")
     got, got_morning = (
         _whole(table, "msgGetTotalTodayNow"),
@@ -132,6 +139,9 @@ def _runtime(table: Mapping[str, str]) -> BrokerRuntime:
         oldest_message=time_of(_whole(table, "earliestMessageTimeStamp")),
         waiting_timers=_whole(table, "timerCongestNum"),
         busy_reason=table.get("busyReason", ""),
+        copies_in_sync=_whole(table, "copiesInSync"),
+        behind_bytes=_whole(table, "slavesBehindBytes" if is_master else "behindMasterBytes"),
+        behind_s=_seconds(table, "behindMasterSeconds"),
         table=dict(table),
     )
 
@@ -141,6 +151,12 @@ def _whole(table: Mapping[str, str], name: str) -> int | None:
         return int(table.get(name, ""))
     except ValueError:
         return None
+
+
+def _seconds(table: Mapping[str, str], name: str) -> float | None:
+    """A slave that does not know answers less than 0."""
+    found = _first(table, name)
+    return None if found is None or found < 0 else found
 
 
 def _first(table: Mapping[str, str], name: str) -> float | None:

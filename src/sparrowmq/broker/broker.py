@@ -20,6 +20,7 @@ from sparrowmq.broker.positions import Positions
 from sparrowmq.broker.queue_locks import QueueLocks
 from sparrowmq.broker.rebalance_notices import RebalanceNotices
 from sparrowmq.broker.replication.replication import Replication
+from sparrowmq.broker.replication.status import ReplicationFigures
 from sparrowmq.broker.table_saving import TableSaving
 from sparrowmq.broker.tables import BrokerTables
 from sparrowmq.broker.topics import Topics
@@ -101,6 +102,7 @@ class Broker:
     """Counts the changes operators made to `config` since the start."""
     busy_reason: str = ""
     """Why sends are refused with SYSTEM_BUSY now; empty when they are not."""
+    replication_figures: ReplicationFigures = field(init=False)
     address: str = field(init=False)
     """host:port that clients connect to."""
     store_host: bytes = field(init=False)
@@ -111,6 +113,7 @@ class Broker:
     """What the broker adds to a message: region, trace switch and the cluster it was sent to."""
 
     def __post_init__(self) -> None:
+        self.replication_figures = ReplicationFigures(self.monotonic)
         self.address = self.config.address(self.port)
         self.store_host = self.store.config.store_host
         self.id_prefix = self.store_host.hex().upper()

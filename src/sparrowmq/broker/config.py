@@ -26,6 +26,10 @@ MASTER_ID = 0
 _VIP_PORTS = Allowed(
     "must be 0, or 3 to 65535", why="port - 2 is used too, unless vip-alias is off"
 )
+_LAST_PORT = 65_535
+_PORT_FOR_SLAVES = Allowed(
+    f"must be less than {_LAST_PORT}", why="port + 1 is used too, unless ha-port is given"
+)
 
 
 class Flush(StrEnum):
@@ -66,24 +70,23 @@ class BrokerConfig:
     )
     broker_id: int = setting(
         MASTER_ID,
-        "0 is the master; 1 and more are slaves, which follow the master of the same name.",
+        "0 is the master, others are its slaves. A slave follows the master of the same name.",
         at_least(MASTER_ID),
     )
-    name_servers: tuple[str, ...] = setting(
-        (), "host:port of each name server; the broker registers with all of them."
-    )
+    name_servers: tuple[str, ...] = setting((), "Where to register: host:port of each name server.")
 
     listen_host: str = setting(
         "127.0.0.1",
-        "Where the broker accepts connections. Loopback by default: there is no authentication"
-        " yet.",
+        "Where to accept connections. Loopback by default: there is no authentication yet.",
         not_blank(),
     )
     advertise_host: str = setting(
         "", "Host that name servers hand to clients; the listening one when empty."
     )
     port: int = setting(
-        10911, "The broker's port; 0 takes a free one (and no VIP alias).", between(0, 65_535)
+        10911,
+        "The broker's port; 0 takes a free one. There is no VIP alias then.",
+        between(0, _LAST_PORT),
     )
     vip_alias: bool = setting(
         True, "Listen on port - 2 as well: older clients send there (the VIP channel)."
@@ -91,13 +94,13 @@ class BrokerConfig:
     ha_port: int = setting(
         0,
         "The port that slaves copy the log from; 0 takes the broker's port + 1.",
-        between(0, 65_535),
+        between(0, _LAST_PORT),
     )
 
     replication: Replication = setting(
         Replication.ASYNC,
-        "SYNC answers a send when in-sync-replicas brokers have the message; ASYNC when this one"
-        " has it.",
+        "Whether sends wait for slaves. SYNC answers one when in-sync-replicas brokers have the"
+        " message, ASYNC when this one has it.",
     )
     in_sync_replicas: int = setting(
         0,
@@ -121,7 +124,9 @@ class BrokerConfig:
         at_least(0),
     )
     ha_chunk_bytes: int = setting(
-        32 * 1024, "Bytes of the log that a slave is sent at once.", between(1024, 4 * 1024 * 1024)
+        128 * 1024,
+        "Bytes of the log that a slave is sent at once.",
+        between(1024, 4 * 1024 * 1024),
     )
     replication_peer: ReplicationPeer = setting(
         ReplicationPeer.SPARROWMQ,
@@ -135,7 +140,8 @@ class BrokerConfig:
 
     flush: Flush = setting(
         Flush.ASYNC,
-        "ASYNC answers before fsync: faster, and a power cut may lose the last half second.",
+        "Whether sends wait for the disk. ASYNC answers before fsync: faster, and a power cut may"
+        " lose the last half second.",
     )
     flush_interval_s: float = setting(
         0.5, "How long an asynchronously flushed message may stay unsynced.", more_than(0)
@@ -268,6 +274,11 @@ class BrokerConfig:
         """What the rules of single fields do not say."""
         if self.vip_alias and self.port in (1, 2):
             yield ConfigError("port", self.port, _VIP_PORTS)
+        taken = (self.port, self.port - 2) if self.vip_alias else (self.port,)
+        if self.port and self.ha_port and self.ha_port in taken:
+            yield ConfigError("ha_port", self.ha_port, "must not be a port that clients use")
+        if self.port == _LAST_PORT and not self.ha_port:
+            yield ConfigError("port", self.port, _PORT_FOR_SLAVES)
         if self.default_queues > self.max_queues_per_topic:
             yield ConfigError(
                 ("default_queues", "max_queues_per_topic"),
@@ -281,7 +292,7 @@ class BrokerConfig:
             why = f"is {self._acknowledged_copies} here" + (
                 "" if self.replication is Replication.SYNC else " because replication is ASYNC"
             )
-            most = Allowed("must not be more than in_sync_replicas", why=f"that {why}")
+            most = Allowed("must not be more than in-sync-replicas", why=f"that {why}")
             yield ConfigError("min_in_sync_replicas", self.min_in_sync_replicas, most)
         for address in self.name_servers:
             try:

@@ -30,7 +30,7 @@ from sparrowmq.broker.arrivals import Arrivals
 from sparrowmq.broker.config import BrokerConfig, Flush
 from sparrowmq.broker.replication.confirmation import Confirmation
 from sparrowmq.disk.syncer import Syncer
-from sparrowmq.net.routes import Reply, Request
+from sparrowmq.net.routes import Reply, Request, answer_all
 from sparrowmq.net.tasks import Uncancellable
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.store.errors import StoreError
@@ -256,6 +256,7 @@ class Durability:
         """Answer the sends that are safe by now, or whose copies are not waited for any more."""
         durable, copies = self._safe_on_disk, self.copies
         confirmed = _NEVER if copies is None else copies.confirmed
+        answers = []
         while self._waiters and self._waiters[0].end_offset <= durable:
             waiter = self._waiters[0]
             if waiter.end_offset > confirmed:
@@ -264,7 +265,8 @@ class Durability:
                     break
                 waiter.reply.code = waiter.missing_code
             self._waiters.popleft()
-            waiter.request.answer(waiter.reply)
+            answers.append((waiter.request, waiter.reply))
+        answer_all(answers)
 
     def _expire(self) -> None:
         """Answer sends that waited too long with what they still lack; their messages are stored.

@@ -20,6 +20,7 @@ from sparrowmq.protocol.perm import PERM_INHERIT, PERM_READ_WRITE
 
 _HOUR_MS = 3_600_000
 _MEBIBYTE = 1024 * 1024
+_LONGEST_GAP = 1024**4
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +81,19 @@ _CHANGEABLE = (
     RuntimeSetting("fileReservedTime", "store.retention_ms", 1, 8_760, 1 / _HOUR_MS),
     RuntimeSetting("deleteWhen", "store.deletion_hour", 0, 23),
     RuntimeSetting("diskMaxUsedSpaceRatio", "store.clean_ratio", 10, 95, 100),
+    RuntimeSetting("minInSyncReplicas", "min_in_sync_replicas", 1, 64),
+    # Of 4.x and of 5.x
+    RuntimeSetting("haSlaveFallbehindMax", "max_slave_gap_bytes", 0, _LONGEST_GAP),
+    RuntimeSetting("haMaxGapNotInSync", "max_slave_gap_bytes", 0, _LONGEST_GAP),
 )
 _READ_ONLY = (
     RuntimeSetting("brokerClusterName", "cluster_name"),
     RuntimeSetting("brokerName", "broker_name"),
     RuntimeSetting("brokerId", "broker_id"),
     RuntimeSetting("brokerIP1", "advertised_host"),
-    RuntimeSetting("haListenPort", "ha_port"),
+    RuntimeSetting("inSyncReplicas", "copies_wanted"),
+    RuntimeSetting("slaveTimeout", "slave_timeout_s", unit=1000),
+    RuntimeSetting("haTransferBatchSize", "ha_chunk_bytes"),
     RuntimeSetting("flushDiskType", "flush"),
     RuntimeSetting("flushIntervalCommitLog", "flush_interval_s", unit=1000),
     RuntimeSetting("syncFlushTimeout", "flush_timeout_s", unit=1000),
@@ -103,7 +110,8 @@ def config_lines(broker: Broker) -> str:
     """All settings in force as `name=value` lines."""
     values = {setting.name: setting.read(broker.config) for setting in _CHANGEABLE + _READ_ONLY}
     values["namesrvAddr"] = ";".join(broker.config.name_servers)
-    values["brokerRole"] = "ASYNC_MASTER" if broker.config.broker_id == 0 else "SLAVE"
+    values["brokerRole"] = "SLAVE" if broker.config.is_slave else broker.config.replication.value
+    values["haListenPort"] = str(broker.replication.ha_port)
     values["listenPort"] = broker.address.rpartition(":")[2]
     values["brokerPermission"] = str(PERM_READ_WRITE)
     values["messageDelayLevel"] = format_delay_levels(broker.config.store.delay_levels_ms)
@@ -125,6 +133,10 @@ def change_config(broker: Broker, wanted: Mapping[str, str]) -> None:
     broker.notices.is_enabled = config.notify_consumer_ids_changed
     broker.groups.auto_create = config.auto_create_group
     broker.groups.max_groups = config.max_groups
+    broker.replication.replicas.least = config.min_in_sync_replicas
+    broker.replication.replicas.max_gap_bytes = config.max_slave_gap_bytes
+    if broker.durability.copies is not None:
+        broker.durability.copies.check()
     if not {"auto_create_topic", "default_queues"}.isdisjoint(values):
         _change_template(broker)
 

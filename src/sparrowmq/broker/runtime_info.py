@@ -1,6 +1,7 @@
 """The state of a broker, under the names that Apache's tools look for."""
 
 from sparrowmq.broker.broker import Broker
+from sparrowmq.broker.replication.status import replication_table
 from sparrowmq.broker.statistics import DELIVERED_TIMERS, GROUP_GET, TOPIC_PUT
 from sparrowmq.protocol.codes import MQ_VERSION
 from sparrowmq.protocol.delay import schedule_queue_id
@@ -19,7 +20,7 @@ def runtime_info(broker: Broker) -> dict[str, str]:
     values: dict[str, object] = {
         "bootTimestamp": broker.clock() - running_ms,
         "runtime": _duration(running_ms),
-        "brokerActive": _yes(broker.config.broker_id == 0),
+        "brokerActive": _yes(broker.replication.is_master),
         "brokerVersionDesc": VERSION_TEXT,
         "brokerVersion": MQ_VERSION,
         "startAcceptSendRequestTimeStamp": 0,
@@ -28,6 +29,7 @@ def runtime_info(broker: Broker) -> dict[str, str]:
         **_waiting(broker),
         **_delay_levels(broker),
         **_timers(broker, now_ms),
+        **replication_table(broker.replication, broker.clock()),
     }
     return {name: str(value) for name, value in sorted(values.items())}
 

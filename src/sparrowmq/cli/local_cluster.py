@@ -1,13 +1,26 @@
-"""`up --brokers N`: one name server here, each broker in a process of its own."""
+"""`up --brokers N --slaves M`: one name server here, each broker in a process of its own.
+
+```
+                    ports (p is --port)        data
+broker-a            p, p - 2, p + 1            DATA/broker-a
+broker-b            p + 10, …                  DATA/broker-b
+broker-a, slave 1   p + 20, …                  DATA/broker-a-slave-1
+broker-b, slave 1   p + 30, …                  DATA/broker-b-slave-1
+```
+
+A single master keeps its name and its data in DATA itself, so that `up --slaves 1` goes on with the
+messages of `up`.
+"""
 
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-from sparrowmq.broker.config import BrokerConfig
+from sparrowmq.broker.config import MASTER_ID, BrokerConfig
 from sparrowmq.cli.descriptors import Descriptors
 from sparrowmq.cli.serve import CannotServe, fitted_to, say_ready
 from sparrowmq.cli.settings.servers import broker_settings
@@ -19,18 +32,60 @@ from sparrowmq.nameserver.server import NameServer
 _PORT_STEP = 10
 """Between two brokers: each also uses port - 2 and the HA port."""
 _STOP_S = 10.0
+_LOOK_AGAIN_S = 0.05
 
 
-def broker_arguments(first: BrokerConfig, number: int, name_server: str) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One broker of the cluster."""
+
+    broker_name: str
+    broker_id: int
+    data_dir: Path
+    place: int
+    """How many steps its ports lie after those of the first broker."""
+
+    @property
+    def is_master(self) -> bool:
+        """Whether it takes messages."""
+        return self.broker_id == MASTER_ID
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        return self.broker_name if self.is_master else f"{self.broker_name} slave {self.broker_id}"
+
+
+def members(first: BrokerConfig, brokers: int, slaves: int) -> Iterator[Member]:
+    """Masters before slaves, which look for them."""
+    for broker_id in range(slaves + 1):
+        for number in range(brokers):
+            name = first.broker_name if brokers == 1 else _name(number)
+            directory = name if broker_id == MASTER_ID else f"{name}-slave-{broker_id}"
+            is_alone = brokers == 1 and broker_id == MASTER_ID
+            yield Member(
+                name,
+                broker_id,
+                first.data_dir if is_alone else first.data_dir / directory,
+                broker_id * brokers + number,
+            )
+
+
+def _name(number: int) -> str:
+    return f"broker-{chr(ord('a') + number)}" if number < 26 else f"broker-{number}"
+
+
+def broker_arguments(first: BrokerConfig, member: Member, name_server: str) -> list[str]:
     """The command line of one broker: the first one's settings where they may be shared."""
-    name = f"broker-{chr(ord('a') + number)}" if number < 26 else f"broker-{number}"
-    port = first.port + number * _PORT_STEP if first.port else 0
-    ha_port = first.ha_port + number * _PORT_STEP if first.ha_port else 0
+    port, ha_port = (
+        each + member.place * _PORT_STEP if each else 0 for each in (first.port, first.ha_port)
+    )
     own = {
-        "broker-name": name,
+        "broker-name": member.broker_name,
+        "broker-id": str(member.broker_id),
         "port": str(port),
         "name-servers": name_server,
-        "data": str(first.data_dir / name),
+        "data": str(member.data_dir),
         "ha-port": str(ha_port),
     }
     for setting in broker_settings():
@@ -41,7 +96,7 @@ def broker_arguments(first: BrokerConfig, number: int, name_server: str) -> list
 
 
 @asynccontextmanager
-async def _child(arguments: list[str]) -> AsyncIterator[asyncio.subprocess.Process]:
+async def _child(title: str, arguments: list[str]) -> AsyncIterator[asyncio.subprocess.Process]:
     """A broker process that is ready; ended when the block is left."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "sparrowmq", "broker", *arguments),
@@ -54,23 +109,28 @@ async def _child(arguments: list[str]) -> AsyncIterator[asyncio.subprocess.Proce
         assert process.stdout is not None
         line = await process.stdout.readline()
         if not line.startswith(b"sparrowmq ready"):
-            raise CannotServe(f"broker {arguments[1]} did not start; its log is above")
+            raise CannotServe(f"{title} did not start; its log is above")
         yield process
     finally:
-        if process.returncode is None:
-            process.terminate()
-            try:
-                async with asyncio.timeout(_STOP_S):
-                    await process.wait()
-            except TimeoutError:
-                process.kill()
+        await _end(process)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        process.terminate()
+        try:
+            async with asyncio.timeout(_STOP_S):
                 await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
 
 
 async def serve_several(
     nameserver: NameServerConfig,
     first: BrokerConfig,
-    count: int,
+    brokers: int,
+    slaves: int,
     flags: list[str],
 ) -> None:
     """Serve until a signal comes; `flags` are for each broker besides its settings.
@@ -81,22 +141,41 @@ async def serve_several(
     nameserver = fitted_to(nameserver, Descriptors.raised_for(nameserver))
     async with AsyncExitStack() as stack:
         names = await stack.enter_async_context(NameServer(nameserver).running())
-        processes = []
-        for number in range(count):
-            arguments = broker_arguments(first, number, names.address)
-            process = await stack.enter_async_context(_child([*arguments, *flags, "--with-parent"]))
-            processes.append((arguments[1], process))
-        say_ready(
-            f"name server {names.address}, {count} brokers"
-            f" ({', '.join(name for name, _ in processes)}), data {Path(first.data_dir)}"
-        )
+        started = []
+        for member in members(first, brokers, slaves):
+            arguments = broker_arguments(first, member, names.address)
+            child = _child(member.title, [*arguments, *flags, "--with-parent"])
+            started.append((member, await stack.enter_async_context(child)))
         async with asyncio.TaskGroup() as tasks:
-            watches = [tasks.create_task(_watch(name, each)) for name, each in processes]
+            watches = [tasks.create_task(_watch(member, child)) for member, child in started]
+            await _until_registered(names, brokers * (slaves + 1), stopping)
+            titles = [member.title for member, _ in started]
+            say_ready(_ready_line(names.address, brokers, titles, first.data_dir))
             await stopping.wait()
             for watch in watches:
                 watch.cancel()
+        # Masters first: what they acknowledge until the end is on their slaves then. The stack ends
+        # the slaves.
+        masters = (child for member, child in started if member.is_master)
+        await asyncio.gather(*(_end(child) for child in masters))
 
 
-async def _watch(name: str, process: asyncio.subprocess.Process) -> None:
+async def _until_registered(names: NameServer, count: int, stopping: asyncio.Event) -> None:
+    """Return when so many brokers are known, or at a signal. A slave registers when its master has
+    accepted it."""
+    while len(names.table.live) < count and not stopping.is_set():
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LOOK_AGAIN_S):
+                await stopping.wait()
+
+
+def _ready_line(name_server: str, brokers: int, titles: Sequence[str], data: Path) -> str:
+    count = f"{brokers} broker{'s' if brokers > 1 else ''}"
+    return f"name server {name_server}, {count} ({', '.join(titles)}), data {data}"
+
+
+async def _watch(member: Member, process: asyncio.subprocess.Process) -> None:
     code = await process.wait()
-    raise CannotServe(f"broker {name} ended by itself with exit code {code}; stopping the others")
+    raise CannotServe(
+        f"broker {member.title} ended by itself with exit code {code}; stopping the others"
+    )

@@ -9,12 +9,13 @@ import random
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
 from sparrowmq.broker.config import BrokerConfig
 from sparrowmq.broker.name_servers import BrokerNameTaken
+from sparrowmq.broker.restarts import serve_until
 from sparrowmq.broker.server import BrokerServer
 from sparrowmq.cli.descriptors import Config, Descriptors, TooFewDescriptors
 from sparrowmq.cli.logs import log_error
@@ -97,9 +98,26 @@ async def serve_broker(config: BrokerConfig, *, with_parent: bool = False) -> No
     """A broker until a signal comes, or until standard input closes when it belongs to a parent."""
     stopping = await stop_signal(with_parent=with_parent)
     config = fitted_to(config, Descriptors.raised_for(config))
-    async with broker_running(config) as server:
-        say_ready(f"broker {config.broker_name} {server.address}, data {config.data_dir}")
-        await stopping.wait()
+    await _serve(config, stopping)
+
+
+async def _serve(config: BrokerConfig, stopping: asyncio.Event, beside: str = "") -> None:
+    """One broker; the ready line names what runs `beside` it. It is printed once: a broker that
+    starts again keeps its addresses."""
+    was_ready = asyncio.Event()
+
+    def ready(server: BrokerServer) -> None:
+        if not was_ready.is_set():
+            was_ready.set()
+            say_ready(f"{beside}{_name(config)} {server.address}, data {config.data_dir}")
+
+    log = logging.getLogger("sparrowmq.broker")
+    await serve_until(stopping, config, broker_running, ready=ready, log=log)
+
+
+def _name(config: BrokerConfig) -> str:
+    name = f"broker {config.broker_name}"
+    return f"{name} slave {config.broker_id}" if config.is_slave else name
 
 
 async def serve_up(nameserver: NameServerConfig, broker: BrokerConfig) -> None:
@@ -107,15 +125,9 @@ async def serve_up(nameserver: NameServerConfig, broker: BrokerConfig) -> None:
     stopping = await stop_signal()
     descriptors = Descriptors.raised_for(nameserver, broker)
     nameserver, broker = fitted_to(nameserver, descriptors), fitted_to(broker, descriptors)
-    async with AsyncExitStack() as stack:
-        names = await stack.enter_async_context(NameServer(nameserver).running())
+    async with NameServer(nameserver).running() as names:
         config = replace(broker, name_servers=(names.address,))
-        server = await stack.enter_async_context(broker_running(config))
-        say_ready(
-            f"name server {names.address}, broker {config.broker_name} {server.address},"
-            f" data {config.data_dir}"
-        )
-        await stopping.wait()
+        await _serve(config, stopping, beside=f"name server {names.address}, ")
 
 
 def fitted_to(config: Config, descriptors: Descriptors) -> Config:

@@ -8,7 +8,7 @@ bytes ─ feed ─ frames ─ request ── handler ── Reply now      ┬ o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from functools import partial
 from typing import Any, cast
 
@@ -17,7 +17,7 @@ import msgspec
 from sparrowmq.net.calls import Calls, Response
 from sparrowmq.net.endpoint import Endpoint
 from sparrowmq.net.errors import ConnectionLost, RequestRefused
-from sparrowmq.net.routes import Reply, Request
+from sparrowmq.net.routes import Answered, Reply, Request
 from sparrowmq.protocol.codes import RequestCode, ResponseCode
 from sparrowmq.protocol.errors import ProtocolError
 from sparrowmq.protocol.frame import Frame, FrameDecoder
@@ -250,6 +250,14 @@ class Connection(asyncio.Protocol):
         """Answer a request that was kept; nothing happens when the peer has gone."""
         if self.is_open and not request.flag & ONEWAY_FLAG:
             self._transport.write(encode_reply(request, reply))
+            if not self._is_writable:
+                self._note_unread()
+
+    def write_replies(self, answers: Iterable[Answered]) -> None:
+        """`write_reply` for each of them, with one write."""
+        frames = [encode_reply(*answer) for answer in answers if not answer[0].is_oneway]
+        if frames and self.is_open:
+            self._transport.write(b"".join(frames))
             if not self._is_writable:
                 self._note_unread()
 

@@ -7,7 +7,7 @@ wants.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
@@ -61,6 +61,22 @@ class Request(msgspec.Struct, Generic[H], eq=False):
     def answer(self, reply: Reply) -> None:
         """Answer now a request that was kept; nothing happens when the peer has gone."""
         self.connection.write_reply(self, reply)
+
+
+Answered = tuple[Request[Any], Reply]
+
+
+def answer_all(answers: Iterable[Answered]) -> None:
+    """`Request.answer` for each of them, with one write per connection.
+
+    Every write is a system call at once, also with uvloop: for 64 sends of one client they cost
+    as much as storing the messages.
+    """
+    by_connection: dict[Connection, list[Answered]] = {}
+    for answer in answers:
+        by_connection.setdefault(answer[0].connection, []).append(answer)
+    for connection, own in by_connection.items():
+        connection.write_replies(own)
 
 
 Handled = Reply | Awaitable[Reply | None] | None

@@ -120,20 +120,15 @@ class Dispatch:
         tag, uniq_key, keys = self._indexed(record)
         if not index:
             uniq_key = keys = ""
-        if queues and self._belongs(record):
-            queue = self.queue(record.topic, record.queue_id)
-            # Nearly always it is the next one; a call for each record would be felt.
-            if record.queue_offset == queue.max_offset or self._align(queue, record):
-                self.dispatch(
-                    queue,
-                    record.log_offset,
-                    record.size,
-                    tag,
-                    uniq_key,
-                    keys,
-                    record.store_timestamp,
-                )
-                return
+        queue = self._queue_of(record) if queues else None
+        # Nearly always it is the next one; a call for each record would be felt.
+        if queue is not None and (
+            record.queue_offset == queue.max_offset or self._align(queue, record)
+        ):
+            self.dispatch(
+                queue, record.log_offset, record.size, tag, uniq_key, keys, record.store_timestamp
+            )
+            return
         if uniq_key or keys:
             self.index.add(
                 (record.topic, uniq_key, keys, record.log_offset, record.store_timestamp)
@@ -148,12 +143,15 @@ class Dispatch:
         found, uniq_key, keys = indexed_properties(record.properties.decode("utf-8", "replace"))
         return cached_tag_code(found) if found else 0, uniq_key, keys
 
-    def _belongs(self, record: Record) -> bool:
+    def _queue_of(self, record: Record) -> ConsumeQueue | None:
+        """The record's queue, made when it is new; None for a deleted topic or a name that is no
+        topic."""
         if self.dropped and record.log_offset < self.dropped.get(record.topic, 0):
-            return False
-        if (record.topic, record.queue_id) in self.queues:
-            return True
-        return record.queue_id >= 0 and topic_fault(record.topic) is None
+            return None
+        found = self.queues.get((record.topic, record.queue_id))
+        if found is None and record.queue_id >= 0 and topic_fault(record.topic) is None:
+            found = self.queue(record.topic, record.queue_id)
+        return found
 
     def _align(self, queue: ConsumeQueue, record: Record) -> bool:
         """Make the record's offset the queue's next one; False if its unit is there already."""

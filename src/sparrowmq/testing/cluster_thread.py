@@ -35,7 +35,8 @@ class Cluster:
 
     @property
     def broker_addresses(self) -> dict[str, str]:
-        """`host:port` of every broker by its name, also of one that is stopped."""
+        """`host:port` of every broker by its name, also of one that is stopped; `broker-a.1` is the
+        first slave of `broker-a`."""
         return self._inner.broker_addresses
 
     @property
@@ -44,7 +45,8 @@ class Cluster:
         return self._inner.data_dir
 
     def start_broker(self, name: str) -> None:
-        """Start a stopped broker on its old port and files."""
+        """Start a stopped broker on its old port and files. A slave whose master runs follows it
+        when this returns; TimeoutError when it does not for a minute."""
         self._call(self._inner.start_broker(name))
 
     def stop_broker(self, name: str) -> None:
@@ -99,6 +101,7 @@ class Cluster:
 def cluster(
     brokers: int = 1,
     *,
+    slaves: int = 0,
     data_dir: str | Path | None = None,
     loop_factory: LoopFactory | None = None,
     clock: Clock = system_clock,
@@ -106,6 +109,7 @@ def cluster(
 ) -> Cluster:
     """A cluster for `with`: real servers on free loopback ports, in this process.
 
+    Each of the brokers is a master with `slaves` slaves, which follow it when the block begins.
     `data_dir` is a temporary directory unless given. `settings` are fields of `BrokerConfig`.
     `loop_factory` makes the loop the servers run on; asyncio's own unless given. `clock` gives the
     brokers the time.
@@ -113,5 +117,5 @@ def cluster(
         with cluster(brokers=2, default_queues=4) as running:
             producer = Producer("orders-svc", name_servers=running.name_server)
     """
-    inner = AsyncCluster(brokers=brokers, data_dir=data_dir, clock=clock, **settings)
+    inner = AsyncCluster(brokers=brokers, slaves=slaves, data_dir=data_dir, clock=clock, **settings)
     return Cluster(inner, loop_factory)

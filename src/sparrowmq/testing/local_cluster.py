@@ -14,8 +14,8 @@ import os
 import random
 import string
 import tempfile
-from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +23,7 @@ from typing import Any, Self
 
 from sparrowmq.admin.admin import Admin
 from sparrowmq.broker.config import BrokerConfig
+from sparrowmq.broker.restarts import serve_until
 from sparrowmq.broker.server import BrokerServer
 from sparrowmq.clock import Clock, system_clock
 from sparrowmq.disk.real_disk import RealDisk
@@ -37,6 +38,8 @@ BUSY_LAG_S = 60.0
 """Tests share their processor and this process: a broker that is late for that is not busy."""
 _ADMIN_TIMEOUT_S = 60.0
 """For the same reason: only a broker that is stopped does not answer."""
+_FOLLOW_TIMEOUT_S = 60.0
+_LOOK_AGAIN_S = 0.01
 
 
 class ServedBroker:
@@ -44,7 +47,11 @@ class ServedBroker:
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
         self.config = config
+        slave = f".{config.broker_id}" if config.is_slave else ""
+        self.name = f"{config.broker_name}{slave}"
+        """`broker-a`; its first slave is `broker-a.1`."""
         self._clock = clock
+        self._log = logging.getLogger(f"sparrowmq.testing.{self.name}")
         self.server: BrokerServer | None = None
         self._task: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
@@ -56,42 +63,59 @@ class ServedBroker:
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         """Serve in a task of the group. Raises what keeps it from serving."""
         if self._task is not None:
-            raise RuntimeError(f"broker {self.config.broker_name} runs already")
+            raise RuntimeError(f"broker {self.name} runs already")
         ready = asyncio.get_running_loop().create_future()
         self._stopping = asyncio.Event()
-        self._task = tasks.create_task(self._serve(ready), name=self.config.broker_name)
+        self._task = tasks.create_task(self._serve(ready), name=self.name)
         await ready
 
     async def _serve(self, ready: asyncio.Future[None]) -> None:
-        disk = RealDisk(self.config.data_dir)
-        workers, syncer = ThreadWorkers(READ_THREADS, self.config.broker_name), syncer_for(disk)
-        self.server = BrokerServer(
-            self.config,
-            disk=disk,
-            clock=self._clock,
-            rng=random.Random(),
-            workers=workers,
-            syncer=syncer,
-            pid=os.getpid(),
-            log=logging.getLogger(f"sparrowmq.testing.{self.config.broker_name}"),
-        )
-        try:
-            async with self.server.running():
+        def serves(server: BrokerServer) -> None:
+            self.server = server
+            if not ready.done():
                 ready.set_result(None)
-                await self._stopping.wait()
+
+        try:
+            await serve_until(
+                self._stopping, self.config, self._running, ready=serves, log=self._log
+            )
         except Exception as error:
             if ready.done():
                 raise
             ready.set_exception(_only_one_in(error))
         finally:
             self.server = None
+
+    @asynccontextmanager
+    async def _running(self, config: BrokerConfig) -> AsyncIterator[BrokerServer]:
+        disk = RealDisk(config.data_dir)
+        workers, syncer = ThreadWorkers(READ_THREADS, self.name), syncer_for(disk)
+        server = BrokerServer(
+            config,
+            disk=disk,
+            clock=self._clock,
+            rng=random.Random(),
+            workers=workers,
+            syncer=syncer,
+            pid=os.getpid(),
+            log=self._log,
+        )
+        try:
+            async with server.running():
+                yield server
+        finally:
             workers.close()
             syncer.close()
+
+    def is_followed_by(self, slave: ServedBroker) -> bool:
+        """Whether this broker feeds that one."""
+        links = () if self.server is None else self.server.broker.replication.feed.links
+        return slave.config.broker_id in links
 
     async def stop(self) -> None:
         """Stop in order, as SIGTERM does."""
         if self._task is None:
-            raise RuntimeError(f"broker {self.config.broker_name} does not run")
+            raise RuntimeError(f"broker {self.name} does not run")
         self._stopping.set()
         task, self._task = self._task, None
         await task
@@ -100,39 +124,58 @@ class ServedBroker:
 class AsyncCluster:
     """A cluster on the running loop; `async_cluster` makes one.
 
-    `data_dir` is a temporary directory unless given, and then stays. `clock` gives the brokers the
-    time. `settings` are fields of `BrokerConfig`, for every broker.
+    Each broker is a master with `slaves` slaves. `data_dir` is a temporary directory unless given,
+    and then stays. `clock` gives the brokers the time. `settings` are fields of `BrokerConfig`, for
+    every broker.
     """
 
     def __init__(
         self,
         *,
         brokers: int = 1,
+        slaves: int = 0,
         data_dir: str | Path | None = None,
         clock: Clock = system_clock,
         **settings: Any,
     ) -> None:
         if not 1 <= brokers <= len(string.ascii_lowercase):
             raise ValueError(f"brokers is {brokers}, must be 1 to {len(string.ascii_lowercase)}")
+        if slaves < 0:
+            raise ValueError(f"slaves is {slaves}, must be 0 or more")
         self.data_dir = Path() if data_dir is None else Path(data_dir)
         self.name_server = ""
         """`host:port` for clients."""
         self._keeps_data = data_dir is not None
         self._clock = clock
         self._settings = settings
-        self._names = [f"broker-{letter}" for letter in string.ascii_lowercase[:brokers]]
+        self._masters = [f"broker-{letter}" for letter in string.ascii_lowercase[:brokers]]
+        self._slaves = slaves
         self._brokers: dict[str, ServedBroker] = {}
         self._exit = AsyncExitStack()
+        self._names: NameServer
         self._tasks: asyncio.TaskGroup
 
     @property
     def broker_addresses(self) -> dict[str, str]:
-        """`host:port` of every broker by its name, also of one that is stopped."""
+        """`host:port` of every broker by its name, also of one that is stopped; `broker-a.1` is the
+        first slave of `broker-a`."""
         return {name: broker.address for name, broker in self._brokers.items()}
 
     async def start_broker(self, name: str) -> None:
-        """Start a stopped broker on its old port and files."""
-        await self._broker(name).start(self._tasks)
+        """Start a stopped broker on its old port and files. A slave whose master runs follows it
+        when this returns; TimeoutError when it does not for a minute."""
+        broker = self._broker(name)
+        await broker.start(self._tasks)
+        master = self._brokers[broker.config.broker_name]
+        if broker is master or master.server is None:
+            return
+        async with asyncio.timeout(_FOLLOW_TIMEOUT_S):
+            # No event: either broker may start again meanwhile, and is another object then.
+            while not self._is_known(broker, master):  # noqa: ASYNC110 - see above
+                await asyncio.sleep(_LOOK_AGAIN_S)
+
+    def _is_known(self, slave: ServedBroker, master: ServedBroker) -> bool:
+        return master.is_followed_by(slave) and slave.address in self._names.table.live
 
     async def stop_broker(self, name: str) -> None:
         """Stop a broker in order; its files stay."""
@@ -148,7 +191,7 @@ class AsyncCluster:
 
     def _broker(self, name: str) -> ServedBroker:
         if name not in self._brokers:
-            raise ValueError(f"no broker is called {name!r}; there are {', '.join(self._names)}")
+            raise ValueError(f"no broker is called {name!r}; there are {', '.join(self._brokers)}")
         return self._brokers[name]
 
     async def __aenter__(self) -> Self:
@@ -163,26 +206,30 @@ class AsyncCluster:
         if not self._keeps_data:
             directory = tempfile.TemporaryDirectory(prefix="sparrowmq-", ignore_cleanup_errors=True)
             self.data_dir = Path(self._exit.enter_context(directory))
-        server = NameServer(NameServerConfig(listen_host=LOOPBACK, listen_port=0))
-        await self._exit.enter_async_context(server.running())
-        self.name_server = server.address
+        self._names = NameServer(NameServerConfig(listen_host=LOOPBACK, listen_port=0))
+        await self._exit.enter_async_context(self._names.running())
+        self.name_server = self._names.address
         self._tasks = await self._exit.enter_async_context(asyncio.TaskGroup())
         self._exit.push_async_callback(self._stop_brokers)
-        for name in self._names:
-            self._brokers[name] = ServedBroker(self._config(name), self._clock)
-            await self.start_broker(name)
+        for broker_id in range(self._slaves + 1):
+            for name in self._masters:
+                broker = ServedBroker(self._config(name, broker_id), self._clock)
+                self._brokers[broker.name] = broker
+                await self.start_broker(broker.name)
 
     async def _stop_brokers(self) -> None:
-        for broker in self._brokers.values():
+        # Slaves first: a master whose slave is gone already has nothing left to feed.
+        for broker in reversed(self._brokers.values()):
             if broker.server is not None:
                 await broker.stop()
 
-    def _config(self, name: str) -> BrokerConfig:
-        directory = self.data_dir / name
+    def _config(self, name: str, broker_id: int) -> BrokerConfig:
+        directory = self.data_dir / (f"{name}.{broker_id}" if broker_id else name)
         directory.mkdir(parents=True, exist_ok=True)
         config = BrokerConfig(
             data_dir=directory,
             broker_name=name,
+            broker_id=broker_id,
             name_servers=(self.name_server,),
             listen_host=LOOPBACK,
             port=0,
@@ -220,9 +267,10 @@ def _only_one_in(error: Exception) -> Exception:
 def async_cluster(
     brokers: int = 1,
     *,
+    slaves: int = 0,
     data_dir: str | Path | None = None,
     clock: Clock = system_clock,
     **settings: Any,
 ) -> AsyncCluster:
     """A cluster for `async with`, on the running loop."""
-    return AsyncCluster(brokers=brokers, data_dir=data_dir, clock=clock, **settings)
+    return AsyncCluster(brokers=brokers, slaves=slaves, data_dir=data_dir, clock=clock, **settings)

@@ -14,7 +14,9 @@ import pytest
 if TYPE_CHECKING:
     from sparrowmq.testing.cluster_thread import Cluster
 
-MARK = "sparrowmq(brokers=1, **settings): how the sparrowmq_cluster of this test is started"
+MARK = (
+    "sparrowmq(brokers=1, slaves=0, **settings): how the sparrowmq_cluster of this test is started"
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:

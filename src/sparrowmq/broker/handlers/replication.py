@@ -3,12 +3,19 @@
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.replication.claims import Follow, LogClaim, Refuse, StartAnew, judge
 from sparrowmq.broker.replication.replication import Role
+from sparrowmq.broker.replication.status import ha_status
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import BodyError
-from sparrowmq.protocol.headers.replication import DescribeLog, FollowAnswer, FollowMaster
+from sparrowmq.protocol.headers.replication import (
+    DescribeLog,
+    FollowAnswer,
+    FollowMaster,
+    GetHaStatus,
+    ResetMasterFlushOffset,
+)
 
 routes: Routes[Broker] = Routes()
 
@@ -71,3 +78,21 @@ def _remember(broker: Broker, slave: LogClaim) -> None:
         known.addresses = before
         text = f"the slave cannot be remembered: {error}"
         raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, text) from error
+
+
+@routes.on(GetHaStatus)
+def get_ha_status(broker: Broker, request: Request[GetHaStatus]) -> Reply:
+    """What `mqadmin haStatus` prints: of a master its slaves, of a slave itself."""
+    status = ha_status(broker.replication, broker.replication_figures, broker.clock())
+    return Reply(body=status.to_json())
+
+
+@routes.on(ResetMasterFlushOffset)
+def reset_master_flush_offset(broker: Broker, request: Request[ResetMasterFlushOffset]) -> Reply:
+    """Note it on a slave, and answer success without effect on a master, as Apache's broker does.
+
+    Nothing here depends on the value: a slave learns from its master's bytes what it may serve.
+    """
+    if not broker.replication.is_master:
+        broker.replication_figures.master_flushed = request.header.master_flush_offset
+    return Reply()

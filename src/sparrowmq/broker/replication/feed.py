@@ -5,7 +5,7 @@ hello over the broker's port ─▶ judged, gets a token
 HA connection ─▶ token ─▶ first offset ─▶ fed: log bytes out, acknowledgements in
 ```
 
-Where no sender waits for acknowledgements, the log is looked at every 2 ms, and less often while it
+Where no sender waits for acknowledgements, the log is looked at every 5 ms, and less often while it
 does not grow: a notice for every message would slow down sends, and many small transfers cost the
 master several times as much processor time. Where senders do wait, a slave is sent the next bytes
 as soon as it acknowledged the last ones, so that all messages that were sent meanwhile travel
@@ -31,10 +31,10 @@ from sparrowmq.protocol.ha import HaError, ReportDecoder, encode_chunk_head
 from sparrowmq.store.store import Store
 
 HEARTBEAT_S = 5.0
-"""An idle slave hears from its master this often, as from Apache's (haSendHeartbeatInterval)."""
+"""A slave hears from its master this often, as from Apache's (haSendHeartbeatInterval)."""
 SILENCE_S = 20.0
 """A slave that reports nothing for so long is gone (haHousekeepingInterval)."""
-PAUSE_S = 0.002
+PAUSE_S = 0.005
 LONGEST_PAUSE_S = 0.032
 """How often the log is looked at, at most and at least, where no sender waits."""
 _TOKEN_S = 10.0
@@ -125,6 +125,7 @@ class Feed:
         self._newcomers.discard(link)
         link.has_joined, link.slave_id, link.name = True, slave_id, name
         link.position = log_offset
+        link.begin_heartbeats()
         self.links[slave_id] = link
         self._log.info("%s follows from log offset %d", name, log_offset)
         self.acknowledge(link, log_offset)
@@ -192,8 +193,11 @@ class Feed:
                 return
             if body:
                 link.send(body)
-                # A full chunk may end inside a record, which no slave acknowledges: more follows.
-                if self.replicas.wanted > 1 and len(body) < self._chunk_bytes:
+                if len(body) >= self._chunk_bytes:
+                    # It may end inside a record, which no slave acknowledges: more follows. But
+                    # the system takes megabytes before it is full: requests come first.
+                    await asyncio.sleep(0)
+                elif self.replicas.wanted > 1:
                     await link.until_acknowledged()
             else:
                 await self._until_grown(link)
@@ -206,15 +210,10 @@ class Feed:
         return found
 
     async def _until_grown(self, link: "SlaveLink") -> None:
-        """Return when there is more to send; a heartbeat is sent when that takes long."""
-        is_grown = self._waits_for_notice if self.replicas.wanted > 1 else self._looks
-        try:
-            async with asyncio.timeout(HEARTBEAT_S):
-                await is_grown(link)
-        except TimeoutError:
-            link.send(b"")
-
-    async def _waits_for_notice(self, link: "SlaveLink") -> None:
+        """Return when there is more to send."""
+        if self.replicas.wanted <= 1:
+            await self._looks(link)
+            return
         while link.position >= self._store.max_log_offset:
             self._grown.clear()
             await self._grown.wait()
@@ -254,6 +253,7 @@ class SlaveLink(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._heard_s = self._loop.time()
         self._silence: asyncio.TimerHandle
+        self._heartbeat: asyncio.TimerHandle | None = None
         self.has_joined = False
         self.slave_id = -1
         self.name = ""
@@ -277,6 +277,13 @@ class SlaveLink(asyncio.Protocol):
         """Bytes of the log; none are a heartbeat."""
         self._transport.write(encode_chunk_head(self.position, len(body)) + body)
         self.position += len(body)
+
+    def begin_heartbeats(self) -> None:
+        """Send one every few seconds, whatever else is sent: to ask each time whether it is needed
+        would cost more, as a busy log is sent thousands of times a second."""
+        if self._heartbeat is not None and self.writable.is_set():
+            self.send(b"")
+        self._heartbeat = self._loop.call_later(HEARTBEAT_S, self.begin_heartbeats)
 
     async def until_acknowledged(self) -> None:
         """Return when the slave has everything that was sent."""
@@ -319,6 +326,8 @@ class SlaveLink(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._silence.cancel()
+        if self._heartbeat is not None:
+            self._heartbeat.cancel()
         if exc is not None:
             self.reason = str(exc)
         self._feed.leave(self)

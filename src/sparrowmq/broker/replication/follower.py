@@ -38,7 +38,7 @@ from sparrowmq.store.errors import StoreStopped
 from sparrowmq.store.store import Store
 
 REPORT_S = 5.0
-"""A follower that got nothing reports this often, so that it is not taken for dead."""
+"""A follower reports at least this often, so that it is not taken for dead."""
 _HELLO_S = 3.0
 _CONNECT_S = 3.0
 SILENCE_S = 20.0
@@ -69,11 +69,26 @@ class MasterLink(asyncio.Protocol):
         self._is_paused = False
         self._loop = asyncio.get_running_loop()
         self._heard_s = self._loop.time()
+        self._is_report_due = False
+        self._clock: asyncio.TimerHandle
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are none of asyncio's classes.
+        # uvloop's transports have its methods without inheriting from it
         self._transport = cast(asyncio.Transport, transport)
+        # Not a timeout around every wait for a chunk: there are thousands of them a second.
+        self._clock = self._loop.call_later(REPORT_S, self._look_at_clock)
+
+    def _look_at_clock(self) -> None:
+        now_s = self._loop.time()
+        if self._is_paused:  # the master may have sent something: it is not read for now
+            self._heard_s = now_s
+        if now_s - self._heard_s >= SILENCE_S:
+            self._fail(TimeoutError(f"the master was silent for {SILENCE_S:.0f} s"))
+            return
+        self._is_report_due = True
+        self._arrived.set()
+        self._clock = self._loop.call_later(REPORT_S, self._look_at_clock)
 
     def data_received(self, data: bytes) -> None:
         self._heard_s = self._loop.time()
@@ -92,26 +107,24 @@ class MasterLink(asyncio.Protocol):
             self._arrived.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._clock.cancel()
         self._fail(exc or ConnectionError("the master closed the connection"))
 
     def _fail(self, error: Exception) -> None:
         self._failure = self._failure or error
         self._arrived.set()
 
-    async def next_chunk(self, wait_s: float) -> Chunk | None:
-        """The next one; None after `wait_s`. Raises what ended the connection, TimeoutError when
-        the master has been silent for too long."""
+    async def next_chunk(self) -> Chunk | None:
+        """The next one; None when a report is due. Raises what ended the connection, TimeoutError
+        when the master has been silent for too long."""
         while not self._chunks:
             if self._failure is not None:
                 raise self._failure
-            if self._loop.time() - self._heard_s >= SILENCE_S:
-                raise TimeoutError(f"the master was silent for {SILENCE_S:.0f} s")
-            self._arrived.clear()
-            try:
-                async with asyncio.timeout(wait_s):
-                    await self._arrived.wait()
-            except TimeoutError:
+            if self._is_report_due:
+                self._is_report_due = False
                 return None
+            self._arrived.clear()
+            await self._arrived.wait()
         chunk = self._chunks.popleft()
         self._waiting_bytes -= len(chunk.body)
         if self._is_paused and self._waiting_bytes <= _READ_AHEAD_BYTES // 2:
@@ -237,7 +250,7 @@ class Follower:
         expected, unsynced = start, 0
         loop = asyncio.get_running_loop()
         while until is None or self._store.max_log_offset < until:
-            chunk = await link.next_chunk(REPORT_S)
+            chunk = await link.next_chunk()
             if chunk is not None:
                 self.heard_s = loop.time()
                 if chunk.log_offset != expected:
@@ -247,6 +260,7 @@ class Follower:
                 self.master_end = max(self.master_end, expected)
                 unsynced += len(chunk.body)
                 if link.has_waiting and unsynced < _READ_AHEAD_BYTES:
+                    await asyncio.sleep(0)  # requests come in between
                     continue  # one sync and one report for all that has come
                 if unsynced and self._sync is not None:
                     await self._sync()
@@ -254,12 +268,14 @@ class Follower:
             # A blank record ends the file here before the rest of it was sent: the master would
             # take a report past that for a lie.
             link.write(encode_offset(min(self._safe_end, expected)))
+            await asyncio.sleep(0)  # more chunks may wait already, and so may requests
 
     async def _take(self, chunk: Chunk) -> None:
         """Append what came, in slices, so that requests are answered in between."""
         for at in range(0, len(chunk.body), _SLICE_BYTES):
+            if at:
+                await asyncio.sleep(0)
             self._store.append_raw(chunk.log_offset + at, chunk.body[at : at + _SLICE_BYTES])
-            await asyncio.sleep(0)
 
     @property
     def _safe_end(self) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from sparrowmq.broker.config import MASTER_ID
 from sparrowmq.cli.logs import Warn, log_level_option, log_warning, print_warning, set_up_logs
 from sparrowmq.cli.settings.environment import warn_of_unknown_variables
 from sparrowmq.cli.settings.options import SettingsCommand, config_option, options
@@ -34,7 +35,7 @@ def common_options() -> list[click.Parameter]:
         click.Option(
             ["--insecure"],
             is_flag=True,
-            help="Allow listening on addresses that other machines can reach.",
+            help="Allow listening on addresses that others can reach.",
         ),
     ]
 
@@ -81,6 +82,7 @@ def _broker(
 
 def _up(
     brokers: int,
+    slaves: int,
     config_file: Path | None,
     log_level: str,
     as_json: bool,
@@ -95,18 +97,22 @@ def _up(
     for text in _overruled(values, file.given, brokers):
         warn(text)
     names, first = configs_of_both(values, file, insecure=insecure)
+    first = replace(first, broker_id=MASTER_ID)
     if names.kv_config_path is None:
         names = replace(names, kv_config_path=first.data_dir / "namesrv" / "kvConfig.json")
-    if brokers > 1:
+    if brokers > 1 or slaves:
         flags = ["--insecure"] * insecure + ["--json"] * as_json + ["--log-level", log_level]
-        several = serve_several(names, first, brokers, flags)
+        several = serve_several(names, first, brokers, slaves, flags)
         sys.exit(run(several, as_json=as_json, ports=_PORTS_OF_UP))
     sys.exit(run(serve_up(names, first), as_json=as_json, ports=_PORTS_OF_UP))
 
 
 def _overruled(values: Mapping[str, Any], file: Mapping[str, Given], brokers: int) -> Iterator[str]:
     """Flags and lines that `up` decides itself. The variable of the name servers is for clients."""
-    overruled = {"name-servers": "`up` runs a name server itself; see: sparrowmq broker --help"}
+    overruled = {
+        "name-servers": "`up` runs a name server itself; see: sparrowmq broker --help",
+        "broker-id": "`up` runs masters, and their slaves with --slaves",
+    }
     if brokers > 1:
         overruled["broker-name"] = (
             "each of the brokers has a name of its own: broker-a, broker-b, …"
@@ -144,7 +150,7 @@ def commands() -> list[click.Command]:
             ],
             help=_BROKER,
             groups={
-                "Cluster": ("name-servers", "broker-name"),
+                "Cluster": ("name-servers", "broker-name", "broker-id"),
                 "Addresses": ("port", "listen", "advertise", "insecure"),
                 "Messages": _MESSAGES,
                 "Settings and logs": _SETTINGS_AND_LOGS,
@@ -160,22 +166,30 @@ def commands() -> list[click.Command]:
                     metavar="NUMBER",
                     default=1,
                     show_default=True,
-                    help="Broker processes, at most one per core.",
+                    help="Masters; several are processes of their own, at most one per core.",
+                ),
+                click.Option(
+                    ["--slaves"],
+                    type=click.IntRange(0, 8),
+                    metavar="NUMBER",
+                    default=0,
+                    show_default=True,
+                    help="Slaves of each broker.",
                 ),
                 *common_options(),
-                *options(all_settings(), hidden=("name-servers",)),
+                *options(all_settings(), hidden=("name-servers", "broker-id")),
             ],
             help=_UP,
             groups={
                 "Addresses": ("port", "nameserver-port", "listen", "advertise", "insecure"),
-                "Messages": ("brokers", *_MESSAGES),
+                "Messages": ("brokers", "slaves", *_MESSAGES),
                 "Settings and logs": _SETTINGS_AND_LOGS,
             },
         ),
     ]
 
 
-_MESSAGES = ("data", "flush", "store-retention")
+_MESSAGES = ("data", "flush", "replication", "store-retention")
 _SETTINGS_AND_LOGS = ("config", "log-level", "json")
 
 _NAMESERVER = """Run a name server.
@@ -191,14 +205,14 @@ _BROKER = """Run a broker.
 \b
 Examples:
   sparrowmq broker --data /var/lib/sparrowmq --name-servers 127.0.0.1:9876
-  sparrowmq broker --config broker.conf
-  sparrowmq broker --flush sync
+  sparrowmq broker --config broker.conf --replication sync
+  sparrowmq broker --broker-id 1 --data /var/lib/slave --port 10921
 """
-_UP = """Run a name server and a broker in one process, on loopback.
+_UP = """Run a name server and a broker, or several with slaves, on loopback.
 
 \b
 Examples:
   sparrowmq up
   sparrowmq up --data /var/lib/sparrowmq --flush sync
-  sparrowmq up --brokers 4
+  sparrowmq up --brokers 2 --slaves 1 --replication sync
 """

@@ -1,4 +1,4 @@
-"""`sparrowmq store verify | rebuild | dump DIR`: a store on disk, without a broker.
+"""`sparrowmq store verify | rebuild | dump | follow DIR`: a store on disk, without a broker.
 
 Exit codes: 0 fine, 1 damage was found, 2 the store cannot be read or is in use.
 """
@@ -15,6 +15,7 @@ import msgspec
 from sparrowmq.broker.consumer_offsets import ConsumerOffsets
 from sparrowmq.broker.tables import replay_journal
 from sparrowmq.cli.command_group import Group
+from sparrowmq.cli.remote import name_servers_option
 from sparrowmq.clock import system_clock
 from sparrowmq.disk.disk import Disk
 from sparrowmq.disk.errors import DiskError
@@ -30,9 +31,11 @@ from sparrowmq.store.messages import Damage, Progress
 from sparrowmq.store.table_file import TableFile
 
 if TYPE_CHECKING:
+    from sparrowmq.broker.replication.claims import LogClaim
     from sparrowmq.protocol.record import Record
     from sparrowmq.store.inspect.dump import DumpedHole
     from sparrowmq.store.inspect.verify import Finding
+    from sparrowmq.store.recovery.tail import LogExtent
 
 FINE, DAMAGED, UNREADABLE = 0, 1, 2
 
@@ -45,7 +48,7 @@ Show: TypeAlias = "Callable[[Progress | Damage | Finding], None]"
 
 @click.group("store", cls=Group)
 def app() -> None:
-    """Verify, rebuild or dump the files of a store."""
+    """Verify, rebuild or dump the files of a store, or cut what its master does not have."""
 
 
 def commands() -> list[click.Command]:
@@ -208,6 +211,107 @@ def dump_store(
     if not count:
         click.echo(f"no message in {directory} fits", err=True)
     sys.exit(DAMAGED if is_damaged else FINE)
+
+
+@app.command("follow")
+@_directory
+@click.option("--master", metavar="HOST:PORT", help="The broker to follow.")
+@name_servers_option
+@click.option(
+    "--broker-name",
+    default="broker-a",
+    show_default=True,
+    help="Without --master: the master that name servers know by this name.",
+)
+@_slots
+@_entries
+@click.option("--yes", is_flag=True, help="Do it; without it nothing is changed.")
+def follow_master(
+    directory: Path,
+    master: str | None,
+    name_servers: str,
+    broker_name: str,
+    index_slots: int,
+    index_entries: int,
+    yes: bool,
+) -> None:
+    """Cut what a slave has and its master does not, so that it can follow. Nothing is deleted.
+
+    A slave whose log parted from its master's is refused by it. This says where they part and what
+    would be moved to sparrowmq/quarantine in DIR; with --yes it is. The slave must be stopped.
+
+    \b
+    Examples:
+      sparrowmq store follow slave-data --master 10.0.0.1:10911
+      sparrowmq store follow slave-data --name-servers 10.0.0.3:9876 --yes
+    """
+    from sparrowmq.cli.master_log import NoMaster, log_of_master
+    from sparrowmq.store.recovery.rebuild import config_of
+    from sparrowmq.store.recovery.tail import cut_tail, extent_of, tail_from
+
+    disk = _disk(directory)
+    with _refusals(), _progress(quiet=False) as show:
+        try:
+            source = log_of_master(master, name_servers.split(";"), broker_name).claim
+        except NoMaster as error:
+            raise ValueError(str(error)) from error
+        cut_at = _parting(directory, extent_of(disk), source)
+        if cut_at is None:
+            return
+        tail = tail_from(disk, cut_at)
+        click.echo(
+            f"{directory} and {source.address} differ from log offset {cut_at} on:"
+            f" {tail.records} messages ({tail.size} bytes) are only in {directory}, stored"
+            f" {_utc(tail.first_ms)} to {_utc(tail.last_ms)}"
+        )
+        if not yes:
+            click.echo("nothing was changed; --yes moves them away")
+            return
+        config = config_of(disk, IndexLayout(index_slots, index_entries))
+        for path in cut_tail(disk, config, cut_at, system_clock(), show):
+            click.echo(f"kept: {directory / path}")
+    click.echo(f"the log ends at {cut_at} now; start the slave, and it follows {source.address}")
+
+
+def _parting(directory: Path, own: "LogExtent", source: "LogClaim") -> int | None:
+    """Where a store parts from its master's log; None, and why, where it does not.
+
+    Raises ValueError where cutting would leave nothing.
+    """
+    from sparrowmq.broker.replication.claims import LogClaim, parted_at
+
+    claim = LogClaim(
+        cluster=source.cluster,
+        broker_name=source.broker_name,
+        broker_id=1,
+        address=str(directory),
+        file_size=own.file_size,
+        begin=own.begin,
+        end=own.end,
+        lineage=own.lineage,
+    )
+    cut_at = parted_at(source, claim)
+    if cut_at is None:
+        more = (
+            f", but is longer by {own.end - source.end} bytes, which {source.address} gets back"
+            " when it is restarted"
+            if own.end > source.end
+            else ""
+        )
+        click.echo(f"{directory} has the same history as {source.address}{more}: nothing to cut")
+    elif cut_at <= own.begin:
+        raise ValueError(
+            f"{directory} and {source.address} have nothing in common: {directory} begins at"
+            f" {own.begin}, and they differ from {cut_at} on; start the slave with an empty"
+            " directory"
+        )
+    return cut_at
+
+
+def _utc(time_ms: int) -> str:
+    from datetime import UTC, datetime
+
+    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _print_json(found: "Record | DumpedHole") -> None:

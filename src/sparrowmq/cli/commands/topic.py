@@ -5,6 +5,7 @@ import sys
 import click
 
 from sparrowmq.admin.admin import Admin
+from sparrowmq.admin.brokers import BrokerInfo
 from sparrowmq.admin.errors import AdminError
 from sparrowmq.cli.command_group import Group
 from sparrowmq.cli.remote import name_servers_option, with_admin
@@ -105,10 +106,15 @@ def route(name: str, name_servers: str) -> None:
       sparrowmq topic route orders
     """
 
-    async def work(admin: Admin) -> TopicRoute:
-        return await admin.route(name)
+    async def work(admin: Admin) -> tuple[TopicRoute, dict[str, list[BrokerInfo]]]:
+        found = await admin.route(name)
+        replicated = {each.broker_name for each in found.broker_datas if len(each.broker_addrs) > 1}
+        listed = await admin.brokers() if replicated else ()
+        return found, {
+            name: [broker for broker in listed if broker.name == name] for name in replicated
+        }
 
-    found = with_admin(name_servers, work)
+    found, replicas = with_admin(name_servers, work)
     brokers = {data.broker_name: data for data in found.broker_datas}
     click.echo(f"{'BROKER':<20} {'READ':>5} {'WRITE':>5}  PERM  ADDRESSES")
     for data in sorted(found.queue_datas, key=lambda each: each.broker_name):
@@ -118,6 +124,23 @@ def route(name: str, name_servers: str) -> None:
             f"{data.broker_name:<20} {data.read_queue_nums:>5} {data.write_queue_nums:>5}"
             f"  {perm_text(data.perm)}   {shown}"
         )
+        for broker in replicas.get(data.broker_name, ()):
+            click.echo(f"  {_replica_text(broker)}")
+
+
+def _replica_text(broker: BrokerInfo) -> str:
+    """How a master's copies are doing, or how far a slave is. Apache's brokers report neither."""
+    role = broker.role if broker.is_master else f"slave {broker.broker_id}"
+    runtime = broker.runtime
+    if runtime is None:
+        return f"{role}: does not answer"
+    if broker.is_master:
+        return f"{role}: {_figure(runtime.copies_in_sync)} copies in sync"
+    return f"{role}: {_figure(runtime.behind_bytes)} bytes, {_figure(runtime.behind_s)} s behind"
+
+
+def _figure(value: float | None) -> str:
+    return "?" if value is None else f"{value:,g}" if isinstance(value, float) else f"{value:,}"
 
 
 @topic.command()

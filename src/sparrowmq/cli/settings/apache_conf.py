@@ -2,23 +2,29 @@
 
 A key without effect is one whose promise holds here anyway, or which is about something that does
 not exist here. Refused are keys that would run programs, and keys that would silently break a
-promise: users and TLS, a second copy of every message, or files in another place.
+promise: users and TLS, a master or slave that is not one, or files in another place.
 """
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
+from sparrowmq.cli.settings.apache_roles import (
+    COPIES,
+    ID,
+    ROLE,
+    ConfLine,
+    replication_of,
+    role_problems,
+    role_warnings,
+)
 from sparrowmq.cli.settings.protection import is_protection, protection_missing
 from sparrowmq.cli.settings.settings import Found, Given, SettingError
 
 _NO_POOLS = "there are no thread pools here"
 
-_NO_COPIES = "there is no replication yet"
-
 _NO_CONTROLLER = "there is no controller that chooses masters"
 
-_REFUSED_COPY = "there is no replication yet, and a send would be acknowledged with one copy"
+_NO_ACTING = "a slave takes over when it is started as a master, never by itself"
 
 
 def _whole(text: str, unit: str) -> int:
@@ -52,10 +58,16 @@ def _percent(text: str) -> str:
 TAKEN: dict[str, tuple[str, Callable[[str], str]]] = {
     "brokerClusterName": ("cluster-name", str),
     "brokerName": ("broker-name", str),
-    "brokerId": ("broker-id", str),
+    ID: ("broker-id", str),
     "namesrvAddr": ("name-servers", str),
     "listenPort": ("port", str),
     "haListenPort": ("ha-port", str),
+    COPIES: ("in-sync-replicas", str),
+    "minInSyncReplicas": ("min-in-sync-replicas", str),
+    "slaveTimeout": ("slave-timeout", _ms),
+    "haSlaveFallbehindMax": ("max-slave-gap", str),
+    "haMaxGapNotInSync": ("max-slave-gap", str),
+    "haTransferBatchSize": ("ha-chunk", str),
     "brokerIP1": ("advertise", str),
     "bindAddress": ("listen", str),
     "flushDiskType": ("flush", str),
@@ -95,15 +107,17 @@ NO_EFFECT: dict[str, tuple[frozenset[str], str]] = {
     for key, fitting, why in (
         # key, values that hold here anyway and need no warning, and why others change nothing
         ("enablePropertyFilter", ("true",), "SQL92 filters are always on"),
-        ("brokerIP2", (), _NO_COPIES),
-        ("slaveReadEnable", ("false",), _NO_COPIES),
-        ("totalReplicas", ("1",), _NO_COPIES),
-        ("inSyncReplicas", ("1",), _NO_COPIES),
-        ("minInSyncReplicas", ("1",), _NO_COPIES),
-        ("enableAutoInSyncReplicas", ("false",), _NO_COPIES),
-        ("allAckInSyncStateSet", ("false",), _NO_COPIES),
-        ("enableSlaveActingMaster", ("false",), _NO_COPIES),
-        ("supportActingMaster", ("false",), _NO_COPIES),
+        ("brokerIP2", (), "slaves copy from the address that clients get, brokerIP1"),
+        ("slaveReadEnable", ("false",), "a master does not send consumers to its slaves"),
+        ("totalReplicas", ("1",), "any number of slaves may follow, and those that do are counted"),
+        (
+            "enableAutoInSyncReplicas",
+            ("false",),
+            "a send with too few slaves is stored and answered SLAVE_NOT_AVAILABLE",
+        ),
+        ("allAckInSyncStateSet", ("false",), "a send waits for inSyncReplicas copies"),
+        ("enableSlaveActingMaster", ("false",), _NO_ACTING),
+        ("supportActingMaster", ("false",), _NO_ACTING),
         ("brokerHeartbeatInterval", (), _NO_CONTROLLER),
         ("brokerNotActiveTimeoutMillis", (), _NO_CONTROLLER),
         ("sendHeartbeatTimeoutMillis", (), _NO_CONTROLLER),
@@ -127,7 +141,7 @@ REFUSED: dict[str, tuple[frozenset[str], str]] = {
         ("messageStorePlugIn", ("",), "it names a class to load"),
         ("transientStorePoolEnable", ("false",), "it acknowledges what is not in any file yet"),
         ("brokerConfigPath", (), "it redirects where settings are written"),
-        ("brokerRole", ("async_master",), _REFUSED_COPY),
+        ("haMasterAddress", ("",), "a slave asks name servers (namesrvAddr) for its master"),
         ("readOnlyCommitLogStorePaths", ("",), "messages in further directories would be missing"),
         ("enableDLegerCommitLog", ("false",), "a DLedger log has another format and its copies"),
         ("enableControllerMode", ("false",), f"{_NO_CONTROLLER}, and without it none would serve"),
@@ -183,12 +197,6 @@ _OLD_SPELLINGS = {
 """Of RocketMQ 3 and 4."""
 
 
-class _ConfLine(NamedTuple):
-    where: str
-    key: str
-    value: str
-
-
 def read_broker_conf(path: Path) -> Found:
     """The settings in a broker.conf, the lines that are refused, and those without effect."""
     try:
@@ -197,8 +205,11 @@ def read_broker_conf(path: Path) -> Found:
         return Found(problems=error.problems)
     root = next((line for line in lines if line.key == _ROOT), None)
     given: dict[str, Given] = {}
-    problems: list[str] = []
-    warnings: list[str] = []
+    by_key = {line.key: line for line in lines}
+    problems = list(role_problems(by_key))
+    warnings = list(role_warnings(by_key))
+    if ROLE in by_key and (replication := replication_of(by_key[ROLE].value)) is not None:
+        given["replication"] = Given(replication, by_key[ROLE].origin)
     for line in lines:
         key = _OLD_SPELLINGS.get(line.key, line.key)
         if problem := _refused(line, root):
@@ -206,7 +217,7 @@ def read_broker_conf(path: Path) -> Found:
         elif key in TAKEN:
             setting, convert = TAKEN[key]
             try:
-                taken = Given(convert(line.value), f"{line.where}: {line.key}", line.value)
+                taken = Given(convert(line.value), line.origin, line.value)
             except ValueError as error:
                 problems.append(f"{line.where}: {line.key} is {line.value!r}, {error}")
                 continue
@@ -227,7 +238,7 @@ def missing_protections(path: Path) -> Found:
     return Found(problems=tuple(filter(None, map(_unprotected, lines))))
 
 
-def _refused(line: _ConfLine, root: _ConfLine | None) -> str:
+def _refused(line: ConfLine, root: ConfLine | None) -> str:
     """Why a line cannot be accepted; empty when it can."""
     if problem := _unprotected(line):
         return problem
@@ -236,13 +247,13 @@ def _refused(line: _ConfLine, root: _ConfLine | None) -> str:
     return _misplaced(line, root) if line.key in _PLACES else ""
 
 
-def _unprotected(line: _ConfLine) -> str:
+def _unprotected(line: ConfLine) -> str:
     missing = protection_missing(line.key, line.value)
     return f"{line.where}: {line.key} is {line.value!r}, but {missing}" if missing else ""
 
 
-def _no_effect(line: _ConfLine) -> Iterator[str]:
-    if line.key in _PLACES or is_protection(line.key):
+def _no_effect(line: ConfLine) -> Iterator[str]:
+    if line.key in _PLACES or line.key == ROLE or is_protection(line.key):
         return
     why_not = without_effect(line.key, line.value)
     if why_not is None:
@@ -251,7 +262,7 @@ def _no_effect(line: _ConfLine) -> Iterator[str]:
         yield f"{line.where}: {line.key} has no effect, {why_not}"
 
 
-def _lines(path: Path) -> Iterator[_ConfLine]:
+def _lines(path: Path) -> Iterator[ConfLine]:
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -264,10 +275,10 @@ def _lines(path: Path) -> Iterator[_ConfLine]:
         where = f"{path} line {number}"
         if not equals:
             raise SettingError(f"{where} is {content!r}, must be key=value; TOML ends in .toml")
-        yield _ConfLine(where, key, value)
+        yield ConfLine(where, key, value)
 
 
-def _misplaced(line: _ConfLine, root: _ConfLine | None) -> str:
+def _misplaced(line: ConfLine, root: ConfLine | None) -> str:
     """Files elsewhere would not be found, and topics would start empty."""
     name = _PLACES[line.key]
     if root is not None and Path(line.value) == Path(root.value) / name:

@@ -1,4 +1,5 @@
-"""Brokers of one name compare their logs before one follows. Only SparrowMQ's brokers do."""
+"""Brokers of one name compare their logs before one follows, which only SparrowMQ's do; and how
+far slaves are, as operators ask with Apache's codes."""
 
 from typing import ClassVar
 
@@ -31,3 +32,17 @@ class FollowAnswer(ResponseHeader, frozen=True, kw_only=True):
     """The log offset to begin with."""
     must_start_anew: bool = False
     """It may follow with an empty log only: what follows its own has expired."""
+
+
+class GetHaStatus(RequestHeader, frozen=True, kw_only=True):
+    """How replication is doing; the body of the answer is an HaStatus."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.GET_BROKER_HA_STATUS
+
+
+class ResetMasterFlushOffset(RequestHeader, frozen=True, kw_only=True):
+    """Tell a slave up to where its master's log is durable."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.RESET_MASTER_FLUSH_OFFSET
+
+    master_flush_offset: int

@@ -44,18 +44,33 @@ def rebuild(
     """
     lock = disk.lock(LOCK)
     try:
-        _check_strangers(disk)
-        _remove_tree(disk, WORK_DIR)
-        disk.mkdir(WORK_DIR)
-        beside = RelocatedDisk(disk, {path: f"{WORK_DIR}/{_flat(path)}" for path in _MOVED})
-        _remember_queues(StoreFiles(disk), beside, config)
-        store = Store.open(config, beside, now_ms, report)
-        log_end = store.max_log_offset
-        store.close()
-        queues = len(StoreFiles(beside).queues())
-        _swap(disk)
+        return rebuild_locked(disk, config, now_ms, report)
     finally:
         lock.release()
+
+
+def rebuild_locked(
+    disk: Disk,
+    config: StoreConfig,
+    now_ms: int,
+    report: Callable[[Damage | Progress], None],
+    *,
+    cut_at: int | None = None,
+) -> Rebuilt:
+    """The same for a caller that holds the store's lock.
+
+    With `cut_at` the log was cut there, and is a copy of another broker's: no epoch begins.
+    """
+    _check_strangers(disk)
+    _remove_tree(disk, WORK_DIR)
+    disk.mkdir(WORK_DIR)
+    beside = RelocatedDisk(disk, {path: f"{WORK_DIR}/{_flat(path)}" for path in _MOVED})
+    remember_queues(StoreFiles(disk), beside, config, cut_at)
+    store = Store.open(config, beside, now_ms, report, is_copy=cut_at is not None)
+    log_end = store.max_log_offset
+    store.close()
+    queues = len(StoreFiles(beside).queues())
+    _swap(disk)
     return Rebuilt(queues, log_end)
 
 
@@ -81,20 +96,35 @@ def config_of(disk: Disk, layout: IndexLayout | None = None) -> StoreConfig:
     )
 
 
-def _remember_queues(files: StoreFiles, beside: Disk, config: StoreConfig) -> None:
-    """Say how far each queue came: where all its messages have expired, the log does not."""
+def remember_queues(
+    files: StoreFiles, target: Disk, config: StoreConfig, cut_at: int | None
+) -> None:
+    """Say how far each queue came: where all its messages have expired, the log does not.
+
+    What is said replaces every snapshot on `target`, and lets recovery read the whole log.
+    """
     starts = files.log_starts()
     ends: dict[tuple[str, int], int] = {}
+    were_cut: set[tuple[str, int]] = set()
     snapshot = files.snapshot()
     for key in files.queues():
-        ends[key] = max((offset + 1 for offset, _ in files.units(*key)), default=0)
+        for offset, unit in files.units(*key):
+            if cut_at is not None and unit[0] >= cut_at:
+                ends[key] = offset
+                were_cut.add(key)
+                break
+            ends[key] = offset + 1
     for state in snapshot.queues if snapshot is not None else []:
         key = state.topic, state.queue_id
-        ends[key] = max(ends.get(key, 0), state.max_offset)
+        if key not in were_cut:
+            ends[key] = max(ends.get(key, 0), state.max_offset)
     states = [QueueState(*key, end, end, []) for key, end in sorted(ends.items()) if end]
     dropped = snapshot.dropped if snapshot is not None else {}
-    beside.mkdir(OWN_DIR)
-    Marks(config, beside).save_snapshot(starts[0] if starts else 0, states, dropped, sync=True)
+    target.mkdir(OWN_DIR)
+    marks = Marks(config, target)
+    marks.load_snapshot()
+    for _ in range(2):  # both places: the older snapshot may be of what is cut
+        marks.save_snapshot(starts[0] if starts else 0, states, dropped, sync=True)
 
 
 def _check_strangers(disk: Disk) -> None:

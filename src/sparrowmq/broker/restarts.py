@@ -1,0 +1,57 @@
+"""A broker that has to start again does so in its process, on the ports it had.
+
+A role lasts as long as a broker runs (`replication/replication.py`). Ending the process instead
+would leave the rest to a supervisor, which many set-ups do not have, and which waits longer after
+every restart.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+
+from sparrowmq.broker.config import BrokerConfig
+from sparrowmq.broker.replication.replication import StartAgain
+from sparrowmq.broker.server import BrokerServer
+
+
+async def serve_until(
+    stopping: asyncio.Event,
+    config: BrokerConfig,
+    running: Callable[[BrokerConfig], AbstractAsyncContextManager[BrokerServer]],
+    *,
+    ready: Callable[[BrokerServer], None],
+    log: logging.Logger,
+) -> None:
+    """Serve until `stopping` is set; `ready` is called after each start.
+
+    Raises what keeps the broker from serving, as `BrokerServer.running` does.
+    """
+    is_wanted = True
+    while is_wanted:
+        is_wanted = False
+        try:
+            async with running(config) as server:
+                config = _on_its_ports(config, server)
+                ready(server)
+                await stopping.wait()
+        except* StartAgain as reasons:
+            is_wanted = not stopping.is_set()
+            log.info("%s", _first(reasons))
+
+
+def _on_its_ports(config: BrokerConfig, server: BrokerServer) -> BrokerConfig:
+    """Name servers and clients know the ports, also those that the system chose."""
+    return replace(
+        config,
+        port=server.port,
+        ha_port=server.broker.replication.ha_port,
+        vip_alias=config.vip_alias and config.port != 0,
+    )
+
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,38 @@
+"""How replication is doing, as request 907 answers it and `mqadmin haStatus` prints it."""
+
+from sparrowmq.protocol.body import Body
+
+
+class SlaveStatus(Body, frozen=True, kw_only=True):
+    """One slave, as its master sees it (HAConnectionRuntimeInfo)."""
+
+    addr: str
+    slave_ack_offset: int
+    diff: int
+    """Bytes of the master's log that the slave has not acknowledged."""
+    in_sync: bool
+    transferred_byte_in_second: int = 0
+    transfer_from_where: int = 0
+    """The log offset that is sent next."""
+
+
+class FollowerStatus(Body, frozen=True, kw_only=True):
+    """A slave, as it sees itself (HAClientRuntimeInfo). All empty on a master."""
+
+    master_addr: str = ""
+    max_offset: int = 0
+    last_read_timestamp: int = 0
+    last_write_timestamp: int = 0
+    master_flush_offset: int = 0
+    transferred_byte_in_second: int = 0
+    activated: bool = False
+
+
+class HaStatus(Body, frozen=True, kw_only=True):
+    """The answer to request 907 (HARuntimeInfo)."""
+
+    master: bool
+    master_commit_log_max_offset: int = 0
+    in_sync_slave_nums: int = 0
+    ha_connection_info: tuple[SlaveStatus, ...] = ()
+    ha_client_runtime_info: FollowerStatus = FollowerStatus()

@@ -1,0 +1,81 @@
+"""Masters and slaves as processes: those that have to start again do, and keep their ports."""
+
+import json
+import secrets
+from pathlib import Path
+
+from tests.cli.in_process import run
+from tests.cli.servers import broker, logged_until, stop, up
+
+SYNC = ("--replication", "sync")
+SMALL = ("--store-log-file-size", "64KiB")
+
+
+def send(name_server: str, body: str) -> str:
+    """The status of a send."""
+    ran = run("send", "orders", body, "--name-servers", name_server)
+    return ran.stdout.partition(" ")[0] or ran.stderr
+
+
+def test_a_slave_that_was_away_for_too_long_starts_again_in_its_process(tmp_path: Path) -> None:
+    master, slave = tmp_path / "master", tmp_path / "slave"
+    with up(master, *SYNC, *SMALL) as server:
+        at = ("--name-servers", server.name_server)
+        with broker(slave, "--broker-id", "1", *at, *SMALL) as follower:
+            logged_until(follower, "following")
+            assert send(server.name_server, "on both") == "SEND_OK"
+        for _ in range(3):  # what cannot be compressed fills the first file
+            body = secrets.token_urlsafe(40_000)
+            assert send(server.name_server, body) == "SLAVE_NOT_AVAILABLE"
+        assert stop(server)[0] == 0
+    (master / "commitlog" / f"{0:020}").unlink()
+    with up(master, *SYNC, *SMALL) as server:
+        at = ("--name-servers", server.name_server)
+        with broker(slave, "--broker-id", "1", *at, *SMALL) as follower:
+            lines = logged_until(follower, "from log offset 65536")
+            assert send(server.name_server, "on both again") == "SEND_OK"
+    assert len([line for line in lines if "starting again with an empty log" in line]) == 1
+    assert (slave / "aside-1" / "commitlog" / f"{0:020}").exists()
+
+
+def test_a_master_that_waited_for_its_slave_serves_when_that_is_back(tmp_path: Path) -> None:
+    master, slave = tmp_path / "master", tmp_path / "slave"
+    with up(master, *SYNC) as server:
+        at = ("--name-servers", server.name_server)
+        with broker(slave, "--broker-id", "1", *at) as follower:
+            logged_until(follower, "following")
+            assert send(server.name_server, "on both") == "SEND_OK"
+            address = known_slave(master)
+        server.process.kill()
+    port = address.rpartition(":")[2]
+    with up(master, *SYNC) as server:
+        at = ("--name-servers", server.name_server)
+        refused = send(server.name_server, "too early")
+        assert "--accept-loss broker-a" in refused
+        with broker(slave, "--broker-id", "1", "--port", port, *at):
+            logged_until(server.process, "enough slaves answer: starting again as a master")
+            logged_until(server.process, "follows from log offset")
+            assert send(server.name_server, "on both again") == "SEND_OK"
+
+
+def test_up_starts_masters_and_slaves_that_follow_when_it_is_ready(tmp_path: Path) -> None:
+    flags = ("--brokers", "2", "--slaves", "1", *SYNC, "--store-log-file-size", "1MiB")
+    with up(tmp_path / "data", *flags) as server:
+        titles = "broker-a, broker-b, broker-a slave 1, broker-b slave 1"
+        assert f"2 brokers ({titles}), data" in server.ready
+        for _ in range(4):  # producers take the brokers in turn
+            assert send(server.name_server, "on two brokers") == "SEND_OK"
+        assert stop(server)[0] == 0
+    logs = [
+        (tmp_path / "data" / name / "commitlog" / f"{0:020}").read_bytes()
+        for name in ("broker-a", "broker-a-slave-1", "broker-b", "broker-b-slave-1")
+    ]
+    assert b"on two brokers" in logs[0] + logs[2]
+    assert logs[0] == logs[1]
+    assert logs[2] == logs[3]
+
+
+def known_slave(master: Path) -> str:
+    """The address that a master remembers."""
+    saved = json.loads((master / "sparrowmq" / "slaves.json").read_text())
+    return str(saved["slaves"]["1"])

@@ -1,0 +1,87 @@
+"""`sparrowmq store follow`: a slave that went its own way is made to follow again."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparrowmq.broker.config import Replication
+from sparrowmq.store.config import StoreConfig
+from sparrowmq.store.files import StoreFiles
+from sparrowmq.testing import cluster
+from tests.cli.in_process import run
+
+SETTINGS: dict[str, Any] = {
+    "store": StoreConfig(log_file_size=64 * 1024),
+    "replication": Replication.SYNC,
+}
+
+
+def send(name_server: str, body: str) -> str:
+    ran = run("send", "orders", body, "--name-servers", name_server)
+    return ran.stdout.partition(" ")[0] or ran.stderr
+
+
+def bodies(directory: Path) -> list[bytes]:
+    records = StoreFiles.at(directory).records()
+    return [record.body for record in records if record.topic == "orders"]
+
+
+@pytest.fixture
+def parted(tmp_path: Path) -> Path:
+    """A slave that took a message as a master, while its master took another one."""
+    with cluster(slaves=1, data_dir=tmp_path, **SETTINGS) as running:
+        assert send(running.name_server, "both") == "SEND_OK"
+    with cluster(data_dir=tmp_path, **SETTINGS) as running:
+        send(running.name_server, "the master's")
+    (tmp_path / "broker-a").rename(tmp_path / "kept")
+    (tmp_path / "broker-a.1").rename(tmp_path / "broker-a")
+    with cluster(data_dir=tmp_path, **SETTINGS) as running:
+        send(running.name_server, "the slave's")
+    (tmp_path / "broker-a").rename(tmp_path / "broker-a.1")
+    (tmp_path / "kept").rename(tmp_path / "broker-a")
+    return tmp_path
+
+
+def test_a_slave_is_cut_where_it_parted_and_follows(parted: Path) -> None:
+    slave = parted / "broker-a.1"
+    with cluster(data_dir=parted, **SETTINGS) as running:
+        where = ("--name-servers", running.name_server)
+        looked = run("store", "follow", str(slave), *where)
+        assert looked.returncode == 0, looked.stderr
+        assert " 1 messages (" in looked.stdout
+        assert looked.stdout.endswith("nothing was changed; --yes moves them away\n")
+        assert bodies(slave) == [b"both", b"the slave's"]
+        done = run("store", "follow", str(slave), *where, "--yes")
+        assert done.returncode == 0, done.stderr
+        assert "start the slave, and it follows" in done.stdout
+    assert bodies(slave) == [b"both"]
+    (kept,) = (slave / "sparrowmq" / "quarantine").iterdir()
+    assert b"the slave's" in kept.read_bytes()
+    with cluster(slaves=1, data_dir=parted, **SETTINGS) as running:
+        assert send(running.name_server, "both again") == "SEND_OK"
+    assert bodies(slave) == [b"both", b"the master's", b"both again"]
+
+
+def test_a_slave_of_the_same_history_is_left_alone(tmp_path: Path) -> None:
+    with cluster(slaves=1, data_dir=tmp_path, **SETTINGS) as running:
+        assert send(running.name_server, "both") == "SEND_OK"
+        master = running.broker_addresses["broker-a"]
+        running.stop_broker("broker-a.1")
+        looked = run("store", "follow", str(tmp_path / "broker-a.1"), "--master", master, "--yes")
+    assert looked.returncode == 0, looked.stderr
+    assert looked.stdout.endswith(f"has the same history as {master}: nothing to cut\n")
+
+
+def test_without_a_master_nothing_is_changed(parted: Path) -> None:
+    slave = str(parted / "broker-a.1")
+    with cluster() as running:
+        where = ("--name-servers", running.name_server)
+        for flags, says in (
+            ((*where, "--broker-name", "other"), "knows no master of other"),
+            (("--master", "127.0.0.1:1"), "127.0.0.1:1 does not say what its log is"),
+        ):
+            refused = run("store", "follow", slave, *flags, "--yes")
+            assert refused.returncode == 2
+            assert says in refused.stderr
+    assert bodies(parted / "broker-a.1") == [b"both", b"the slave's"]
