@@ -60,12 +60,3 @@ def serve_before_asking_the_slaves(patch: Patch) -> None:
         return Outcome(may_serve=True, nothing_is_lost=True)
 
     patch(roles, "recover_from_slaves", ask_nobody)
-
-
-PLANTED = (
-    acknowledge_before_the_slave_has_it,
-    report_before_the_sync,
-    count_connections,
-    drop_a_tail_silently,
-    serve_before_asking_the_slaves,
-)

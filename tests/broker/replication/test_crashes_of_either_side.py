@@ -26,8 +26,8 @@ SENT = [b"message %d" % number for number in range(8)]
 
 def bodies(node: BrokerNode) -> list[bytes]:
     store = node.broker.store
-    found = (store.read_record(log_offset) for log_offset, _, _ in store.units(TOPIC, 0, 0, 1000))
-    return [record.body for record in found if record is not None]
+    records = (store.read_record(unit[0]) for unit in store.units(TOPIC, 0, 0, 1000))
+    return [record.body for record in records if record is not None]
 
 
 def feeds(node: BrokerNode) -> bool:

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from sparrowmq.protocol.ha import ChunkDecoder, encode_offset, encode_token
 from sparrowmq.protocol.headers.replication import DescribeLog, FollowAnswer, FollowMaster
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from sparrowmq.testing.wire import Refused
+from tests.faults.replication_planted import count_connections
 
 TOPIC = "orders"
 _CHUNK = 4 * 1024 * 1024
@@ -189,16 +191,29 @@ def test_a_slave_that_reports_nothing_is_closed_and_no_longer_waited_for(
     assert send(sim) == ResponseCode.SLAVE_NOT_AVAILABLE
 
 
+def send_to_a_slave_that_connects_twice() -> int:
+    """What a send is answered that wants two slaves, where one has two connections."""
+    settings: dict[str, Any] = {
+        "replication": Replication.SYNC,
+        "in_sync_replicas": 3,
+        "slave_timeout_s": 1.0,
+    }
+    with SimCluster(**settings).run() as sim:
+        slaves = FakeSlave(sim, 1), FakeSlave(sim, 1)
+        for slave in slaves:
+            slave.connect(encode_token(slave.hello()), encode_offset(0))
+            sim.advance(0.1)
+        assert not slaves[1].is_closed
+        return send(sim)
+
+
 def test_a_slave_that_connects_twice_is_one_copy() -> None:
-    with SimCluster(replication=Replication.SYNC, in_sync_replicas=3).run() as sim:
-        one, again = FakeSlave(sim, 1), FakeSlave(sim, 1)
-        one.connect(encode_token(one.hello()), encode_offset(0))
-        sim.advance(0.1)
-        again.connect(encode_token(again.hello()), encode_offset(0))
-        sim.until(lambda: one.is_closed)
-        assert not again.is_closed
-        assert sim.broker.replication.replicas.in_sync(0) == 2
-        assert send(sim) == ResponseCode.SLAVE_NOT_AVAILABLE
+    assert send_to_a_slave_that_connects_twice() == ResponseCode.SLAVE_NOT_AVAILABLE
+
+
+def test_planted_counting_connections_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    count_connections(monkeypatch.setattr)
+    assert send_to_a_slave_that_connects_twice() == ResponseCode.FLUSH_SLAVE_TIMEOUT
 
 
 def test_a_report_that_goes_back_takes_nothing_back(sim: RunningCluster) -> None:
