@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -59,6 +59,9 @@ class Peer:
 
     def write_reply(self, request: Request[Any], reply: Reply) -> None:
         self.replies.append(reply)
+
+    def write_replies(self, answers: Iterable[tuple[Request[Any], Reply]]) -> None:
+        self.replies += [reply for _, reply in answers]
 
     def send_oneway(self, header: RequestHeader, body: bytes = b"") -> None:
         self.calls.append((header, body))

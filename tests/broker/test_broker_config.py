@@ -203,7 +203,7 @@ def test_roles_and_copies_are_listed_by_apaches_names() -> None:
     assert (slave["brokerRole"], slave["brokerId"]) == ("SLAVE", "1")
     assert (master["inSyncReplicas"], master["minInSyncReplicas"]) == ("3", "1")
     assert (master["slaveTimeout"], master["haListenPort"]) == ("3000", "10912")
-    assert (master["haTransferBatchSize"], master["haMaxGapNotInSync"]) == ("32768", "268435456")
+    assert (master["haTransferBatchSize"], master["haMaxGapNotInSync"]) == ("131072", "268435456")
 
 
 def test_an_operator_can_let_a_master_go_on_without_its_slave() -> None:

@@ -74,8 +74,10 @@ def test_what_is_in_memory_is_read(path: Path, counter: Counter, offset: int, le
 def test_what_is_not_in_memory_is_not_read(evicted: Path, counter: Counter) -> None:
     with evicted.open("rb") as file:
         before = started_reads()
-        assert CachedReads(file.fileno(), counter).read(0, 100) is None
-    # Where Linux cannot be asked, it starts to read what was missed, and that is all.
+        found = CachedReads(file.fileno(), counter).read(0, 100)
+    # Where Linux cannot be asked, it starts to read what was missed, and that is all: a fast device
+    # may have answered by then.
+    assert found is None or (counter is not page_counter and found == CONTENT[:100])
     assert started_reads() - before <= mmap.PAGESIZE // 512
 
 

@@ -143,7 +143,7 @@ def _replica_text(broker: BrokerInfo) -> str:
 
 
 def _figure(value: float | None) -> str:
-    return "?" if value is None else f"{value:,}"
+    return "?" if value is None else f"{value:,.15g}"
 
 
 @topic.command()
