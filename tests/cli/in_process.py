@@ -22,12 +22,20 @@ class Ran(NamedTuple):
 
 
 def run(
-    *arguments: str, cwd: Path | None = None, answer: str | bytes = "", **variables: str
+    *arguments: str,
+    cwd: Path | None = None,
+    answer: str | bytes = "",
+    is_patient: bool = True,
+    **variables: str,
 ) -> Ran:
-    """Run a command to its end, with these environment variables; `answer` is standard input."""
+    """Run a command to its end, with these environment variables; `answer` is standard input.
+
+    One that is not patient gives up as it would for a user: for tests in which no server answers.
+    """
     with ExitStack() as stack:
         stack.enter_context(_own_logs())
-        be_patient(stack.enter_context(pytest.MonkeyPatch.context()).setitem)
+        if is_patient:
+            be_patient(stack.enter_context(pytest.MonkeyPatch.context()).setitem)
         if cwd is not None:
             stack.enter_context(chdir(cwd))
         ended = CliRunner().invoke(

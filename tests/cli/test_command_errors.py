@@ -109,7 +109,7 @@ def test_without_a_server_a_command_ends_with_1_and_one_line_that_says_what_to_d
     arguments: tuple[str, ...],
 ) -> None:
     with closed_port() as address:
-        ran = run(*arguments, "--name-servers", address)
+        ran = run(*arguments, "--name-servers", address, is_patient=False)
     assert ran.returncode == 1
     (line,) = ran.stderr.splitlines()
     assert line.startswith("sparrowmq: ")

@@ -32,7 +32,7 @@ def test_a_slave_alone_has_what_its_master_acknowledged_before_a_power_cut(flush
     assert result.acknowledged > 100
 
 
-@pytest.mark.parametrize("flush", ["async", "sync"])
+@pytest.mark.parametrize("flush", ["async", pytest.param("sync", marks=pytest.mark.slow)])
 def test_a_slave_alone_has_what_its_master_acknowledged_before_a_kill(flush: str) -> None:
     result = kill_master(0, flush, kills=2, acknowledged_each=200)
     assert result, str(result)
@@ -52,6 +52,7 @@ PLANTED: dict[Callable[[Patch], None], range] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
 def test_planted_bugs_are_noticed(
     plant: Callable[[Patch], None], monkeypatch: pytest.MonkeyPatch
