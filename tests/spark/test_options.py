@@ -131,7 +131,12 @@ WRONG = {
         {"columns": "key,value"},
         "columns: there is no column 'key' (Kafka's key is keys here), allowed are topic",
     ),
-    "no tags": ({"tags": " || "}, "must name tags like created"),
+    "no tags": ({"tags": " || "}, "tags: is '||', which has no name at place 1; must be names"),
+    "tags with commas": (
+        {"tags": "created,paid"},
+        "tags: is 'created,paid', and tags are separated by ||, not by commas: write"
+        " 'created || paid', or the option sql with TAGS = 'a,b' for a tag that has a comma in it",
+    ),
     "no columns": ({"columns": " , "}, "columns: must name a column, several with commas"),
     "no column": ({"columns": "boddy"}, "no column 'boddy', allowed are topic"),
     "properties yes and no": (
