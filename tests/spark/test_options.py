@@ -112,6 +112,10 @@ WRONG = {
     "bad topic": ({"subscribe": "a b"}, "has characters that are not allowed"),
     "bad group": ({"group": "a b"}, "group: group 'a b' has characters"),
     "bad server": ({"nameServer": "here"}, "nameServer: must be host:port"),
+    "a server as a URL": (
+        {"nameServer": "http://localhost:9876"},
+        "address 'http://localhost:9876' is not host:port: write 'localhost:9876', without http",
+    ),
     "two ways": ({"assign": '{"orders": {"a": [0]}}'}, "assign: contradicts subscribe"),
     "two ways to start": (
         {"startingOffsets": "earliest", "startingTimestamp": "1"},
