@@ -12,12 +12,11 @@ from msgspec.structs import force_setattr
 
 from sparrowmq.protocol import properties as names
 from sparrowmq.protocol.body import Body
+from sparrowmq.protocol.delay import MAX_DELAY_LEVEL
 from sparrowmq.protocol.names import send_fault
 from sparrowmq.protocol.properties import KEY_SEPARATOR, SYSTEM_PROPERTIES, format_properties
 from sparrowmq.protocol.typed_bodies import json_body
 
-MAX_DELAY_LEVEL = 18
-"""RocketMQ's levels end with 2 h."""
 MAX_BODY_BYTES = 4 * 1024 * 1024
 """RocketMQ's default; brokers and producers may be set to less."""
 

@@ -33,7 +33,8 @@ from sparrowmq.client.subscriptions import Sql, Subscriptions, check_tags, wante
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.headers.pull import Pulled, PullMessage
 from sparrowmq.protocol.heartbeat import ConsumeType
-from sparrowmq.protocol.message import MAX_DELAY_LEVEL, MessageQueue
+from sparrowmq.protocol.delay import MAX_DELAY_LEVEL
+from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt, decode_messages
 from sparrowmq.protocol.subscription import SQL92, TAG, SubscriptionData
 from sparrowmq.protocol.sys_flag import pull_sys_flag
