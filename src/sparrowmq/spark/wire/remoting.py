@@ -239,9 +239,11 @@ class Patience:
             try:
                 result = attempt()
             except RocketMQError as error:
+                if not _may_pass(error):
+                    raise
                 failures += 1
                 pause_s = _PAUSES.wait_s(failures)
-                self._check_worth(what, error, self._now() - started, pause_s)
+                self._check_time(what, error, self._now() - started, pause_s)
                 if not was_away and (away := _away(error)):
                     _log.warning("%s: %s trying again for %g s", what, away, self._retry_timeout_s)
                     was_away = True
@@ -252,12 +254,10 @@ class Patience:
                 return result
             self._pause(pause_s)
 
-    def _check_worth(
+    def _check_time(
         self, what: str, error: RocketMQError, waited_s: float, pause_s: float
     ) -> None:
-        """Raise unless another attempt is worth it."""
-        if not _may_pass(error):
-            raise error
+        """Raise BrokerAway unless there is time for another attempt."""
         if waited_s + pause_s > self._retry_timeout_s:
             raise BrokerAway(
                 f"{what}: given up after {waited_s:.1f} s (option retryTimeout"
