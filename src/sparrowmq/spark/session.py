@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_INSTALL = (
-    "pip install 'sparrowmq[spark]', in a clone of the repository: pip install '.[spark]'"
-)
+_INSTALL = "pip install 'sparrowmq[spark]', in a clone of the repository: pip install '.[spark]'"
 
 _NOTHING: Mapping[str, str] = {}
 

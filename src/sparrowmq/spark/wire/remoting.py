@@ -254,9 +254,7 @@ class Patience:
                 return result
             self._pause(pause_s)
 
-    def _check_time(
-        self, what: str, error: RocketMQError, waited_s: float, pause_s: float
-    ) -> None:
+    def _check_time(self, what: str, error: RocketMQError, waited_s: float, pause_s: float) -> None:
         """Raise BrokerAway unless there is time for another attempt."""
         if waited_s + pause_s > self._retry_timeout_s:
             raise BrokerAway(
