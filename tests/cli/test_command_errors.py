@@ -87,6 +87,24 @@ def test_wrong_arguments_end_with_2_and_say_what_is_allowed(
     assert says in ran.stderr
 
 
+def test_an_unknown_context_is_named_with_those_that_exist(tmp_path: Path) -> None:
+    contexts = tmp_path / "sparrowmq" / "contexts.toml"
+    contexts.parent.mkdir()
+    contexts.write_text('[contexts.production]\nname-servers = ["10.0.0.1:9876"]\n')
+    ran = run(
+        "topic",
+        "list",
+        XDG_CONFIG_HOME=str(tmp_path),
+        SPARROWMQ_CONTEXT="prd",
+        SPARROWMQ_NAME_SERVERS="",
+    )
+    assert ran.returncode == 2
+    assert ran.stderr.splitlines()[-1] == (
+        "Error: environment variable SPARROWMQ_CONTEXT names the context 'prd', which is not in"
+        f" {contexts}: there are production"
+    )
+
+
 def test_a_wrong_address_in_the_environment_names_the_variable() -> None:
     ran = run("topic", "list", SPARROWMQ_NAME_SERVERS="here")
     assert ran.returncode == 2

@@ -159,6 +159,22 @@ def test_a_message_with_a_tag_is_refused_with_the_field_that_is_meant(make: Any)
         make("orders", b"x" if make is Message else "x", tag="created")
 
 
+@pytest.mark.parametrize("make", [Message.json, Message.text])
+@pytest.mark.parametrize(
+    ("mistyped", "says"),
+    [
+        ("key", r"^Message has no field named key; did you mean keys\?$"),
+        ("delay_levle", r"^Message has no field named delay_levle; did you mean delay_level\?$"),
+        ("zebra", "^Message has no field named zebra; its fields are tags, keys, properties,"),
+    ],
+)
+def test_a_mistyped_field_of_a_message_is_refused_with_the_one_that_is_near(
+    make: Any, mistyped: str, says: str
+) -> None:
+    with pytest.raises(TypeError, match=says):
+        make("orders", "x", **{mistyped: "o-1"})
+
+
 def test_a_message_shows_what_it_was_given() -> None:
     shown = "Message(topic='orders', body=b'x', tags='created', keys=('o-1',))"
     assert repr(Message("orders", b"x", tags="created", keys="o-1")) == shown

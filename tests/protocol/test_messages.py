@@ -126,3 +126,17 @@ def test_a_queue_reads_as_java_prints_it() -> None:
     queue = MessageQueue("orders", "broker-a", 3)
     assert str(queue) == "MessageQueue [topic=orders, brokerName=broker-a, queueId=3]"
     assert queue.to_json() == b'{"brokerName":"broker-a","queueId":3,"topic":"orders"}'
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("x", "body is str, must be bytes; Message.text takes a str"),
+        ({"a": 1}, "body is dict, must be bytes; Message.json takes a value for JSON"),
+        ([1], "body is list, must be bytes; Message.json takes a value for JSON"),
+    ],
+)
+def test_a_body_that_is_not_bytes_is_refused_with_what_takes_it(body: Any, says: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        Message("orders", body)
+    assert str(caught.value) == says

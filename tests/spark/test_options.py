@@ -112,6 +112,10 @@ WRONG = {
     "bad topic": ({"subscribe": "a b"}, "has characters that are not allowed"),
     "bad group": ({"group": "a b"}, "group: group 'a b' has characters"),
     "bad server": ({"nameServer": "here"}, "nameServer: must be host:port"),
+    "a server as a URL": (
+        {"nameServer": "http://localhost:9876"},
+        "address 'http://localhost:9876' is not host:port: write 'localhost:9876', without http",
+    ),
     "two ways": ({"assign": '{"orders": {"a": [0]}}'}, "assign: contradicts subscribe"),
     "two ways to start": (
         {"startingOffsets": "earliest", "startingTimestamp": "1"},
@@ -131,7 +135,12 @@ WRONG = {
         {"columns": "key,value"},
         "columns: there is no column 'key' (Kafka's key is keys here), allowed are topic",
     ),
-    "no tags": ({"tags": " || "}, "must name tags like created"),
+    "no tags": ({"tags": " || "}, "tags: is '||', which has no name at place 1; must be names"),
+    "tags with commas": (
+        {"tags": "created,paid"},
+        "tags: is 'created,paid', and tags are separated by ||, not by commas: write"
+        " 'created || paid', or the option sql with TAGS = 'a,b' for a tag that has a comma in it",
+    ),
     "no columns": ({"columns": " , "}, "columns: must name a column, several with commas"),
     "no column": ({"columns": "boddy"}, "no column 'boddy', allowed are topic"),
     "properties yes and no": (

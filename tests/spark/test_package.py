@@ -75,6 +75,18 @@ def test_the_command_writes_it_and_prints_the_line_to_submit_with(tmp_path: Path
     assert not [name for name in names if "/broker/" in name or not name.endswith(".py")]
 
 
+def test_a_name_without_zip_is_a_directory_that_is_made_if_missing(tmp_path: Path) -> None:
+    out = tmp_path / "dist"
+    written = []
+    for _ in range(2):  # first it is missing, then it is there
+        ran = CliRunner().invoke(app, ["spark", "package", "--out", str(out)])
+        assert ran.exit_code == 0, ran.output
+        written.append(Path(ran.output.partition(" (")[0]))
+    assert list(out.iterdir()) == [written[0]]
+    assert written[0] == written[1]
+    assert written[0].suffix == ".zip"
+
+
 def test_a_place_that_cannot_be_written_to_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     ran = CliRunner().invoke(app, ["spark", "package", "--out", str(tmp_path / "file" / "x.zip")])

@@ -1,5 +1,7 @@
 """Patience with servers that are away."""
 
+import logging
+
 import pytest
 
 from sparrowmq.protocol.codes import ResponseCode
@@ -93,3 +95,50 @@ def test_what_waiting_cannot_mend_is_raised_at_once(error: RocketMQError) -> Non
     with pytest.raises(type(error)):
         patience(time).call("reading", attempt)
     assert time.pauses == []
+
+
+@pytest.mark.parametrize(
+    ("error", "away"),
+    [
+        (
+            Unreachable("10.0.0.1:10911", "PULL_MESSAGE", "connection refused"),
+            "reading: 10.0.0.1:10911 cannot be reached (connection refused), trying again for 60 s",
+        ),
+        (
+            BrokerAway("broker broker-a does not serve topic orders"),
+            "reading: broker broker-a does not serve topic orders; trying again for 60 s",
+        ),
+    ],
+    ids=["no answer", "not registered"],
+)
+def test_a_server_that_goes_away_and_comes_back_is_logged_once_each(
+    error: RocketMQError, away: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    failures = iter([error] * 3)
+
+    def attempt() -> str:
+        for failure in failures:
+            raise failure
+        return "here"
+
+    assert patience(Time()).call("reading", attempt) == "here"
+    assert [(record.levelno, record.getMessage()) for record in caplog.records] == [
+        (logging.WARNING, away),
+        (logging.WARNING, "reading: goes on after 0.4 s, the server is back"),
+    ]
+
+
+def test_neither_a_first_success_nor_a_busy_server_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    busy = ServerRefused("a:1", "SEND_BATCH_MESSAGE", ResponseCode.FLOW_CONTROL, "later")
+    failures = iter([busy])
+
+    def attempt() -> str:
+        for failure in failures:
+            raise failure
+        return "here"
+
+    waiting = patience(Time())
+    assert [waiting.call("sending", attempt) for _ in range(2)] == ["here", "here"]
+    assert caplog.records == []

@@ -42,6 +42,18 @@ def test_user_topics_are_without_the_brokers_own(running: Cluster) -> None:
         assert not {"broker-a", "DefaultCluster", "TBW102", "SELF_TEST_TOPIC"} & set(found)
 
 
+def test_a_broker_where_a_name_server_belongs_is_recognised(running: Cluster) -> None:
+    broker = running.broker_addresses["broker-a"]
+    with Routes(broker, origin="option nameServer") as routes:
+        for ask in (routes.broker_names, lambda: routes.queues("routes-of-a-broker")):
+            with pytest.raises(ServerRefused) as caught:
+                ask()
+            assert str(caught.value).endswith(
+                f"at {broker} (option nameServer) was refused with code 3: this is a broker, not a"
+                " name server; name servers listen on port 9876 by default"
+            )
+
+
 def test_a_group_has_no_offset_where_it_never_was(running: Cluster) -> None:
     fill(running, "routes-group", 4)
     with Routes(running.name_server) as routes:

@@ -30,16 +30,17 @@ NOT_A_NAME_SERVER = "is that a broker? --name-servers takes name servers, port 9
 
 
 def found_addresses(ctx: click.Context, param: click.Parameter, text: str | None) -> str:
-    """The addresses as one text. Raises BadParameter for anything but a list of host:port."""
+    """The addresses as one text. Raises UsageError for anything but a list of host:port."""
     from sparrowmq.net.peers import split_address
 
     try:
         # Commands report all variables that are not known, at their start
         addresses, origin = find_name_servers(text, log=None)
-    except ValueError:
-        if text is not None:
-            error = ValueError(f"{text!r} has no address, such as {DEFAULT}")
-        raise click.BadParameter(str(error), ctx, param) from error
+    except ValueError as error:
+        if text is None:  # the environment is wrong, not the option
+            raise click.UsageError(str(error), ctx) from error
+        wrong = f"{text!r} has no address, such as {DEFAULT}"
+        raise click.BadParameter(wrong, ctx, param) from error
     where = f" (from {origin})" if text is None else ""
     for address in addresses:
         try:

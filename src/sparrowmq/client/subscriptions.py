@@ -18,7 +18,7 @@ from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.names import check_topic, is_retry_topic
 from sparrowmq.protocol.sql92 import Sql92Error, compile_sql92
 from sparrowmq.protocol.subscription import SQL92, TAG, SubscriptionData
-from sparrowmq.protocol.tags import ALL_TAGS
+from sparrowmq.protocol.tags import tags_fault
 
 if TYPE_CHECKING:
     from sparrowmq.client.client_core import ClientCore
@@ -64,27 +64,12 @@ Filter = str | Sql | Only
 
 
 def check_tags(name: str, expression: object) -> None:
-    """Raises ValueError for tags that cannot be meant. Brokers take an empty text for everything,
-    and skip a missing name: where a variable was empty, the group would get what it did not ask
-    for, or miss what it did. They take `created, paid` for the name of one tag, which would match
-    nothing: a tag that really has a comma is chosen by Sql (decision 30)."""
+    """Raises ValueError for tags that cannot be meant (`tags_fault` says which)."""
     check_kind(name, expression, str)
     assert isinstance(expression, str)
-    tags = [tag.strip() for tag in expression.split("||")]
-    if not all(tags):
-        missing = "is empty" if len(tags) == 1 else f"has no name at place {tags.index('') + 1}"
-        allowed = "must be names such as 'created || paid', or * for all"
-        raise ValueError(f"{name} is {expression!r}, which {missing}; {allowed}")
-    if len(tags) > 1 and ALL_TAGS in tags:
-        raise ValueError(f"{name} is {expression!r}, and * stands alone: it means all tags")
-    if any(" |" in tag or "| " in tag for tag in tags):  # without blanks it is a legal tag
-        raise ValueError(f"{name} is {expression!r}, and tags are separated by ||, not by |")
-    if "," in expression:
-        meant = " || ".join(filter(None, map(str.strip, expression.replace("||", ",").split(","))))
-        raise ValueError(
-            f"{name} is {expression!r}, and tags are separated by ||, not by commas: write"
-            f" {meant!r}, or Sql(\"TAGS = 'a,b'\") for a tag that has a comma in it"
-        )
+    fault = tags_fault(expression, for_comma="Sql(\"TAGS = 'a,b'\")")
+    if fault is not None:
+        raise ValueError(f"{name} is {expression!r}, {fault}")
 
 
 class Subscriptions:

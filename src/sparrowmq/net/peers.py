@@ -12,6 +12,7 @@ from sparrowmq.net.endpoint import Endpoint, Limits
 from sparrowmq.net.errors import CallTimedOut, NotConnected
 from sparrowmq.net.routes import Routes
 from sparrowmq.protocol.header import RequestHeader
+from sparrowmq.protocol.hosts import refuse_scheme
 
 
 class Peers:
@@ -161,11 +162,8 @@ class Peers:
 
 def split_address(address: str) -> tuple[str, int]:
     """("host", port) of "host:port"; IPv6 in brackets. Raises ValueError otherwise."""
+    refuse_scheme(address)
     host, colon, port = address.rpartition(":")
-    scheme, _, rest = address.rpartition("://")
-    if scheme:
-        rest = rest.partition("/")[0]
-        raise ValueError(f"address {address!r} is not host:port: write {rest!r}, without {scheme}")
     if not colon or not port.isdecimal() or not host or int(port) > 65535:
         raise ValueError(f"address {address!r} is not host:port")
     return host.strip("[]"), int(port)

@@ -5,6 +5,9 @@ from collections.abc import Sequence
 
 DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
+MAX_DELAY_LEVEL = 18
+"""RocketMQ's levels end with 2 h."""
+
 MAX_TIMER_DELAY_MS = 3 * 24 * 3_600_000
 """Delivery times further ahead than 3 days are refused."""
 

@@ -41,11 +41,20 @@ def ip_text(packed: bytes) -> str:
 
 def parse_address(text: str) -> Address:
     """Read `host:port`; IPv6 with or without brackets. Raises ValueError."""
+    refuse_scheme(text)
     host, _, port = text.strip().rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
         raise ValueError(f"address {text!r} is not host:port")
     return host, int(port)
+
+
+def refuse_scheme(text: str) -> None:
+    """Raise ValueError with the right form for an address that was written as a URL."""
+    scheme, _, rest = text.strip().rpartition("://")
+    if scheme:
+        rest = rest.partition("/")[0]
+        raise ValueError(f"address {text!r} is not host:port: write {rest!r}, without {scheme}")
 
 
 def format_address(address: Address) -> str:

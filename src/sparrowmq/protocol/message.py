@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from difflib import get_close_matches
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack
 
 import msgspec
 from msgspec import UNSET, UnsetType, field
@@ -12,12 +13,11 @@ from msgspec.structs import force_setattr
 
 from sparrowmq.protocol import properties as names
 from sparrowmq.protocol.body import Body
+from sparrowmq.protocol.delay import MAX_DELAY_LEVEL
 from sparrowmq.protocol.names import send_fault
 from sparrowmq.protocol.properties import KEY_SEPARATOR, SYSTEM_PROPERTIES, format_properties
 from sparrowmq.protocol.typed_bodies import json_body
 
-MAX_DELAY_LEVEL = 18
-"""RocketMQ's levels end with 2 h."""
 MAX_BODY_BYTES = 4 * 1024 * 1024
 """RocketMQ's default; brokers and producers may be set to less."""
 
@@ -126,14 +126,14 @@ class Message(_TopicAndBody, frozen=True, kw_only=True, repr_omit_defaults=True)
 
         Raises ValueError for what cannot be written as JSON, and as the constructor does.
         """
-        return cls(topic, json_body(value), **settings)
+        return _made(cls, topic, json_body(value), settings)
 
     @classmethod
     def text(cls, topic: str, text: str, **settings: Unpack[MessageSettings]) -> Self:
         """A message whose body is a text as UTF-8."""
         if not isinstance(text, str):
             raise ValueError(f"text is {type(text).__name__}, must be str")
-        return cls(topic, text.encode(), **settings)
+        return _made(cls, topic, text.encode(), settings)
 
     def _take_times(self) -> None:
         """From durations and dates to the milliseconds that are sent. Raises ValueError."""
@@ -189,6 +189,23 @@ class Message(_TopicAndBody, frozen=True, kw_only=True, repr_omit_defaults=True)
         )
 
 
+M = TypeVar("M", bound=Message)
+
+
+def _made(kind: type[M], topic: str, body: bytes, settings: MessageSettings) -> M:
+    """A message; a mistyped field is a TypeError that suggests the right one. The constructor
+    itself cannot do so: see the field `tag`."""
+    try:
+        return kind(topic, body, **settings)
+    except TypeError:
+        known = list(MessageSettings.__annotations__)
+        for name in settings.keys() - set(known):
+            near = get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"its fields are {', '.join(known)}"
+            raise TypeError(f"Message has no field named {name}; {hint}") from None
+        raise
+
+
 _ONE_DELAY = (
     "delay_level, delay, delay_ms, deliver_at and deliver_time_ms exclude each other, give one"
 )
@@ -218,7 +235,12 @@ def _kind_fault(message: Message) -> str | None:
 
 def _body_fault(body: object) -> str | None:
     if not isinstance(body, bytes):
-        return f"body is {type(body).__name__}, must be bytes"
+        fault = f"body is {type(body).__name__}, must be bytes"
+        if isinstance(body, str):
+            return f"{fault}; Message.text takes a str"
+        if isinstance(body, dict | list):
+            return f"{fault}; Message.json takes a value for JSON"
+        return fault
     if not body:
         return "body is empty, must have 1 byte at least"
     return None

@@ -27,6 +27,31 @@ def parse_tags(expression: str | None) -> tuple[str, ...]:
     return tuple(tags)
 
 
+def tags_fault(expression: str, *, for_comma: str) -> str | None:
+    """What is wrong with a filter that cannot be meant, None where nothing is.
+
+    Brokers take an empty text for everything, and skip a missing name: where a variable was empty,
+    the reader would get what it did not ask for, or miss what it did. They take `created, paid` for
+    the name of one tag, which would match nothing. `for_comma` is how the caller's users choose a
+    tag that really has a comma (decision 30).
+    """
+    tags = [tag.strip() for tag in expression.split("||")]
+    if not all(tags):
+        missing = "is empty" if len(tags) == 1 else f"has no name at place {tags.index('') + 1}"
+        return f"which {missing}; must be names such as 'created || paid', or * for all"
+    if len(tags) > 1 and ALL_TAGS in tags:
+        return "and * stands alone: it means all tags"
+    if any(" |" in tag or "| " in tag for tag in tags):  # without blanks it is a legal tag
+        return "and tags are separated by ||, not by |"
+    if "," in expression:
+        meant = " || ".join(filter(None, map(str.strip, expression.replace("||", ",").split(","))))
+        return (
+            f"and tags are separated by ||, not by commas: write {meant!r}, or {for_comma} for a"
+            " tag that has a comma in it"
+        )
+    return None
+
+
 def tag_code(tag: str | None) -> int:
     """What a consume queue keeps of a message's tag: Java's hash, 0 without a tag."""
     return java_hash(tag) if tag else 0

@@ -7,6 +7,7 @@
     ├── BrokerAway       a broker that is needed is not there, or was not for too long
     ├── ServerRefused    a server answered, and the answer is no; `code` is RocketMQ's
     ├── DataLoss         messages that were wanted are not there any more
+    ├── NoJava           there is no Java that Spark could run on (in sparrowmq.spark.session)
     └── Damaged          bytes that are no valid message record
 
 Spark shows the text of an error and little else, so each text names the thing and the remedy.

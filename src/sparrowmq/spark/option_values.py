@@ -217,13 +217,6 @@ def read_size(text: str) -> int:
     return int(_measure(text, _BYTES, "4194304 or 4MiB"))
 
 
-def read_tags(text: str) -> str:
-    """A tag expression."""
-    if not [tag for tag in text.split("||") if tag.strip()]:
-        raise ValueError("must name tags like created || paid")
-    return text
-
-
 def read_condition(text: str) -> str:
     """An SQL92 condition; the broker parses it."""
     if not text:

@@ -9,6 +9,7 @@ from typing import Any
 
 from sparrowmq.cluster_address import NameServerAddresses
 from sparrowmq.protocol.names import check_group
+from sparrowmq.protocol.tags import tags_fault
 from sparrowmq.spark.errors import OptionError
 from sparrowmq.spark.offsets import EARLIEST, LATEST, Assignment, NestedOffsets, read_assignment
 from sparrowmq.spark.option_values import (
@@ -26,7 +27,6 @@ from sparrowmq.spark.option_values import (
     read_seconds,
     read_servers,
     read_size,
-    read_tags,
     read_time_ms,
     read_times,
     read_topics,
@@ -203,6 +203,10 @@ def _choose_columns(values: dict[str, Any]) -> None:
 def _check_filters(values: dict[str, Any]) -> None:
     if "tags" in values and "sql" in values:
         raise OptionError("sql", "contradicts tags; give only one of the two")
+    if "tags" in values:
+        fault = tags_fault(values["tags"], for_comma="the option sql with TAGS = 'a,b'")
+        if fault is not None:
+            raise OptionError("tags", f"is {values['tags']!r}, {fault}")
     least, most = values.get("min_offsets_per_trigger"), values.get("max_offsets_per_trigger")
     if least is not None and most is not None and least > most:
         text = f"must be at most maxOffsetsPerTrigger, {most}, not {least}"
@@ -233,7 +237,7 @@ _OPTIONS: KnownOptions = {
     "minOffsetsPerTrigger": ("min_offsets_per_trigger", read_count),
     "maxTriggerDelay": ("max_trigger_delay_s", read_seconds),
     "group": ("group", check_group),
-    "tags": ("tags", read_tags),
+    "tags": ("tags", str),
     "sql": ("sql", read_condition),
     "columns": ("columns", read_names),
     "includeProperties": ("includeProperties", read_flag),

@@ -35,9 +35,11 @@ _OLDEST_DATE = (1980, 1, 1, 0, 0, 0)
 
 
 def write_package(out: Path) -> Path:
-    """Write the zip to `out`, or into it under its own name if it is a directory."""
+    """Write the zip to `out`, or under its own name into a directory: one that is there, or any
+    name that does not end with .zip. Returns where it is."""
     data = package_bytes()
-    path = out / package_name(data) if out.is_dir() else out
+    is_file = out.suffix == ".zip" and not out.is_dir()
+    path = out if is_file else out / package_name(data)
     path.parent.mkdir(parents=True, exist_ok=True)
     # Whole or not at all: another process may take it at any moment.
     unfinished = path.with_name(f"{path.name}.{os.getpid()}")

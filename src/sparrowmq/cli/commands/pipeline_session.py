@@ -96,7 +96,7 @@ def _quiet_session(
         session = spark_session(name, master=master, settings=settings, environ=environ)
     except Exception as error:
         text = Path(log).read_text(errors="replace")[-2000:]
-        raise RocketMQError(f"Spark does not start: {error}\n{text}") from error
+        raise RocketMQError(f"Spark does not start: {error}\n{text}".rstrip()) from error
     finally:
         os.dup2(kept, _STDERR)
         os.close(kept)

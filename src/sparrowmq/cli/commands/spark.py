@@ -23,7 +23,7 @@ def commands() -> list[click.Command]:
     type=click.Path(path_type=Path),
     default=Path(),
     show_default="the current directory",
-    help="The file to write, or a directory for it.",
+    help="The file to write, if the name ends with .zip, else a directory for it.",
 )
 def build_package(out: Path) -> None:
     """Build the zip that executors need, and print how to submit a job with it.

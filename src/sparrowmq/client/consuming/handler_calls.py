@@ -16,7 +16,7 @@ from sparrowmq.client.subscriptions import Subscriptions
 from sparrowmq.net.tasks import is_asked_to_end
 from sparrowmq.net.workers import Workers, WorkersClosed
 from sparrowmq.protocol.connections import ConsumeDirectlyResult
-from sparrowmq.protocol.message import MAX_DELAY_LEVEL
+from sparrowmq.protocol.delay import MAX_DELAY_LEVEL
 from sparrowmq.protocol.message_ext import MessageExt
 
 Handler = Callable[[Sequence[MessageExt]], Awaitable[None] | None]

@@ -31,9 +31,10 @@ from sparrowmq.client.group.queue_ownership import QueueOwnership
 from sparrowmq.client.setting_names import checks_setting_names
 from sparrowmq.client.subscriptions import Sql, Subscriptions, check_tags, wanted
 from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.delay import MAX_DELAY_LEVEL
 from sparrowmq.protocol.headers.pull import Pulled, PullMessage
 from sparrowmq.protocol.heartbeat import ConsumeType
-from sparrowmq.protocol.message import MAX_DELAY_LEVEL, MessageQueue
+from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt, decode_messages
 from sparrowmq.protocol.subscription import SQL92, TAG, SubscriptionData
 from sparrowmq.protocol.sys_flag import pull_sys_flag

@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sparrowmq.protocol.delay import MAX_DELAY_LEVEL
 from sparrowmq.protocol.properties import (
     DELAY_LEVEL,
     KEY_SEPARATOR,
@@ -110,8 +111,13 @@ def sharding_property(keys: pa.Array) -> pa.Array:
 
 def delay_property(levels: pa.Array) -> pa.Array:
     """Each row's delay level; 0 is none."""
-    if pc.any(pc.less(levels, 0)).as_py():
-        raise ColumnError("delayLevel", f"is {pc.min(levels).as_py()} in a row, must be 0 or more")
+    wrong = levels.filter(pc.or_(pc.less(levels, 0), pc.greater(levels, MAX_DELAY_LEVEL)))
+    if len(wrong):
+        raise ColumnError(
+            "delayLevel",
+            f"is {wrong[0].as_py()} in a row, must be 0 to {MAX_DELAY_LEVEL} (1 s to 2 h), or use"
+            " the column deliverTime",
+        )
     chosen = pc.if_else(pc.equal(levels, 0), pa.scalar(None, levels.type), levels)
     return property_column(DELAY_LEVEL, "delayLevel", chosen.cast(pa.string()))
 

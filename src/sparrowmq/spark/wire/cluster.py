@@ -349,7 +349,13 @@ def _position(answer: Answer) -> QueuePosition:
     )
 
 
+_A_BROKER = "this is a broker, not a name server; name servers listen on port 9876 by default"
+
+
 def _check(answer: Answer, address: str, request: str) -> None:
+    """Of a name server's answer; brokers do not know the requests that name servers get."""
+    if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+        raise ServerRefused(address, request, answer.code, _A_BROKER)
     if answer.code != ResponseCode.SUCCESS:
         raise ServerRefused(address, request, answer.code, answer.remark)
 

@@ -8,6 +8,7 @@ under way; `start` and `finish` let a reader decode one answer while the broker 
 """
 
 import json
+import logging
 import socket
 import struct
 import time
@@ -23,6 +24,8 @@ from sparrowmq.protocol.frame import encode_frame
 from sparrowmq.protocol.hosts import parse_address
 from sparrowmq.protocol.json_reader import parse_json
 from sparrowmq.spark.errors import BrokerAway, RocketMQError, ServerRefused, Unreachable
+
+_log = logging.getLogger(__name__)
 
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 """Far above any answer: Apache's brokers cut pulls at 256 KiB, ours at 4 MiB and one message."""
@@ -226,27 +229,49 @@ class Patience:
     def call(self, what: str, attempt: Callable[[], T]) -> T:
         """The result of the first attempt that gets through.
 
-        Raises BrokerAway, which says how long it was tried, when none does; every other error at
-        once.
+        Logs a server that is away, and that it is back. Raises BrokerAway, which says how long it
+        was tried, when no attempt gets through; every other error at once.
         """
         started = self._now()
         failures = 0
+        was_away = False
         while True:
             try:
-                return attempt()
+                result = attempt()
             except RocketMQError as error:
-                failures += 1
-                pause_s = _PAUSES.wait_s(failures)
-                waited_s = self._now() - started
                 if not _may_pass(error):
                     raise
-                if waited_s + pause_s > self._retry_timeout_s:
-                    raise BrokerAway(
-                        f"{what}: given up after {waited_s:.1f} s (option retryTimeout"
-                        f" {self._retry_timeout_s:g}s): {error}. Nothing was skipped: start the"
-                        " query again when the server is back"
-                    ) from error
+                failures += 1
+                pause_s = _PAUSES.wait_s(failures)
+                self._check_time(what, error, self._now() - started, pause_s)
+                if not was_away and (away := _away(error)):
+                    _log.warning("%s: %s trying again for %g s", what, away, self._retry_timeout_s)
+                    was_away = True
+            else:
+                if was_away:
+                    waited_s = self._now() - started
+                    _log.warning("%s: goes on after %.1f s, the server is back", what, waited_s)
+                return result
             self._pause(pause_s)
+
+    def _check_time(self, what: str, error: RocketMQError, waited_s: float, pause_s: float) -> None:
+        """Raise BrokerAway unless there is time for another attempt."""
+        if waited_s + pause_s > self._retry_timeout_s:
+            raise BrokerAway(
+                f"{what}: given up after {waited_s:.1f} s (option retryTimeout"
+                f" {self._retry_timeout_s:g}s): {error}. Nothing was skipped: start the"
+                " query again when the server is back"
+            ) from error
+
+
+def _away(error: RocketMQError) -> str:
+    """That a server is away, nothing for one that is busy: under load that is normal."""
+    match error:
+        case Unreachable():
+            return f"{error.address} cannot be reached ({error.reason}),"
+        case BrokerAway():
+            return f"{error};"
+    return ""
 
 
 def _may_pass(error: RocketMQError) -> bool:
