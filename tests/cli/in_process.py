@@ -22,16 +22,24 @@ class Ran(NamedTuple):
 
 
 def run(
-    *arguments: str,
-    cwd: Path | None = None,
-    answer: str | bytes = "",
-    is_patient: bool = True,
-    **variables: str,
+    *arguments: str, cwd: Path | None = None, answer: str | bytes = "", **variables: str
 ) -> Ran:
-    """Run a command to its end, with these environment variables; `answer` is standard input.
+    """Run a command to its end, with these environment variables; `answer` is standard input."""
+    return _run(*arguments, cwd=cwd, answer=answer, is_patient=True, variables=variables)
 
-    One that is not patient gives up as it would for a user: for tests in which no server answers.
-    """
+
+def run_impatiently(*arguments: str) -> Ran:
+    """The same, giving up as it would for a user: for tests in which no server answers."""
+    return _run(*arguments, cwd=None, answer="", is_patient=False, variables={})
+
+
+def _run(
+    *arguments: str,
+    cwd: Path | None,
+    answer: str | bytes,
+    is_patient: bool,
+    variables: dict[str, str],
+) -> Ran:
     with ExitStack() as stack:
         stack.enter_context(_own_logs())
         if is_patient:

@@ -16,7 +16,7 @@ from sparrowmq.cli.settings.settings import ServerSetting
 from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.record import Record
 from sparrowmq.testing import Cluster
-from tests.cli.in_process import run
+from tests.cli.in_process import run, run_impatiently
 from tests.cli.servers import sparrowmq, sparrowmq_on_a_full_disk
 
 
@@ -127,7 +127,7 @@ def test_without_a_server_a_command_ends_with_1_and_one_line_that_says_what_to_d
     arguments: tuple[str, ...],
 ) -> None:
     with closed_port() as address:
-        ran = run(*arguments, "--name-servers", address, is_patient=False)
+        ran = run_impatiently(*arguments, "--name-servers", address)
     assert ran.returncode == 1
     (line,) = ran.stderr.splitlines()
     assert line.startswith("sparrowmq: ")
