@@ -92,6 +92,9 @@ def test_the_guide_runs_as_pasted(
     for language, block in re.findall(r"^```(python|console)\n(.*?)^```", GUIDE, re.M | re.S):
         if language == "python":
             code = block.replace("127.0.0.1:9876", running.name_server)
+            # Java's working directory is where its process was started: not this test's.
+            for call in ('"path", ', '"checkpointLocation", ', "read.parquet("):
+                code = code.replace(f'{call}"', f'{call}"{tmp_path}/')
             with contextlib.redirect_stdout(io.StringIO()):
                 run_patiently(partial(exec, code, names))
             continue
