@@ -232,7 +232,7 @@ def stalls_of_service(lines: str) -> list[tuple[float, str]]:
     found = []
     for line in lines.splitlines():
         stall = json.loads(line)
-        if any(place.endswith(" open_broker") for place in stall["stack"]):
+        if any(place.endswith((" open_in_role", " open_broker")) for place in stall["stack"]):
             continue
         own_ms = stall["wall_ms"] - stall["unscheduled_ms"]
         found.append((own_ms, " < ".join(reversed(stall["stack"][-3:]))))
