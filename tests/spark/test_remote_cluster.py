@@ -107,6 +107,19 @@ def test_a_route_is_asked_for_once_and_again_when_its_broker_does_not_answer() -
         assert broker.count(asked) == 2
 
 
+def test_a_topic_that_is_gone_together_with_its_broker_is_waited_for() -> None:
+    """A name server that was restarted at the same time does not know the topic for a moment."""
+    unknown = Said(ResponseCode.TOPIC_NOT_EXIST)
+    with ScriptedBroker() as broker, Routes(broker.address) as routes:
+        (queue,) = routes.queues("orders")
+        broker.on(RequestCode.GET_MAX_OFFSET, lambda _: HANG_UP)
+        broker.on(RequestCode.GET_ROUTEINFO_BY_TOPIC, lambda _: unknown)
+        with pytest.raises(BrokerAway, match="no broker that serves topic orders is registered"):
+            routes.max_offset(queue)
+        with Routes(broker.address) as of_a_new_task, pytest.raises(BrokerAway):
+            of_a_new_task.max_offset(queue)
+
+
 @pytest.mark.parametrize("ask", [Routes.topics, Routes.broker_names, Routes.user_topics])
 def test_a_name_server_that_says_no_is_not_taken_for_an_empty_one(
     ask: Callable[[Routes], list[str]],

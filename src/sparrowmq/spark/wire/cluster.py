@@ -123,13 +123,11 @@ class RemoteCluster:
             connection.close()
         self._connections.clear()
 
-    def route(self, topic: str, *, fresh: bool = True) -> Route:
-        """The topic's route; the last known one if not `fresh`, and while no name server answers.
+    def route(self, topic: str) -> Route:
+        """The topic's route; the last known one while no name server answers.
 
         Raises TopicMissing.
         """
-        if not fresh and topic in self._routes:
-            return self._routes[topic]
         fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
         try:
             answer = self._from_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, fields)
@@ -219,9 +217,9 @@ class RemoteCluster:
 
     def address(self, topic: str, broker_name: str) -> str:
         """Where that broker serves the topic. Raises BrokerAway when it does not."""
-        route = self.route(topic, fresh=False)
+        route = self._routes.get(topic) or self.known_route(topic)
         if broker_name not in route.addresses:
-            route = self.route(topic)
+            route = self.known_route(topic)
         if broker_name not in route.addresses:
             raise BrokerAway(
                 f"broker {broker_name} does not serve topic {topic} at present, known are"
@@ -305,7 +303,7 @@ class RemoteCluster:
         except Unreachable:
             # It may have come back elsewhere, or a slave may serve it now: look once.
             old = self.address(queue.topic, queue.broker_name)
-            self.route(queue.topic)
+            self.known_route(queue.topic)
             if self.address(queue.topic, queue.broker_name) == old:
                 raise
         return self.broker(queue.topic, queue.broker_name).ask(code, {**of_queue, **fields})
