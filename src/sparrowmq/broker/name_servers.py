@@ -193,8 +193,13 @@ class BrokerRegistration:
             self._unreached.add(server)
             self._log.warning("cannot register with name server %s: %s", server, reason)
 
+    def resume(self) -> None:
+        """Register again, after `unregister` on the way to a change of roles that failed."""
+        self._has_unregistered = False
+        self.topics.changed.set()
+
     async def unregister(self) -> None:
-        """Leave all name servers, for good, so that clients stop coming at once."""
+        """Leave all name servers, until `resume`, so that clients stop coming at once."""
         self._has_unregistered = True
         header = UnregisterBroker(
             cluster_name=self._config.cluster_name,

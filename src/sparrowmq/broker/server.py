@@ -56,7 +56,9 @@ from sparrowmq.broker.positions import Positions
 from sparrowmq.broker.queue_locks import QueueLocks
 from sparrowmq.broker.rebalance_notices import RebalanceNotices
 from sparrowmq.broker.replication.confirmation import Confirmation
+from sparrowmq.broker.replication.own_role import OwnRole
 from sparrowmq.broker.replication.replication import Replication, open_in_role
+from sparrowmq.broker.replication.role_change import RoleChange
 from sparrowmq.broker.statistics import Statistics, keep_sampling, sample
 from sparrowmq.broker.table_saving import TableSaving
 from sparrowmq.broker.tables import BrokerTables
@@ -125,7 +127,10 @@ class BrokerServer:
     async def running(self) -> AsyncIterator["BrokerServer"]:
         """Serve while the block runs. Raises what made it impossible to start or to go on, such as
         BrokerNameTaken, as a group."""
-        config, log = self.config, self._env.log
+        own_role = OwnRole.load(self._env.disk, self.config.broker_id)
+        # The id that the broker has now, wherever it is asked for.
+        config = self.config = own_role.applied_to(self.config)
+        log = self._env.log
         async with asyncio.TaskGroup() as tasks, AsyncExitStack() as opened:
             server: Server[Broker] = Server(None, routes, tasks, log=log, limits=config.limits)
             # Only a failed start leaves this something to close: `drain` has closed it otherwise.
@@ -134,7 +139,9 @@ class BrokerServer:
             peers = Peers(tasks, log=log)
             began_ms = self._env.monotonic()
             opened.push_async_callback(peers.close)
-            in_role = await open_in_role(config, self._env, peers, self.port)
+            in_role = await open_in_role(
+                config, self._env, peers, self.port, took_over_at=own_role.took_over_at
+            )
             replication = Replication(config, self._env, in_role, peers, tasks, self.port)
             self.broker = broker = open_broker(config, self._env, peers, replication, self.port)
             opened.push_async_callback(self._close, broker)
@@ -157,6 +164,7 @@ class BrokerServer:
                 monotonic=broker.monotonic,
                 log=log,
             )
+            replication.role_change = RoleChange(broker, own_role, registration, peers)
             if not config.is_slave:  # one registers when its master has accepted it
                 await registration.register_at_start()
                 replication.admits_slaves = True
@@ -250,6 +258,7 @@ def _loops(broker: Broker, registration: BrokerRegistration, cpu: Clock) -> list
         partial(keep_sampling, broker),
         broker.dead_letters.run,
         *([] if copies is None else [copies.watch]),
+        broker.replication.role_change.run,
         # A slave delivers nothing by itself: it has what its master delivers.
         *(delivery.loops(broker) if broker.replication.is_master else [broker.replication.run]),
     ]

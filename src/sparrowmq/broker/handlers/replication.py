@@ -3,6 +3,7 @@
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.replication.claims import Follow, LogClaim, Refuse, StartAnew, judge
 from sparrowmq.broker.replication.replication import Role
+from sparrowmq.broker.replication.role_change import CannotChange, Inheritance
 from sparrowmq.broker.replication.status import ha_status
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import RequestRefused
@@ -14,7 +15,10 @@ from sparrowmq.protocol.headers.replication import (
     FollowAnswer,
     FollowMaster,
     GetHaStatus,
+    HandedOver,
+    HandOver,
     ResetMasterFlushOffset,
+    TakeOver,
 )
 
 routes: Routes[Broker] = Routes()
@@ -78,6 +82,36 @@ def _remember(broker: Broker, slave: LogClaim) -> None:
         known.addresses = before
         text = f"the slave cannot be remembered: {error}"
         raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, text) from error
+
+
+@routes.on(HandOver)
+async def hand_over(broker: Broker, request: Request[HandOver]) -> Reply:
+    """Give the role of the master to a slave: answered when the slave has accepted."""
+    slave_id = request.header.slave_id
+    try:
+        address = await broker.replication.role_change.hand_over(
+            slave_id if slave_id >= 0 else None
+        )
+    except CannotChange as error:
+        raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, str(error)) from error
+    return Reply(HandedOver(new_master=address))
+
+
+@routes.on(TakeOver)
+async def take_over(broker: Broker, request: Request[TakeOver]) -> Reply:
+    """Become the master: its last one asks for it, or an operator when there is none."""
+    header, change = request.header, broker.replication.role_change
+    try:
+        if header.master_address:
+            inheritance = Inheritance.from_json(request.body)
+            await change.take_over(header.master_address, header.log_end, inheritance)
+        else:
+            await change.take_over_from_none(header.accept_loss)
+    except BodyError as error:
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, str(error)) from error
+    except CannotChange as error:
+        raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, str(error)) from error
+    return Reply()
 
 
 @routes.on(GetHaStatus)

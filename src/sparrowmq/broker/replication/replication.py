@@ -14,6 +14,7 @@ import asyncio
 import logging
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from sparrowmq.broker.config import MASTER_ID, BrokerConfig, Flush, ReplicationPeer
 from sparrowmq.broker.durability import Durability
@@ -32,6 +33,9 @@ from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.headers.nameserver import GetClusterInfo
 from sparrowmq.protocol.route import ClusterInfo
 from sparrowmq.store.store import Store
+
+if TYPE_CHECKING:
+    from sparrowmq.broker.replication.role_change import RoleChange
 
 _ASK_S = 3.0
 _ASK_SLAVES_AGAIN_S = 2.0
@@ -60,8 +64,13 @@ class Opened:
     """Why it is a waiting master."""
 
 
-async def open_in_role(config: BrokerConfig, env: Environment, peers: Peers, port: int) -> Opened:
+async def open_in_role(
+    config: BrokerConfig, env: Environment, peers: Peers, port: int, *, took_over_at: int | None
+) -> Opened:
     """Open the store and find the role; a master copies back what its slaves have more.
+
+    `took_over_at` is where the log ended when the last master handed over: one that still ends
+    there has everything.
 
     Raises StoreCorrupted, DiskFull or OSError.
     """
@@ -79,7 +88,12 @@ async def open_in_role(config: BrokerConfig, env: Environment, peers: Peers, por
         if config.is_slave:
             store.admission.hold(_slave_reason(config))
             return Opened(store=store, role=Role.SLAVE, known_slaves=known)
-        outcome = await recover_from_slaves(config, store, known, peers, port=port, log=env.log)
+        if took_over_at is not None and took_over_at == store.max_log_offset:
+            # Its slaves start again at this moment, too: one may not answer, another may still
+            # say that it is the master.
+            outcome = Outcome(may_serve=True, nothing_is_lost=True)
+        else:
+            outcome = await recover_from_slaves(config, store, known, peers, port=port, log=env.log)
         if not outcome.may_serve:
             env.log.error("%s", outcome.reason)
             store.admission.hold(outcome.reason)
@@ -141,6 +155,8 @@ class Replication:
         self.admits_slaves = False
         """Of a master: set when no name server objects. A second master of the name, which is
         about to be refused, must not feed a slave what the first one does not have."""
+        self.role_change: "RoleChange"
+        """Set when the broker serves."""
 
     @property
     def is_master(self) -> bool:

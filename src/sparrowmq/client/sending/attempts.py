@@ -76,6 +76,18 @@ RETRIED = frozenset(
 """Answers that another broker may not give; all others are raised at once."""
 
 
+
+def is_certainly_not_stored(outcome: Exception) -> bool:
+    """Whether a failed attempt can have left no copy of the message.
+
+    It reached no broker, or one that was too busy: brokers answer SYSTEM_BUSY before they store
+    anything, ours also while it hands its role over to a slave.
+    """
+    if isinstance(outcome, BrokerRefused):
+        return outcome.code == ResponseCode.SYSTEM_BUSY
+    return isinstance(outcome, NotConnected | NoRoute)
+
+
 class RetryRules(msgspec.Struct, frozen=True, kw_only=True):
     """When a send is tried again."""
 
@@ -93,9 +105,9 @@ class Failures:
     """What went wrong so far in one send, and how long to wait before the next attempt.
 
     The first round over the brokers is Java's: the next one at once. If none of them took the
-    message, the send waits for one that comes back, longer each time. Attempts that reached no
-    broker cost no retry, since they can leave no second copy of the message: an outage that is
-    shorter than the time of the send is survived whatever `retries` is.
+    message, the send waits for one that comes back, longer each time. Attempts that certainly
+    stored nothing cost no retry, since they can leave no second copy of the message: an outage that
+    is shorter than the time of the send is survived whatever `retries` is.
     """
 
     def __init__(self, retries: int, rng: random.Random) -> None:
@@ -114,8 +126,7 @@ class Failures:
         if isinstance(outcome, BrokerRefused) and outcome.code not in RETRIED:
             raise outcome
         self.attempts.append((broker_name, str(outcome)))
-        is_unreached = isinstance(outcome, NotConnected | NoRoute)
-        if not (is_unreached and self._is_patient):
+        if not (self._is_patient and is_certainly_not_stored(outcome)):
             self.retries_left -= 1
 
     def end(self, topic: str, elapsed_s: float) -> SendResult:
@@ -245,7 +256,7 @@ class SendAttempts:
         """Send to the queue that is chosen. Raises NoRoute, SendFailed, BrokerRefused.
 
         It is handed over once: a second copy would be out of order. While its broker cannot be
-        reached nothing is handed over, so that may be tried again.
+        reached, or is too busy, nothing is handed over, so that may be tried again.
         """
         loop = asyncio.get_running_loop()
         start_s = loop.time()
@@ -255,7 +266,9 @@ class SendAttempts:
         while True:
             try:
                 return await self._once(queue, out, limit_s - (loop.time() - start_s))
-            except NetError as error:
+            except (NetError, BrokerRefused) as error:
+                if isinstance(error, BrokerRefused) and not is_certainly_not_stored(error):
+                    raise
                 if failures is None:
                     failures = Failures(min(self._rules.retries, 1), self._client.rng)
                 failures.add(queue.broker_name, error)

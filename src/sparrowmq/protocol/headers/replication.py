@@ -34,6 +34,33 @@ class FollowAnswer(ResponseHeader, frozen=True, kw_only=True):
     """It may follow with an empty log only: what follows its own has expired."""
 
 
+class HandOver(RequestHeader, frozen=True, kw_only=True):
+    """Ask a master to give its role to one of its slaves."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.HAND_OVER
+    slave_id: int = -1
+    """-1 leaves the choice to the master."""
+
+
+class HandedOver(ResponseHeader, frozen=True, kw_only=True):
+    """The slave has accepted; both brokers start again."""
+
+    new_master: str
+    """host:port"""
+
+
+class TakeOver(RequestHeader, frozen=True, kw_only=True):
+    """Ask a slave to become the master; the body is an Inheritance when its master asks."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.TAKE_OVER
+    master_address: str = ""
+    """The master that hands over; empty when an operator asks, because there is none."""
+    log_end: int = -1
+    """Where the master's log ends."""
+    accept_loss: str = ""
+    """The broker's name, when an operator accepts that messages may be lost."""
+
+
 class GetHaStatus(RequestHeader, frozen=True, kw_only=True):
     """How replication is doing; the body of the answer is an HaStatus."""
 

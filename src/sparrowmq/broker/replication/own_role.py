@@ -1,0 +1,70 @@
+"""The broker id that this broker has now: the configured one, or the one of its last change of roles.
+
+A planned change of roles (`role_change.py`) swaps the ids of a master and a slave while both run.
+Their command lines and settings stay as they were, so each notes its new id in a file of its data
+directory; otherwise the next start of the old master would make it a second one. The note holds as
+long as the configured id stays what it was: an operator who writes another one means it.
+
+The file lies outside of the directories that `start_anew` sets aside: a broker that loses its log
+keeps its role.
+"""
+
+from dataclasses import replace
+
+import msgspec
+
+from sparrowmq.broker.config import MASTER_ID, BrokerConfig
+from sparrowmq.disk.atomic_file import AtomicFile
+from sparrowmq.disk.disk import Disk
+
+ROLE = "role.json"
+
+
+class _Noted(msgspec.Struct):
+    configured_id: int
+    current_id: int
+    took_over_at: int | None = None
+
+
+class OwnRole:
+    """The id of one broker, as its file and its configuration have it."""
+
+    def __init__(self, disk: Disk, configured_id: int) -> None:
+        self._file = AtomicFile(disk, ROLE)
+        self._configured_id = configured_id
+        self.broker_id = configured_id
+        self.took_over_at: int | None = None
+        """The end of the log when the last master gave its role to this broker. A log that still
+        ends there has every acknowledged message, so no slave needs to be asked."""
+
+    @staticmethod
+    def load(disk: Disk, configured_id: int) -> "OwnRole":
+        """What the file says, if it was written under this configured id. Raises OSError, or
+        ValueError for a damaged file."""
+        role = OwnRole(disk, configured_id)
+        data = role._file.read()
+        if data is not None:
+            noted = msgspec.json.decode(data, type=_Noted)
+            if noted.configured_id == configured_id:
+                role.broker_id, role.took_over_at = noted.current_id, noted.took_over_at
+        return role
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether it is another one than the configuration says."""
+        return self.broker_id != self._configured_id
+
+    def become(self, broker_id: int, *, took_over_at: int | None = None) -> None:
+        """Durable when this returns; the next start has this id. Raises DiskFull, or OSError."""
+        noted = _Noted(self._configured_id, broker_id, took_over_at)
+        self._file.replace(msgspec.json.encode(noted))
+        self.broker_id, self.took_over_at = broker_id, took_over_at
+
+    def applied_to(self, config: BrokerConfig) -> BrokerConfig:
+        """The configuration of a broker with this id."""
+        return replace(config, broker_id=self.broker_id) if self.is_changed else config
+
+    @property
+    def is_master(self) -> bool:
+        """Whether the id is that of a master."""
+        return self.broker_id == MASTER_ID

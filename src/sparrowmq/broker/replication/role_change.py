@@ -1,0 +1,273 @@
+"""Planned changes of roles: a master hands over to one of its slaves, and becomes that slave.
+
+```
+operator ──HAND_OVER──▶ master                                   slave
+                        takes no more messages, makes all durable
+                        waits until the slave has everything ◀── acknowledges
+                        leaves the name servers
+                        notes its new id
+                        ────────────────TAKE_OVER──────────────▶ has the whole log? notes its new id
+         ◀──────────────the slave has accepted ◀────────────────
+                        starts again, as a slave                 starts again, as the master
+```
+
+At no point do two brokers take messages: the master has stopped before the slave may begin. Each
+note is durable before the next step, so that a crash leaves at most no master at all: the old one
+starts as a slave then, finds that the other did not accept, and `sparrowmq broker promote` picks
+one. A step that fails before the slave was asked leaves everything as it was.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from sparrowmq.broker.config import MASTER_ID
+from sparrowmq.broker.replication.feed import SlaveLink
+from sparrowmq.broker.replication.own_log import LogDescription
+from sparrowmq.broker.replication.own_role import OwnRole
+from sparrowmq.broker.replication.replication import Role, StartAgain
+from sparrowmq.disk.errors import DiskFull
+from sparrowmq.net.errors import NetError
+from sparrowmq.net.peers import Peers
+from sparrowmq.protocol.body import Body
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.errors import ProtocolError
+from sparrowmq.protocol.headers.replication import DescribeLog, TakeOver
+from sparrowmq.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from sparrowmq.broker.broker import Broker
+    from sparrowmq.broker.name_servers import BrokerRegistration
+
+CATCH_UP_S = 3.0
+"""How long a slave may take to get the rest while no message is taken."""
+_ASK_S = 2.0
+_MOST_BEHIND_BYTES = 64 * 1024 * 1024
+"""A slave that lacks more than this would hardly get it in time: sends would wait for nothing."""
+
+
+_Change: TypeAlias = Callable[[], Awaitable[str]]
+"""Changes the role; returns why the broker starts again."""
+_Asked: TypeAlias = tuple[_Change, asyncio.Future[None]]
+
+
+class CannotChange(Exception):
+    """The roles stay as they are; the text says why, and what to do."""
+
+
+class Inheritance(Body, frozen=True, kw_only=True):
+    """What a new master gets from the last one, beside its log."""
+
+    slaves: dict[str, str] = {}
+    """Addresses of the other slaves, and of the last master, by the broker ids they have now."""
+
+
+class RoleChange:
+    """Changes the role of one broker."""
+
+    def __init__(
+        self,
+        broker: "Broker",
+        own_role: OwnRole,
+        registration: "BrokerRegistration",
+        peers: Peers,
+    ) -> None:
+        self._broker = broker
+        self._own_role = own_role
+        self._registration = registration
+        self._peers = peers
+        self._asked: asyncio.Queue[_Asked] = asyncio.Queue(1)
+        self._is_changing = False
+
+    async def run(self) -> None:
+        """Until the role changes. Raises StartAgain then.
+
+        Changes run here and not in the handlers that ask for them: those are cancelled when the
+        asking connection ends.
+        """
+        while True:
+            change, outcome = await self._asked.get()
+            reason = ""
+            try:
+                async with self._broker.uncancellable:
+                    reason = await change()
+            except CannotChange as error:
+                self._is_changing = False
+                self._broker.log.warning("the role does not change: %s", error)
+                if not outcome.done():
+                    outcome.set_exception(error)
+                continue
+            if not outcome.done():
+                outcome.set_result(None)
+            raise StartAgain(reason)
+
+    async def _change(self, change: _Change) -> None:
+        if self._is_changing:
+            raise CannotChange("a change of roles is under way; wait until it has ended")
+        self._is_changing = True
+        outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._asked.put_nowait((change, outcome))
+        await outcome
+
+    # ---- the master's side
+
+    async def hand_over(self, slave_id: int | None) -> str:
+        """Give the role to a slave, the one that has most where none is named; its address.
+
+        Raises CannotChange.
+        """
+        broker = self._broker
+        link = self._chosen(slave_id)
+        address = broker.replication.known_slaves.addresses[link.slave_id]
+        await self._change(lambda: self._hand_over_to(link, address))
+        return address
+
+    async def _hand_over_to(self, link: SlaveLink, address: str) -> str:
+        broker, slave_id = self._broker, link.slave_id
+        admission = broker.store.admission
+        broker.log.info("handing over to broker %d at %s", slave_id, address)
+        text = f"{broker.config.broker_name} is being handed over to {address}; try again"
+        broker.busy_reason = text
+        admission.hold(text)
+        try:
+            await self._until_equal(link)
+            await self._registration.unregister()
+            await broker.workers.run(self._own_role.become, slave_id)
+            await self._offer(address, slave_id)
+        except (CannotChange, DiskFull, OSError, StoreError) as error:
+            await self._stay_master()
+            if isinstance(error, CannotChange):
+                raise
+            raise CannotChange(f"nothing was changed: {error}") from error
+        return f"{address} is the master now: starting again as its slave {slave_id}"
+
+    def _chosen(self, slave_id: int | None) -> SlaveLink:
+        """The connection of a slave that can take over. Raises CannotChange."""
+        replication, config = self._broker.replication, self._broker.config
+        if not replication.is_master:
+            raise CannotChange(f"this broker is no master, it is {replication.role.value}")
+        if not config.name_servers:
+            raise CannotChange("without name servers neither slaves nor clients find a new master")
+        links = {
+            each: link
+            for each, link in replication.feed.links.items()
+            if each in replication.known_slaves.addresses
+        }
+        if not links:
+            raise CannotChange(f"no slave follows {config.broker_name}; start one and try again")
+        if slave_id is None:
+            return max(links.values(), key=lambda link: link.acknowledged)
+        if slave_id not in links:
+            ids = ", ".join(map(str, sorted(links)))
+            raise CannotChange(f"slave {slave_id} does not follow; slaves that do: {ids}")
+        return links[slave_id]
+
+    async def _until_equal(self, link: SlaveLink) -> None:
+        """Return when the slave has everything, and everything here is durable."""
+        broker = self._broker
+        missing = broker.store.max_log_offset - link.acknowledged
+        if missing > _MOST_BEHIND_BYTES:
+            raise CannotChange(
+                f"slave {link.slave_id} lacks {missing} bytes, at most {_MOST_BEHIND_BYTES} are"
+                " waited for; try again when it has caught up"
+            )
+        await broker.durability.make_durable()
+        await broker.replication.feed.drain(CATCH_UP_S)
+        missing = broker.store.max_log_offset - link.acknowledged
+        if missing or broker.replication.feed.links.get(link.slave_id) is not link:
+            raise CannotChange(
+                f"slave {link.slave_id} still lacks {missing} bytes after {CATCH_UP_S:g} s, or left;"
+                " nothing was changed"
+            )
+
+    async def _offer(self, address: str, slave_id: int) -> None:
+        """Let the slave take over. Raises CannotChange where it certainly did not."""
+        broker = self._broker
+        known = broker.replication.known_slaves.addresses
+        others = {str(each): at for each, at in known.items() if each != slave_id}
+        inheritance = Inheritance(slaves=others | {str(slave_id): broker.address})
+        question = TakeOver(master_address=broker.address, log_end=broker.store.max_log_offset)
+        try:
+            answer = await self._peers.call(
+                address, question, inheritance.to_json(), timeout_s=CATCH_UP_S
+            )
+        except NetError as error:
+            if await self._has_accepted(address):
+                return
+            # It may accept later: two masters must never be, no master may be for a while.
+            broker.log.error(
+                "%s did not answer whether it takes over (%s). This broker is its slave from now"
+                " on; if no master appears, run: sparrowmq broker promote",
+                address,
+                error,
+            )
+            return
+        if answer.code != ResponseCode.SUCCESS:
+            raise CannotChange(f"{address} does not take over: {answer.remark}")
+
+    async def _has_accepted(self, address: str) -> bool:
+        try:
+            response = await self._peers.call(address, DescribeLog(), timeout_s=_ASK_S)
+            if response.code != ResponseCode.SUCCESS:
+                return False
+            return LogDescription.from_json(response.body).claim.broker_id == MASTER_ID
+        except (NetError, ProtocolError):
+            return False
+
+    async def _stay_master(self) -> None:
+        """Undo what was done on the way to a change that failed."""
+        broker = self._broker
+        await broker.workers.run(self._own_role.become, MASTER_ID)
+        self._registration.resume()
+        broker.store.admission.hold(None)
+        broker.busy_reason = ""
+
+    # ---- the slave's side
+
+    async def take_over(self, master: str, log_end: int, inheritance: Inheritance) -> None:
+        """Become the master, at the request of the last one. Raises CannotChange."""
+        broker, follower = self._broker, self._broker.replication.follower
+        if follower is None or broker.replication.role is not Role.SLAVE:
+            raise CannotChange(f"this broker is no slave, it is {broker.replication.role.value}")
+        if follower.master_address != master:
+            followed = follower.master_address or "no master"
+            raise CannotChange(f"this broker follows {followed}, not {master}")
+        own_end = broker.store.max_log_offset
+        if own_end != log_end:
+            raise CannotChange(f"this log ends at {own_end}, that of the master at {log_end}")
+        await self._change(lambda: self._become_master(inheritance, took_over_at=log_end))
+
+    async def take_over_from_none(self, accept_loss: str) -> None:
+        """Become the master without one that hands over: an operator accepts what that loses.
+
+        Raises CannotChange.
+        """
+        broker, follower = self._broker, self._broker.replication.follower
+        name = broker.config.broker_name
+        if follower is None or broker.replication.role is not Role.SLAVE:
+            raise CannotChange(f"this broker is no slave, it is {broker.replication.role.value}")
+        if follower.master_address:
+            raise CannotChange(
+                f"its master {follower.master_address} is alive: without --accept-loss it hands"
+                " over, and nothing is lost"
+            )
+        if accept_loss != name:
+            raise CannotChange(
+                f"the master of {name} does not answer, and may have messages that this slave"
+                f" lacks; to go on without them, add --accept-loss {name}"
+            )
+        await self._change(lambda: self._become_master(Inheritance(), took_over_at=None))
+
+    async def _become_master(self, inheritance: Inheritance, took_over_at: int | None) -> str:
+        broker = self._broker
+        known = broker.replication.known_slaves
+        try:
+            await broker.durability.make_durable()
+            known.addresses = {int(key): at for key, at in inheritance.slaves.items()}
+            await broker.workers.run(known.save)
+            await broker.workers.run(
+                lambda: self._own_role.become(MASTER_ID, took_over_at=took_over_at)
+            )
+        except (DiskFull, OSError, StoreError) as error:
+            raise CannotChange(f"this broker cannot note its new role: {error}") from error
+        return "this broker is the master now: starting again"

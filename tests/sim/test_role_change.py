@@ -1,0 +1,167 @@
+"""Planned changes of roles in simulation: nothing is lost, no send fails, and crashes leave no two
+masters."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from sparrowmq.broker.config import Replication
+from sparrowmq.broker.replication.replication import Role
+from sparrowmq.client.sending.producer import Producer
+from sparrowmq.protocol.headers.replication import HandOver, TakeOver
+from sparrowmq.protocol.message import Message
+from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
+from sparrowmq.testing.wire import Refused
+from tests.sim.test_producers import create_topic, produce
+from tests.sim.test_replication import bodies, follows, role
+
+OLD, NEW = "broker-a", "broker-a.1"
+
+
+def all_bodies(sim: RunningCluster, name: str) -> list[bytes]:
+    return sorted(body for queue_id in range(4) for body in bodies(sim.brokers[name], queue_id))
+
+
+def hand_over(sim: RunningCluster, slave_id: int = -1) -> None:
+    sim.wait(sim.client.call(HandOver(slave_id=slave_id), address=sim.brokers[OLD].address))
+
+
+def is_serving(sim: RunningCluster, name: str, wanted: Role) -> bool:
+    node = sim.brokers[name]
+    return node.is_running and hasattr(node.server, "broker") and role(node) is wanted
+
+
+@pytest.mark.parametrize("replication", list(Replication))
+def test_no_send_fails_and_nothing_is_lost_while_roles_change_and_change_back(
+    replication: Replication,
+) -> None:
+    sent: list[bytes] = []
+    longest_s = 0.0
+
+    async def send(producer: Producer) -> None:
+        nonlocal longest_s
+        for number in range(400):
+            began_s = asyncio.get_running_loop().time()
+            result = await producer.send(Message("orders", b"%05d" % number))
+            longest_s = max(longest_s, asyncio.get_running_loop().time() - began_s)
+            assert result.is_ok
+            sent.append(b"%05d" % number)
+            await asyncio.sleep(0.02)
+
+    with SimCluster(slaves=1, replication=replication).run() as sim:
+        sim.until(lambda: follows(sim))
+        create_topic(sim)
+        sending = produce(sim, send)
+        sim.until(lambda: len(sent) > 50)
+        hand_over(sim)
+        sim.until(lambda: is_serving(sim, NEW, Role.MASTER) and follows(sim, 1, NEW))
+        sim.until(lambda: len(sent) > 200)
+        sim.wait(sim.client.call(HandOver(), address=sim.brokers[NEW].address))
+        sim.until(lambda: is_serving(sim, OLD, Role.MASTER) and follows(sim, 1, OLD))
+        sim.wait(sending)
+        assert longest_s <= 1.0
+        assert set(sent) <= set(all_bodies(sim, OLD))
+
+
+def test_a_handed_over_role_survives_restarts_until_it_is_configured_otherwise() -> None:
+    with SimCluster(slaves=1).run() as sim:
+        sim.until(lambda: follows(sim))
+        sim.wait(sim.client.send("orders", b"before"))
+        hand_over(sim)
+        sim.until(lambda: follows(sim, 1, NEW))
+        for name in (OLD, NEW):
+            sim.brokers[name].kill()
+        for name in (OLD, NEW):
+            sim.brokers[name].start()
+        sim.until(lambda: follows(sim, 1, NEW))
+        assert (role(sim.brokers[OLD]), role(sim.brokers[NEW])) == (Role.SLAVE, Role.MASTER)
+        assert bodies(sim.brokers[NEW]) == bodies(sim.brokers[OLD]) == [b"before"]
+        sim.brokers[OLD].stop()
+        sim.brokers[OLD].config = replace(sim.brokers[OLD].config, broker_id=5)
+        sim.brokers[OLD].start()
+        sim.until(lambda: follows(sim, 5, NEW))
+
+
+def _no_slave(sim: RunningCluster) -> int:
+    sim.brokers[NEW].kill()
+    sim.until(lambda: not follows(sim))
+    return -1
+
+
+def _paused(sim: RunningCluster) -> int:
+    sim.brokers[NEW].host.pause()
+    sim.wait(sim.client.send("orders", b"only on the master"))
+    return 1
+
+
+@pytest.mark.parametrize(
+    ("prepare", "text"),
+    [
+        (_no_slave, "no slave follows broker-a"),
+        (lambda sim: 7, "slave 7 does not follow; slaves that do: 1"),
+        (_paused, "slave 1 still lacks"),
+    ],
+)
+def test_a_master_that_cannot_hand_over_goes_on(
+    prepare: Callable[[RunningCluster], int], text: str
+) -> None:
+    with SimCluster(slaves=1).run() as sim:
+        sim.until(lambda: follows(sim))
+        sim.wait(sim.client.send("orders", b"before"))
+        slave_id = prepare(sim)
+        with pytest.raises(Refused, match=text):
+            hand_over(sim, slave_id)
+        sim.wait(sim.client.send("orders", b"after"))
+        assert role(sim.brokers[OLD]) is Role.MASTER
+
+
+def test_a_slave_whose_master_lives_takes_over_from_that_master_only() -> None:
+    with SimCluster(slaves=1).run() as sim:
+        sim.until(lambda: follows(sim))
+        slave = sim.brokers[NEW].address
+        with pytest.raises(Refused, match="is alive"):
+            sim.wait(sim.client.call(TakeOver(accept_loss="broker-a"), address=slave))
+        stranger = TakeOver(master_address="10.9.9.9:10911", log_end=0)
+        with pytest.raises(Refused, match="not 10.9.9.9:10911"):
+            sim.wait(sim.client.call(stranger, b"{}", address=slave))
+        assert role(sim.brokers[NEW]) is Role.SLAVE
+
+
+def test_a_slave_whose_master_is_gone_takes_over_when_the_loss_is_accepted() -> None:
+    with SimCluster(slaves=1).run() as sim:
+        sim.until(lambda: follows(sim))
+        sim.wait(sim.client.send("orders", b"before"))
+        sim.until(lambda: bodies(sim.brokers[NEW]) == [b"before"])
+        sim.brokers[OLD].kill()
+        slave = sim.brokers[NEW].address
+        sim.until(lambda: not sim.brokers[NEW].broker.replication.follower.master_address)
+        with pytest.raises(Refused, match="add --accept-loss broker-a"):
+            sim.wait(sim.client.call(TakeOver(), address=slave))
+        sim.wait(sim.client.call(TakeOver(accept_loss="broker-a"), address=slave))
+        sim.until(lambda: is_serving(sim, NEW, Role.MASTER))
+        sim.wait(sim.client.send("orders", b"after", address=slave))
+
+
+@pytest.mark.parametrize("victim", [OLD, NEW])
+@pytest.mark.parametrize("after_s", [0.0, 0.001, 0.01, 0.05, 0.1, 0.2, 0.5])
+def test_a_crash_on_the_way_leaves_no_two_masters_and_everything_stored(
+    victim: str, after_s: float
+) -> None:
+    with SimCluster(slaves=1, replication=Replication.SYNC).run() as sim:
+        sim.until(lambda: follows(sim))
+        for number in range(20):
+            sim.wait(sim.client.send("orders", b"%d" % number))
+        asking = sim.client.call(HandOver(), address=sim.brokers[OLD].address)
+        sim.advance(after_s)
+        sim.brokers[victim].lose_power()
+        sim.advance(5.0)
+        sim.brokers[victim].start()
+        sim.advance(30.0)
+        asking.cancel()
+        roles = [role(sim.brokers[name]) for name in (OLD, NEW)]
+        assert roles.count(Role.MASTER) <= 1, roles
+        for name in (OLD, NEW):
+            if role(sim.brokers[name]) is Role.MASTER:
+                assert bodies(sim.brokers[name]) == [b"%d" % number for number in range(20)]
