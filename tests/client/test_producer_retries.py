@@ -14,7 +14,7 @@ from sparrowmq.protocol.headers.messages import format_handle
 from sparrowmq.protocol.message import Message, MessageQueue
 from tests.client.scripted import Answer, World, world
 
-BUSY = ResponseCode.SYSTEM_BUSY
+ERROR = ResponseCode.SYSTEM_ERROR
 
 
 async def send_one(producer: Producer) -> Any:
@@ -54,14 +54,14 @@ def test_when_a1_fails_the_next_attempt_skips_broker_a_and_the_index_goes_on_fro
             await producer.send(Message("orders", b"x"))
 
     with world() as w:
-        script(w, a=[BUSY])
+        script(w, a=[ERROR])
         w.produce(send_four)
         assert w.attempts == ["A1", "B1", "B2", "C1", "C2"]
 
 
 def test_two_retries_go_to_brokers_other_than_the_one_that_failed_last() -> None:
     with world() as w:
-        script(w, a=[BUSY], b=[BUSY])
+        script(w, a=[ERROR], b=[ERROR])
         result = w.produce(send_one)
         assert w.attempts == ["A1", "B1", "C1"]
         assert result.queue == MessageQueue("orders", "broker-c", 0)
@@ -69,7 +69,7 @@ def test_two_retries_go_to_brokers_other_than_the_one_that_failed_last() -> None
 
 def test_with_one_broker_only_the_retry_uses_it_again() -> None:
     with world("a") as w:
-        script(w, a=[BUSY])
+        script(w, a=[ERROR])
         w.produce(send_one)
         assert w.attempts == ["A1", "A2"]
 
@@ -170,13 +170,13 @@ def test_a_broker_that_is_alone_has_all_three_seconds_for_its_answer() -> None:
 
 def test_the_final_error_names_attempts_time_and_brokers_tried() -> None:
     with world() as w:
-        script(w, a=[BUSY], b=[BUSY], c=["hang up"])
+        script(w, a=[ERROR], b=[ERROR], c=["hang up"])
         with pytest.raises(SendFailed) as raised:
             w.produce(send_one)
     text = str(raised.value)
     assert "sending to topic orders failed after 3 attempts in 0.000 s" in text
     assert "broker-a: " in text
-    assert "SYSTEM_BUSY" in text
+    assert "SYSTEM_ERROR" in text
     assert "broker-c: connection to" in text
 
 
@@ -214,7 +214,7 @@ def test_told_to_a_producer_retries_what_is_stored_less_safely_than_asked_for() 
 
 def test_the_less_safe_result_is_returned_when_no_retry_does_better() -> None:
     with world() as w:
-        script(w, a=[ResponseCode.FLUSH_DISK_TIMEOUT], b=[BUSY], c=[BUSY])
+        script(w, a=[ResponseCode.FLUSH_DISK_TIMEOUT], b=[ERROR], c=[ERROR])
         result = w.produce(send_one, retry_unless_ok=True)
         assert result.status is SendStatus.FLUSH_DISK_TIMEOUT
         assert w.attempts == ["A1", "B1", "C1"]
@@ -323,3 +323,20 @@ def test_the_first_round_over_the_brokers_does_not_wait() -> None:
         result, took_s = w.produce(after_a_while(send))
         assert result.queue.broker_name == "broker-c"
         assert took_s == pytest.approx(0, abs=0.01)
+
+
+def test_a_busy_broker_has_stored_nothing_and_costs_no_retry() -> None:
+    with world("a") as w:
+        script(w, a=[ResponseCode.SYSTEM_BUSY] * 4)
+        assert w.produce(send_one).is_ok
+        assert len(w.attempts) == 5
+
+
+def test_a_busy_broker_is_asked_again_for_a_message_with_a_queue_of_its_own() -> None:
+    async def send_in_order(producer: Producer) -> Any:
+        return await producer.send(Message("orders", b"x", sharding_key="one"))
+
+    with world("a") as w:
+        script(w, a=[ResponseCode.SYSTEM_BUSY] * 2)
+        assert w.produce(send_in_order).is_ok
+        assert len(w.attempts) == 3

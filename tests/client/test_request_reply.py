@@ -169,7 +169,7 @@ def test_a_request_no_broker_takes_fails_like_any_send() -> None:
             await producer.request(Message("orders", b"?"))
 
     with world("a") as w:
-        w.brokers["a"].script = [ResponseCode.SYSTEM_BUSY] * 3
+        w.brokers["a"].script = [ResponseCode.SYSTEM_ERROR] * 3
         w.produce(ask_busy)
 
 

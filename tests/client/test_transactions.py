@@ -128,7 +128,7 @@ def test_a_half_message_that_is_not_safe_is_rolled_back_and_nothing_executed(
 def test_nothing_is_executed_when_no_broker_takes_the_half_message() -> None:
     listener = Bookings()
     with world("a") as w:
-        w.brokers["a"].script = [ResponseCode.SYSTEM_BUSY] * 3
+        w.brokers["a"].script = [ResponseCode.SYSTEM_ERROR] * 3
         with pytest.raises(SendFailed):
             in_transaction(w, listener)
         assert ended(w) == []

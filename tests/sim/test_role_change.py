@@ -10,6 +10,8 @@ import pytest
 from sparrowmq.broker.config import Replication
 from sparrowmq.broker.replication.replication import Role
 from sparrowmq.client.sending.producer import Producer
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.header import RequestHeader
 from sparrowmq.protocol.headers.replication import HandOver, TakeOver
 from sparrowmq.protocol.message import Message
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
@@ -24,8 +26,15 @@ def all_bodies(sim: RunningCluster, name: str) -> list[bytes]:
     return sorted(body for queue_id in range(4) for body in bodies(sim.brokers[name], queue_id))
 
 
+def ask(sim: RunningCluster, name: str, header: RequestHeader, body: bytes = b"") -> None:
+    """Raises Refused."""
+    answer = sim.wait(sim.client.call(header, body, address=sim.brokers[name].address))
+    if answer.code != ResponseCode.SUCCESS:
+        raise Refused(answer)
+
+
 def hand_over(sim: RunningCluster, slave_id: int = -1) -> None:
-    sim.wait(sim.client.call(HandOver(slave_id=slave_id), address=sim.brokers[OLD].address))
+    ask(sim, OLD, HandOver(slave_id=slave_id))
 
 
 def is_serving(sim: RunningCluster, name: str, wanted: Role) -> bool:
@@ -58,7 +67,7 @@ def test_no_send_fails_and_nothing_is_lost_while_roles_change_and_change_back(
         hand_over(sim)
         sim.until(lambda: is_serving(sim, NEW, Role.MASTER) and follows(sim, 1, NEW))
         sim.until(lambda: len(sent) > 200)
-        sim.wait(sim.client.call(HandOver(), address=sim.brokers[NEW].address))
+        ask(sim, NEW, HandOver())
         sim.until(lambda: is_serving(sim, OLD, Role.MASTER) and follows(sim, 1, OLD))
         sim.wait(sending)
         assert longest_s <= 1.0
@@ -120,12 +129,11 @@ def test_a_master_that_cannot_hand_over_goes_on(
 def test_a_slave_whose_master_lives_takes_over_from_that_master_only() -> None:
     with SimCluster(slaves=1).run() as sim:
         sim.until(lambda: follows(sim))
-        slave = sim.brokers[NEW].address
         with pytest.raises(Refused, match="is alive"):
-            sim.wait(sim.client.call(TakeOver(accept_loss="broker-a"), address=slave))
+            ask(sim, NEW, TakeOver(accept_loss="broker-a"))
         stranger = TakeOver(master_address="10.9.9.9:10911", log_end=0)
-        with pytest.raises(Refused, match="not 10.9.9.9:10911"):
-            sim.wait(sim.client.call(stranger, b"{}", address=slave))
+        with pytest.raises(Refused, match=r"not 10\.9\.9\.9:10911"):
+            ask(sim, NEW, stranger, b"{}")
         assert role(sim.brokers[NEW]) is Role.SLAVE
 
 
@@ -135,13 +143,15 @@ def test_a_slave_whose_master_is_gone_takes_over_when_the_loss_is_accepted() -> 
         sim.wait(sim.client.send("orders", b"before"))
         sim.until(lambda: bodies(sim.brokers[NEW]) == [b"before"])
         sim.brokers[OLD].kill()
-        slave = sim.brokers[NEW].address
-        sim.until(lambda: not sim.brokers[NEW].broker.replication.follower.master_address)
+        follower = sim.brokers[NEW].broker.replication.follower
+        assert follower is not None
+        sim.until(lambda: not follower.master_address)
         with pytest.raises(Refused, match="add --accept-loss broker-a"):
-            sim.wait(sim.client.call(TakeOver(), address=slave))
-        sim.wait(sim.client.call(TakeOver(accept_loss="broker-a"), address=slave))
+            ask(sim, NEW, TakeOver())
+        ask(sim, NEW, TakeOver(accept_loss="broker-a"))
         sim.until(lambda: is_serving(sim, NEW, Role.MASTER))
-        sim.wait(sim.client.send("orders", b"after", address=slave))
+        sim.client.disconnect()
+        sim.wait(sim.client.send("orders", b"after", address=sim.brokers[NEW].address))
 
 
 @pytest.mark.parametrize("victim", [OLD, NEW])

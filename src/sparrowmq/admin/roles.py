@@ -38,7 +38,9 @@ async def promote(
         raise AdminError(f"broker {name} has several slaves: say which one with --id; {ids}")
     chosen = next(iter(slaves)) if slave_id is None else slave_id
     if chosen not in slaves:
-        raise NotFound("slave", f"{chosen} of broker {name}", f"registered are: {shown(map(str, slaves))}")
+        raise NotFound(
+            "slave", f"{chosen} of broker {name}", f"registered are: {shown(map(str, slaves))}"
+        )
     await cluster.call(slaves[chosen], TakeOver(accept_loss=accept_loss))
     return slaves[chosen]
 

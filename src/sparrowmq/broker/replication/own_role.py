@@ -1,4 +1,4 @@
-"""The broker id that this broker has now: the configured one, or the one of its last change of roles.
+"""The broker id that this broker has now: the configured one, or that of its last change of roles.
 
 A planned change of roles (`role_change.py`) swaps the ids of a master and a slave while both run.
 Their command lines and settings stay as they were, so each notes its new id in a file of its data

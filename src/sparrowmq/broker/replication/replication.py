@@ -65,7 +65,12 @@ class Opened:
 
 
 async def open_in_role(
-    config: BrokerConfig, env: Environment, peers: Peers, port: int, *, took_over_at: int | None
+    config: BrokerConfig,
+    env: Environment,
+    peers: Peers,
+    port: int,
+    *,
+    took_over_at: int | None = None,
 ) -> Opened:
     """Open the store and find the role; a master copies back what its slaves have more.
 
@@ -155,7 +160,7 @@ class Replication:
         self.admits_slaves = False
         """Of a master: set when no name server objects. A second master of the name, which is
         about to be refused, must not feed a slave what the first one does not have."""
-        self.role_change: "RoleChange"
+        self.role_change: RoleChange
         """Set when the broker serves."""
 
     @property

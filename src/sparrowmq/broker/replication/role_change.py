@@ -21,6 +21,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias
 
+from msgspec import field
+
 from sparrowmq.broker.config import MASTER_ID
 from sparrowmq.broker.replication.feed import SlaveLink
 from sparrowmq.broker.replication.own_log import LogDescription
@@ -39,9 +41,10 @@ if TYPE_CHECKING:
     from sparrowmq.broker.broker import Broker
     from sparrowmq.broker.name_servers import BrokerRegistration
 
-CATCH_UP_S = 3.0
+CATCH_UP_S = 1.0
 """How long a slave may take to get the rest while no message is taken."""
-_ASK_S = 2.0
+_OFFER_S = 2.0
+_ASK_S = 1.0
 _MOST_BEHIND_BYTES = 64 * 1024 * 1024
 """A slave that lacks more than this would hardly get it in time: sends would wait for nothing."""
 
@@ -58,7 +61,7 @@ class CannotChange(Exception):
 class Inheritance(Body, frozen=True, kw_only=True):
     """What a new master gets from the last one, beside its log."""
 
-    slaves: dict[str, str] = {}
+    slaves: dict[str, str] = field(default_factory=dict)
     """Addresses of the other slaves, and of the last master, by the broker ids they have now."""
 
 
@@ -176,8 +179,8 @@ class RoleChange:
         missing = broker.store.max_log_offset - link.acknowledged
         if missing or broker.replication.feed.links.get(link.slave_id) is not link:
             raise CannotChange(
-                f"slave {link.slave_id} still lacks {missing} bytes after {CATCH_UP_S:g} s, or left;"
-                " nothing was changed"
+                f"slave {link.slave_id} still lacks {missing} bytes after {CATCH_UP_S:g} s, or has"
+                " left; nothing was changed"
             )
 
     async def _offer(self, address: str, slave_id: int) -> None:
@@ -189,7 +192,7 @@ class RoleChange:
         question = TakeOver(master_address=broker.address, log_end=broker.store.max_log_offset)
         try:
             answer = await self._peers.call(
-                address, question, inheritance.to_json(), timeout_s=CATCH_UP_S
+                address, question, inheritance.to_json(), timeout_s=_OFFER_S
             )
         except NetError as error:
             if await self._has_accepted(address):

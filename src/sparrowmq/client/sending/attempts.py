@@ -5,6 +5,7 @@
 
 import asyncio
 import random
+from contextlib import suppress
 from typing import Protocol
 
 import msgspec
@@ -74,7 +75,6 @@ RETRIED = frozenset(
     }
 )
 """Answers that another broker may not give; all others are raised at once."""
-
 
 
 def is_certainly_not_stored(outcome: Exception) -> bool:
@@ -215,6 +215,8 @@ class SendAttempts:
             if pause_s is None:
                 return failures.end(topic, loop.time() - start_s)
             await asyncio.sleep(pause_s)
+            if pause_s and isinstance(outcome, Exception) and is_certainly_not_stored(outcome):
+                found = await self._look_again(topic, limit_s - (loop.time() - start_s)) or found
             queue = self._next(found, failed, loop.time())
             failed = queue.broker_name
             left_s = self._share(limit_s - (loop.time() - start_s), found, failures.retries_left)
@@ -277,6 +279,18 @@ class SendAttempts:
                 if pause_s is None:
                     return failures.end(topic, loop.time() - start_s)
                 await asyncio.sleep(pause_s)
+                await self._look_again(topic, limit_s - (loop.time() - start_s))
+
+    async def _look_again(self, topic: str, left_s: float) -> TopicQueues | None:
+        """The topic's queues as name servers know them now, None where none is found.
+
+        A broker that is away or refuses because it is a slave now may have a master elsewhere.
+        Sends that wait together share one question.
+        """
+        with suppress(NoRoute, TimeoutError):
+            async with asyncio.timeout(left_s):
+                await self._queues.refresh(topic)
+        return self._queues.known(topic)
 
     async def send_oneway(
         self, topic: str, choose: Chooser | None, out: Outgoing, limit_s: float

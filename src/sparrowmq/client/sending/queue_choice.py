@@ -145,6 +145,14 @@ class SendQueues:
             route = await self._borrow_route(topic)
         return self._take(topic, route)
 
+    async def refresh(self, topic: str) -> None:
+        """Ask a name server again. Raises NoRoute."""
+        table = self._client.route_table
+        if not table.is_lent(topic, asyncio.get_running_loop().time()):
+            route = await table.refresh(topic)
+            if route is not None:
+                self._take(topic, route)
+
     def _take(self, topic: str, route: TopicRoute) -> TopicQueues:
         queues = publish_queues(topic, route)
         if not queues:
