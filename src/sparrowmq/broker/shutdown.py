@@ -100,6 +100,7 @@ async def close(broker: Broker) -> None:
         await broker.saving.save()
         await broker.tables.offsets.save(broker.offsets, broker.workers)
         if broker.replication.is_master:
+            broker.replication.note_heard(broker.clock())
             broker.replication.known_slaves.master_stopped(broker.store.max_log_offset)
     broker.dead_letters.report_rest()
     broker.delivery.close()
