@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from sparrowmq.admin.lag import GroupLag, QueueLag
     from sparrowmq.admin.members import GroupMember, LiveProducer, Subscription
     from sparrowmq.admin.offsets import OffsetMove, ResetTo
+    from sparrowmq.admin.slaves import SlaveInfo
     from sparrowmq.admin.topics import TopicInfo, TopicQueue, TopicSettings
     from sparrowmq.admin.values import BrokerFailure, Listing, SettingChange
     from sparrowmq.client.client import Client
@@ -129,6 +130,7 @@ __all__ = [
     "SendStatus",
     "Sending",
     "SettingChange",
+    "SlaveInfo",
     "SparrowMQError",
     "Sql",
     "SqliteSeen",
@@ -203,6 +205,7 @@ _HOMES = {
     "SendStatus": "client.send_result",
     "Sending": "client.hooks",
     "SettingChange": "admin.values",
+    "SlaveInfo": "admin.slaves",
     "SparrowMQError": "errors",
     "Sql": "client.subscriptions",
     "SqliteSeen": "client.consuming.deduplicate",

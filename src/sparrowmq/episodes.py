@@ -8,9 +8,11 @@ begins, at intervals while it lasts, and when it ends; what happens in between i
     line    -       -          line, once a minute  line: it lasted 73 s
 """
 
+import re
 from dataclasses import dataclass
 
 REMIND_S = 60.0
+_NUMBER = re.compile(r"\d[\d,.]*")
 
 
 @dataclass(slots=True)
@@ -46,3 +48,30 @@ class Episode:
     def lasted_s(self, now_s: float) -> float:
         """How long it has lasted."""
         return now_s - self.began_s
+
+
+class Causes:
+    """Why a peer fails again and again: an episode for each peer and reason.
+
+    Numbers in a reason, such as offsets of a log that grows, do not make it another one.
+    """
+
+    def __init__(self, most: int = 100) -> None:
+        """At most `most` episodes are kept; beyond that the oldest are forgotten."""
+        self._most = most
+        self._episodes: dict[tuple[str, str], Episode] = {}
+
+    def occurs(self, peer: str, reason: str, now_s: float) -> bool:
+        """It happened once more. Whether that is worth a line."""
+        key = peer, _NUMBER.sub("", reason)
+        episode = self._episodes.get(key)
+        if episode is None:
+            episode = self._episodes[key] = Episode(now_s)
+            if len(self._episodes) > self._most:
+                del self._episodes[next(iter(self._episodes))]
+        return episode.occurs(now_s)
+
+    def end(self, peer: str) -> None:
+        """The peer succeeded: what fails from now on is news."""
+        for key in [key for key in self._episodes if key[0] == peer]:
+            del self._episodes[key]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sparrowmq.testing.loop_watchdog import LIMIT_MS
 
-_READY = re.compile(rb"ready: broker \S+ (?:slave \d+ )?127\.0\.0\.1:(\d+)")
+_READY = re.compile(rb"ready: broker \S+ (?:slave \d+ )?[\d.]+:(\d+)")
 _ROOT = Path(__file__).parents[2]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sparrowmq.testing.held_port import HeldPort
 
-_READY = re.compile(rb"ready: name server 127\.0\.0\.1:\d+")
+_READY = re.compile(rb"ready: name server [\d.]+:\d+")
 _ROOT = Path(__file__).parents[2]
 
 

@@ -10,8 +10,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from random import Random
 
@@ -25,7 +24,7 @@ from sparrowmq.store.store import Store
 from sparrowmq.testing.held_port import HeldPort
 from tests.faults.broker_process import BrokerProcess, StartFailed
 from tests.faults.checker import Ledger, MessageId, ReadBack, State, Verdict, body_of, properties_of
-from tests.faults.kills import LOG_FILE_BYTES, QUEUES, TOPIC, one_life
+from tests.faults.kills import LOG_FILE_BYTES, QUEUES, TOPIC, KillResult, one_life
 from tests.faults.nameserver_outage_servers import NameServerProcess
 from tests.faults.proxy import FaultyProxy
 from tests.faults.raw_wire import SEND_MESSAGE_V2, RawClient, send_fields
@@ -35,28 +34,6 @@ from tests.patience import PATIENCE_S
 _LOOK_S = 0.05
 _BEYOND_PROXY = "127.0.0.2"
 _SEND_OK = 0
-
-
-@dataclass
-class ReplicaResult:
-    """What a series of faults came to."""
-
-    seed: int
-    flush: str
-    kills: int = 0
-    slowest_start_s: float = 0.0
-    verdict: Verdict = field(default_factory=Verdict)
-    """Of the slave's store alone."""
-    problems: list[str] = field(default_factory=list)
-
-    def __bool__(self) -> bool:
-        return bool(self.verdict) and not self.problems
-
-    def __str__(self) -> str:
-        problems = "; ".join(self.problems) or "every start succeeded"
-        return (
-            f"seed {self.seed}, {self.flush} flush, {self.kills} kills: {self.verdict}; {problems}"
-        )
 
 
 class Brokers:
@@ -97,21 +74,25 @@ class Brokers:
             held.close()
         self.name_server.close()
 
-    @contextmanager
-    def store(self, broker_id: int) -> Iterator[Store]:
+    def store(self, broker_id: int) -> AbstractContextManager[Store]:
         """The store of a broker that does not run, alone."""
-        directory = self.root / f"broker-{broker_id}"
-        config = BrokerConfig(data_dir=directory, store=StoreConfig(log_file_size=LOG_FILE_BYTES))
-        store = Store.open(config.store_config(0), RealDisk(directory), 0, is_copy=True)
-        try:
-            yield store
-        finally:
-            store.abandon()
+        return store_in(self.root / f"broker-{broker_id}")
+
+
+@contextmanager
+def store_in(directory: Path) -> Iterator[Store]:
+    """The store of a broker that does not run, alone."""
+    config = BrokerConfig(data_dir=directory, store=StoreConfig(log_file_size=LOG_FILE_BYTES))
+    store = Store.open(config.store_config(0), RealDisk(directory), 0, is_copy=True)
+    try:
+        yield store
+    finally:
+        store.abandon()
 
 
 @contextmanager
 def _brokers(
-    result: ReplicaResult, flush: str, module: str, keep_in: Path | None
+    result: KillResult, flush: str, module: str, keep_in: Path | None
 ) -> Iterator[Brokers]:
     root = Path(tempfile.mkdtemp(prefix="sparrowmq-replicas-"))
     brokers = Brokers(root, flush, module)
@@ -136,9 +117,12 @@ def kill_master(
     acknowledged_each: int = 1500,
     module: str = "sparrowmq",
     keep_in: Path | None = None,
-) -> ReplicaResult:
-    """Kill the master under load `kills` times; a fresh slave joins under the last load."""
-    result, ledger, rng = ReplicaResult(seed, flush), Ledger(), Random(seed)
+) -> KillResult:
+    """Kill the master under load `kills` times; a fresh slave joins under the last load.
+
+    The verdict is that of the slave's store alone.
+    """
+    result, ledger, rng = KillResult(seed, flush), Ledger(), Random(seed)
     numbers = [0] * senders
     with _brokers(result, flush, module, keep_in) as brokers:
         alone = SlaveStore(brokers, 1, ledger)
@@ -194,7 +178,7 @@ class SlaveStore:
         """Acknowledged messages that the slave, which must not run, has not got."""
         with self._brokers.store(self._broker_id) as store:
             for queue_id, found in self._queues.items():
-                new = list(_messages(store, queue_id, len(found)))
+                new = list(messages_of(store, queue_id, len(found)))
                 found += new
                 self._seen |= {each.body.partition(b"|")[0].decode() for each in new}
         lost = [
@@ -209,7 +193,8 @@ class SlaveStore:
         return self._ledger.check(each for found in self._queues.values() for each in found)
 
 
-def _messages(store: Store, queue_id: int, offset: int) -> Iterator[ReadBack]:
+def messages_of(store: Store, queue_id: int, offset: int = 0) -> Iterator[ReadBack]:
+    """What a queue has from `offset` on."""
     for log_offset, _, _ in store.units(TOPIC, queue_id, offset, 10_000_000):
         data = store.read_message(log_offset)
         assert data is not None
@@ -278,15 +263,18 @@ def part_master_and_slave(
     partitions: int,
     module: str = "sparrowmq",
     keep_in: Path | None = None,
-) -> ReplicaResult:
-    """Part a live master from its slave by a proxy, and heal it again."""
-    result, ledger = ReplicaResult(seed, flush), Ledger()
+) -> KillResult:
+    """Part a live master from its slave by a proxy, and heal it again.
+
+    The verdict is that of the slave's store alone.
+    """
+    result, ledger = KillResult(seed, flush), Ledger()
     with _brokers(result, flush, module, keep_in) as brokers:
         asyncio.run(_part(brokers, result, ledger, partitions))
     return result
 
 
-async def _part(brokers: Brokers, result: ReplicaResult, ledger: Ledger, partitions: int) -> None:
+async def _part(brokers: Brokers, result: KillResult, ledger: Ledger, partitions: int) -> None:
     held = HeldPort(beside=(1,))
     port, host = held.port, _BEYOND_PROXY
     held.close()

@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from sparrowmq.broker.config import Flush
+from tests.faults.kills import KillResult
+from tests.faults.network_hosts import NotAllowed
+from tests.faults.replication_hosts import part_from_live_master
 from tests.faults.replication_kills import kill_master, part_master_and_slave
 from tests.faults.replication_power_cuts import cut_masters_power
 from tests.faults.replication_storm import run_storm
@@ -32,10 +35,11 @@ def replication(seed: int, small: bool) -> Scored:
             keep_in=_KEPT / f"row8-{flush}-{seed}",
         )
         parted = part_master_and_slave(seed, flush, partitions=partitions)
-        scored.failures += [str(each) for each in (killed, parted) if not each]
-        acknowledged += killed.verdict.ok + parted.verdict.ok
+        results = [killed, parted, *(_unplugged(flush, scored) if not small else ())]
+        scored.failures += [str(each) for each in results if not each]
+        acknowledged += sum(each.verdict.ok for each in results)
         done += killed.kills
-    scored.counts = f"{done} kills, {2 * partitions} partitions, {acknowledged} acknowledged"
+    scored.counts += f"{done} kills, {2 * partitions} partitions, {acknowledged} acknowledged"
     cuts = promised = 0
     for flush_kind in Flush:
         run = partial(cut_masters_power, flush=flush_kind, cuts=_CUTS_EACH)
@@ -52,6 +56,15 @@ def replication(seed: int, small: bool) -> Scored:
         f" {sum(result.acknowledged for result in found)} acknowledged"
     )
     return scored
+
+
+def _unplugged(flush: str, scored: Scored) -> Iterator[KillResult]:
+    """A live old master in a network namespace of its own, where the machine has them."""
+    try:
+        yield part_from_live_master(flush, keep_in=_KEPT / f"row8-hosts-{flush}")
+        scored.counts += f"1 unplugged, {flush} flush; "
+    except NotAllowed as error:
+        scored.counts += f"not unplugged: {error}; "
 
 
 def _mapped(run: Callable[[int], Result], seeds: Iterable[int], small: bool) -> Iterator[Result]:

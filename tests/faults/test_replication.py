@@ -5,6 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from sparrowmq.broker.config import Flush
+from tests.faults.network_hosts import NotAllowed
+from tests.faults.replication_hosts import part_from_live_master
 from tests.faults.replication_kills import kill_master, part_master_and_slave
 from tests.faults.replication_planted import (
     Patch,
@@ -42,6 +44,17 @@ def test_a_slave_alone_has_what_its_master_acknowledged_before_a_kill(flush: str
 def test_a_live_master_that_lost_its_slave_acknowledges_nothing() -> None:
     result = part_master_and_slave(0, "async", partitions=1)
     assert result, str(result)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flush", ["async", "sync"])
+def test_an_old_master_that_lives_on_without_its_slave_acknowledges_nothing(flush: str) -> None:
+    try:
+        result = part_from_live_master(flush)
+    except NotAllowed as error:
+        pytest.skip(str(error))
+    assert result, str(result)
+    assert result.verdict.ok
 
 
 PLANTED: dict[Callable[[Patch], None], range] = {

@@ -1,12 +1,16 @@
 """A master and its slaves in simulation: what is acknowledged, what is seen, what survives."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 
 from sparrowmq.broker.config import Flush, Replication
 from sparrowmq.broker.replication.replication import Role
+from sparrowmq.broker.replication.status import replication_table
 from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.testing.recording_disk import RecordingDisk
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from sparrowmq.testing.sim_nodes import BrokerNode
 from sparrowmq.testing.wire import Refused
@@ -93,6 +97,50 @@ def test_a_slave_that_stands_still_is_waited_for_and_then_reported() -> None:
         assert sim.wait(sim.client.pull(TOPIC)).bodies == [b"first", b"late"]
 
 
+def test_a_master_that_stops_answers_the_sends_that_wait_for_its_slave() -> None:
+    with SimCluster(slaves=1, replication=Replication.SYNC).run() as sim:
+        sim.until(lambda: follows(sim))
+        sim.wait(sim.client.send(TOPIC, b"first"))
+        master, slave = sim.brokers["broker-a"], sim.brokers["broker-a.1"]
+        slave.host.pause()
+        waiting = sim.client.send(TOPIC, b"waits")
+        sim.advance(0.1)
+        master.begin_stop()
+        sim.advance(1.0)
+        with pytest.raises(Refused, match="is stopping"):
+            sim.wait(sim.client.send(TOPIC, b"comes too late"))
+        slave.host.resume()
+        sim.wait(waiting)
+        master.wait_for_end()
+        assert bodies(slave) == [b"first", b"waits"]
+
+
+def test_a_master_that_stops_does_not_wait_for_a_slave_that_stands_still() -> None:
+    with SimCluster(slaves=1, replication=Replication.SYNC, slave_timeout_s=60.0).run() as sim:
+        sim.until(lambda: follows(sim))
+        master, slave = sim.brokers["broker-a"], sim.brokers["broker-a.1"]
+        slave.host.pause()
+        waiting = sim.client.send(TOPIC, b"waits")
+        sim.advance(0.1)
+        began_s = sim.now_s
+        master.begin_stop()
+        with pytest.raises(Refused) as refused:
+            sim.wait(waiting)
+        assert refused.value.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+        master.wait_for_end()
+        assert sim.now_s - began_s < 10, "supervisors kill a server that stops for longer"
+
+
+def test_a_broker_that_stops_answers_the_sends_that_wait_for_its_disk() -> None:
+    with SimCluster(flush=Flush.SYNC).run() as sim:
+        sim.wait(sim.client.send(TOPIC, b"first"))
+        sim.brokers["broker-a"].sync_s = 1.0
+        waiting = sim.client.send(TOPIC, b"waits")
+        sim.advance(0.1)
+        sim.brokers["broker-a"].begin_stop()
+        sim.wait(waiting)
+
+
 def test_too_few_copies_refuse_a_message_before_it_is_stored() -> None:
     with SimCluster(slaves=1, replication=Replication.SYNC, min_in_sync_replicas=2).run() as sim:
         sim.until(lambda: follows(sim))
@@ -125,16 +173,27 @@ def test_a_master_that_lost_its_end_gets_it_back_from_its_slave() -> None:
         assert bodies(sim.brokers["broker-a.1"]) == [*sent, b"after"]
 
 
-def test_a_waiting_master_learns_the_new_address_of_its_slave() -> None:
-    with SimCluster(slaves=1, replication=Replication.SYNC, flush_interval_s=600.0).run() as sim:
+@contextmanager
+def master_without_its_end(
+    replication: Replication = Replication.SYNC,
+) -> Iterator[tuple[RunningCluster, BrokerNode, BrokerNode]]:
+    """A master that has started after a power cut while its slave, which has 20 messages more,
+    does not run; and that slave."""
+    with SimCluster(slaves=1, replication=replication, flush_interval_s=600.0).run() as sim:
         sim.until(lambda: follows(sim))
         for number in range(20):
             sim.wait(sim.client.send(TOPIC, b"message %d" % number))
+        sim.until(lambda: has_all(sim))
         master, slave = sim.brokers["broker-a"], sim.brokers["broker-a.1"]
         slave.kill()
         master.lose_power()
         sim.client.disconnect()
         master.start()
+        yield sim, master, slave
+
+
+def test_a_waiting_master_learns_the_new_address_of_its_slave() -> None:
+    with master_without_its_end() as (sim, master, slave):
         assert role(master) is Role.WAITING
         slave.config = replace(slave.config, port=12911)
         slave.start()
@@ -142,16 +201,31 @@ def test_a_waiting_master_learns_the_new_address_of_its_slave() -> None:
         assert len(bodies(master)) == 20
 
 
-def test_a_master_whose_slave_is_gone_too_takes_no_messages_until_it_is_back() -> None:
-    with SimCluster(slaves=1, replication=Replication.SYNC, flush_interval_s=600.0).run() as sim:
+def test_a_master_that_did_not_wait_learns_the_new_address_of_a_slave_that_has_more(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with master_without_its_end(Replication.ASYNC) as (sim, master, slave):
+        assert role(master) is Role.MASTER
+        assert bodies(master) == []
+        slave.config = replace(slave.config, port=12911)
+        slave.start()
+        sim.until(lambda: "restart the master, which then copies them back" in caplog.text)
+        master.restart()
+        assert len(bodies(master)) == 20
         sim.until(lambda: follows(sim))
-        for number in range(20):
-            sim.wait(sim.client.send(TOPIC, b"message %d" % number))
-        master, slave = sim.brokers["broker-a"], sim.brokers["broker-a.1"]
-        slave.kill()
-        master.lose_power()
-        sim.client.disconnect()
-        master.start()
+
+
+def test_a_new_slave_at_the_address_of_another_one_is_not_taken_for_it() -> None:
+    with master_without_its_end() as (sim, master, slave):
+        slave.config = replace(slave.config, broker_id=2)
+        slave.disk = RecordingDisk()
+        slave.start()
+        sim.advance(10.0)
+        assert role(master) is Role.WAITING
+
+
+def test_a_master_whose_slave_is_gone_too_takes_no_messages_until_it_is_back() -> None:
+    with master_without_its_end() as (sim, master, slave):
         assert role(master) is Role.WAITING
         with pytest.raises(Refused, match="--accept-loss broker-a"):
             sim.wait(sim.client.send(TOPIC, b"too early"))
@@ -198,3 +272,42 @@ def test_a_slave_that_was_away_too_long_starts_again_with_an_empty_log() -> None
         sim.until(lambda: follows(sim) and has_all(sim))
         assert slave.disk.exists("aside-1/commitlog"), "the old log is gone"
         assert slave.broker.store.min_log_offset == store.min_log_offset
+
+
+@pytest.mark.parametrize("hours", [-30, -1, 1, 30])
+def test_a_slave_whose_clock_is_wrong_has_the_times_of_its_master(hours: int) -> None:
+    with SimCluster(slaves=1, replication=Replication.SYNC, flush_interval_s=600.0).run() as sim:
+        sim.until(lambda: follows(sim))
+        master, slave = sim.brokers["broker-a"], sim.brokers["broker-a.1"]
+        slave.clock = lambda: sim.clock() + hours * 3_600_000
+        slave.kill()
+        sim.until(lambda: not follows(sim))
+        slave.start()
+        sim.until(lambda: follows(sim))
+        sim.wait(sim.client.send(TOPIC, b"a message"))
+        stores = [node.broker.store for node in (master, slave)]
+        assert len({store.store_time(store.last_record_offset) for store in stores}) == 1
+        assert len({store.read_log(0, store.max_log_offset) for store in stores}) == 1
+        table = replication_table(slave.broker.replication, slave.clock())
+        assert table["behindMasterSeconds"] == 0
+        master.lose_power()
+        sim.client.disconnect()
+        master.start()
+        assert bodies(master) == [b"a message"]
+
+
+def test_a_slave_whose_clock_is_wrong_becomes_a_master_of_its_own_history() -> None:
+    with SimCluster(slaves=1, replication=Replication.SYNC).run() as sim:
+        sim.until(lambda: follows(sim))
+        sim.wait(sim.client.send(TOPIC, b"a message"))
+        master, slave = sim.brokers["broker-a"], sim.brokers["broker-a.1"]
+        master.kill()
+        slave.kill()
+        slave.clock = lambda: sim.clock() - 3_600_000
+        slave.config = replace(slave.config, broker_id=0)
+        slave.start()
+        numbers = [start.number for start in slave.broker.store.epochs.lineage]
+        assert numbers == sorted(set(numbers))
+        master.config = replace(master.config, broker_id=1)
+        master.start()
+        sim.until(lambda: follows(sim, master="broker-a.1"))

@@ -15,7 +15,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self
 
-from sparrowmq.admin import brokers, groups, lag, members, messages, offsets, topics
+from sparrowmq.admin import brokers, groups, lag, members, messages, offsets, slaves, topics
 from sparrowmq.admin.brokers import BrokerInfo
 from sparrowmq.admin.cluster_calls import ClusterCalls
 from sparrowmq.admin.groups import GroupInfo
@@ -23,6 +23,7 @@ from sparrowmq.admin.lag import GroupLag
 from sparrowmq.admin.members import GroupMember, LiveProducer
 from sparrowmq.admin.messages import MOST_FOUND
 from sparrowmq.admin.offsets import OffsetMove, ResetTo
+from sparrowmq.admin.slaves import SlaveInfo
 from sparrowmq.admin.topics import TopicInfo
 from sparrowmq.admin.values import Listing, SettingChange
 from sparrowmq.admin.wanted_settings import Attributes
@@ -111,6 +112,18 @@ class Admin:
     async def broker_config(self, broker: str) -> dict[str, str]:
         """The settings in force on a broker, by Apache's names. Raises NotFound."""
         return await brokers.config_of(self._cluster, broker)
+
+    async def slaves(self, brokers: Sequence[str] = ()) -> Listing[SlaveInfo]:
+        """The slaves that masters remember, also those that are away: of the brokers named, or of
+        all. Raises NotFound."""
+        return await slaves.slaves(self._cluster, brokers)
+
+    async def retire_slave(
+        self, broker: str, broker_id: int, *, dry_run: bool = False
+    ) -> SlaveInfo:
+        """Let a master forget a slave that will not come back; what it knew of it. Raises NotFound,
+        and AdminError for a slave that follows, or that its master waits for."""
+        return await slaves.retire_slave(self._cluster, broker, broker_id, dry_run=dry_run)
 
     async def producers(self) -> Listing[LiveProducer]:
         """The live producers of all brokers."""

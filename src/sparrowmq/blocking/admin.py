@@ -19,6 +19,7 @@ from sparrowmq.admin.lag import GroupLag
 from sparrowmq.admin.members import GroupMember, LiveProducer
 from sparrowmq.admin.messages import MOST_FOUND
 from sparrowmq.admin.offsets import OffsetMove, ResetTo
+from sparrowmq.admin.slaves import SlaveInfo
 from sparrowmq.admin.topics import TopicInfo
 from sparrowmq.admin.values import Listing, SettingChange
 from sparrowmq.admin.wanted_settings import Attributes
@@ -74,6 +75,16 @@ class Admin(Facade[AsyncAdmin]):
     def broker_config(self, broker: str) -> dict[str, str]:
         """The settings in force on a broker, by Apache's names. Raises NotFound."""
         return self._wait(lambda admin: admin.broker_config(broker))
+
+    def slaves(self, brokers: Sequence[str] = ()) -> Listing[SlaveInfo]:
+        """The slaves that masters remember, also those that are away: of the brokers named, or of
+        all. Raises NotFound."""
+        return self._wait(lambda admin: admin.slaves(brokers))
+
+    def retire_slave(self, broker: str, broker_id: int, *, dry_run: bool = False) -> SlaveInfo:
+        """Let a master forget a slave that will not come back; what it knew of it. Raises NotFound,
+        and AdminError for a slave that follows, or that its master waits for."""
+        return self._wait(lambda admin: admin.retire_slave(broker, broker_id, dry_run=dry_run))
 
     def producers(self) -> Listing[LiveProducer]:
         """The live producers of all brokers."""

@@ -94,6 +94,8 @@ class Broker:
     port: int
     """The one it listens on, also where the configuration leaves the choice to the system."""
     state: State = State.STARTING
+    refuses_sends: bool = False
+    """Whether sends are refused because the broker is about to close their connections."""
     rejected_pulls: int = 0
     """Pulls that were rejected because the broker is draining."""
     producers: Producers = field(default_factory=Producers)

@@ -22,6 +22,7 @@ import asyncio
 import sys
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -100,6 +101,8 @@ class Durability:
         self.on_next_flush: Callable[[], None] | None = None
         """Called once, after the next flush that succeeds."""
         self._expiry: asyncio.TimerHandle | None = None
+        self._all_answered: asyncio.Event | None = None
+        """Set when no send waits any more; there is one while the broker stops."""
         self._no_sync_runs = asyncio.Event()
         self._no_sync_runs.set()
 
@@ -252,6 +255,18 @@ class Durability:
             await self._no_sync_runs.wait()
             await self.flush()
 
+    async def answer_waiting(self, longest_s: float) -> None:
+        """Return when no send waits any more; those that wait for longer are answered with what
+        they still lack. For a broker that stops, and takes no further sends."""
+        self._all_answered = asyncio.Event()
+        if self._waiters:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(longest_s):
+                    await self._all_answered.wait()
+        for waiter in self._waiters:
+            waiter.deadline_s = self._loop.time()
+        self._expire()
+
     def _release(self) -> None:
         """Answer the sends that are safe by now, or whose copies are not waited for any more."""
         durable, copies = self._safe_on_disk, self.copies
@@ -267,13 +282,17 @@ class Durability:
             self._waiters.popleft()
             answers.append((waiter.request, waiter.reply))
         answer_all(answers)
+        if self._all_answered is not None and not self._waiters:
+            self._all_answered.set()
 
     def _expire(self) -> None:
         """Answer sends that waited too long with what they still lack; their messages are stored.
 
         A copy that is missing counts more than a sync, as in Apache's broker.
         """
-        self._expiry = None
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
         now = self._loop.time()
         copies = self.copies
         confirmed = _NEVER if copies is None else copies.confirmed

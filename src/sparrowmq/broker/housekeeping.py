@@ -9,6 +9,7 @@ from sparrowmq.broker.live_clients import SCANS
 from sparrowmq.clock import Clock, cpu_clock
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.episodes import Episode
+from sparrowmq.store.errors import AppendsHeld
 
 _TICK_S = 0.05
 """Index entries lag at most twice this after the log."""
@@ -51,7 +52,7 @@ class RefusalLog:
             if current is None:
                 current = self._current = Episode(now_s)
             if current.occurs(now_s):
-                is_full = isinstance(refusal, DiskFull)
+                is_full = isinstance(refusal, DiskFull) and not isinstance(refusal, AppendsHeld)
                 remedy = "; make room on the disk, and they are taken again" if is_full else ""
                 self._log.error("messages are refused: %s%s", refusal, remedy)
         elif current is not None:

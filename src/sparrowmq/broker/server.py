@@ -42,6 +42,7 @@ from sparrowmq.broker.handlers import (
     offsets,
     pull,
     reply,
+    role_change,
     send,
     send_back,
     statistics,
@@ -76,7 +77,7 @@ routes: Routes[Broker] = Routes()
 for capability in (
     *(send, send_back, transactions, pull, clients, offsets, topics, groups, messages),
     *(assignment, member_calls, connections, reply, broker_admin, offset_tables, statistics),
-    replication_handlers,
+    *(replication_handlers, role_change),
 ):
     routes.include(capability.routes)
 

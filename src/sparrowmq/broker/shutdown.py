@@ -1,7 +1,9 @@
 """Graceful shutdown: reject parked and incoming pulls, let running saves finish, save the rest.
 
 ```
-serving ─▶ draining: name servers are left, pulls are rejected, connections are closed
+serving ─▶ draining: name servers are left, pulls are rejected
+        ─▶ sends are refused, those that wait for the disk or for slaves get their answers
+        ─▶ connections are closed, slaves get the rest of the log
         ─▶ the loops end, none of them in the middle of a save (`net.tasks.running`)
         ─▶ stopped: everything is durable, files are closed
 ```
@@ -9,6 +11,10 @@ serving ─▶ draining: name servers are left, pulls are rejected, connections 
 Pulls are rejected because a client whose pull is answered with "nothing new" pulls again at once,
 on a connection that is about to be closed, and the Go client then waits 30 s for an answer that
 cannot come. A client whose pull is rejected pauses for 3 s, and finds the broker gone or back.
+
+Sends are taken until the last moment, because a client may know no other broker. But a send whose
+connection ends before it is answered is sent again, and stored twice: where sends wait, no more are
+taken, and the last ones are answered first.
 """
 
 import asyncio
@@ -25,6 +31,8 @@ _QUIET_S = 0.1
 """A pull that was on its way when the last one was rejected has arrived by then."""
 _MAX_ROUNDS = 10
 _GRACE_AFTER_FAILURE_S = 0.3
+_SENDS_S = 2.0
+"""How long sends that wait get; then they are answered with what they lack."""
 _SLAVES_S = 2.0
 """How long a broker that stops waits for its slaves to get the rest."""
 
@@ -44,6 +52,9 @@ async def drain(registration: BrokerRegistration, server: Server[Broker]) -> Non
     await registration.unregister()
     await reject_pulls(server)
     await _save_subscriptions(broker)
+    if broker.durability.is_sync:
+        refuse_sends(broker)
+        await broker.durability.answer_waiting(_SENDS_S)
     await server.close()
     # Last, so that slaves get everything: the next master may be one of them.
     await broker.replication.feed.drain(_SLAVES_S)
@@ -65,6 +76,12 @@ async def reject_pulls(server: Server[Broker]) -> None:
             break
 
 
+def refuse_sends(broker: Broker) -> None:
+    """Take no more messages of clients."""
+    broker.refuses_sends = True
+    broker.topics.checked_for_send.clear()  # topics that it names are not checked again
+
+
 async def _save_subscriptions(broker: Broker) -> None:
     until_ms = broker.clock() + int(broker.config.client_timeout_s * 1000)
     table = last_subscriptions(broker.consumers, until_ms)
@@ -83,6 +100,7 @@ async def close(broker: Broker) -> None:
         await broker.saving.save()
         await broker.tables.offsets.save(broker.offsets, broker.workers)
         if broker.replication.is_master:
+            broker.replication.note_heard(broker.clock())
             broker.replication.known_slaves.master_stopped(broker.store.max_log_offset)
     broker.dead_letters.report_rest()
     broker.delivery.close()

@@ -14,6 +14,7 @@ _MODULES = {
     "up": "servers",
     "config": "config",
     "topic": "topic",
+    "slave": "slave",
     "store": "store",
     "send": "message",
     "consume": "message",

@@ -1,4 +1,4 @@
-"""Commands that talk to a cluster: the option that says where it is, and how failures are shown."""
+"""Commands that talk to a cluster: where it is, how failures are shown, questions to the user."""
 
 import asyncio
 import logging
@@ -113,3 +113,12 @@ def with_admin(name_servers: str, work: Callable[[Admin], Awaitable[T]]) -> T:
             return await work(admin)
 
     return run_remote(run())
+
+
+def is_confirmed(question: str) -> bool:
+    """Ask at the terminal; no, where there is none."""
+    try:
+        return click.confirm(question)
+    except click.Abort:  # Ctrl-C, or no terminal to ask at
+        click.echo()
+        return False

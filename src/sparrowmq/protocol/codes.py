@@ -157,8 +157,10 @@ class RequestCode(IntEnum):
     SWITCH_TIMER_ENGINE = 5001
     FOLLOW_MASTER = 30001
     DESCRIBE_LOG = 30002
-    HAND_OVER = 30010
-    TAKE_OVER = 30011
+    LIST_SLAVES = 30004
+    RETIRE_SLAVE = 30005
+    HAND_OVER = 30006
+    TAKE_OVER = 30007
     """SparrowMQ's own. Apache's binary header holds numbers below 32,768; its own end at 5001."""
 
     POP_MESSAGE = 200050

@@ -1,4 +1,5 @@
-"""How replication is doing, as request 907 answers it and `mqadmin haStatus` prints it."""
+"""How replication is doing: as request 907 answers it and `mqadmin haStatus` prints it, and, with
+slaves that are away, as SparrowMQ's masters list it."""
 
 from sparrowmq.protocol.body import Body
 
@@ -36,3 +37,23 @@ class HaStatus(Body, frozen=True, kw_only=True):
     in_sync_slave_nums: int = 0
     ha_connection_info: tuple[SlaveStatus, ...] = ()
     ha_client_runtime_info: FollowerStatus = FollowerStatus()
+
+
+class RememberedSlave(Body, frozen=True, kw_only=True):
+    """A slave that a master keeps log files for, and asks after a power cut."""
+
+    broker_id: int
+    address: str
+    follows: bool
+    acknowledged: int = 0
+    """It had everything before this log offset when it was last heard of."""
+    heard_ms: int = 0
+    """The time of day then, by the master's clock; 0 when that is not known."""
+
+
+class SlaveList(Body, frozen=True, kw_only=True):
+    """The answer to request 30003."""
+
+    log_end: int
+    """Of the master."""
+    slaves: tuple[RememberedSlave, ...] = ()

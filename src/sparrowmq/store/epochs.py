@@ -33,7 +33,7 @@ another release or Apache's broker wrote it, and any position past the end is in
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -154,6 +154,13 @@ class LogEpochs:
         self.current = self._epochs[-1].number if self._epochs else 0
         self._ends.clear()
         self._note_doubts()
+
+    def take_starts(self, lineage: Sequence[LogStart], log_end: int) -> None:
+        """Bytes of another copy are about to follow from the log's end on. Starts of our own there
+        count no more: nothing was stored since. Call `save` before the bytes are taken."""
+        kept = [one for one in self.lineage if one.start < log_end]
+        self.lineage = kept + [one for one in lineage if one.start >= log_end]
+        self._is_saved = False
 
     def begin(self, start: int, seen_past_end: int, window: int, now_ms: int) -> None:
         """The store starts, with a log that ends at `start`. Call `save` before it serves."""

@@ -1,75 +1,23 @@
 """Slaves that were not let in, lie, stall or fail: their master says so, and serves on."""
 
-import asyncio
 import errno
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from sparrowmq.broker.config import Replication
-from sparrowmq.broker.replication.claims import LogClaim
-from sparrowmq.broker.replication.own_log import LogDescription
+from sparrowmq.broker.config import Flush, Replication
+from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.codes import ResponseCode
-from sparrowmq.protocol.ha import ChunkDecoder, encode_offset, encode_token
-from sparrowmq.protocol.headers.replication import DescribeLog, FollowAnswer, FollowMaster
+from sparrowmq.protocol.ha import encode_offset, encode_token
+from sparrowmq.protocol.headers.replication import RetireSlave
+from sparrowmq.store.commit_log import CommitLog
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from sparrowmq.testing.wire import Refused
+from tests.broker.replication.fake_slave import FakeSlave
 from tests.faults.replication_planted import count_connections
 
 TOPIC = "orders"
-_CHUNK = 4 * 1024 * 1024
-
-
-class FakeSlave(asyncio.Protocol):
-    """An HA connection that says what a test wants said."""
-
-    def __init__(self, sim: RunningCluster, number: int) -> None:
-        self._sim = sim
-        self._number = number
-        self._host = sim.host(f"fake-{number}")
-        self._decoder = ChunkDecoder(_CHUNK)
-        self.transport: asyncio.Transport
-        self.received = 0
-        self.bodies: list[bytes] = []
-        self.is_closed = False
-
-    def claim(self) -> LogClaim:
-        """That of an empty slave of this broker."""
-        answer = self._sim.wait(self._sim.client.call(DescribeLog()))
-        master = LogDescription.from_json(answer.body).claim
-        return LogClaim(
-            cluster=master.cluster,
-            broker_name=master.broker_name,
-            broker_id=self._number,
-            address=f"{self._host.ip}:10911",
-            file_size=master.file_size,
-            begin=0,
-            end=0,
-        )
-
-    def hello(self) -> bytes:
-        """The token for an empty slave."""
-        asked = self._sim.client.call(FollowMaster(), self.claim().to_json())
-        return bytes.fromhex(self._sim.wait(asked).header(FollowAnswer).token)
-
-    def connect(self, *pieces: bytes) -> None:
-        """Open the HA connection and send these."""
-        node = self._sim.brokers["broker-a"]
-        port = node.broker.replication.ha_port
-        loop = self._sim.loop
-        self.transport, _ = self._sim.run(
-            loop.create_connection(lambda: self, node.host.ip, port), on=self._host
-        )
-        for piece in pieces:
-            self.transport.write(piece)
-
-    def data_received(self, data: bytes) -> None:
-        self.received += len(data)
-        self.bodies += [chunk.body for chunk in self._decoder.feed(data) if chunk.body]
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.is_closed = True
 
 
 @pytest.fixture
@@ -135,6 +83,17 @@ def test_a_token_works_once(sim: RunningCluster, caplog: pytest.LogCaptureFixtur
     sim.until(lambda: second.is_closed)
     assert "follows without having said hello" in caplog.text
     assert list(sim.broker.replication.feed.links) == [1]
+
+
+def test_a_token_is_void_when_its_slave_was_retired(
+    sim: RunningCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    slave = FakeSlave(sim, 1)
+    token = slave.hello()
+    retired = sim.wait(sim.client.call(RetireSlave(broker_id=1)))
+    assert retired.code == ResponseCode.SUCCESS
+    slave.connect(encode_token(token), encode_offset(0))
+    check_refused(sim, slave, caplog, "follows without having said hello")
 
 
 @pytest.mark.parametrize(
@@ -291,6 +250,47 @@ def test_a_slave_with_a_read_only_disk_stops_and_its_master_goes_on(pair: Runnin
     slave.start()
     pair.advance(10)
     assert send(pair) == ResponseCode.SUCCESS
+
+
+def test_what_is_not_in_memory_is_read_beside_the_loop(
+    pair: RunningCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert send(pair) == ResponseCode.SUCCESS
+    run, read = InlineWorkers.run, CommitLog.read_blocking
+    in_worker: list[bool] = []
+    reads: list[bool] = []
+
+    async def run_noted(workers: InlineWorkers, function: Any, *arguments: Any) -> Any:
+        in_worker.append(True)
+        try:
+            return await run(workers, function, *arguments)
+        finally:
+            in_worker.pop()
+
+    def read_noted(log: CommitLog, log_offset: int, length: int) -> bytes:
+        reads.append(bool(in_worker))
+        return read(log, log_offset, length)
+
+    monkeypatch.setattr(InlineWorkers, "run", run_noted)
+    monkeypatch.setattr(CommitLog, "read", lambda *_: None)
+    monkeypatch.setattr(CommitLog, "read_blocking", read_noted)
+    assert send(pair) == ResponseCode.SUCCESS
+    assert reads
+    assert all(reads)
+
+
+def test_a_slave_whose_disk_stalls_holds_little_in_memory() -> None:
+    with SimCluster(slaves=1, flush=Flush.SYNC, replication=Replication.ASYNC).run() as sim:
+        sim.until(lambda: bool(sim.broker.replication.feed.links))
+        slave = sim.brokers["broker-a.1"]
+        slave.sync_s = 15.0
+        for _ in range(60):
+            assert send(sim, bytes(100_000)) == ResponseCode.SUCCESS
+        sim.advance(5.0)
+        (link,) = sim.broker.replication.feed.links.values()
+        held = link.position - slave.broker.store.max_log_offset
+        assert 0 < held <= 3 * 1024 * 1024
+        assert sim.broker.store.max_log_offset > 6_000_000
 
 
 def test_a_disk_that_cannot_be_read_ends_a_slaves_connection_not_the_master(

@@ -1,9 +1,11 @@
-"""A log that is copied over a real HA connection, with both event loops."""
+"""HA connections over real sockets, with both event loops."""
 
 import asyncio
+import gc
 import logging
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 import uvloop
 
 from sparrowmq.broker.config import BrokerConfig
+from sparrowmq.broker.replication.feed import SlaveLink
 from sparrowmq.broker.replication.follower import Follower
 from sparrowmq.broker.replication.own_log import describe_log
 from sparrowmq.broker.server import BrokerServer
@@ -18,6 +21,7 @@ from sparrowmq.disk.real_disk import RealDisk
 from sparrowmq.disk.syncer import InlineSyncer
 from sparrowmq.net.peers import Peers
 from sparrowmq.net.workers import InlineWorkers
+from sparrowmq.protocol.ha import encode_offset
 from sparrowmq.store.store import Store
 from tests.patience import PATIENCE_S
 from tests.store.stores import message, numbers
@@ -58,9 +62,12 @@ async def copy_log(master: BrokerServer, folder: Path) -> list[int]:
     return copied
 
 
-@pytest.mark.parametrize(
+both_loops = pytest.mark.parametrize(
     "loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
 )
+
+
+@both_loops
 def test_a_slave_copies_the_log(
     loop: Callable[[], asyncio.AbstractEventLoop], tmp_path: Path
 ) -> None:
@@ -73,3 +80,35 @@ def test_a_slave_copies_the_log(
 
     with asyncio.Runner(loop_factory=loop) as runner:
         assert runner.run(main()) == list(range(MESSAGES))
+
+
+async def probe(port: int, data: bytes = b"") -> None:
+    """Connect as a health check does; one that sends something waits until it is closed."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    if data:
+        writer.write(data)
+        with suppress(ConnectionResetError):
+            await reader.read()
+    writer.close()
+
+
+def links() -> int:
+    gc.collect()
+    return sum(isinstance(each, SlaveLink) for each in gc.get_objects())
+
+
+@both_loops
+def test_connections_that_come_and_go_leave_nothing_in_memory(
+    loop: Callable[[], asyncio.AbstractEventLoop], tmp_path: Path
+) -> None:
+    async def main() -> int:
+        async with master_in(tmp_path / "master").running() as master:
+            for _ in range(50):
+                await probe(master.broker.replication.ha_port)
+            # It is refused, and closed after all that came before.
+            await probe(master.broker.replication.ha_port, encode_offset(0))
+            return links()
+
+    before = links()
+    with asyncio.Runner(loop_factory=loop) as runner:
+        assert runner.run(main()) <= before + 1

@@ -1,11 +1,18 @@
-"""Brokers of one name compare their logs, and operators look at how far slaves are."""
+"""Brokers of one name compare their logs, and operators look at slaves and retire them."""
 
 from sparrowmq.broker.broker import Broker
-from sparrowmq.broker.replication.claims import Follow, LogClaim, Refuse, StartAnew, judge
-from sparrowmq.broker.replication.replication import Role
-from sparrowmq.broker.replication.role_change import CannotChange, Inheritance
-from sparrowmq.broker.replication.status import ha_status
+from sparrowmq.broker.replication.claims import (
+    Follow,
+    LogClaim,
+    Refuse,
+    StartAnew,
+    judge,
+    parted_at,
+)
+from sparrowmq.broker.replication.replication import Replication, Role
+from sparrowmq.broker.replication.status import ha_status, slave_list
 from sparrowmq.disk.errors import DiskFull
+from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.codes import ResponseCode
@@ -15,11 +22,11 @@ from sparrowmq.protocol.headers.replication import (
     FollowAnswer,
     FollowMaster,
     GetHaStatus,
-    HandedOver,
-    HandOver,
+    ListSlaves,
     ResetMasterFlushOffset,
-    TakeOver,
+    RetireSlave,
 )
+from sparrowmq.store.errors import StoreError
 
 routes: Routes[Broker] = Routes()
 
@@ -44,17 +51,17 @@ async def follow_master(broker: Broker, request: Request[FollowMaster]) -> Reply
         claim = LogClaim.from_json(request.body)
     except BodyError as error:
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, str(error)) from error
-    if replication.role is Role.WAITING:
-        # A slave that it waits for may be back at another address: it is asked there from now on.
-        if claim.broker_id in replication.known_slaves.addresses:
-            _remember(broker, claim)
-        raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, replication.reason)
     own = replication.describe()
+    if _may_have_lost_messages(own.claim, claim, replication):
+        # It may be back at another address: it is asked there when this master starts again.
+        _remember(broker, claim)
+    if replication.role is Role.WAITING:
+        raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, replication.reason)
     # The follower's end may lie far back in the log, where reading it waits for the device.
     verdict = await broker.workers.run(judge, own.claim, claim, broker.store.read_log)
     match verdict:
         case Refuse(reason):
-            broker.log.warning("refused %s as a follower: %s", claim.address, reason)
+            replication.feed.report_refusal(claim.address, reason)
             raise RequestRefused(ResponseCode.NO_PERMISSION, reason)
         case StartAnew(reason):
             return Reply(FollowAnswer(must_start_anew=True), remark=reason)
@@ -65,53 +72,82 @@ async def follow_master(broker: Broker, request: Request[FollowMaster]) -> Reply
             return Reply(header, body=own.to_json())
 
 
+def _may_have_lost_messages(own: LogClaim, claim: LogClaim, replication: Replication) -> bool:
+    """Whether this is a slave that a master remembers, with a log that continues its own.
+
+    A broker that only has its id, with another history, must not take its place: the master would
+    ask the wrong one for what it lost.
+    """
+    return (
+        claim.broker_id in replication.known_slaves.slaves
+        and claim.is_copy_of(own.cluster, own.broker_name)
+        and parted_at(own, claim) is None
+    )
+
+
 def _remember(broker: Broker, slave: LogClaim) -> None:
     """A slave counts only when it would be remembered after a power cut.
 
-    Saved on the loop, although that syncs: it happens once per slave, and two that come together
-    must neither write the file at once nor count while the other's save runs.
+    Saved on the loop, although that syncs: it happens once per slave and address, and two that come
+    together must neither write the file at once nor count while the other's save runs.
     """
-    replication = broker.replication
-    known = replication.known_slaves
-    before = dict(known.addresses)
-    if replication.role is Role.SLAVE or not known.remember(slave.broker_id, slave.address):
+    if broker.replication.role is Role.SLAVE:
         return
     try:
-        known.save()
+        broker.replication.known_slaves.remember(slave.broker_id, slave.address)
     except (DiskFull, OSError) as error:
-        known.addresses = before
         text = f"the slave cannot be remembered: {error}"
         raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, text) from error
 
 
-@routes.on(HandOver)
-async def hand_over(broker: Broker, request: Request[HandOver]) -> Reply:
-    """Give the role of the master to a slave: answered when the slave has accepted."""
-    slave_id = request.header.slave_id
-    try:
-        address = await broker.replication.role_change.hand_over(
-            slave_id if slave_id >= 0 else None
-        )
-    except CannotChange as error:
-        raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, str(error)) from error
-    return Reply(HandedOver(new_master=address))
+@routes.on(ListSlaves)
+def list_slaves(broker: Broker, request: Request[ListSlaves]) -> Reply:
+    """The slaves that a master remembers, also those that are away."""
+    if broker.replication.role is Role.SLAVE:
+        raise RequestRefused(ResponseCode.NO_PERMISSION, _NOT_A_MASTER)
+    return Reply(body=slave_list(broker.replication, broker.clock()).to_json())
 
 
-@routes.on(TakeOver)
-async def take_over(broker: Broker, request: Request[TakeOver]) -> Reply:
-    """Become the master: its last one asks for it, or an operator when there is none."""
-    header, change = request.header, broker.replication.role_change
+@routes.on(RetireSlave)
+async def retire_slave(broker: Broker, request: Request[RetireSlave]) -> Reply:
+    """Forget a slave that is away for good: no log file is kept for it, and it is not asked again.
+
+    It may be the only other broker that has what this one has not synced yet, so that comes first.
+    """
+    slave_id = request.header.broker_id
+    _check_may_retire(broker.replication, slave_id)
     try:
-        if header.master_address:
-            inheritance = Inheritance.from_json(request.body)
-            await change.take_over(header.master_address, header.log_end, inheritance)
-        else:
-            await change.take_over_from_none(header.accept_loss)
-    except BodyError as error:
-        raise RequestRefused(ResponseCode.INVALID_PARAMETER, str(error)) from error
-    except CannotChange as error:
-        raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, str(error)) from error
+        await broker.durability.make_durable()
+        _check_may_retire(broker.replication, slave_id)
+        known = broker.replication.known_slaves
+        address = known.slaves[slave_id].address
+        known.forget(slave_id)
+    except (DiskFull, StoreError, OSError) as error:
+        text = f"the slave is still remembered: {error}"
+        raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, text) from error
+    # It may have said hello and not connected yet: then it must say it again.
+    broker.replication.feed.withdraw(slave_id)
+    audit(request, "retired slave %d, last at %s", slave_id, address)
     return Reply()
+
+
+_NOT_A_MASTER = "this broker is a slave, and remembers none; ask its master"
+
+
+def _check_may_retire(replication: Replication, slave_id: int) -> None:
+    if replication.role is Role.SLAVE:
+        raise RequestRefused(ResponseCode.NO_PERMISSION, _NOT_A_MASTER)
+    known = replication.known_slaves.slaves
+    if slave_id not in known:
+        ids = ", ".join(map(str, sorted(known))) or "none"
+        text = f"this master remembers no slave with the id {slave_id}; it remembers: {ids}"
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, text)
+    if slave_id in replication.feed.links:
+        text = f"slave {slave_id} at {known[slave_id].address} follows this master; stop it first"
+        raise RequestRefused(ResponseCode.NO_PERMISSION, text)
+    if replication.role is Role.WAITING:
+        text = f"slave {slave_id} may have messages that this master lost: {replication.reason}"
+        raise RequestRefused(ResponseCode.NO_PERMISSION, text)
 
 
 @routes.on(GetHaStatus)

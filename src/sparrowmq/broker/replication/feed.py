@@ -26,6 +26,7 @@ from zlib import crc32
 
 from sparrowmq.broker.replication.claims import LogClaim
 from sparrowmq.broker.replication.replicas import Replicas
+from sparrowmq.episodes import Causes
 from sparrowmq.net.workers import Workers
 from sparrowmq.protocol.ha import HaError, ReportDecoder, encode_chunk_head
 from sparrowmq.store.store import Store
@@ -78,6 +79,9 @@ class Feed:
         """The connection of each slave, by broker id."""
         self._newcomers: set[SlaveLink] = set()
         """Connections that have not presented themselves yet."""
+        self._refusals = Causes()
+        self.gone_s: dict[int, float] = {}
+        """When each slave that is gone was last heard of, by the loop's clock."""
         self._grown = asyncio.Event()
         self._listener: asyncio.AbstractServer | None = None
         self.confirmed: Callable[[], None] = lambda: None
@@ -96,6 +100,20 @@ class Feed:
         }
         self._tickets[token] = Ticket(slave, start, now_s + _TOKEN_S)
         return token
+
+    def withdraw(self, slave_id: int) -> None:
+        """Make tokens of this slave void: it has to say hello again before it follows."""
+        self._tickets = {
+            token: ticket
+            for token, ticket in self._tickets.items()
+            if ticket.slave.broker_id != slave_id
+        }
+
+    def report_refusal(self, who: str, reason: str) -> None:
+        """Log that a broker may not follow: when that begins and then once a minute, for it tries
+        again every few seconds, for days if need be."""
+        if self._refusals.occurs(who, reason, self._loop.time()):
+            self._log.warning("refused %s as a follower: %s", who, reason)
 
     async def listen(self, host: str, port: int) -> int:
         """Accept slaves; returns the port (port 0 takes a free one). Raises OSError."""
@@ -127,6 +145,7 @@ class Feed:
         link.position = log_offset
         link.begin_heartbeats()
         self.links[slave_id] = link
+        self.gone_s.pop(slave_id, None)
         self._log.info("%s follows from log offset %d", name, log_offset)
         self.acknowledge(link, log_offset)
         self.changed()
@@ -149,6 +168,7 @@ class Feed:
         if log_offset != ticket.start:
             raise HaError(f"asks for log offset {log_offset}, {ticket.start} was agreed on")
         slave = ticket.slave
+        self._refusals.end(slave.address)
         return slave.broker_id, f"broker {slave.broker_id} at {slave.address}"
 
     def acknowledge(self, link: "SlaveLink", log_offset: int) -> None:
@@ -168,11 +188,12 @@ class Feed:
         link.heard.set()
         if self.links.get(link.slave_id) is link:
             del self.links[link.slave_id]
+            self.gone_s[link.slave_id] = link.heard_s
             self.replicas.disconnect(link.slave_id)
             self._log.warning("%s follows no longer: %s", link.name, link.reason)
             self.changed()
         elif not link.has_joined and link.was_refused:
-            self._log.warning("refused a slave at %s: it %s", link.peer[0], link.reason)
+            self.report_refusal(link.peer[0], f"it {link.reason}")
 
     # ---- feeding
 
@@ -251,7 +272,8 @@ class SlaveLink(asyncio.Protocol):
         self._decoder = ReportDecoder()
         self._transport: asyncio.Transport
         self._loop = asyncio.get_running_loop()
-        self._heard_s = self._loop.time()
+        self.heard_s = self._loop.time()
+        """When it last sent something."""
         self._silence: asyncio.TimerHandle
         self._heartbeat: asyncio.TimerHandle | None = None
         self.has_joined = False
@@ -305,7 +327,7 @@ class SlaveLink(asyncio.Protocol):
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        self._heard_s = self._loop.time()
+        self.heard_s = self._loop.time()
         try:
             log_offset = self._decoder.feed(data)
             if log_offset is None:
@@ -334,7 +356,7 @@ class SlaveLink(asyncio.Protocol):
 
     def _watch(self) -> None:
         """Close it when nothing was heard for too long; looked at seldom, as reports are many."""
-        silent_s = self._loop.time() - self._heard_s
+        silent_s = self._loop.time() - self.heard_s
         if silent_s >= SILENCE_S:
             self.close(f"nothing was heard of it for {silent_s:.0f} s")
         else:

@@ -21,6 +21,7 @@ from sparrowmq.backoff import Backoff
 from sparrowmq.broker.replication.claims import LogClaim
 from sparrowmq.broker.replication.own_log import LogDescription
 from sparrowmq.disk.errors import DiskFull
+from sparrowmq.episodes import Causes
 from sparrowmq.net.errors import NetError
 from sparrowmq.net.peers import Peers, split_address
 from sparrowmq.protocol.codes import ResponseCode
@@ -164,7 +165,7 @@ class Follower:
         self._describe = describe
         self._sync = sync
         self._log = log
-        self._complaint = ""
+        self._complaints = Causes()
         self._link: MasterLink | None = None
         self.accepted = asyncio.Event()
         """Set when a master has accepted this broker for the first time."""
@@ -214,7 +215,9 @@ class Follower:
         # A slave that was a master meanwhile has starts that a returning master does not know.
         if until is None or _last_start(source.claim.lineage) > _last_start(own.lineage):
             self._store.epochs.adopt(source.epochs)
-            self._store.epochs.save()
+        else:
+            self._store.epochs.take_starts(source.claim.lineage, own.end)
+        self._store.epochs.save()
         host, port = split_address(answer.ha_address)
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(_CONNECT_S):
@@ -222,7 +225,8 @@ class Follower:
         self._link = link
         try:
             link.write(encode_token(bytes.fromhex(answer.token)) + encode_offset(answer.start))
-            self.master_address, self._complaint = address, ""
+            self.master_address = address
+            self._complaints.end("master")
             self.master_end = max(self.master_end, source.claim.end)
             self.accepted.set()
             self._log.info("following %s from log offset %d", address, answer.start)
@@ -285,9 +289,8 @@ class Follower:
         return self._store.durable_log_offset
 
     def _complain(self, reason: str) -> None:
-        """Once per cause: a master may be away for days."""
-        if reason != self._complaint:
-            self._complaint = reason
+        """Once per cause, then once a minute: a master may be away for days."""
+        if self._complaints.occurs("master", reason, asyncio.get_running_loop().time()):
             self._log.warning("not following a master: %s", reason)
 
 

@@ -2,11 +2,15 @@
 
 A master that comes back after a power cut may end before its slaves do: they acknowledged what it
 had not synced yet. It therefore remembers who follows it, durably and before the first byte is
-fed, and asks them before it serves again (`returning_master.py`).
+fed, and asks them before it serves again (`returning_master.py`). A slave is known by its broker
+id; its address is the one of its last hello.
 
 `complete_to` stands in the file while the master does not run and stopped in order: then its log
 has everything, and no slave needs to be asked.
 """
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -17,17 +21,31 @@ from sparrowmq.store.layout import OWN_DIR
 SLAVES = f"{OWN_DIR}/slaves.json"
 
 
+@dataclass(frozen=True, slots=True)
+class KnownSlave:
+    """A slave, and how far it was when it was last heard of. Only operators look at that: it is
+    saved when the file is saved for another reason, so that a kill may lose it."""
+
+    address: str
+    acknowledged: int = 0
+    """It had everything before this log offset."""
+    heard_ms: int = 0
+    """The time of day then; 0 when that is not known."""
+
+
 class _Saved(msgspec.Struct):
     slaves: dict[str, str]
     complete_to: int | None = None
+    heard: dict[str, tuple[int, int]] = msgspec.field(default_factory=dict)
+    """Log offset and time, by broker id."""
 
 
 class KnownSlaves:
-    """Addresses of slaves by broker id, as the file has them."""
+    """Slaves by broker id, as the file has them."""
 
     def __init__(self, disk: Disk) -> None:
         self._file = AtomicFile(disk, SLAVES)
-        self.addresses: dict[int, str] = {}
+        self._slaves: dict[int, KnownSlave] = {}
         self.complete_to: int | None = None
 
     @staticmethod
@@ -37,35 +55,70 @@ class KnownSlaves:
         data = known._file.read()
         if data is not None:
             saved = msgspec.json.decode(data, type=_Saved)
-            known.addresses = {int(key): address for key, address in saved.slaves.items()}
+            known._slaves = {
+                int(key): KnownSlave(address, *saved.heard.get(key, (0, 0)))
+                for key, address in saved.slaves.items()
+            }
             known.complete_to = saved.complete_to
         return known
 
-    def remember(self, broker_id: int, address: str) -> bool:
-        """Note a slave; whether that has to be saved."""
-        if self.addresses.get(broker_id) == address:
-            return False
-        self.addresses[broker_id] = address
-        return True
+    @property
+    def slaves(self) -> Mapping[int, KnownSlave]:
+        """All of them, by broker id."""
+        return self._slaves
 
-    def save(self) -> None:
-        """Durable when this returns. Raises DiskFull, or OSError."""
-        slaves = {str(key): address for key, address in sorted(self.addresses.items())}
-        self._file.replace(msgspec.json.encode(_Saved(slaves, self.complete_to)))
+    @property
+    def addresses(self) -> Mapping[int, str]:
+        """host:port of each."""
+        return {broker_id: slave.address for broker_id, slave in self._slaves.items()}
+
+    def note_heard(self, broker_id: int, acknowledged: int, heard_ms: int) -> None:
+        """How far a known slave was at that time; saved with the next change."""
+        known = self._slaves[broker_id]
+        self._slaves[broker_id] = replace(known, acknowledged=acknowledged, heard_ms=heard_ms)
+
+    def remember(self, broker_id: int, address: str) -> None:
+        """Note a slave, or its new address; durable when this returns. Raises DiskFull, or OSError,
+        having changed nothing."""
+        known = self._slaves.get(broker_id, KnownSlave(address))
+        if known.address != address or broker_id not in self._slaves:
+            self._change(self._slaves | {broker_id: replace(known, address=address)})
+
+    def forget(self, broker_id: int) -> None:
+        """A slave is gone for good; durable when this returns. Raises DiskFull, or OSError, having
+        changed nothing."""
+        self._change({key: slave for key, slave in self._slaves.items() if key != broker_id})
+
+    def _change(self, slaves: dict[int, KnownSlave]) -> None:
+        before, self._slaves = self._slaves, slaves
+        try:
+            self._save()
+        except BaseException:
+            self._slaves = before
+            raise
+
+    def _save(self) -> None:
+        known = sorted(self._slaves.items())
+        saved = _Saved(
+            {str(key): slave.address for key, slave in known},
+            self.complete_to,
+            {str(key): (slave.acknowledged, slave.heard_ms) for key, slave in known},
+        )
+        self._file.replace(msgspec.json.encode(saved))
 
     def master_starts(self) -> None:
         """From now on the log may lose its end. Raises DiskFull, or OSError."""
         if self.complete_to is not None:
             self.complete_to = None
-            self.save()
+            self._save()
 
     def master_stopped(self, log_end: int) -> None:
         """The log is durable up to its end. Raises DiskFull, or OSError."""
-        if self.addresses:
+        if self._slaves:
             self.complete_to = log_end
-            self.save()
+            self._save()
 
     def reachable_needed(self, copies_wanted: int) -> int:
         """How many slaves have to answer so that one of them has every acknowledged message."""
-        confirming = min(copies_wanted - 1, len(self.addresses))
-        return len(self.addresses) - confirming + 1 if confirming > 0 else 0
+        confirming = min(copies_wanted - 1, len(self._slaves))
+        return len(self._slaves) - confirming + 1 if confirming > 0 else 0

@@ -174,11 +174,20 @@ class Replication:
 
         One that is away needs what it acknowledged last; unknown after a restart, everything.
         """
-        if not self.is_master or not self.known_slaves.addresses:
+        if not self.is_master or not self.known_slaves.slaves:
             return None
-        return min(
-            self.replicas.last_acknowledged(slave_id) for slave_id in self.known_slaves.addresses
-        )
+        return min(self.replicas.last_acknowledged(each) for each in self.known_slaves.slaves)
+
+    def note_heard(self, now_ms: int) -> None:
+        """Note how far the known slaves that were heard of in this life are; `now_ms` is the time
+        of day."""
+        feed, now_s = self.feed, asyncio.get_running_loop().time()
+        heard_s = feed.gone_s | {key: link.heard_s for key, link in feed.links.items()}
+        for slave_id in self.known_slaves.slaves:
+            if slave_id in heard_s:
+                heard_ms = now_ms - round(1000 * (now_s - heard_s[slave_id]))
+                acknowledged = self.replicas.last_acknowledged(slave_id)
+                self.known_slaves.note_heard(slave_id, acknowledged, heard_ms)
 
     @property
     def ha_address(self) -> str:

@@ -6,11 +6,10 @@ master copies back what a slave of the same history has more than it.
 
 ```
 no slaves known, or stopped in order     ─▶ complete
-a slave is, or follows, another master   ─▶ read-only: two masters would part their logs
+a slave is, or follows, another master   ─▶ read-only, as long as it does: there are two masters
 enough slaves answer                     ─▶ copy back from the longest; complete
 too few answer, replication is async     ─▶ go on without: no acknowledgement stood for their copy
 too few answer, replication is sync      ─▶ read-only, until they answer or the loss is accepted
-a slave follows another master           ─▶ read-only, as long as it does: there are two masters
 ```
 """
 
@@ -56,7 +55,7 @@ async def recover_from_slaves(
     log: logging.Logger,
 ) -> Outcome:
     """Copy back what slaves have more than this master."""
-    if not known.addresses:
+    if not known.slaves:
         return Outcome(may_serve=True, nothing_is_lost=False)
     found, silent = await _ask(config, known, peers, config.address(port))
     for description in found:
@@ -106,20 +105,23 @@ def _rival(slave: LogDescription, own_address: str) -> str | None:
 async def _ask(
     config: BrokerConfig, known: KnownSlaves, peers: Peers, own_address: str
 ) -> tuple[list[LogDescription], list[str]]:
-    """What the slaves say of their logs, and which did not answer.
+    """What the slaves say of their logs, and the addresses of those that did not answer.
 
-    A broker of another name that has a slave's address now is no slave that answered.
+    An answer counts for the slave that gives it: another broker may have a slave's address now,
+    even another slave, where the system chooses the ports.
     """
-    addresses = list(known.addresses.values())
     question = DescribeLog(returning_master=own_address)
+    addresses = set(known.addresses.values()) - {own_address}
     answers = await asyncio.gather(*(_describe(address, question, peers) for address in addresses))
-    found, silent = [], []
-    for address, answer in zip(addresses, answers, strict=True):
-        if answer is not None and answer.claim.is_copy_of(config.cluster_name, config.broker_name):
-            found.append(answer)
-        else:
-            silent.append(address)
-    return found, silent
+    found = {
+        answer.claim.broker_id: answer
+        for answer in answers
+        if answer is not None
+        and answer.claim.is_copy_of(config.cluster_name, config.broker_name)
+        and answer.claim.broker_id in (MASTER_ID, *known.slaves)
+    }
+    silent = [address for slave_id, address in known.addresses.items() if slave_id not in found]
+    return list(found.values()), silent
 
 
 async def _describe(address: str, question: DescribeLog, peers: Peers) -> LogDescription | None:

@@ -1,4 +1,4 @@
-"""How replication is doing: for request 907, for runtime information, and for metrics.
+"""How replication is doing: for requests 907 and 30003, runtime information, and metrics.
 
 A slave is behind by bytes of the log. Seconds are what people ask about: the age of the last
 message that the slave has, while it lacks the next one; and how long ago its master was last heard
@@ -12,7 +12,13 @@ from typing import NamedTuple
 from sparrowmq.broker.replication.feed import SlaveLink
 from sparrowmq.broker.replication.replication import Replication
 from sparrowmq.clock import Clock
-from sparrowmq.protocol.ha_status import FollowerStatus, HaStatus, SlaveStatus
+from sparrowmq.protocol.ha_status import (
+    FollowerStatus,
+    HaStatus,
+    RememberedSlave,
+    SlaveList,
+    SlaveStatus,
+)
 
 _SHORTEST_MS = 1_000
 OWN_LOG = 0
@@ -89,6 +95,25 @@ def _own(replication: Replication, figures: ReplicationFigures, now_ms: int) -> 
         master_flush_offset=figures.master_flushed,
         transferred_byte_in_second=figures.rate(OWN_LOG, end),
         activated=bool(follower.master_address),
+    )
+
+
+def slave_list(replication: Replication, now_ms: int) -> SlaveList:
+    """What request 30003 answers: every slave that a master remembers."""
+    replication.note_heard(now_ms)
+    slaves = sorted(replication.known_slaves.slaves.items())
+    return SlaveList(
+        log_end=replication.store.max_log_offset,
+        slaves=tuple(
+            RememberedSlave(
+                broker_id=slave_id,
+                address=slave.address,
+                follows=slave_id in replication.feed.links,
+                acknowledged=slave.acknowledged,
+                heard_ms=slave.heard_ms,
+            )
+            for slave_id, slave in slaves
+        ),
     )
 
 

@@ -9,7 +9,7 @@ from sparrowmq.admin.brokers import BrokerInfo
 from sparrowmq.admin.errors import AdminError, NotFound
 from sparrowmq.cli.command_group import Group
 from sparrowmq.cli.option_types import Permission
-from sparrowmq.cli.remote import name_servers_option, with_admin
+from sparrowmq.cli.remote import is_confirmed, name_servers_option, with_admin
 from sparrowmq.protocol.names import is_dlq_topic, is_retry_topic, is_system_topic
 from sparrowmq.protocol.perm import perm_text
 from sparrowmq.protocol.route import TopicRoute
@@ -169,7 +169,7 @@ def delete(name: str, yes: bool, name_servers: str) -> None:
             ) from error
 
     with_admin(name_servers, look)
-    if not yes and not _is_confirmed(f"Delete topic {name} and everything in it?"):
+    if not yes and not is_confirmed(f"Delete topic {name} and everything in it?"):
         click.echo("sparrowmq: nothing was deleted; --yes deletes without asking", err=True)
         sys.exit(1)
 
@@ -178,14 +178,6 @@ def delete(name: str, yes: bool, name_servers: str) -> None:
 
     done = with_admin(name_servers, work)
     click.echo(f"topic {name} deleted on {', '.join(done)}")
-
-
-def _is_confirmed(question: str) -> bool:
-    try:
-        return click.confirm(question)
-    except click.Abort:  # Ctrl-C, or no terminal to ask at
-        click.echo()
-        return False
 
 
 def commands() -> list[click.Command]:

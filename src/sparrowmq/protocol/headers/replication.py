@@ -1,5 +1,5 @@
-"""Brokers of one name compare their logs before one follows, which only SparrowMQ's do; and how
-far slaves are, as operators ask with Apache's codes."""
+"""Brokers of one name compare their logs before one follows, and operators retire slaves, which
+only SparrowMQ's brokers know; and how far slaves are, as operators ask with Apache's codes."""
 
 from typing import ClassVar
 
@@ -59,6 +59,18 @@ class TakeOver(RequestHeader, frozen=True, kw_only=True):
     """Where the master's log ends."""
     accept_loss: str = ""
     """The broker's name, when an operator accepts that messages may be lost."""
+class ListSlaves(RequestHeader, frozen=True, kw_only=True):
+    """Ask a master which slaves it remembers; the body of the answer is a SlaveList."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.LIST_SLAVES
+
+
+class RetireSlave(RequestHeader, frozen=True, kw_only=True):
+    """Let a master forget a slave that will not come back."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.RETIRE_SLAVE
+
+    broker_id: int
 
 
 class GetHaStatus(RequestHeader, frozen=True, kw_only=True):

@@ -1,0 +1,79 @@
+"""Slaves that masters remember, also those that are away; forgetting one that is gone for good.
+
+Only SparrowMQ's masters remember their slaves: others are in the `errors` of a listing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sparrowmq.admin.cluster_calls import ClusterCalls, answered
+from sparrowmq.admin.errors import AdminError, NotFound, shown
+from sparrowmq.admin.values import Listing, time_of
+from sparrowmq.protocol.ha_status import SlaveList
+from sparrowmq.protocol.headers.replication import ListSlaves, RetireSlave
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlaveInfo:
+    """A slave that its master keeps log files for, and asks after a power cut."""
+
+    broker: str
+    broker_id: int
+    address: str
+    """Where it was when it last followed."""
+    follows: bool
+    """Whether it copies from its master now."""
+    acknowledged: int
+    """The log offset up to which it had everything when it was last heard of; 0 if the master was
+    killed since, and has not heard of it again."""
+    behind_bytes: int
+    """From there to the end of its master's log."""
+    heard: datetime | None
+    """When that was, by the master's clock; None if that is not known."""
+
+
+async def slaves(cluster: ClusterCalls, brokers: Sequence[str] = ()) -> Listing[SlaveInfo]:
+    """The slaves of the masters named, or of all. Raises NotFound."""
+    answers = await cluster.ask_each(
+        await cluster.masters(brokers=brokers), lambda name, address: _of(cluster, name, address)
+    )
+    found = (slave for each in answers.by_broker.values() for slave in each)
+    return Listing(tuple(found), answers.errors)
+
+
+async def retire_slave(
+    cluster: ClusterCalls, broker: str, broker_id: int, *, dry_run: bool
+) -> SlaveInfo:
+    """Let a master forget a slave; what it knew of it. Raises NotFound, and AdminError for a slave
+    that follows."""
+    address = (await cluster.masters(brokers=[broker]))[broker]
+    known = {each.broker_id: each for each in await answered(lambda: _of(cluster, broker, address))}
+    slave = known.get(broker_id)
+    if slave is None:
+        ids = shown(str(each) for each in known)
+        raise NotFound("slave", f"{broker_id} of {broker}", f"it remembers: {ids}")
+    if slave.follows:
+        raise AdminError(
+            f"slave {broker_id} of {broker} follows it, from {slave.address}; nothing was changed:"
+            " stop the slave first"
+        )
+    if not dry_run:
+        await cluster.call(address, RetireSlave(broker_id=broker_id))
+    return slave
+
+
+async def _of(cluster: ClusterCalls, name: str, address: str) -> list[SlaveInfo]:
+    table = SlaveList.from_json((await cluster.call(address, ListSlaves())).body)
+    return [
+        SlaveInfo(
+            broker=name,
+            broker_id=each.broker_id,
+            address=each.address,
+            follows=each.follows,
+            acknowledged=each.acknowledged,
+            behind_bytes=max(0, table.log_end - each.acknowledged),
+            heard=time_of(each.heard_ms),
+        )
+        for each in table.slaves
+    ]

@@ -1,0 +1,77 @@
+"""A broker that may not follow tries for ever; both sides log that seldom."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from sparrowmq.episodes import Causes
+from sparrowmq.protocol.ha import encode_offset
+from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
+from tests.broker.replication.fake_slave import FakeSlave
+
+MINUTES = 5
+
+
+def lines(caplog: pytest.LogCaptureFixture, text: str) -> int:
+    return sum(text in record.getMessage() for record in caplog.records)
+
+
+def refused_slave(sim: RunningCluster) -> None:
+    slave = sim.brokers["broker-a.1"]
+    slave.stop()
+    slave.config = replace(slave.config, cluster_name="another")
+    slave.start()
+    sim.advance(60.0 * MINUTES)
+
+
+def stranger(sim: RunningCluster) -> None:
+    """Says no hello, and comes again every 5 s, as Apache's slave does."""
+    for _ in range(12 * MINUTES):
+        slave = FakeSlave(sim, 7)
+        slave.connect(encode_offset(0))
+        sim.advance(5.0)
+        assert slave.is_closed
+
+
+@pytest.mark.parametrize("who", [refused_slave, stranger], ids=lambda who: who.__name__)
+def test_a_refusal_is_logged_once_a_minute(
+    who: Callable[[RunningCluster], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    with SimCluster(slaves=1).run() as sim:
+        sim.until(lambda: bool(sim.broker.replication.feed.links))
+        who(sim)
+        assert MINUTES <= lines(caplog, "as a follower") <= MINUTES + 1
+        assert lines(caplog, "not following a master") <= MINUTES + 2
+
+
+@pytest.mark.parametrize(
+    ("reasons", "logged"),
+    [
+        (["ends at 1,000, past 900", "ends at 1,000, past 950"], 1),
+        (["the cluster differs", "the logs differ from offset 7 on"], 2),
+        (["the logs differ from offset 7 on", "the cluster differs"] * 2, 2),
+    ],
+    ids=["only numbers differ", "two causes", "two causes in turn"],
+)
+def test_a_cause_is_logged_once(reasons: list[str], logged: int) -> None:
+    causes = Causes()
+    assert sum(causes.occurs("10.0.0.2:10911", reason, 0.0) for reason in reasons) == logged
+
+
+def test_a_cause_is_news_after_a_success_and_for_another_peer() -> None:
+    causes = Causes()
+    assert causes.occurs("a", "parted", 0.0)
+    assert causes.occurs("b", "parted", 0.0)
+    assert not causes.occurs("a", "parted", 1.0)
+    causes.end("a")
+    assert causes.occurs("a", "parted", 2.0)
+    assert not causes.occurs("b", "parted", 2.0)
+
+
+def test_peers_that_never_come_again_are_forgotten() -> None:
+    causes = Causes(most=3)
+    for number in range(4):
+        causes.occurs(f"peer {number}", "parted", 0.0)
+    assert not causes.occurs("peer 3", "parted", 1.0)
+    assert causes.occurs("peer 0", "parted", 1.0)

@@ -1,0 +1,30 @@
+"""`sparrowmq slave`: which slaves masters remember, and forgetting one that is gone."""
+
+from sparrowmq.broker.config import Replication
+from sparrowmq.testing import cluster
+from tests.cli.in_process import run
+
+
+def test_a_slave_is_listed_and_retired_when_it_does_not_follow() -> None:
+    with cluster(slaves=1, replication=Replication.SYNC) as running:
+        at = ("--name-servers", running.name_server)
+        listed = run("slave", "list", "broker-a", *at).stdout.splitlines()
+        assert listed[0].split() == ["BROKER", "ID", "ADDRESS", "STATE", "BEHIND", "HEARD"]
+        assert listed[1].split()[:2] == ["broker-a", "1"]
+        assert "follows" in listed[1]
+        refused = run("slave", "retire", "broker-a", "1", "--yes", *at)
+        assert refused.returncode == 1
+        assert "stop the slave first" in refused.stderr
+
+        running.stop_broker("broker-a.1")
+        assert "away" in run("slave", "list", *at).stdout
+        shown = run("slave", "retire", "broker-a", "1", "--dry-run", *at)
+        assert shown.stdout.startswith("slave 1 of broker-a: last at 127.0.0.1:")
+        asked = run("slave", "retire", "broker-a", "1", *at, answer="n\n")
+        assert asked.returncode == 1
+        assert "nothing was changed" in asked.stderr
+        retired = run("slave", "retire", "broker-a", "1", "--yes", *at)
+        assert retired.stdout.splitlines()[-1] == "slave 1 of broker-a is retired"
+        assert len(run("slave", "list", *at).stdout.splitlines()) == 1
+        again = run("slave", "retire", "broker-a", "1", "--yes", *at)
+        assert "slave 1 of broker-a does not exist; it remembers: none" in again.stderr
