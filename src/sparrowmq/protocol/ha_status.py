@@ -52,7 +52,7 @@ class RememberedSlave(Body, frozen=True, kw_only=True):
 
 
 class SlaveList(Body, frozen=True, kw_only=True):
-    """The answer to request 30003."""
+    """The answer to request 30004."""
 
     log_end: int
     """Of the master."""

@@ -1,4 +1,5 @@
-"""Brokers of one name compare their logs, and operators look at slaves and retire them."""
+"""Brokers of one name compare their logs and copy tables; operators look at slaves and retire
+them."""
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.replication.claims import (
@@ -11,6 +12,12 @@ from sparrowmq.broker.replication.claims import (
 )
 from sparrowmq.broker.replication.replication import Replication, Role
 from sparrowmq.broker.replication.status import ha_status, slave_list
+from sparrowmq.broker.replication.table_copy import merge_from_slave, take_state
+from sparrowmq.broker.replication.table_state import (
+    StateUnreadable,
+    decode_question,
+    encode_state,
+)
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.audit import audit
 from sparrowmq.net.errors import RequestRefused
@@ -18,6 +25,8 @@ from sparrowmq.net.routes import Reply, Request, Routes
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import BodyError
 from sparrowmq.protocol.headers.replication import (
+    CopyTables,
+    CopyTablesAnswer,
     DescribeLog,
     FollowAnswer,
     FollowMaster,
@@ -148,6 +157,20 @@ def _check_may_retire(replication: Replication, slave_id: int) -> None:
     if replication.role is Role.WAITING:
         text = f"slave {slave_id} may have messages that this master lost: {replication.reason}"
         raise RequestRefused(ResponseCode.NO_PERMISSION, text)
+
+
+@routes.on(CopyTables)
+async def copy_tables(broker: Broker, request: Request[CopyTables]) -> Reply:
+    """What a slave lacks of this broker's tables; what was committed at the slave counts here."""
+    try:
+        question = decode_question(request.body)
+    except StateUnreadable as error:
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, str(error)) from error
+    if broker.replication.is_master:
+        merge_from_slave(broker, question.progress)
+    state = take_state(broker, question)
+    body, is_deflated = await broker.workers.run(encode_state, state)
+    return Reply(CopyTablesAnswer(is_deflated=is_deflated), body)
 
 
 @routes.on(GetHaStatus)

@@ -1,4 +1,4 @@
-"""How replication is doing: for requests 907 and 30003, runtime information, and metrics.
+"""How replication is doing: for requests 907 and 30004, runtime information, and metrics.
 
 A slave is behind by bytes of the log. Seconds are what people ask about: the age of the last
 message that the slave has, while it lacks the next one; and how long ago its master was last heard
@@ -99,7 +99,7 @@ def _own(replication: Replication, figures: ReplicationFigures, now_ms: int) -> 
 
 
 def slave_list(replication: Replication, now_ms: int) -> SlaveList:
-    """What request 30003 answers: every slave that a master remembers."""
+    """What request 30004 answers: every slave that a master remembers."""
     replication.note_heard(now_ms)
     slaves = sorted(replication.known_slaves.slaves.items())
     return SlaveList(

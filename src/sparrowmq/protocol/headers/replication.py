@@ -59,6 +59,8 @@ class TakeOver(RequestHeader, frozen=True, kw_only=True):
     """Where the master's log ends."""
     accept_loss: str = ""
     """The broker's name, when an operator accepts that messages may be lost."""
+
+
 class ListSlaves(RequestHeader, frozen=True, kw_only=True):
     """Ask a master which slaves it remembers; the body of the answer is a SlaveList."""
 
@@ -71,6 +73,19 @@ class RetireSlave(RequestHeader, frozen=True, kw_only=True):
     CODE: ClassVar[RequestCode] = RequestCode.RETIRE_SLAVE
 
     broker_id: int
+
+
+class CopyTables(RequestHeader, frozen=True, kw_only=True):
+    """Ask a broker for its tables; the body is a TableQuestion, that of the answer a TableState."""
+
+    CODE: ClassVar[RequestCode] = RequestCode.COPY_TABLES
+
+
+class CopyTablesAnswer(ResponseHeader, frozen=True, kw_only=True):
+    """How the state travels."""
+
+    is_deflated: bool = False
+    """The body is compressed, as zlib does it."""
 
 
 class GetHaStatus(RequestHeader, frozen=True, kw_only=True):
