@@ -50,6 +50,26 @@ def test_without_a_slave_a_synchronous_send_says_so_and_is_seen() -> None:
         assert sim.wait(sim.client.pull(TOPIC)).bodies == [b"alone"]
 
 
+WAITING_IN_A_BROKERS_QUEUE: dict[str, dict[str, str]] = {
+    "for a delay level": {"DELAY": "5"},
+    "for a delivery time": {"TIMER_DELAY_SEC": "60"},
+    "for the end of its transaction": {"TRAN_MSG": "true", "PGROUP": "test"},
+}
+
+
+@pytest.mark.parametrize("wait", WAITING_IN_A_BROKERS_QUEUE)
+def test_a_message_that_waits_in_a_brokers_queue_is_acknowledged_when_a_slave_has_it(
+    wait: str,
+) -> None:
+    with SimCluster(slaves=1, replication=Replication.SYNC).run() as sim:
+        sim.until(lambda: follows(sim))
+        sim.wait(sim.client.send(TOPIC, b"first"))
+        began_s = sim.now_s
+        sim.wait(sim.client.send(TOPIC, b"not yet", queue_id=0, **WAITING_IN_A_BROKERS_QUEUE[wait]))
+        assert sim.now_s - began_s < 0.1
+        assert has_all(sim)
+
+
 def test_a_slave_that_stands_still_is_waited_for_and_then_reported() -> None:
     with SimCluster(slaves=1, replication=Replication.SYNC, slave_timeout_s=2.0).run() as sim:
         sim.until(lambda: follows(sim))

@@ -1,13 +1,19 @@
 """Raw log bytes from a master: the same log, the same queues, never half a record."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
+import msgspec
 import pytest
 
+from sparrowmq.protocol.names import SCHEDULE_TOPIC
 from sparrowmq.protocol.record import RecordError
+from sparrowmq.protocol.sys_flag import TRANSACTION_PREPARED
+from sparrowmq.store.messages import PutMessage
 from sparrowmq.store.store import Store
 from sparrowmq.testing.recording_disk import RecordingDisk
-from tests.store.stores import message, numbers, open_store
+from tests.store.stores import SMALL, message, numbers, open_store
 
 
 def master_with(count: int) -> tuple[Store, RecordingDisk]:
@@ -42,6 +48,47 @@ def test_a_copy_in_pieces_of_any_size_is_byte_equal(seed: int) -> None:
     master.close()
     slave.close()
     assert logs(slave_disk) == logs(master_disk)
+
+
+def changed(put: PutMessage, **fields: object) -> PutMessage:
+    return msgspec.structs.replace(put, **fields)
+
+
+KINDS: dict[str, Callable[[PutMessage], PutMessage]] = {
+    "ordinary": lambda put: put,
+    "without properties": lambda put: changed(
+        put, properties=b"", uniq_key="", keys="", tags_code=0
+    ),
+    "from an IPv6 host": lambda put: changed(put, born_host=bytes(20)),
+    "of a long topic": lambda put: changed(put, topic="t" * 127),
+    "of a half transaction": lambda put: changed(put, sys_flag=TRANSACTION_PREPARED),
+    "that waits for a delay level": lambda put: changed(
+        put, topic=SCHEDULE_TOPIC, properties=put.properties + b"DELAY\x013\x02"
+    ),
+}
+
+
+@pytest.mark.parametrize("record_crc", [True, False], ids=["with CRCs", "without CRCs"])
+def test_a_slave_derives_the_same_queues_and_index_as_a_rebuild(record_crc: bool) -> None:
+    config = replace(SMALL, record_crc=record_crc)
+    disk, slave_disk = RecordingDisk(), RecordingDisk()
+    master, slave = open_store(disk, config), open_store(slave_disk, config)
+    rng = Random(7)
+    for number in range(300):
+        kind = rng.choice(list(KINDS)) if number % 3 else "ordinary"
+        master.append(KINDS[kind](message(number, queue_id=number % 3)), number)
+    copy(master, slave, rng)
+    slave.close()
+    copied = derived(slave_disk)
+    for path in copied:
+        slave_disk.unlink(path)
+    open_store(slave_disk, config).close()
+    assert derived(slave_disk) == copied
+
+
+def derived(disk: RecordingDisk) -> dict[str, bytes]:
+    folders = ("consumequeue/", "index/")
+    return {path: data for path, data in disk.files().items() if path.startswith(folders)}
 
 
 def test_half_a_record_waits_outside_the_log() -> None:

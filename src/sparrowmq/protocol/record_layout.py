@@ -73,6 +73,14 @@ def head_codes(first: str, last: str, host_bits: int = 0) -> str:
     return "".join("20s" if is_v6.get(name) else _FIELDS[name][0] for name in chosen)
 
 
+def head_of(*names: str) -> Struct:
+    """Reads these fields of a head with IPv4 hosts, in their order, and skips the others."""
+    codes = (
+        code if name in names else f"{Struct(code).size}x" for name, (code, _) in _FIELDS.items()
+    )
+    return Struct(">" + "".join(codes))
+
+
 HEADS = {bits: Struct(f">{head_codes('size', 'body_size', bits)}") for bits in _HOST_BITS}
 """The whole head, by the two bits of sysFlag that say which hosts are IPv6."""
 

@@ -12,11 +12,12 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import repeat
 
-from sparrowmq.protocol.indexed_properties import indexed_properties
+from sparrowmq.protocol.indexed_properties import indexed_columns, indexed_properties
 from sparrowmq.protocol.names import SCHEDULE_TOPIC, topic_fault
 from sparrowmq.protocol.properties import DELAY_LEVEL, KEYS, TAGS, UNIQUE_KEY, decode_properties
 from sparrowmq.protocol.record import Record
 from sparrowmq.protocol.record_batch import BatchedPuts
+from sparrowmq.protocol.record_outline import RecordOutline
 from sparrowmq.protocol.tags import cached_tag_code
 from sparrowmq.store.consume_queue import BLANK_UNIT, UNIT, ConsumeQueue, QueueFiles
 from sparrowmq.store.index.key_index import KeyIndex
@@ -114,7 +115,9 @@ class Dispatch:
             )
         )
 
-    def redispatch(self, record: Record, *, queues: bool = True, index: bool = True) -> None:
+    def redispatch(
+        self, record: Record | RecordOutline, *, queues: bool = True, index: bool = True
+    ) -> None:
         """A record read back from the log, or received from a master."""
         if not record.is_delivered:
             return
@@ -135,7 +138,35 @@ class Dispatch:
                 (record.topic, uniq_key, keys, record.log_offset, record.store_timestamp)
             )
 
-    def _indexed(self, record: Record) -> tuple[int, str, str]:
+    def redispatch_run(self, records: Sequence[RecordOutline]) -> None:
+        """`redispatch` for each: records in a row, received from a master.
+
+        Nearly all are the next ones of queues that exist. Those are dispatched here without a call
+        for each, and properties that differ in the unique id alone are taken apart together: half
+        of the time that `redispatch` needs.
+        """
+        queues, dropped, add = self.queues, self.dropped, self.index.add
+        columns = indexed_columns([record.properties for record in records])
+        for record, tag, uniq_key, keys in zip(records, *columns, strict=True):
+            topic, log_offset = record.topic, record.log_offset
+            queue = queues.get((topic, record.queue_id))
+            if (
+                queue is None
+                or record.queue_offset != queue.max_offset
+                or not record.is_delivered
+                or topic == SCHEDULE_TOPIC
+                or (dropped and log_offset < dropped.get(topic, 0))
+            ):
+                self.redispatch(record)
+                continue
+            queue.tail += UNIT.pack(log_offset, record.size, tag)
+            queue.max_offset += 1
+            if not queue.is_noted:
+                self._note(queue)
+            if uniq_key or keys:
+                add((queue.topic, uniq_key, keys, log_offset, record.store_timestamp))
+
+    def _indexed(self, record: Record | RecordOutline) -> tuple[int, str, str]:
         """The tag field of a record's unit, its unique id and its keys."""
         if record.topic == SCHEDULE_TOPIC:
             properties = decode_properties(record.properties)
@@ -144,7 +175,7 @@ class Dispatch:
         found, uniq_key, keys = indexed_properties(record.properties.decode("utf-8", "replace"))
         return cached_tag_code(found) if found else 0, uniq_key, keys
 
-    def _queue_of(self, record: Record) -> ConsumeQueue | None:
+    def _queue_of(self, record: Record | RecordOutline) -> ConsumeQueue | None:
         """The record's queue, made when it is new; None for a deleted topic or a name that is no
         topic."""
         if self.dropped and record.log_offset < self.dropped.get(record.topic, 0):
@@ -154,7 +185,7 @@ class Dispatch:
             found = self.queue(record.topic, record.queue_id)
         return found
 
-    def _align(self, queue: ConsumeQueue, record: Record) -> bool:
+    def _align(self, queue: ConsumeQueue, record: Record | RecordOutline) -> bool:
         """Make the record's offset the queue's next one; False if its unit is there already."""
         offset = record.queue_offset
         if offset == queue.max_offset:

@@ -47,7 +47,6 @@ class Confirmation:
         self._name = config.broker_name
         self._loop = asyncio.get_running_loop()
         self._marks: deque[_Mark] = deque()
-        self._is_marking = False
         self.grown: Callable[[], None] = lambda: None
         """Called when the log has grown: there is something to feed to slaves."""
 
@@ -61,14 +60,11 @@ class Confirmation:
         """Messages before this log offset are not waited for any more."""
         return self.replicas.given_up
 
-    def note_growth(self) -> None:
-        """Something was appended; runs for every message."""
-        if not self._is_marking:
-            self._is_marking = True
-            self._loop.call_soon(self._mark)
+    def mark(self) -> None:
+        """Take what has been appended by now: it is fed to slaves and shown when they have it.
 
-    def _mark(self) -> None:
-        self._is_marking = False
+        Where too few slaves follow closely, it is given up at once.
+        """
         end = self._store.max_log_offset
         grown = self._store.take_grown()
         if grown:
@@ -77,13 +73,6 @@ class Confirmation:
         if self.replicas.copies_of(end, end) is Copies.MISSING:
             self.replicas.give_up(end)
         self.show()
-
-    def expects_copies(self, end_offset: int) -> bool:
-        """Whether enough slaves follow closely to wait for them; if not, it is given up."""
-        if self.replicas.copies_of(end_offset, self._store.max_log_offset) is Copies.MISSING:
-            self.replicas.give_up(end_offset)
-            return False
-        return True
 
     def give_up(self, end_offset: int) -> None:
         """A sender was answered that its copies are late."""
@@ -103,6 +92,7 @@ class Confirmation:
         """Give up what has waited for too long, and refuse messages while copies are too few."""
         while True:
             await asyncio.sleep(_WATCH_S)
+            self.mark()  # what the broker stored for itself, without a sender that waits
             self.check()
 
     def check(self) -> None:
