@@ -11,13 +11,16 @@ from sparrowmq.broker.config import Replication
 from sparrowmq.broker.replication.replication import Role
 from sparrowmq.client.sending.producer import Producer
 from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.group_config import SubscriptionGroupConfig
 from sparrowmq.protocol.header import RequestHeader
+from sparrowmq.protocol.headers.groups import CreateGroup
+from sparrowmq.protocol.headers.offsets import UpdateConsumerOffset
 from sparrowmq.protocol.headers.replication import HandOver, TakeOver
 from sparrowmq.protocol.message import Message
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from sparrowmq.testing.wire import Refused
+from tests.sim.replicated import bodies, follows, role
 from tests.sim.test_producers import create_topic, produce
-from tests.sim.test_replication import bodies, follows, role
 
 OLD, NEW = "broker-a", "broker-a.1"
 
@@ -72,6 +75,24 @@ def test_no_send_fails_and_nothing_is_lost_while_roles_change_and_change_back(
         sim.wait(sending)
         assert longest_s <= 1.0
         assert set(sent) <= set(all_bodies(sim, OLD))
+
+
+def test_a_new_master_has_topics_groups_and_progress() -> None:
+    with SimCluster(slaves=1).run() as sim:
+        sim.until(lambda: follows(sim))
+        create_topic(sim)
+        sim.wait(sim.client.send("orders", b"before"))
+        ask(sim, OLD, CreateGroup(), SubscriptionGroupConfig(group_name="billing").to_json())
+        done = UpdateConsumerOffset(
+            consumer_group="billing", topic="orders", queue_id=0, commit_offset=1
+        )
+        ask(sim, OLD, done)
+        hand_over(sim)
+        sim.until(lambda: is_serving(sim, NEW, Role.MASTER) and follows(sim, 1, NEW))
+        broker = sim.brokers[NEW].broker
+        assert broker.topics.get("orders") is not None
+        assert "billing" in broker.groups
+        assert broker.offsets.get("billing", "orders", 0) == 1
 
 
 def test_a_handed_over_role_survives_restarts_until_it_is_configured_otherwise() -> None:

@@ -105,6 +105,8 @@ class Broker:
     """Counts the changes operators made to `config` since the start."""
     table_following: TableFollowing | None = None
     """Of a slave."""
+    is_handing_over: bool = False
+    """A slave is about to take its role: what is changed now, the slave would never get."""
     busy_reason: str = ""
     """Why sends are refused with SYSTEM_BUSY now; empty when they are not."""
     replication_figures: ReplicationFigures = field(init=False)

@@ -42,6 +42,8 @@ class OffsetSaving:
         self._log = env.log
         self._waiters: list[asyncio.Future[None]] = []
         self._is_asked = asyncio.Event()
+        self.held: DiskFull | None = None
+        """Why no change counts at the moment: it would be lost with this broker's role."""
 
     async def reply_when_saved(self, reply: Reply) -> Reply:
         """The reply to a request that changed offsets. Raises RequestRefused."""
@@ -49,6 +51,8 @@ class OffsetSaving:
         self._waiters.append(waiter)
         self._is_asked.set()
         try:
+            if self.held is not None:
+                raise self.held
             await waiter
         except (DiskFull, OSError) as error:
             text = f"changed, but not saved: {error}"

@@ -61,6 +61,8 @@ class TableSaving:
         self._has_changes = asyncio.Event()
         self._has_waiters = asyncio.Event()
         self._failure: OSError | None = None
+        self.held: DiskFull | None = None
+        """Why no change counts at the moment: it would be lost with this broker's role."""
 
     def changed(self, table: SavedTable) -> None:
         """Save the table soon."""
@@ -74,6 +76,8 @@ class TableSaving:
         """
         if self._failure is not None:
             raise self._failure
+        if self.held is not None:
+            raise self.held
         waiters = self._dirty.get(table, self._under_way.get(table))
         if waiters is not None:
             waiter = asyncio.get_running_loop().create_future()

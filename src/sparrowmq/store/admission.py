@@ -26,7 +26,8 @@ class Admission:
         self._stopped: StoreStopped | None = None
         self._no_space: DiskFull | None = None
         self._over_mark: DiskFull | None = None
-        self._held: AppendsHeld | None = None
+        self._held: dict[str, AppendsHeld] = {}
+        """By holder: one that lets go must not admit messages that another one holds."""
         self.refusal: StoreStopped | DiskFull | None = None
         """Raised instead of taking a message; None while messages are taken."""
 
@@ -74,10 +75,13 @@ class Admission:
         self._over_mark = error
         self._decide()
 
-    def hold(self, reason: str | None) -> None:
-        """Refuse messages until this is called with None."""
-        self._held = None if reason is None else AppendsHeld(reason)
+    def hold(self, holder: str, reason: str | None) -> None:
+        """Refuse messages until the same holder calls this with None."""
+        self._held.pop(holder, None)
+        if reason is not None:
+            self._held[holder] = AppendsHeld(reason)
         self._decide()
 
     def _decide(self) -> None:
-        self.refusal = self._stopped or self._no_space or self._over_mark or self._held
+        held = next(iter(self._held.values()), None)
+        self.refusal = self._stopped or self._no_space or self._over_mark or held

@@ -91,6 +91,8 @@ def update_consumer_offset(broker: Broker, request: Request[UpdateConsumerOffset
 
 def _check_commit(broker: Broker, header: UpdateConsumerOffset) -> None:
     """Offsets are kept for ever: made-up names and numbers must not fill the table."""
+    if broker.is_handing_over:
+        raise RequestRefused(ResponseCode.SYSTEM_BUSY, broker.busy_reason)
     if header.topic not in broker.topics:
         text = f"topic {header.topic} does not exist on broker {broker.config.broker_name}"
         raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, text)

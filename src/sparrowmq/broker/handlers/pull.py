@@ -70,7 +70,7 @@ def pull_message(broker: Broker, request: Request[PullMessage]) -> Handled:
         )
         if end is not None:
             return _sent_back(broker, request, end)
-    if header.sys_flag & PULL_COMMIT_OFFSET:
+    if header.sys_flag & PULL_COMMIT_OFFSET and not broker.is_handing_over:
         broker.offsets.carry(
             header.consumer_group, header.topic, header.queue_id, header.commit_offset
         )

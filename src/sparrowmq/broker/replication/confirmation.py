@@ -106,10 +106,11 @@ class Confirmation:
     def _decide_refusal(self) -> None:
         replicas, end = self.replicas, self._store.max_log_offset
         if replicas.accepts(end):
-            self._store.admission.hold(None)
+            self._store.admission.hold("copies", None)
             return
         self._store.admission.hold(
+            "copies",
             f"in-sync replicas not enough: broker {self._name} has {replicas.in_sync(end)} of"
             f" {replicas.least} copies in sync (min_in_sync_replicas); start a slave, or wait for"
-            " one to catch up"
+            " one to catch up",
         )

@@ -96,7 +96,7 @@ async def open_in_role(
     try:
         known = KnownSlaves.load(env.disk)
         if config.is_slave:
-            store.admission.hold(_slave_reason(config))
+            store.admission.hold("role", _slave_reason(config))
             return Opened(store=store, role=Role.SLAVE, known_slaves=known)
         if took_over_at is not None and took_over_at == store.max_log_offset:
             # Its slaves start again at this moment, too: one may not answer, another may still
@@ -106,7 +106,7 @@ async def open_in_role(
             outcome = await recover_from_slaves(config, store, known, peers, port=port, log=env.log)
         if not outcome.may_serve:
             env.log.error("%s", outcome.reason)
-            store.admission.hold(outcome.reason)
+            store.admission.hold("role", outcome.reason)
             return Opened(store=store, role=Role.WAITING, known_slaves=known, reason=outcome.reason)
         was_slave = store.epochs.was_copy
         store.begin_epoch(env.clock(), nothing_is_lost=outcome.nothing_is_lost)

@@ -6,7 +6,8 @@ operator ──HAND_OVER──▶ master                                   slave
                         waits until the slave has everything ◀── acknowledges
                         leaves the name servers
                         notes its new id
-                        ────────────────TAKE_OVER──────────────▶ has the whole log? notes its new id
+                        ────────────────TAKE_OVER──────────────▶ has the whole log?
+                        answers with its tables ◀─────────────── copies them; notes its new id
          ◀──────────────the slave has accepted ◀────────────────
                         starts again, as a slave                 starts again, as the master
 ```
@@ -28,6 +29,8 @@ from sparrowmq.broker.replication.feed import SlaveLink
 from sparrowmq.broker.replication.own_log import LogDescription
 from sparrowmq.broker.replication.own_role import OwnRole
 from sparrowmq.broker.replication.replication import Role, StartAgain
+from sparrowmq.broker.replication.table_following import NotCopied
+from sparrowmq.broker.replication.table_state import StateUnreadable
 from sparrowmq.disk.errors import DiskFull
 from sparrowmq.net.errors import NetError
 from sparrowmq.net.peers import Peers
@@ -35,7 +38,7 @@ from sparrowmq.protocol.body import Body
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.errors import ProtocolError
 from sparrowmq.protocol.headers.replication import DescribeLog, TakeOver
-from sparrowmq.store.errors import StoreError
+from sparrowmq.store.errors import AppendsHeld, StoreError
 
 if TYPE_CHECKING:
     from sparrowmq.broker.broker import Broker
@@ -127,11 +130,8 @@ class RoleChange:
 
     async def _hand_over_to(self, link: SlaveLink, address: str) -> str:
         broker, slave_id = self._broker, link.slave_id
-        admission = broker.store.admission
         broker.log.info("handing over to broker %d at %s", slave_id, address)
-        text = f"{broker.config.broker_name} is being handed over to {address}; try again"
-        broker.busy_reason = text
-        admission.hold(text)
+        self._hold(f"{broker.config.broker_name} is being handed over to {address}; try again")
         try:
             await self._until_equal(link)
             await self._registration.unregister()
@@ -222,8 +222,15 @@ class RoleChange:
         broker = self._broker
         await broker.workers.run(self._own_role.become, MASTER_ID)
         self._registration.resume()
-        broker.store.admission.hold(None)
-        broker.busy_reason = ""
+        self._hold("")
+
+    def _hold(self, reason: str) -> None:
+        """Take neither messages nor changes of tables, for that reason; all again without one."""
+        broker = self._broker
+        broker.is_handing_over, broker.busy_reason = bool(reason), reason
+        broker.store.admission.hold("hand-over", reason or None)
+        held = AppendsHeld(reason) if reason else None
+        broker.saving.held = broker.offset_saving.held = held
 
     # ---- the slave's side
 
@@ -238,7 +245,18 @@ class RoleChange:
         own_end = broker.store.max_log_offset
         if own_end != log_end:
             raise CannotChange(f"this log ends at {own_end}, that of the master at {log_end}")
-        await self._change(lambda: self._become_master(inheritance, took_over_at=log_end))
+        await self._change(lambda: self._take_over(inheritance, log_end))
+
+    async def _take_over(self, inheritance: Inheritance, log_end: int) -> str:
+        """The master waits for the answer, and changes nothing more: its tables are final."""
+        following = self._broker.table_following
+        assert following is not None, "a slave follows tables"
+        try:
+            if not await following.copy_now():
+                raise CannotChange("the master's tables belong to another log than this one")
+        except (NetError, ProtocolError, StateUnreadable, NotCopied, DiskFull) as error:
+            raise CannotChange(f"the master's tables cannot be copied: {error}") from error
+        return await self._become_master(inheritance, took_over_at=log_end)
 
     async def take_over_from_none(self, accept_loss: str) -> None:
         """Become the master without one that hands over: an operator accepts what that loses.
@@ -266,8 +284,11 @@ class RoleChange:
         known = broker.replication.known_slaves
         try:
             await broker.durability.make_durable()
-            known.addresses = {int(key): at for key, at in inheritance.slaves.items()}
-            await broker.workers.run(known.save)
+            # What it knows from a time as a master long ago is not asked about lost messages.
+            for broker_id in [each for each in known.slaves if str(each) not in inheritance.slaves]:
+                await broker.workers.run(known.forget, broker_id)
+            for key, address in inheritance.slaves.items():
+                await broker.workers.run(known.remember, int(key), address)
             await broker.workers.run(
                 lambda: self._own_role.become(MASTER_ID, took_over_at=took_over_at)
             )

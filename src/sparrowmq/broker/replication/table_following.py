@@ -55,6 +55,7 @@ class TableFollowing:
         self._sent = 0
         """Changes of consumer offsets here, up to the one that a master has by now."""
         self._complaint = ""
+        self._copying = asyncio.Lock()
 
     async def run(self) -> None:
         """Follow the master's tables as long as its log is followed. Raises OSError when the disk
@@ -66,7 +67,7 @@ class TableFollowing:
             pause_s = ASK_EVERY_S
             try:
                 if self._follower.master_address:
-                    await self._copy_once()
+                    await self.copy_now()
                 async with broker.uncancellable:
                     is_due = loop.time() >= save_at_s
                     await save_delivery(broker, whole=is_due)
@@ -83,7 +84,16 @@ class TableFollowing:
         for _ in range(2):  # first what waited to become durable, then what was applied last
             await save_delivery(self._broker, whole=True)
 
-    async def _copy_once(self) -> None:
+    async def copy_now(self) -> bool:
+        """Make the tables those of the master as they are now; False if another one is followed
+        by then.
+
+        Raises NetError, ProtocolError, StateUnreadable, NotCopied, DiskFull or OSError.
+        """
+        async with self._copying:
+            return await self._copy_once()
+
+    async def _copy_once(self) -> bool:
         store, follower = self._broker.store, self._follower
         session, address = follower.session, follower.master_address
         state = await self._ask(address)
@@ -95,11 +105,11 @@ class TableFollowing:
                 own_log_end=store.max_log_offset,
             )
             if follower.session != session or when is When.NEVER:
-                return
+                return False
             if when is When.NOW:
                 apply_state(self._broker, state)
                 self._have = state.counts
-                return
+                return True
             await follower.moves_on()
 
     async def _ask(self, address: str) -> TableState:
