@@ -95,8 +95,8 @@ class Broker:
     port: int
     """The one it listens on, also where the configuration leaves the choice to the system."""
     state: State = State.STARTING
-    refuses_sends: bool = False
-    """Whether sends are refused because the broker is about to close their connections."""
+    send_refusal: str = ""
+    """Why sends are refused until further notice; empty when they are not. See `refuse_sends`."""
     rejected_pulls: int = 0
     """Pulls that were rejected because the broker is draining."""
     producers: Producers = field(default_factory=Producers)
@@ -127,6 +127,11 @@ class Broker:
         # As SendMessageProcessor adds them: tracing clients read the region.
         own_properties = TRACE_FIELDS | {CLUSTER: self.config.cluster_name}
         self.cluster_property = encode_properties(own_properties)
+
+    def refuse_sends(self, reason: str) -> None:
+        """Refuse them for that reason from now on; take them again where it is empty."""
+        self.send_refusal = reason
+        self.topics.checked_for_send.clear()  # topics that it names are not checked again
 
     def connection_closed(self, connection: Connection) -> None:
         """Everything a peer held or waited for ends with its connection."""

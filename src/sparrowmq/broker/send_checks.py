@@ -43,9 +43,9 @@ def topic_for_send(broker: Broker, request: Request[AnySend]) -> TopicConfig:
     A saved topic that passes is remembered in `topics.checked_for_send` until it changes.
     """
     header = request.header
-    if broker.refuses_sends:
-        text = f"broker {broker.config.broker_name} is stopping; send to another one, or try later"
-        raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, text)
+    if broker.send_refusal:
+        # Clients try again, at another broker or here: nothing was stored.
+        raise RequestRefused(ResponseCode.SYSTEM_BUSY, broker.send_refusal)
     if not broker.replication.is_master:
         # As Apache's slave: clients take it as a reason to try another broker.
         raise RequestRefused(ResponseCode.SYSTEM_BUSY, str(broker.store.admission.refusal))

@@ -167,6 +167,7 @@ class BrokerServer:
                 log=log,
             )
             replication.role_change = RoleChange(broker, own_role, registration, peers)
+            replication.role_change.begin()
             if not config.is_slave:  # one registers when its master has accepted it
                 await registration.register_at_start()
                 replication.admits_slaves = True

@@ -53,7 +53,8 @@ async def drain(registration: BrokerRegistration, server: Server[Broker]) -> Non
     await reject_pulls(server)
     await _save_subscriptions(broker)
     if broker.durability.is_sync:
-        refuse_sends(broker)
+        name = broker.config.broker_name
+        broker.refuse_sends(f"broker {name} is stopping; send to another one, or try later")
         await broker.durability.answer_waiting(_SENDS_S)
     await server.close()
     # Last, so that slaves get everything: the next master may be one of them.
@@ -74,12 +75,6 @@ async def reject_pulls(server: Server[Broker]) -> None:
             await asyncio.sleep(_QUIET_S)
         if broker.rejected_pulls == before:
             break
-
-
-def refuse_sends(broker: Broker) -> None:
-    """Take no more messages of clients."""
-    broker.refuses_sends = True
-    broker.topics.checked_for_send.clear()  # topics that it names are not checked again
 
 
 async def _save_subscriptions(broker: Broker) -> None:

@@ -71,7 +71,10 @@ class Node(ABC, Generic[S]):
                     ready.set()
                     await self._stopping.wait()
             except* StartAgain:
-                is_wanted = not self._stopping.is_set()
+                task = asyncio.current_task()
+                # A task group that ends with an error swallows a cancellation.
+                is_cancelled = task is not None and task.cancelling() > 0
+                is_wanted = not (self._stopping.is_set() or is_cancelled)
                 self.server = self._make()
 
     @property

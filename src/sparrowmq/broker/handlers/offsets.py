@@ -92,7 +92,7 @@ def update_consumer_offset(broker: Broker, request: Request[UpdateConsumerOffset
 def _check_commit(broker: Broker, header: UpdateConsumerOffset) -> None:
     """Offsets are kept for ever: made-up names and numbers must not fill the table."""
     if broker.is_handing_over:
-        raise RequestRefused(ResponseCode.SYSTEM_BUSY, broker.busy_reason)
+        raise RequestRefused(ResponseCode.SYSTEM_BUSY, broker.send_refusal)
     if header.topic not in broker.topics:
         text = f"topic {header.topic} does not exist on broker {broker.config.broker_name}"
         raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, text)

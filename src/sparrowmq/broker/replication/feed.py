@@ -82,6 +82,8 @@ class Feed:
         self._refusals = Causes()
         self.gone_s: dict[int, float] = {}
         """When each slave that is gone was last heard of, by the loop's clock."""
+        self.joined = asyncio.Event()
+        """Set when a slave begins to follow."""
         self._grown = asyncio.Event()
         self._listener: asyncio.AbstractServer | None = None
         self.confirmed: Callable[[], None] = lambda: None
@@ -148,6 +150,7 @@ class Feed:
         self.gone_s.pop(slave_id, None)
         self._log.info("%s follows from log offset %d", name, log_offset)
         self.acknowledge(link, log_offset)
+        self.joined.set()
         self.changed()
         link.feeding = self._tasks.create_task(self._feed(link), name=f"feed {name}")
 

@@ -20,6 +20,7 @@ one. A step that fails before the slave was asked leaves everything as it was.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import field
@@ -48,6 +49,7 @@ CATCH_UP_S = 1.0
 """How long a slave may take to get the rest while no message is taken."""
 _OFFER_S = 2.0
 _ASK_S = 1.0
+_SLAVES_S = 1.0
 _MOST_BEHIND_BYTES = 64 * 1024 * 1024
 """A slave that lacks more than this would hardly get it in time: sends would wait for nothing."""
 
@@ -91,6 +93,7 @@ class RoleChange:
         Changes run here and not in the handlers that ask for them: those are cancelled when the
         asking connection ends.
         """
+        await self._await_slaves()
         while True:
             change, outcome = await self._asked.get()
             reason = ""
@@ -106,6 +109,30 @@ class RoleChange:
             if not outcome.done():
                 outcome.set_result(None)
             raise StartAgain(reason)
+
+    def begin(self) -> None:
+        """Before clients come: one that took over takes messages when enough slaves follow it."""
+        broker = self._broker
+        has_taken_over = self._own_role.took_over_at == broker.store.max_log_offset
+        if has_taken_over and broker.replication.is_master and not self._has_copies:
+            broker.refuse_sends(f"{broker.config.broker_name} waits for its slaves; try again")
+
+    async def _await_slaves(self) -> None:
+        """Its slaves follow within moments, the last master among them. Without this wait the first
+        sends would be answered with SLAVE_NOT_AVAILABLE."""
+        if self._broker.send_refusal:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_SLAVES_S):
+                    joined = self._broker.replication.feed.joined
+                    while not self._has_copies:
+                        joined.clear()
+                        await joined.wait()
+            self._broker.refuse_sends("")
+
+    @property
+    def _has_copies(self) -> bool:
+        replicas = self._broker.replication.replicas
+        return replicas.in_sync(self._broker.store.max_log_offset) >= replicas.wanted
 
     async def _change(self, change: _Change) -> None:
         if self._is_changing:
@@ -227,7 +254,8 @@ class RoleChange:
     def _hold(self, reason: str) -> None:
         """Take neither messages nor changes of tables, for that reason; all again without one."""
         broker = self._broker
-        broker.is_handing_over, broker.busy_reason = bool(reason), reason
+        broker.is_handing_over = bool(reason)
+        broker.refuse_sends(reason)
         broker.store.admission.hold("hand-over", reason or None)
         held = AppendsHeld(reason) if reason else None
         broker.saving.held = broker.offset_saving.held = held
