@@ -145,8 +145,10 @@ class Durability:
         if not says_missing_copies:
             waiter.missing_code = waiter.late_code = ResponseCode.SUCCESS
         self._waiters.append(waiter)
-        if self.copies is not None and not self.copies.expects_copies(end_offset):
-            self._release()
+        if self.copies is not None:
+            self.copies.note_growth()  # delayed and half messages are announced to no consumer
+            if not self.copies.expects_copies(end_offset):
+                self._release()
         if len(self._waiters) >= self._enough:
             self._end_wait()
         if self._expiry is None:

@@ -103,6 +103,7 @@ class Confirmation:
         """Give up what has waited for too long, and refuse messages while copies are too few."""
         while True:
             await asyncio.sleep(_WATCH_S)
+            self.note_growth()  # what the broker stores for itself is announced to no consumer
             self.check()
 
     def check(self) -> None:
