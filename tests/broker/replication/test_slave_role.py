@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -61,7 +62,7 @@ def test_a_slave_takes_nothing_back(sim: RunningCluster) -> None:
     assert slave_of(sim).broker.store.max_log_offset == end
 
 
-WAITING = {
+WAITING: dict[str, dict[str, Any]] = {
     "a delay level": {"DELAY": "1"},
     "a delivery time": {"TIMER_DELAY_SEC": "2"},
     "a half message": {"TRAN_MSG": "true", "PGROUP": "test"},
