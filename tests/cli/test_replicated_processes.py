@@ -75,6 +75,27 @@ def test_up_starts_masters_and_slaves_that_follow_when_it_is_ready(tmp_path: Pat
     assert logs[2] == logs[3]
 
 
+def test_up_on_other_ports_goes_on_with_the_masters_and_slaves_it_had(tmp_path: Path) -> None:
+    """The system chooses the ports, so that masters remember addresses that answer no more."""
+    flags = ("--slaves", "1", *SYNC, "--store-log-file-size", "1MiB")
+    addresses = []
+    for life in range(2):
+        with up(tmp_path / "data", *flags) as server:
+            assert send(server.name_server, f"life {life}") == "SEND_OK"
+            addresses.append(known_slave(tmp_path / "data"))
+            at = ("--name-servers", server.name_server)
+            assert addresses[-1] in run("slave", "list", *at).stdout
+            assert stop(server)[0] == 0
+    assert addresses[0] != addresses[1]
+    logs = [
+        (tmp_path / "data" / name / "commitlog" / f"{0:020}").read_bytes()
+        for name in ("", "broker-a-slave-1")
+    ]
+    assert logs[0] == logs[1]
+    assert b"life 0" in logs[0]
+    assert b"life 1" in logs[0]
+
+
 def known_slave(master: Path) -> str:
     """The address that a master remembers."""
     saved = json.loads((master / "sparrowmq" / "slaves.json").read_text())

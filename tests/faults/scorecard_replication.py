@@ -24,8 +24,14 @@ Result = TypeVar("Result")
 def replication(seed: int, small: bool) -> Scored:
     """Row 8: kills and partitions of processes, power cuts and storms in simulation."""
     scored = Scored(8, "master lost, two copies")
-    kills, partitions, runs, storms = (3, 1, 1, 4) if small else (50, 5, 10, 1000)
-    acknowledged = done = 0
+    parts = (_killed_and_parted, _cut_off, _in_storms)
+    scored.counts = "; ".join(part(seed, small, scored) for part in parts)
+    return scored
+
+
+def _killed_and_parted(seed: int, small: bool, scored: Scored) -> str:
+    kills, partitions = (3, 1) if small else (50, 5)
+    results: list[KillResult] = []
     for flush in ("async", "sync"):
         killed = kill_master(
             seed,
@@ -34,37 +40,43 @@ def replication(seed: int, small: bool) -> Scored:
             acknowledged_each=300 if small else 1500,
             keep_in=_KEPT / f"row8-{flush}-{seed}",
         )
-        parted = part_master_and_slave(seed, flush, partitions=partitions)
-        results = [killed, parted, *(_unplugged(flush, scored) if not small else ())]
-        scored.failures += [str(each) for each in results if not each]
-        acknowledged += sum(each.verdict.ok for each in results)
-        done += killed.kills
-    scored.counts += f"{done} kills, {2 * partitions} partitions, {acknowledged} acknowledged"
+        results += [killed, part_master_and_slave(seed, flush, partitions=partitions)]
+    cables = "" if small else f", {_unplugged(results)}"
+    scored.failures += [str(each) for each in results if not each]
+    acknowledged = sum(each.verdict.ok for each in results)
+    return (
+        f"{sum(each.kills for each in results)} kills, {2 * partitions} partitions{cables},"
+        f" {acknowledged} acknowledged"
+    )
+
+
+def _unplugged(results: list[KillResult]) -> str:
+    """A live old master in a network namespace of its own, where the machine has them."""
+    try:
+        for flush in ("async", "sync"):
+            results.append(part_from_live_master(flush, keep_in=_KEPT / f"row8-hosts-{flush}"))
+    except NotAllowed as error:
+        return f"no cable unplugged ({error})"
+    return "2 cables unplugged"
+
+
+def _cut_off(seed: int, small: bool, scored: Scored) -> str:
     cuts = promised = 0
-    for flush_kind in Flush:
-        run = partial(cut_masters_power, flush=flush_kind, cuts=_CUTS_EACH)
-        for result in _mapped(run, range(seed, seed + runs), small):
+    for flush in Flush:
+        run = partial(cut_masters_power, flush=flush, cuts=_CUTS_EACH)
+        for result in _mapped(run, range(seed, seed + (1 if small else 10)), small):
             cuts += result.cuts
             promised += result.acknowledged
             scored.failures += [] if result else [str(result)]
-    scored.counts += f"; simulated: {cuts} power cuts, {promised} acknowledged"
-    found = list(_mapped(run_storm, range(seed, seed + storms), small))
+    return f"simulated: {cuts} power cuts, {promised} acknowledged"
+
+
+def _in_storms(seed: int, small: bool, scored: Scored) -> str:
+    found = list(_mapped(run_storm, range(seed, seed + (4 if small else 1000)), small))
     scored.failures += [str(result) for result in found if not result]
     faults = sum(sum(result.faults.values()) for result in found)
-    scored.counts += (
-        f"; {len(found)} storms, {faults} faults,"
-        f" {sum(result.acknowledged for result in found)} acknowledged"
-    )
-    return scored
-
-
-def _unplugged(flush: str, scored: Scored) -> Iterator[KillResult]:
-    """A live old master in a network namespace of its own, where the machine has them."""
-    try:
-        yield part_from_live_master(flush, keep_in=_KEPT / f"row8-hosts-{flush}")
-        scored.counts += f"1 unplugged, {flush} flush; "
-    except NotAllowed as error:
-        scored.counts += f"not unplugged: {error}; "
+    acknowledged = sum(result.acknowledged for result in found)
+    return f"{len(found)} storms, {faults} faults, {acknowledged} acknowledged"
 
 
 def _mapped(run: Callable[[int], Result], seeds: Iterable[int], small: bool) -> Iterator[Result]:

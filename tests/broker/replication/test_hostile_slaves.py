@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sparrowmq.broker.config import Flush, Replication
+from sparrowmq.broker.config import Flush, Replication, ReplicationPeer
 from sparrowmq.net.workers import InlineWorkers
 from sparrowmq.protocol.codes import ResponseCode
 from sparrowmq.protocol.ha import encode_offset, encode_token
@@ -148,6 +148,26 @@ def test_a_slave_that_reports_nothing_is_closed_and_no_longer_waited_for(
     assert send(sim) == ResponseCode.FLUSH_SLAVE_TIMEOUT
     sim.until(lambda: slave.is_closed)
     assert send(sim) == ResponseCode.SLAVE_NOT_AVAILABLE
+
+
+def test_slaves_of_apaches_are_fed_where_they_are_allowed_and_counted_by_host() -> None:
+    settings: dict[str, Any] = {"replication": Replication.SYNC, "slave_timeout_s": 1.0}
+    with SimCluster(replication_peer=ReplicationPeer.APACHE, **settings).run() as sim:
+        send(sim, b"before")
+        slave = FakeSlave(sim, 1)
+        slave.connect(encode_offset(0))
+        sim.until(lambda: bool(slave.bodies))
+        store = sim.broker.store
+        assert b"".join(slave.bodies) == store.read_log(0, store.max_log_offset)
+        slave.transport.write(encode_offset(store.max_log_offset))
+        again = FakeSlave(sim, 1)
+        again.connect(encode_offset(store.max_log_offset))
+        sim.until(lambda: slave.is_closed)
+        assert len(sim.broker.replication.feed.links) == 1
+        sending = sim.client.send(TOPIC, b"after")
+        sim.until(lambda: bool(again.bodies))
+        again.transport.write(encode_offset(store.max_log_offset))
+        sim.wait(sending)
 
 
 def send_to_a_slave_that_connects_twice() -> int:
