@@ -14,13 +14,15 @@ a restart. Which pullers were sent there is not saved: their connections end wit
 Brokers of one name merge their tables (`replication/table_rules.py`). For that, every offset that
 was set back or removed has a number, its rewind:
 
-    changed by a client ─▶ dirty ─┬─▶ unsaved: journaled next
-                                  └─▶ recent: sent to the other broker next
-    merged from a slave ─▶ dirty
-    merged from the master ─────────▶ unsaved
+    changed by a client ──┬─▶ dirty ─┬─▶ unsaved: journaled next
+    merged from a slave ──┘          ├─▶ recent, on a master: what slaves ask for
+                                     └─▶ unsent, on a slave: sent to the master next
+    merged from the master ──────────┬─▶ unsaved
+    the master's copy is older ──────┴─▶ unsent
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from sparrowmq.broker.replication.table_rules import OffsetChange, RecentChanges, merged
 
@@ -46,7 +48,9 @@ class ConsumerOffsets:
         self._dirty: dict[Place, None] = {}
         self._unsaved: dict[Place, None] = {}
         self.recent: RecentChanges[Place] = RecentChanges()
-        """Of a master, what its slaves may lack; of a slave, what was committed here."""
+        """What slaves may lack."""
+        self._unsent: dict[Place, None] = {}
+        """What the master may lack."""
         self.is_copy = False
         """Whether it is a slave's, where offsets only move forward."""
         self._rewinds: dict[Place, int] = {
@@ -225,7 +229,10 @@ class ConsumerOffsets:
     def _spread(self) -> None:
         if self._dirty:
             self._unsaved.update(self._dirty)
-            self.recent.note(self._dirty)
+            if self.is_copy:
+                self._unsent.update(self._dirty)
+            else:
+                self.recent.note(self._dirty)
             self._dirty = {}
 
     def take_dirty(self) -> list[OffsetChange]:
@@ -244,6 +251,19 @@ class ConsumerOffsets:
         self._spread()
         places = self.recent.since(count)
         return None if places is None else [self._change(place) for place in places]
+
+    def take_unsent(self, most: int) -> list[OffsetChange]:
+        """What was committed at this slave and its master may lack, so many at a time."""
+        self._spread()
+        taken = list(islice(self._unsent, most))
+        for place in taken:
+            del self._unsent[place]
+        return [self._change(place) for place in taken]
+
+    def mark_unsent(self, changes: Iterable[OffsetChange]) -> None:
+        """Changes that did not reach the master after all."""
+        for change in changes:
+            self._unsent[change.key, change.queue_id] = None
 
     def everything(self) -> list[OffsetChange]:
         """All offsets, and the rewinds of those that were removed."""
@@ -267,18 +287,24 @@ class ConsumerOffsets:
             if merged(own, change) != own:
                 self._set(change)
                 touched[place] = None
+            elif own != change and self.is_copy:
+                self._unsent[place] = None
         self._forget_rewinds()
 
-    def forget_unless_in(self, changes: Iterable[OffsetChange], forgotten_rewind: int) -> None:
-        """`changes` is all that a master has. What it lacks was removed there, if its rewind may
+    def merge_whole(self, changes: Sequence[OffsetChange], forgotten_rewind: int) -> None:
+        """The same with all that a master has. What it lacks was removed there, if its rewind may
         have been forgotten; otherwise the master never had it."""
         known = {(change.key, change.queue_id) for change in changes}
-        for key, row in list(self._table.items()):
-            for queue_id in list(row):
-                place = key, queue_id
-                if place not in known and self._rewinds.get(place, 0) < forgotten_rewind:
-                    self._set(OffsetChange(key, queue_id, -1))
-                    self._unsaved[place] = None
+        own = [(key, queue_id) for key, row in self._table.items() for queue_id in row]
+        for place in own:
+            if place in known:
+                continue
+            if self._rewinds.get(place, 0) < forgotten_rewind:
+                self._set(OffsetChange(*place, -1))
+                self._unsaved[place] = None
+            else:
+                self._unsent[place] = None
+        self.merge(changes)
 
     def replay(self, change: OffsetChange) -> None:
         """Apply a journal entry at start."""

@@ -82,13 +82,17 @@ class ProgressMachine(RuleBasedStateMachine):
     @rule(slave=SLAVES)
     def copy(self, slave: int) -> None:
         assert self.master is not None
-        self.slaves[slave].merge(self.master.everything())
+        self.slaves[slave].merge_whole(self.master.everything(), self.master.forgotten_rewind)
 
     @precondition(lambda self: self.master is not None)
     @rule(slave=SLAVES)
-    def push(self, slave: int) -> None:
+    def follow(self, slave: int) -> None:
+        """What a slave does: after a state it sends what the master lacks."""
         assert self.master is not None
-        self.master.merge(self.slaves[slave].everything())
+        self.copy(slave)
+        self.master.merge(self.slaves[slave].take_unsent(END))
+        self.copy(slave)
+        assert self.slaves[slave].everything() == self.master.everything()
 
     @precondition(lambda self: self.master is not None)
     @rule()
@@ -167,5 +171,20 @@ def test_of_too_many_removed_offsets_the_last_are_not_remembered_by_row() -> Non
     slave.merge(master.everything())
     master.remove_topic("t")
     assert master.everything() == []
-    slave.forget_unless_in(master.everything(), master.forgotten_rewind)
+    slave.merge_whole(master.everything(), master.forgotten_rewind)
     assert dict(slave.rows()) == {}
+
+
+def test_a_slave_sends_what_was_committed_there_and_what_its_master_has_lost() -> None:
+    slave = ConsumerOffsets({"t@g": {0: 5, 1: 5, 2: 5, 3: 5}, "t@new": {0: 1}})
+    slave.is_copy = True
+    master = [OffsetChange("t@g", queue_id, offset) for queue_id, offset in enumerate((5, 6, 4, 5))]
+    slave.merge_whole(master, 0)
+    slave.commit("g", "t", 3, 7)
+    later = [("t@new", 0), ("t@g", 2), ("t@g", 3)]
+    sent = slave.take_unsent(2)
+    slave.mark_unsent(sent)
+    assert {change[:2] for change in slave.take_unsent(10)} == set(later)
+    assert slave.take_unsent(10) == []
+    slave.merge([OffsetChange("t@g", 3, 7)])
+    assert slave.take_unsent(10) == []

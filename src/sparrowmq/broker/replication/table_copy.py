@@ -62,12 +62,13 @@ def take_state(broker: Broker, question: TableQuestion) -> TableState:
 
 
 def _topics(broker: Broker, count: int) -> TopicsCopied | None:
-    names, table = broker.topics.recent.since(count), broker.topics.table()
+    names = broker.topics.recent.since(count)
+    if names == []:
+        return None
+    table = broker.topics.table()
     known = table.topic_config_table
     if names is None:
         return TopicsCopied(list(known.values()), (), True, table.data_version)
-    if not names:
-        return None
     changed = [known[name] for name in names if name in known]
     removed = [name for name in names if name not in known]
     return TopicsCopied(changed, removed, False, table.data_version)
@@ -139,9 +140,9 @@ def apply_state(broker: Broker, state: TableState) -> None:
         broker.groups.follow(copied.changed, removed, copied.forbidden, copied.version)
     if state.modes is not None:
         broker.request_modes.follow(state.modes)
-    if state.offsets is not None:
-        if state.offsets.is_whole:
-            broker.offsets.forget_unless_in(state.offsets.changed, state.offsets.forgotten_rewind)
+    if state.offsets is not None and state.offsets.is_whole:
+        broker.offsets.merge_whole(state.offsets.changed, state.offsets.forgotten_rewind)
+    elif state.offsets is not None:
         broker.offsets.merge(state.offsets.changed)
     if state.delivery is not None:
         copied_marks = [TimerMark(*mark) for mark in state.delivery.timer_marks]
