@@ -7,6 +7,7 @@ import pytest
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import Flush
+from sparrowmq.broker.consumer_offsets import changes_in
 from sparrowmq.broker.delivery.delay_levels import DelayOffsets
 from sparrowmq.broker.delivery.timer_files import TimerCheck
 from sparrowmq.net.calls import Response
@@ -80,7 +81,7 @@ def tables(broker: Broker) -> tuple[object, ...]:
         broker.topics.table(),
         broker.groups.table(),
         broker.request_modes.table(),
-        sorted(broker.offsets.everything()),
+        sorted(changes_in(broker.offsets.table())),
         broker.delivery.levels.offsets,
         broker.delivery.timers.marks,
         broker.store.epochs.current,

@@ -21,10 +21,11 @@ was set back or removed has a number, its rewind:
     the master's copy is older ──────┴─▶ unsent
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from itertools import islice
 
 from sparrowmq.broker.replication.table_rules import OffsetChange, RecentChanges, merged
+from sparrowmq.protocol.offsets_body import ConsumerOffsetTable
 
 QueueOffsets = dict[int, int]
 Place = tuple[str, int]
@@ -265,13 +266,6 @@ class ConsumerOffsets:
         for change in changes:
             self._unsent[change.key, change.queue_id] = None
 
-    def everything(self) -> list[OffsetChange]:
-        """All offsets, and the rewinds of those that were removed."""
-        self._spread()
-        places = [(key, queue_id) for key, row in self._table.items() for queue_id in row]
-        removed = [place for place in self._rewinds if self._offset(place) < 0]
-        return [self._change(place) for place in (*places, *removed)]
-
     def begin_life(self, number: int) -> None:
         """A master starts. Its rewinds get numbers from here on, higher than those of all masters
         before it: a power cut may have taken some of them from the table, and not from copies."""
@@ -284,27 +278,30 @@ class ConsumerOffsets:
         for change in changes:
             place = change.key, change.queue_id
             own = self._change(place)
+            if own == change:
+                continue
             if merged(own, change) != own:
                 self._set(change)
                 touched[place] = None
-            elif own != change and self.is_copy:
+            elif self.is_copy:
                 self._unsent[place] = None
         self._forget_rewinds()
 
-    def merge_whole(self, changes: Sequence[OffsetChange], forgotten_rewind: int) -> None:
-        """The same with all that a master has. What it lacks was removed there, if its rewind may
-        have been forgotten; otherwise the master never had it."""
-        known = {(change.key, change.queue_id) for change in changes}
+    def compare_missing(self, whole: ConsumerOffsetTable) -> None:
+        """What a master's whole table lacks was removed there, if its rewind may be forgotten;
+        otherwise the master never had it."""
+        forgotten = whole.forgotten_rewind or 0
+        rewinds = whole.rewinds or {}
         own = [(key, queue_id) for key, row in self._table.items() for queue_id in row]
         for place in own:
-            if place in known:
+            key, queue_id = place
+            if queue_id in whole.offset_table.get(key, ()) or queue_id in rewinds.get(key, ()):
                 continue
-            if self._rewinds.get(place, 0) < forgotten_rewind:
+            if self._rewinds.get(place, 0) < forgotten:
                 self._set(OffsetChange(*place, -1))
                 self._unsaved[place] = None
             else:
                 self._unsent[place] = None
-        self.merge(changes)
 
     def replay(self, change: OffsetChange) -> None:
         """Apply a journal entry at start."""
@@ -355,9 +352,30 @@ class ConsumerOffsets:
             pending.setdefault(key, []).append(queue_id)
         return pending
 
-    def rewinds(self) -> dict[str, dict[int, int]]:
-        """`topic@group` → queue → number of the last rewind, as it is saved."""
-        numbers: dict[str, dict[int, int]] = {}
+    def table(self) -> ConsumerOffsetTable:
+        """All of it, as it is saved and copied."""
+        self._spread()
+        rewinds: dict[str, dict[int, int]] = {}
         for (key, queue_id), number in self._rewinds.items():
-            numbers.setdefault(key, {})[queue_id] = number
-        return numbers
+            rewinds.setdefault(key, {})[queue_id] = number
+        return ConsumerOffsetTable(
+            offset_table=dict(self.rows()),
+            pending_resets=self.pending_resets() or None,
+            rewinds=rewinds or None,
+            forgotten_rewind=self.forgotten_rewind or None,
+        )
+
+
+def changes_in(table: ConsumerOffsetTable) -> Iterator[OffsetChange]:
+    """All that a table says, offsets that were removed included."""
+    resets, numbers = table.pending_resets or {}, table.rewinds or {}
+    for key, row in table.offset_table.items():
+        pending, rewinds = resets.get(key, ()), numbers.get(key, {})
+        for queue_id, offset in row.items():
+            is_reset = queue_id in pending
+            yield OffsetChange(key, queue_id, offset, is_reset, rewinds.get(queue_id, 0))
+    for key, rewinds in numbers.items():
+        row = table.offset_table.get(key, {})
+        for queue_id, number in rewinds.items():
+            if queue_id not in row:
+                yield OffsetChange(key, queue_id, -1, False, number)

@@ -97,7 +97,7 @@ class TableFollowing:
             if follower.session != session or when is When.NEVER:
                 return
             if when is When.NOW:
-                apply_state(self._broker, state)
+                await apply_state(self._broker, state)
                 self._have = state.counts
                 return
             await follower.moves_on()
