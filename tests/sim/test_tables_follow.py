@@ -7,7 +7,6 @@ import pytest
 
 from sparrowmq.broker.broker import Broker
 from sparrowmq.broker.config import Flush
-from sparrowmq.broker.consumer_offsets import changes_in
 from sparrowmq.broker.delivery.delay_levels import DelayOffsets
 from sparrowmq.broker.delivery.timer_files import TimerCheck
 from sparrowmq.net.calls import Response
@@ -81,7 +80,7 @@ def tables(broker: Broker) -> tuple[object, ...]:
         broker.topics.table(),
         broker.groups.table(),
         broker.request_modes.table(),
-        sorted(changes_in(broker.offsets.table())),
+        sorted(broker.offsets.everything()),
         broker.delivery.levels.offsets,
         broker.delivery.timers.marks,
         broker.store.epochs.current,
@@ -325,15 +324,17 @@ def test_progress_never_moves_back_over_50_losses_of_the_master() -> None:
         assert tables(slave_of(sim).broker) == tables(sim.broker)
 
 
-def test_what_is_committed_at_a_slave_reaches_a_master_that_did_not_ask_for_it() -> None:
-    with SimCluster(slaves=1).run() as sim:
-        sim.until(lambda: follows(sim))
+def test_what_is_committed_at_a_slave_reaches_its_master_and_the_other_slave() -> None:
+    with SimCluster(slaves=2).run() as sim:
+        sim.until(lambda: follows(sim) and follows(sim, 2))
         with_progress(sim)
         commit(sim, 3, at=master_of(sim))
         sim.advance(1.0)
         assert commit(sim, 8, at=slave_of(sim)) == ResponseCode.SUCCESS
         sim.advance(1.0)
         assert progress(sim, of=master_of(sim)) == 8
+        sim.advance(0.5)
+        assert progress(sim, of=sim.brokers["broker-a.2"]) == 8
 
 
 def test_what_was_committed_at_a_slave_counts_when_it_comes_back_after_its_master() -> None:

@@ -266,6 +266,10 @@ class ConsumerOffsets:
         for change in changes:
             self._unsent[change.key, change.queue_id] = None
 
+    def everything(self) -> list[OffsetChange]:
+        """All offsets, and the rewinds of those that were removed."""
+        return list(changes_in(self.table()))
+
     def begin_life(self, number: int) -> None:
         """A master starts. Its rewinds get numbers from here on, higher than those of all masters
         before it: a power cut may have taken some of them from the table, and not from copies."""

@@ -12,7 +12,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from sparrowmq.broker.consumer_offsets import ConsumerOffsets, changes_in
+from sparrowmq.broker.consumer_offsets import ConsumerOffsets
 from sparrowmq.broker.replication.table_rules import OffsetChange
 
 QUEUES = st.integers(0, 1)
@@ -22,7 +22,7 @@ END = 100
 
 def everything(offsets: ConsumerOffsets) -> list[OffsetChange]:
     """All that a table says, in an order that does not depend on its history."""
-    return sorted(changes_in(offsets.table()))
+    return sorted(offsets.everything())
 
 
 def copy_whole(master: ConsumerOffsets, slave: ConsumerOffsets) -> None:

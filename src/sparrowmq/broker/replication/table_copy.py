@@ -22,8 +22,8 @@ from sparrowmq.protocol.names import TIMER_TOPIC
 from sparrowmq.protocol.offsets_body import ConsumerOffsetTable
 from sparrowmq.store.store import Store
 
-_OFFSETS_AT_ONCE = 2_000
-"""About 4 ms."""
+_OFFSETS_AT_ONCE = 1_000
+"""About 5 ms."""
 
 
 def life_of(store: Store) -> int:
@@ -45,12 +45,12 @@ def take_state(broker: Broker, question: TableQuestion) -> TableState:
     changed = offsets.changes_since(have.offsets)
     progress = offsets.table() if changed is None else changed or None
     counts = TableCounts(
-        life,
-        broker.topics.recent.count,
-        broker.groups.recent.count,
-        broker.request_modes.changes,
-        offsets.recent.count,
-        store.epochs.current,
+        life=life,
+        topics=broker.topics.recent.count,
+        groups=broker.groups.recent.count,
+        modes=broker.request_modes.changes,
+        offsets=offsets.recent.count,
+        epoch=store.epochs.current,
     )
     if question.only_progress:
         return TableState(counts=counts, log_end=store.max_log_offset, progress=progress)

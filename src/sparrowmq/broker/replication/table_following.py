@@ -54,7 +54,10 @@ class TableFollowing:
         self._follower = follower
         self._peers = peers
         self._have = TableCounts()
+        self._failures = 0
+        """In a row."""
         self._complaint = ""
+        broker.delivery.timers.is_copy = True
 
     async def run(self) -> None:
         """Follow the master's tables as long as its log is followed. Raises OSError when the disk
@@ -72,7 +75,7 @@ class TableFollowing:
                     await save_delivery(broker, whole=is_due)
                 if is_due:
                     save_at_s = loop.time() + broker.config.offsets_save_s
-                self._complaint = ""
+                self._failures = 0
             except (NetError, ProtocolError, StateUnreadable, NotCopied, DiskFull) as error:
                 self._complain(str(error))
                 pause_s = _AGAIN_S
@@ -129,8 +132,10 @@ class TableFollowing:
         return self._broker.offsets.take_unsent(_MOST_SENT) if is_known else []
 
     def _complain(self, reason: str) -> None:
-        """Once per cause: a master may be away for days."""
-        if reason != self._complaint:
+        """Once per cause, and not the first time: a master that is lost is no longer followed when
+        this tries again, and that is reported already."""
+        self._failures += 1
+        if self._failures > 1 and reason != self._complaint:
             self._complaint = reason
             self._broker.log.warning("tables are not copied from the master: %s", reason)
 

@@ -33,7 +33,7 @@ class StateUnreadable(Exception):
     """A state or question of another broker that cannot be read."""
 
 
-class TableCounts(msgspec.Struct, frozen=True):
+class TableCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Up to which change a broker has each table of a master; -1 when it has nothing of it."""
 
     life: int = 0
