@@ -162,6 +162,22 @@ def test_a_master_that_lost_its_end_gets_it_back_from_its_slave() -> None:
         assert bodies(sim.brokers["broker-a.1"]) == [*sent, b"after"]
 
 
+def test_a_master_that_lost_several_log_files_gets_them_back() -> None:
+    with SimCluster(slaves=1, replication=Replication.SYNC, flush_interval_s=600.0).run() as sim:
+        sim.until(lambda: follows(sim))
+        began_s = sim.now_s
+        for _ in range(12):
+            sim.wait(sim.client.send(TOPIC, bytes(200_000)))
+        assert sim.now_s - began_s < 0.5, "the end of a file was waited for"
+        master = sim.brokers["broker-a"]
+        end = master.broker.store.max_log_offset
+        assert end > 2 * master.broker.store.config.log_file_size
+        master.lose_power()
+        sim.client.disconnect()
+        master.start()
+        assert master.broker.store.max_log_offset == end
+
+
 @contextmanager
 def master_without_its_end(
     replication: Replication = Replication.SYNC,

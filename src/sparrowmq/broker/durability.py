@@ -9,10 +9,11 @@ Where replication is synchronous, sends wait for slaves as well, and consumers s
 enough brokers have it (`replication/confirmation.py`). Copies that are missing or late are stated
 in the reply: the message is stored, and sending it again would store it twice.
 
-A sync costs the processor as much as a dozen sends. Where many senders are at work, the next sync
-therefore waits until a group of sends has gathered, a millisecond at most; with few senders it
-never waits, because a send would then wait for the slowest of them. The number of senders is
-estimated by the sends that waited when the last sync ended.
+A sync costs the processor as much as a dozen sends, and so does a transfer to a slave with its
+acknowledgement. Where many senders are at work, the next one therefore waits until a group of sends
+has gathered, a millisecond at most; with few senders it never waits, because a send would then wait
+for the slowest of them. The number of senders is estimated by the sends that waited when the last
+sync ended or the last transfer was acknowledged.
 
 A send that waits is a record in a queue, not a coroutine: a sync that answers a thousand of them
 resolves no futures and wakes no tasks.
@@ -38,7 +39,7 @@ from sparrowmq.store.errors import StoreError
 from sparrowmq.store.store import Store
 
 GROUP = 16
-"""So many sends are worth a sync of their own."""
+"""So many sends are worth a sync or a transfer of their own."""
 CROWD = 20
 """They are waited for where at least so many senders are active. More than a group, because waiting
 for the last of a few senders means waiting for the slowest."""
@@ -102,6 +103,10 @@ class Durability:
         """Called once, after the next flush that succeeds."""
         self._is_growth_noted = False
         """Whether `copies` will be asked about what was appended."""
+        self._replicating_senders = 0
+        """The same as `_active_senders` for transfers to slaves: sends that waited when the last
+        one was acknowledged."""
+        self._feeding: asyncio.TimerHandle | None = None
         self._expiry: asyncio.TimerHandle | None = None
         self._all_answered: asyncio.Event | None = None
         """Set when no send waits any more; there is one while the broker stops."""
@@ -180,12 +185,29 @@ class Durability:
         self._is_growth_noted = False
         self.copies.mark()
         self._release()
+        self._feed_group()
+
+    def _feed_group(self) -> None:
+        """Feed slaves what was appended, as soon as it is worth a transfer."""
+        if self._replicating_senders < CROWD or len(self._waiters) >= GROUP:
+            self._feed()
+        elif self._feeding is None:
+            self._feeding = self._loop.call_later(GATHER_S, self._feed)
+
+    def _feed(self) -> None:
+        assert self.copies is not None
+        if self._feeding is not None:
+            self._feeding.cancel()
+            self._feeding = None
+        self.copies.feed()
 
     def copies_confirmed(self) -> None:
         """Enough slaves have more of the log than before."""
         assert self.copies is not None
         self.copies.show()
+        self._replicating_senders = len(self._waiters)
         self._release()
+        self._feed_group()
 
     async def run(self) -> None:
         """Flush for ever: when a send or consumer waits, else by the interval. An error ends it."""

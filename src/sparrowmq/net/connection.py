@@ -259,7 +259,7 @@ class Connection(asyncio.Protocol):
 
     def write_replies(self, answers: Iterable[Answered]) -> None:
         """`write_reply` for each of them, with one write."""
-        frames = [encode_reply(*answer) for answer in answers if not answer[0].is_oneway]
+        frames = [encode_reply(*answer) for answer in answers if not answer[0].flag & ONEWAY_FLAG]
         if frames and self.is_open:
             self._transport.write(b"".join(frames))
             if not self._is_writable:

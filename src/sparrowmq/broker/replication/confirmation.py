@@ -47,8 +47,8 @@ class Confirmation:
         self._name = config.broker_name
         self._loop = asyncio.get_running_loop()
         self._marks: deque[_Mark] = deque()
-        self.grown: Callable[[], None] = lambda: None
-        """Called when the log has grown: there is something to feed to slaves."""
+        self.feed: Callable[[], None] = lambda: None
+        """Called to feed slaves what the log has more."""
 
     @property
     def confirmed(self) -> int:
@@ -61,7 +61,7 @@ class Confirmation:
         return self.replicas.given_up
 
     def mark(self) -> None:
-        """Take what has been appended by now: it is fed to slaves and shown when they have it.
+        """Take what has been appended by now, to show it when slaves have it.
 
         Where too few slaves follow closely, it is given up at once.
         """
@@ -69,7 +69,6 @@ class Confirmation:
         grown = self._store.take_grown()
         if grown:
             self._marks.append(_Mark(end, self._loop.time() + self._timeout_s, grown))
-        self.grown()
         if self.replicas.copies_of(end, end) is Copies.MISSING:
             self.replicas.give_up(end)
         self.show()
@@ -93,6 +92,7 @@ class Confirmation:
         while True:
             await asyncio.sleep(_WATCH_S)
             self.mark()  # what the broker stored for itself, without a sender that waits
+            self.feed()
             self.check()
 
     def check(self) -> None:

@@ -84,10 +84,9 @@ class Feed:
         """When each slave that is gone was last heard of, by the loop's clock."""
         self.joined = asyncio.Event()
         """Set when a slave begins to follow."""
-        self._grown = asyncio.Event()
         self._listener: asyncio.AbstractServer | None = None
-        self.confirmed: Callable[[], None] = lambda: None
-        """Called when enough slaves have more of the log."""
+        self.confirmed: Callable[[], None] = self.send_on
+        """Called when enough slaves have more of the log; has to lead to `send_on`."""
         self.changed: Callable[[], None] = lambda: None
         """Called when a slave comes or goes."""
 
@@ -182,6 +181,8 @@ class Feed:
         link.heard.set()
         if self.replicas.acknowledge(link.slave_id, log_offset):
             self.confirmed()
+        else:
+            self._send_on(link)
 
     def leave(self, link: "SlaveLink") -> None:
         """A connection ended."""
@@ -200,9 +201,38 @@ class Feed:
 
     # ---- feeding
 
-    def grown(self) -> None:
-        """The log has grown."""
-        self._grown.set()
+    def send_on(self) -> None:
+        """Send slaves what the log has more; only needed where senders wait for them."""
+        for link in self.links.values():
+            self._send_on(link)
+
+    def _send_on(self, link: "SlaveLink") -> None:
+        """Send what the log has more to a slave that has acknowledged everything else.
+
+        Without waking the task of `_feed`: at thousands of small transfers a second, two wake-ups
+        for each would cost more than reading and sending the bytes.
+        """
+        if not link.has_caught_up or link.acknowledged < link.position:
+            return
+        try:
+            body = self._store.read_log_at_once(link.position, self._chunk_bytes)
+        except OSError:
+            body = None  # `_feed` will meet it as well
+        if body:
+            link.send(body)
+        if body is None or not self._is_rest(link, body) or not link.writable.is_set():
+            link.has_caught_up = False
+            link.fell_behind.set()
+
+    def _is_rest(self, link: "SlaveLink", body: bytes) -> bool:
+        """Whether nothing has to be sent after these bytes before the slave has acknowledged them.
+
+        A full chunk may end inside a record, which no slave acknowledges. No bytes before the end
+        of the log mean that their file has expired.
+        """
+        if body:
+            return len(body) < self._chunk_bytes
+        return link.position >= self._store.max_log_offset
 
     async def _feed(self, link: "SlaveLink") -> None:
         while True:
@@ -217,14 +247,13 @@ class Feed:
                 return
             if body:
                 link.send(body)
-                if len(body) >= self._chunk_bytes:
-                    # It may end inside a record, which no slave acknowledges: more follows. But
-                    # the system takes megabytes before it is full: requests come first.
-                    await asyncio.sleep(0)
-                elif self.replicas.wanted > 1:
-                    await link.until_acknowledged()
-            else:
-                await self._until_grown(link)
+            if not self._is_rest(link, body):
+                # The system takes megabytes before it is full: requests come first.
+                await asyncio.sleep(0)
+            elif self.replicas.wanted > 1:
+                await link.until_behind()
+            elif not body:
+                await self._looks(link)
 
     async def _read(self, log_offset: int) -> bytes:
         """The next bytes; from a worker where the device has to be asked."""
@@ -232,15 +261,6 @@ class Feed:
         if found is None:
             found = await self._workers.run(self._store.read_log, log_offset, self._chunk_bytes)
         return found
-
-    async def _until_grown(self, link: "SlaveLink") -> None:
-        """Return when there is more to send."""
-        if self.replicas.wanted <= 1:
-            await self._looks(link)
-            return
-        while link.position >= self._store.max_log_offset:
-            self._grown.clear()
-            await self._grown.wait()
 
     async def _looks(self, link: "SlaveLink") -> None:
         pause_s = PAUSE_S
@@ -252,7 +272,7 @@ class Feed:
     async def drain(self, longest_s: float) -> None:
         """Wait until every slave has everything, for a stop that leaves equal copies."""
         end = self._store.max_log_offset
-        self._grown.set()
+        self.send_on()
         with suppress(TimeoutError):
             async with asyncio.timeout(longest_s):
                 while behind := [link for link in self.links.values() if link.acknowledged < end]:
@@ -288,6 +308,8 @@ class SlaveLink(asyncio.Protocol):
         """The log offset that is sent next."""
         self.acknowledged = 0
         self.heard = asyncio.Event()
+        self.has_caught_up = False
+        self.fell_behind = asyncio.Event()
         self.writable = asyncio.Event()
         self.writable.set()
         self.feeding: asyncio.Task[None] | None = None
@@ -310,11 +332,12 @@ class SlaveLink(asyncio.Protocol):
             self.send(b"")
         self._heartbeat = self._loop.call_later(HEARTBEAT_S, self.begin_heartbeats)
 
-    async def until_acknowledged(self) -> None:
-        """Return when the slave has everything that was sent."""
-        while self.acknowledged < self.position:
-            self.heard.clear()
-            await self.heard.wait()
+    async def until_behind(self) -> None:
+        """Return when the log has more than fits into one transfer, or has to be read from the
+        device; until then `has_caught_up` says that acknowledgements and growth send the rest."""
+        self.has_caught_up = True
+        self.fell_behind.clear()
+        await self.fell_behind.wait()
 
     def close(self, reason: str) -> None:
         """End the connection."""

@@ -283,7 +283,8 @@ class Follower:
             # A blank record ends the file here before the rest of it was sent: the master would
             # take a report past that for a lie.
             link.write(encode_offset(min(self._safe_end, expected)))
-            await asyncio.sleep(0)  # more chunks may wait already, and so may requests
+            if link.has_waiting:
+                await asyncio.sleep(0)  # requests come in between
 
     async def _take(self, chunk: Chunk) -> None:
         """Append what came, in slices, so that requests are answered in between."""

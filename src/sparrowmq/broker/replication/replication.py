@@ -217,7 +217,7 @@ class Replication:
     def attach(self, durability: Durability) -> None:
         """Let acknowledgements answer sends, and a slave's reports wait for its disk."""
         if durability.copies is not None:
-            durability.copies.grown = self.feed.grown
+            durability.copies.feed = self.feed.send_on
             self.feed.confirmed = durability.copies_confirmed
             self.feed.changed = durability.copies.check
             durability.copies.check()
