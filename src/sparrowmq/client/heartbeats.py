@@ -126,6 +126,7 @@ class Heartbeats:
         except (NetError, ProtocolError) as error:
             self._outages.failed(self._route_table.label(address), error)
             self._known_s.pop(address, None)
+            self._sessions.unanswered(address)
             return False
         if response.code == ResponseCode.SUCCESS:
             self._known_s.setdefault(address, now_s)

@@ -121,10 +121,9 @@ class QueueOwnership:
         return {held.queue for held in self.held.values() if held.last_pull_s < since_s}
 
     def address(self, queue: MessageQueue) -> str | None:
-        """The broker whose word counts for a queue: its master. While that is away a slave knows
-        the members as well, and concurrent queues go on by that; ordered ones wait."""
-        routes, name = self._client.route_table, queue.broker_name
-        return routes.master(name) or (None if self._is_orderly else routes.address(name))
+        """The broker whose word counts for a queue: its master, or a slave while that is away,
+        which knows the members as well. Ordered queues wait then, without the master's lock."""
+        return self._client.route_table.address(queue.broker_name)
 
     def waits_for_master(self, held: HeldQueue) -> str:
         """Why an ordered queue rests until its master is back; empty when it need not."""
