@@ -414,9 +414,11 @@ def _suggest(
     broker: Broker, header: PullMessage, found: QueueRead | None = None, *, is_cold: bool = False
 ) -> int:
     """The broker id that an answer suggests."""
-    group = broker.groups.get(header.consumer_group)
-    if not broker.reads.others or group is None:  # deleted while the pull waited
+    if not broker.reads.others:
         return MASTER_ID
+    # None when it was deleted while the pull waited, or is new on a slave, which makes no groups.
+    group = broker.groups.get(header.consumer_group)
+    group = group or SubscriptionGroupConfig(group_name=header.consumer_group)
     is_busy = bool(broker.busy_reason)
     return broker.reads.suggest(group, header, found, is_cold=is_cold, is_busy=is_busy)
 
