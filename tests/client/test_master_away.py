@@ -24,7 +24,8 @@ from sparrowmq.testing.sim_cluster import RunningCluster
 from sparrowmq.testing.sim_nodes import BrokerNode
 from tests.client.lite_readers import using
 from tests.client.members import GROUP, Member
-from tests.sim.slaves import MASTER, SLAVE, TOPIC, follows, send, with_slave
+from tests.sim.replicated import TOPIC, follows
+from tests.sim.slaves import MASTER, SLAVE, send, with_slave
 
 LIMIT_S = 5.0
 """A member goes on from the slave at most so long after its master is gone."""

@@ -1,4 +1,4 @@
-"""A master and its slave in simulation, with a topic that both know."""
+"""A master and its slave in simulation, with a topic that both know, and pulls of either."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,8 +10,8 @@ from sparrowmq.protocol.headers.topics import CreateTopic
 from sparrowmq.protocol.sys_flag import PULL_SUBSCRIPTION, PULL_SUSPEND
 from sparrowmq.testing.sim_cluster import RunningCluster, SimCluster
 from sparrowmq.testing.sim_nodes import BrokerNode
+from tests.sim.replicated import TOPIC, follows, has_all
 
-TOPIC = "orders"
 MASTER, SLAVE = "broker-a", "broker-a.1"
 SLAVE_ID = 1
 
@@ -26,17 +26,11 @@ def with_slave(queues: int = 1, **settings: Any) -> Iterator[RunningCluster]:
         yield sim
 
 
-def follows(sim: RunningCluster) -> bool:
-    """Whether the master feeds the slave."""
-    server = sim.brokers[MASTER].server
-    return hasattr(server, "broker") and SLAVE_ID in server.broker.replication.feed.links
-
-
 def create_topic(sim: RunningCluster, queues: int = 1) -> None:
-    """On master and slave, and known to the name servers."""
+    """At the master, known to the slave and to the name servers."""
     header = CreateTopic(topic=TOPIC, read_queue_nums=queues, write_queue_nums=queues, perm=6)
-    for node in sim.brokers.values():
-        sim.wait(sim.client.call(header, address=node.address))
+    sim.wait(sim.client.call(header))
+    sim.until(lambda: all(TOPIC in node.broker.topics for node in sim.brokers.values()))
     sim.advance(1)
 
 
@@ -45,12 +39,6 @@ def send(sim: RunningCluster, *bodies: bytes, queue_id: int = 0) -> None:
     for body in bodies:
         sim.wait(sim.client.send(TOPIC, body, queue_id=queue_id))
     sim.until(lambda: has_all(sim))
-
-
-def has_all(sim: RunningCluster) -> bool:
-    """Whether the slave has the whole log."""
-    ends = {node.broker.store.max_log_offset for node in sim.brokers.values()}
-    return len(ends) == 1
 
 
 def pull_header(offset: int, **fields: Any) -> PullMessage:

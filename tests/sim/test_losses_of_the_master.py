@@ -14,7 +14,8 @@ from sparrowmq.testing.sim_cluster import RunningCluster
 from sparrowmq.testing.wire import Refused, wire
 from tests.client.lite_readers import using
 from tests.client.members import Member
-from tests.sim.slaves import MASTER, TOPIC, follows, with_slave
+from tests.sim.replicated import TOPIC, follows
+from tests.sim.slaves import MASTER, with_slave
 
 QUEUES = 4
 ROUNDS = 4

@@ -12,12 +12,11 @@ from sparrowmq.protocol.route import MASTER_ID
 from sparrowmq.store.messages import QueueRead, ReadStatus
 from sparrowmq.testing import sim_nodes
 from sparrowmq.testing.sim_cluster import RunningCluster
+from tests.sim.replicated import follows, has_all
 from tests.sim.slaves import (
     MASTER,
     SLAVE,
     SLAVE_ID,
-    follows,
-    has_all,
     pull_header,
     pulled,
     send,
