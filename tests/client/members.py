@@ -51,6 +51,7 @@ class Member:
         handle: Callable[[MessageExt], Awaitable[None]] | None = None,
         *,
         name: str = "member",
+        group: str = GROUP,
         handler: Handler | None = None,
         subscriptions: Mapping[str, Filter] | None = None,
         client: Mapping[str, Any] | None = None,
@@ -67,7 +68,7 @@ class Member:
         if not options.keys() & {"from_timestamp_ms", "from_time"}:
             options.setdefault("from_where", ConsumeFromWhere.FIRST_OFFSET)
         self.consumer = PushConsumer(
-            GROUP,
+            group,
             subscriptions or {TOPIC: "*"},
             client=sim.client_on(name, routes, **(client or {})),
             threads=InlineWorkers(),

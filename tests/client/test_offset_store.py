@@ -11,6 +11,7 @@ from sparrowmq.client.broker_calls import Position
 from sparrowmq.client.group import offsets as offset_stores
 from sparrowmq.client.group.offsets import LocalOffsets, RemoteOffsets
 from sparrowmq.protocol.message import MessageQueue
+from sparrowmq.protocol.route import MASTER_ID
 
 QUEUES = [MessageQueue("orders", "broker-a", number) for number in range(3)]
 LOG = logging.getLogger("test")
@@ -98,10 +99,11 @@ def test_a_commit_that_ends_after_its_queue_was_given_up_keeps_back_no_later_one
     offsets = RemoteOffsets(client, "billing", LOG)
     commits: list[int] = []
 
-    async def commit(client: Any, group: str, queue: MessageQueue, position: Position) -> None:
+    async def commit(client: Any, group: str, queue: MessageQueue, position: Position) -> int:
         commits.append(position.offset)
         if len(commits) == 1:
             offsets.forget(queue)
+        return MASTER_ID
 
     monkeypatch.setattr(offset_stores, "commit_offset", commit)
     for _ in range(3):  # the queue was taken again, and consumed up to the same offset
@@ -118,8 +120,9 @@ def test_a_queue_that_comes_back_has_its_progress_stored_although_it_is_the_same
     offsets = RemoteOffsets(client, "billing", LOG)
     commits: list[int] = []
 
-    async def commit(client: Any, group: str, queue: MessageQueue, position: Position) -> None:
+    async def commit(client: Any, group: str, queue: MessageQueue, position: Position) -> int:
         commits.append(position.offset)
+        return MASTER_ID
 
     monkeypatch.setattr(offset_stores, "commit_offset", commit)
     for _ in range(2):

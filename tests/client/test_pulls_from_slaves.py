@@ -1,14 +1,20 @@
-"""Pulls that reach a slave: only a master keeps progress, so that they carry none."""
+"""Pulls that reach a slave: when they go there, when they come back, and what they carry."""
 
+import asyncio
+from itertools import groupby
 from typing import Any
 
 import pytest
 
+from sparrowmq.broker import housekeeping
+from sparrowmq.client.consuming.pull_loop import FlowLimits
 from sparrowmq.net.peers import Peers
 from sparrowmq.protocol.headers.pull import PullMessage
+from sparrowmq.protocol.message_ext import MessageExt
 from sparrowmq.protocol.route import MASTER_ID, BrokerData, QueueData, TopicRoute
 from sparrowmq.testing.sim_cluster import SimCluster
 from tests.client.members import TOPIC, Member, create_topic, send
+from tests.sim import slaves
 
 COMMITS = 1
 SLAVE_ID = 1
@@ -47,3 +53,41 @@ def test_a_pull_carries_progress_where_it_reaches_a_master(
         send(sim, b"y")  # answers the pull that waits
         sim.until(lambda: bool(pulls))
         assert bool(pulls[0].sys_flag & COMMITS) == commits
+
+
+def test_a_backlog_is_read_from_the_slave_while_the_master_is_busy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+    call = Peers.call
+
+    async def noting(peers: Peers, address: str, header: Any, *rest: Any, **more: Any) -> Any:
+        if isinstance(header, PullMessage) and header.topic == TOPIC:
+            asked.append(address)
+        return await call(peers, address, header, *rest, **more)
+
+    async def watch_nothing(*_: Any) -> None:
+        await asyncio.Event().wait()
+
+    async def take_a_while(message: MessageExt) -> None:
+        await asyncio.sleep(0.1)
+
+    monkeypatch.setattr(Peers, "call", noting)
+    monkeypatch.setattr(housekeeping, "watch_lag", watch_nothing)
+    with slaves.with_slave() as sim:
+        master, slave = (sim.brokers[name].address for name in (slaves.MASTER, slaves.SLAVE))
+        sent = [b"%d" % number for number in range(200)]
+        slaves.send(sim, *sent)
+        sim.broker.busy_reason = "the broker lags 0.5 s; send again later"
+        member = Member(
+            sim, take_a_while, limits=FlowLimits(messages=1), pull_batch=2, batch=1, workers=1
+        )
+        sim.until(lambda: len(member.got) >= 150)
+        assert asked.count(slave) > 10 * asked.count(master), "few pulls are the master's"
+        visits = sum(address == slave for address, _ in groupby(asked))
+        assert visits < 5, "the reader goes to and fro"
+        sim.broker.busy_reason = ""
+        sim.until(lambda: len(member.got) == 200)
+        sim.advance(20)
+        assert asked[-1] == master
+        assert member.got == sent

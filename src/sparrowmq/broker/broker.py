@@ -19,6 +19,7 @@ from sparrowmq.broker.offset_saving import OffsetSaving
 from sparrowmq.broker.positions import Positions
 from sparrowmq.broker.queue_locks import QueueLocks
 from sparrowmq.broker.rebalance_notices import RebalanceNotices
+from sparrowmq.broker.replication.read_places import ReadPlaces, SlaveReads
 from sparrowmq.broker.replication.replication import Replication
 from sparrowmq.broker.replication.status import ReplicationFigures
 from sparrowmq.broker.table_saving import TableSaving
@@ -73,6 +74,10 @@ class Broker:
     arrivals: Arrivals
     durability: Durability
     replication: Replication
+    reads: ReadPlaces
+    """Which broker the answers to pulls suggest."""
+    slave_reads: SlaveReads | None
+    """The same on a slave; None on a master."""
     positions: Positions
     delivery: Delivery
     dead_letters: DeadLetterLog

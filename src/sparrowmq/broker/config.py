@@ -128,6 +128,17 @@ class BrokerConfig:
         "Bytes of the log that a slave is sent at once.",
         between(1024, 4 * 1024 * 1024),
     )
+    slave_reads: bool = setting(
+        True,
+        "Whether consumers are sent to slaves for messages that the master would have to read from"
+        " its device, or while it is busy; and whether a slave answers pulls at all.",
+    )
+    slave_read_gap_bytes: int = setting(
+        64 * 1024 * 1024,
+        "A consumer that waits for the device is sent to a slave if it is further from the end of"
+        " the log than this; it is sent back when it is within half of it.",
+        at_least(0),
+    )
     replication_peer: ReplicationPeer = setting(
         ReplicationPeer.SPARROWMQ,
         "apache lets slaves in that do not introduce themselves, such as Apache's brokers.",

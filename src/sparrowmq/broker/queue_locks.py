@@ -121,6 +121,11 @@ class QueueLocks:
                 if lock.ended is not None:
                     lock.ended.set()
 
+    def clear(self) -> None:
+        """Forget all locks: another broker has granted them since."""
+        self.release_waiters()
+        self._locks.clear()
+
     def owners(self, group: str, topic: str) -> dict[int, str]:
         """Queue id to the client that holds it now, for one topic."""
         now = self._clock()

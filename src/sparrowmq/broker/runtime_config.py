@@ -94,6 +94,7 @@ _READ_ONLY = (
     RuntimeSetting("inSyncReplicas", "copies_wanted"),
     RuntimeSetting("slaveTimeout", "slave_timeout_s", unit=1000),
     RuntimeSetting("haTransferBatchSize", "ha_chunk_bytes"),
+    RuntimeSetting("slaveReadEnable", "slave_reads"),
     RuntimeSetting("flushDiskType", "flush"),
     RuntimeSetting("flushIntervalCommitLog", "flush_interval_s", unit=1000),
     RuntimeSetting("syncFlushTimeout", "flush_timeout_s", unit=1000),

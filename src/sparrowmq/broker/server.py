@@ -58,6 +58,7 @@ from sparrowmq.broker.queue_locks import QueueLocks
 from sparrowmq.broker.rebalance_notices import RebalanceNotices
 from sparrowmq.broker.replication.confirmation import Confirmation
 from sparrowmq.broker.replication.own_role import OwnRole
+from sparrowmq.broker.replication.read_places import MasterReads, SlaveReads
 from sparrowmq.broker.replication.replication import Replication, open_in_role
 from sparrowmq.broker.replication.role_change import RoleChange
 from sparrowmq.broker.replication.table_following import TableFollowing
@@ -224,6 +225,11 @@ def open_broker(
     copies = None
     if replication.is_master and config.copies_wanted > 1:
         copies = Confirmation(config, store, arrivals, replication.replicas)
+    durability = Durability(config, store, env.syncer, arrivals, uncancellable, copies)
+    replication.attach(durability)
+    slave_reads = None
+    if replication.follower is not None:
+        slave_reads = SlaveReads(config, replication, replication.follower, monotonic)
     broker = Broker(
         config=config,
         port=port,
@@ -243,8 +249,10 @@ def open_broker(
         offsets=consumer_offsets,
         offset_saving=OffsetSaving(config, env, consumer_offsets, tables.offsets, uncancellable),
         arrivals=arrivals,
-        durability=Durability(config, store, env.syncer, arrivals, uncancellable, copies),
+        durability=durability,
         replication=replication,
+        reads=slave_reads or MasterReads(config, replication),
+        slave_reads=slave_reads,
         positions=Positions(store.epochs),
         delivery=Delivery.open(config, env, store, consumer_offsets),
         dead_letters=DeadLetterLog(log, monotonic),
@@ -255,7 +263,6 @@ def open_broker(
         statistics=Statistics.open(config, env),
         unique_ids=env.unique_ids(store.config.store_host),
     )
-    replication.attach(broker.durability)
     if replication.follower is not None:
         broker.table_following = TableFollowing(broker, replication.follower, peers)
     sample(broker)  # the first look: what is counted is counted from here

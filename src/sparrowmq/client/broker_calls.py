@@ -66,6 +66,14 @@ async def address_of(client: ClientCore, topic: str, broker_name: str) -> str:
     return (await find_broker(client, topic, broker_name)).address
 
 
+async def master_address(client: ClientCore, topic: str, broker_name: str) -> str:
+    """The address of the master, for what no slave can do. Raises NoRoute."""
+    broker = await find_broker(client, topic, broker_name)
+    if not broker.is_master:
+        raise NoRoute(topic, f"the master of broker {broker_name} is away")
+    return broker.address
+
+
 async def call(
     client: ClientCore, address: str, header: RequestHeader, body: bytes = b""
 ) -> Response:
@@ -80,13 +88,20 @@ async def call(
 async def group_members(client: ClientCore, topic: str, group: str) -> list[str]:
     """Client ids of a group, from one broker of the topic. Raises NoRoute, BrokerRefused."""
     route = await client.route_table.fetch(topic)
-    names = sorted({data.broker_name for data in route.broker_datas}) if route else []
-    addresses = [found for name in names if (found := client.route_table.address(name))]
-    if not addresses:
+    names = {data.broker_name for data in route.broker_datas} if route else ()
+    brokers = {
+        address: broker_id
+        for name, broker_id, address in sorted(client.route_table.all_addresses())
+        if name in names
+    }
+    if not brokers:
         raise NoRoute(topic, "no broker serves it now")
-    # A broker that has just joined the topic does not know members that have not discovered it
-    # yet: a member that believed its answer would claim the queues of all the others.
-    address = client.rng.choice(client.heartbeats.best_informed(addresses))
+    # A broker that has just joined the topic, or returned, does not know members that have not
+    # discovered it yet: a member that believed its answer would claim the queues of all the others.
+    # Slaves get heartbeats too, and are asked where no master has been known for long.
+    informed = client.heartbeats.best_informed(brokers)
+    masters = [address for address in informed if brokers[address] == MASTER_ID]
+    address = client.rng.choice(masters or informed)
     response = await call(client, address, GetConsumerList(consumer_group=group))
     return list(_ConsumerIds.from_json(response.body).consumer_id_list)
 
@@ -126,8 +141,12 @@ async def committed_offset(
     With `young_is_0` brokers answer 0 for a queue whose first message is still at hand, so that
     what was sent just before a group or a queue came into being is not skipped. With `only_looks`
     they know that the answer is not where the group goes on, as after a reset.
+
+    That a slave has none means nothing: the group may have stored its first one at the master just
+    now, and would skip messages, or start again. NoRoute is raised then, unless it `only_looks`.
     """
-    address = await address_of(client, queue.topic, queue.broker_name)
+    broker = await find_broker(client, queue.topic, queue.broker_name)
+    address = broker.address
     header = QueryConsumerOffset(
         consumer_group=group,
         topic=queue.topic,
@@ -139,7 +158,10 @@ async def committed_offset(
     timeout_s = client.config.call_timeout_s
     response = await client.peers.call(address, header, timeout_s=timeout_s)
     if response.code == ResponseCode.QUERY_NOT_FOUND:
-        return None
+        if broker.is_master or only_looks:
+            return None
+        text = f"only the master of {queue.broker_name} knows where group {group} begins"
+        raise NoRoute(queue.topic, f"{text}, and it is away")
     if response.code != ResponseCode.SUCCESS:
         raise BrokerRefused(address, response.code, response.remark)
     return _position(response)
@@ -147,9 +169,10 @@ async def committed_offset(
 
 async def commit_offset(
     client: ClientCore, group: str, queue: MessageQueue, position: Position
-) -> None:
-    """Store the group's progress. Raises NoRoute, BrokerRefused, NetError."""
-    address = await address_of(client, queue.topic, queue.broker_name)
+) -> int:
+    """Store the group's progress at the master, at a slave while that is away; the id of the
+    broker that has it. Raises NoRoute, BrokerRefused, NetError."""
+    broker = await find_broker(client, queue.topic, queue.broker_name)
     header = UpdateConsumerOffset(
         consumer_group=group,
         topic=queue.topic,
@@ -157,7 +180,8 @@ async def commit_offset(
         commit_offset=position.offset,
         epoch=position.epoch,
     )
-    await call(client, address, header)
+    await call(client, broker.address, header)
+    return broker.broker_id
 
 
 async def max_offset(client: ClientCore, queue: MessageQueue) -> Position:

@@ -172,6 +172,7 @@ class ClientCore:
             log=self.log,
         )
         self.when_peer_closes(polls.lost)
+        self.when_peer_closes(self.heartbeats.lost)
         self.keep(polls.run, "route poll")
         self.keep(polls.follow_losses, "routes of lost brokers")
         self.keep(self.heartbeats.run, "heartbeats")

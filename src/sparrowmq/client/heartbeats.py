@@ -48,8 +48,10 @@ class Heartbeats:
         self._sessions = sessions
         self._tasks = tasks
         self._outages = outages
-        self._first_heartbeat_s: dict[str, float] = {}
-        """When each broker was sent its first heartbeat, by address."""
+        self._was_sent: set[str] = set()
+        """Addresses of brokers that were sent a heartbeat since their connection began."""
+        self._known_s: dict[str, float] = {}
+        """Since when each broker has known this client, by address."""
 
     async def run(self) -> None:
         """Send heartbeats at the regular interval, for ever."""
@@ -70,16 +72,19 @@ class Heartbeats:
         """Send one to these brokers; those that answered are returned."""
         body = self._body()
         brokers = tuple(addresses)
-        now_s = asyncio.get_running_loop().time()
-        for address in brokers:
-            self._first_heartbeat_s.setdefault(address, now_s)
+        self._was_sent.update(brokers)
         arrived = await asyncio.gather(*(self._send(address, body) for address in brokers))
         return {address for address, has_it in zip(brokers, arrived, strict=True) if has_it}
+
+    def lost(self, address: str) -> None:
+        """A connection ended: should a broker be there again, it may know fewer members."""
+        self._was_sent.discard(address)
+        self._known_s.pop(address, None)
 
     async def reach_new_brokers(self, route: TopicRoute) -> None:
         """Send one to brokers that a route names for the first time, ahead of the regular ones."""
         named = {at for broker in route.broker_datas for at in broker.broker_addrs.values()}
-        if new := named.difference(self._first_heartbeat_s):
+        if new := named - self._was_sent:
             await self.send_to(sorted(new))
 
     def best_informed(self, addresses: Collection[str]) -> list[str]:
@@ -90,7 +95,7 @@ class Heartbeats:
         both intervals therefore knows every member. Where none has been known for that long, the
         ones that have been known longest are the best there are.
         """
-        known_s = {address: self._first_heartbeat_s.get(address, math.inf) for address in addresses}
+        known_s = {address: self._known_s.get(address, math.inf) for address in addresses}
         settled_s = self._config.route_poll_s + self._config.heartbeat_s
         latest_s = asyncio.get_running_loop().time() - settled_s
         latest_s = max(latest_s, min(known_s.values(), default=math.inf))
@@ -113,14 +118,18 @@ class Heartbeats:
         """Whether it arrived."""
         wants_session = bool(self._members.consumers) and self._config.fast_heartbeat
         header = Heartbeat(session=NEW_SESSION if wants_session else None)
-        sent_s = self._sessions.now_s()
+        sent_s, now_s = self._sessions.now_s(), asyncio.get_running_loop().time()
         try:
             timeout_s = self._config.call_timeout_s
             response = await self._peers.call(address, header, body, timeout_s=timeout_s)
             answer = response.header(HeartbeatAnswer)
         except (NetError, ProtocolError) as error:
             self._outages.failed(self._route_table.label(address), error)
+            self._known_s.pop(address, None)
+            self._sessions.unanswered(address)
             return False
+        if response.code == ResponseCode.SUCCESS:
+            self._known_s.setdefault(address, now_s)
         if self._outages.is_any:
             self._outages.reached(self._route_table.label(address))
         if response.code == ResponseCode.SUCCESS and self._members.consumers:

@@ -166,13 +166,19 @@ class RouteTable:
         return self._addresses.get(broker_name, {}).get(MASTER_ID)
 
     def find(self, broker_name: str, broker_id: int = MASTER_ID) -> FoundBroker | None:
-        """One broker; any of the name's when that id is not there."""
+        """One broker; where that id is not there the master, and without one the first slave."""
         known = self._addresses.get(broker_name)
         if not known:
             return None
         if broker_id not in known:
-            broker_id = next(iter(known))
+            broker_id = min(known)
         return FoundBroker(broker_id, known[broker_id])
+
+    def another(self, broker_name: str, broker_id: int) -> int:
+        """Which broker of the name to try when this one failed: a slave after the master, and the
+        master after a slave."""
+        others = self._addresses.get(broker_name, {}).keys() - {broker_id}
+        return min(others, default=MASTER_ID)
 
     def address(self, broker_name: str) -> str | None:
         """Address of a broker name's master; of a slave when there is no master."""

@@ -47,6 +47,8 @@ class Sessions:
     def __init__(self, now_s: Callable[[], float]) -> None:
         self.now_s = now_s
         self._sessions: dict[str, Session] = {}
+        self._silent: set[str] = set()
+        """Addresses of brokers that did not answer the last heartbeat."""
         self.listeners: list[Callable[[], None]] = []
         """Called when a session began or ended."""
 
@@ -72,10 +74,17 @@ class Sessions:
     def is_unreachable(self, address: str | None) -> bool:
         """Whether the broker did not answer lately."""
         session = self.get(address)
-        return address is None or (session is not None and session.is_unreachable)
+        if address is None or address in self._silent:
+            return True
+        return session is not None and session.is_unreachable
+
+    def unanswered(self, address: str) -> None:
+        """A heartbeat got no answer."""
+        self._silent.add(address)
 
     def answered(self, address: str, name: str | None, life_s: float, sent_s: float) -> None:
         """A heartbeat was answered, with a session where the broker has them."""
+        self._silent.discard(address)
         known = self._sessions.get(address)
         if known is not None and known.name == name:
             known.confirmed_s = max(known.confirmed_s, sent_s)

@@ -90,11 +90,12 @@ def checked(
 ) -> QueuePosition:
     """The position itself, or where to go on in a queue that went back.
 
-    Raises DataLoss unless that is allowed.
+    Raises DataLoss unless that is allowed, BrokerAway where only a slave says that it went back.
     """
     good = good_up_to(at, end)
     if at.offset <= good:
         return at
+    cluster.wait_for_master(queue, f"{queue} had reached {at.offset}, of which it has {good}")
     text = f"{went_back(queue, at.offset, good)}. {GO_ON}"
     if fail_on_data_loss:
         raise DataLoss(text)

@@ -127,6 +127,7 @@ def _checked_start(cluster: RemoteCluster, queue: Queue, at: QueuePosition, fail
     earliest = cluster.min_offset(queue)
     if start >= earliest:
         return start
+    cluster.wait_for_master(queue, f"offset {start} was wanted, and its oldest is {earliest}")
     if fail:
         raise DataLoss(loss_text(queue, start, earliest))
     _log.warning("%s", loss_text(queue, start, earliest))

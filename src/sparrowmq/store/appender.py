@@ -12,6 +12,7 @@ without its record would lead consumers to bytes that are not a message. After a
 unknown what reached the disk, so the store stops taking messages (see `admission`).
 """
 
+from collections.abc import Iterable
 from itertools import accumulate
 
 from sparrowmq.protocol.record import encode_record
@@ -137,6 +138,10 @@ class Appender:
         except OSError as error:
             raise self._admission.write_failed(error) from error
         return self._raw.next_offset
+
+    def take_copied(self) -> Iterable[tuple[str, int]]:
+        """Topic and id of queues that got messages from a master since the last call."""
+        return self._raw.take_grown()
 
     def forget_held_bytes(self) -> None:
         """The link to the master broke; it will begin with `max_log_offset` again."""

@@ -33,7 +33,7 @@ another release or Apache's broker wrote it, and any position past the end is in
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -96,9 +96,15 @@ class EpochTable(msgspec.Struct):
 class LogEpochs:
     """The epochs that the log still holds something of, oldest first."""
 
-    def __init__(self, disk: Disk, queues: Mapping[tuple[str, int], ConsumeQueue]) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        queues: Mapping[tuple[str, int], ConsumeQueue],
+        log_end: Callable[[], int] = lambda: sys.maxsize,
+    ) -> None:
         self._file = AtomicFile(disk, EPOCHS)
         self._queues = queues
+        self._log_end = log_end
         self._epochs: list[Epoch] = []
         self._deleted: dict[str, Deletion] = {}
         self.lineage: list[LogStart] = []
@@ -226,21 +232,29 @@ class LogEpochs:
             self._is_saved = False
 
     def end_since(self, topic: str, queue_id: int, epoch: int) -> int | None:
-        """How far positions reach that were learned in `epoch`; None when nothing limits them."""
+        """How far positions reach that were learned in `epoch`; None when nothing limits them.
+
+        A slave learns of an epoch before its copy of the log gets there. Until then everything in
+        the copy is older, and where the queue will have ended is not known yet.
+        """
         following = next((one for one in self._epochs if one.number > epoch), None)
-        return None if following is None else self._end_at(topic, queue_id, following)
+        if following is None or following.start > self._log_end():
+            return None
+        return self._end_at(topic, queue_id, following)
 
     def doubts(self, topic: str, queue_id: int) -> tuple[Doubt, ...]:
         """Positions of a queue that count only for clients that learned them since."""
         found = self._doubts.get((topic, queue_id))
         if found is None:
-            found = self._doubts[topic, queue_id] = self._find_doubts(topic, queue_id)
+            found = self._find_doubts(topic, queue_id)
+            if self._epochs[-1].start <= self._log_end():  # else a slave's log grows into others
+                self._doubts[topic, queue_id] = found
         return found
 
     def _find_doubts(self, topic: str, queue_id: int) -> tuple[Doubt, ...]:
         found = []
         for epoch in self._epochs:
-            if epoch.seen_past_end:
+            if epoch.seen_past_end and epoch.start <= self._log_end():
                 end = self._end_at(topic, queue_id, epoch)
                 found.append(Doubt(epoch.number, end, end + epoch.seen_past_end))
         deletion = self._deleted.get(topic)

@@ -4,6 +4,8 @@ A master sends pieces that end anywhere. Only whole, checked records go into the
 beginning of one that is still to come is held back, so that the log never holds half a record.
 """
 
+from collections.abc import Iterable
+
 from sparrowmq.protocol.record import RecordError, check_record
 from sparrowmq.protocol.record_layout import BLANK, BLANK_MAGIC, MIN_RECORD_SIZE
 from sparrowmq.protocol.record_outline import RecordOutline, outline_run
@@ -18,6 +20,7 @@ class RawAppend:
         self._log = log
         self._dispatch = dispatch
         self._held = b""
+        self._grown: dict[tuple[str, int], None] = {}
 
     @property
     def next_offset(self) -> int:
@@ -27,6 +30,11 @@ class RawAppend:
     def forget_held(self) -> None:
         """The connection broke: the master will begin with the log's end again."""
         self._held = b""
+
+    def take_grown(self) -> Iterable[tuple[str, int]]:
+        """Topic and id of queues that got messages since the last call."""
+        grown, self._grown = self._grown, {}
+        return grown
 
     def append(self, log_offset: int, data: bytes) -> None:
         """Take bytes that start at `log_offset`.
@@ -89,6 +97,8 @@ class RawAppend:
         log.last_record = records[-1].log_offset
         log.last_timestamp = records[-1].store_timestamp
         self._dispatch.redispatch_run(records)
+        for record in records:
+            self._grown[record.topic, record.queue_id] = None
 
     def _end_file(self, size: int) -> int:
         """End the file as the master did; how many bytes of the master's that covers."""

@@ -75,7 +75,7 @@ class Store:
         self.admission = Admission()
         self.trash = Trash(disk)
         """What was deleted and still takes space; `trash.empty` may be called by any thread."""
-        self.epochs = LogEpochs(disk, self._dispatch.queues)
+        self.epochs = LogEpochs(disk, self._dispatch.queues, lambda: self._log.end)
         self._seen_past_end = 0
         self._scanned_bytes = 0
 
@@ -85,6 +85,7 @@ class Store:
         self.append = appender.append
         self.append_batch = appender.append_batch
         self.append_raw = appender.append_raw
+        self.take_copied = appender.take_copied
         self.forget_held_bytes = appender.forget_held_bytes
 
         reader = Reader(config, disk, self._log, self._dispatch, report)

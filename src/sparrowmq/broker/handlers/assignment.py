@@ -37,6 +37,8 @@ routes: Routes[Broker] = Routes()
 @routes.on(LockBatch)
 def lock_batch(broker: Broker, request: Request[LockBatch]) -> Reply:
     """Lock what is free; the answer lists what the client holds now."""
+    if broker.slave_reads is not None:
+        broker.slave_reads.check_locking(broker.locks)
     wanted = _wanted(request.body)
     group = broker.consumers.group(wanted.consumer_group)
     member = None if group is None else group.members.get(request.connection)

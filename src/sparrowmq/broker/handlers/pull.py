@@ -6,6 +6,11 @@ record (`arrivals`), and the send that ends its wait answers it in the same turn
 read that would wait for the device becomes a task: the loop must not wait for a disk. Checks for
 what is rare (handover, shortened queues, resets) ask a dictionary or a flag first, so that they
 cost next to nothing while nothing of the kind is going on.
+
+A slave answers from its copy of the log in the same way, with one difference: it moves no position.
+Its copy may end before its master's log does and begin later, so that an offset out of its range,
+or one that it cannot judge, says nothing about the offset. Such a pull is held for a moment and
+sent to the master with the offset it came with.
 """
 
 from collections.abc import Awaitable
@@ -14,9 +19,11 @@ import msgspec
 
 from sparrowmq.broker.arrivals import QueueKey
 from sparrowmq.broker.broker import Broker, State
+from sparrowmq.broker.config import MASTER_ID
 from sparrowmq.broker.positions import resume_offset
 from sparrowmq.broker.pull_filter import PullFilter, filter_for
 from sparrowmq.broker.queue_handover import handover_wait_s, offset_after_handover
+from sparrowmq.broker.slave_pulls import held_at_slave, not_moved, why_not_at_slave
 from sparrowmq.net.errors import RequestRefused
 from sparrowmq.net.routes import Handled, Reply, Request, Routes
 from sparrowmq.protocol.codes import ResponseCode
@@ -42,6 +49,8 @@ _CODES = {
     ReadStatus.NO_MATCHED_LOGIC_QUEUE: ResponseCode.PULL_OFFSET_MOVED,
     ReadStatus.NO_MESSAGE_IN_QUEUE: ResponseCode.PULL_OFFSET_MOVED,
 }
+_NOT_READ = (ReadStatus.MESSAGE_WAS_REMOVING, ReadStatus.OFFSET_FOUND_NULL)
+"""What a master passes over, because it is gone; a slave's master may have it."""
 _EMPTY = (ReadStatus.NO_MATCHED_LOGIC_QUEUE, ReadStatus.NO_MESSAGE_IN_QUEUE)
 
 
@@ -51,6 +60,8 @@ def pull_message(broker: Broker, request: Request[PullMessage]) -> Handled:
     if broker.state is _DRAINING:
         return reject(broker)
     header = request.header
+    if broker.slave_reads is not None and (why := why_not_at_slave(broker, header)):
+        return _held(broker, request, why)
     group = _readable_group(broker, request)
     accepts = filter_for(broker, header, group)
     if header.consumer_group in broker.notices.rebalancing and header.sys_flag & PULL_SUSPEND:
@@ -77,7 +88,7 @@ def pull_message(broker: Broker, request: Request[PullMessage]) -> Handled:
     reset = broker.offsets.redirect(
         header.consumer_group, header.topic, header.queue_id, request.connection
     )
-    if reset is not None:
+    if reset is not None and broker.slave_reads is None:
         return _moved_to(broker, request, reset, "the offset was reset")
     found = _read(broker, header, header.queue_offset, accepts)
     if isinstance(found, ColdRead):
@@ -154,7 +165,7 @@ def _read(
 
 def _answer(
     broker: Broker, request: Request[PullMessage], found: QueueRead, accepts: PullFilter
-) -> Reply | None:
+) -> Handled:
     header = request.header
     epoch = broker.store.epochs.current
     if found.status is ReadStatus.FOUND:
@@ -162,12 +173,14 @@ def _answer(
     code = _code(found.status, header.queue_offset)
     may_wait = header.sys_flag & PULL_SUSPEND and not broker.arrivals.is_full
     if may_wait and code is ResponseCode.PULL_NOT_FOUND:
-        key, offset = (header.topic, header.queue_id), header.queue_offset
-        parked = ParkedPull(broker, request, key, offset, epoch, accepts)
+        key = (header.topic, header.queue_id)
+        parked = ParkedPull(broker, request, key, header.queue_offset, epoch, accepts)
         broker.arrivals.park(parked, _poll_s(broker, header))
         if found.has_unsynced:
             broker.durability.request_flush()
         return None
+    if broker.slave_reads is not None and _is_for_master(found.status, code):
+        return _held(broker, request, f"{found.status.value} on a slave")
     if code is ResponseCode.PULL_OFFSET_MOVED:
         broker.log.warning(
             "group %s asked for offset %d of %s queue %d, which has %d to %d; sent to %d",
@@ -186,7 +199,18 @@ async def _answer_cold(broker: Broker, request: Request[PullMessage], cold: Cold
     """Read from the device in a worker. The queue has messages, so the pull need not wait."""
     epoch = broker.store.epochs.current
     found = await broker.workers.run(cold.load)
-    return _reply(broker, request, found, epoch)
+    if broker.slave_reads is not None and found.status in _NOT_READ:
+        return not_moved(broker, request, f"{found.status.value} on a slave")
+    return _reply(broker, request, found, epoch, is_cold=True)
+
+
+def _is_for_master(status: ReadStatus, code: ResponseCode) -> bool:
+    """Whether a slave that reads this leaves it to its master: it moves no position."""
+    return code is ResponseCode.PULL_OFFSET_MOVED or status in _NOT_READ
+
+
+def _held(broker: Broker, request: Request[PullMessage], why: str) -> Handled:
+    return held_at_slave(broker, request, why, _poll_s(broker, request.header))
 
 
 def _poll_s(broker: Broker, header: PullMessage) -> float:
@@ -228,6 +252,9 @@ class ParkedPull(msgspec.Struct, eq=False):
         if found.status is ReadStatus.FOUND:
             request.answer(_reply(broker, request, found, epoch))
             return True
+        code = _code(found.status, self.offset)
+        if broker.slave_reads is not None and _is_for_master(found.status, code):
+            return False  # it gives up in time, where it is
         if found.status is ReadStatus.NO_MATCHED_MESSAGE:
             self.offset, self.epoch = found.next_offset, epoch
             if found.next_offset < found.max_offset:
@@ -235,7 +262,7 @@ class ParkedPull(msgspec.Struct, eq=False):
             elif found.max_offset < broker.store.max_offset(*self.key):
                 broker.durability.request_flush()
             return False
-        if _code(found.status, self.offset) == ResponseCode.PULL_NOT_FOUND:
+        if code is ResponseCode.PULL_NOT_FOUND:
             if found.has_unsynced:
                 broker.durability.request_flush()
             return False
@@ -273,7 +300,13 @@ def reject(broker: Broker) -> Reply:
 # ---- answers
 
 
-def _reply(broker: Broker, request: Request[PullMessage], found: QueueRead, epoch: int) -> Reply:
+def _reply(
+    broker: Broker,
+    request: Request[PullMessage],
+    found: QueueRead,
+    epoch: int,
+    is_cold: bool = False,
+) -> Reply:
     """The answer to a read of the queue, with messages or without."""
     header = request.header
     pulled = broker.offsets.pulled
@@ -281,7 +314,11 @@ def _reply(broker: Broker, request: Request[PullMessage], found: QueueRead, epoc
     is_found = found.status is ReadStatus.FOUND
     if is_found and header.epoch is None and not broker.store.epochs.has_doubts:
         answer = Pulled(  # as in `_pulled`, for nearly every pull of a Java client
-            suggest_which_broker_id=0,
+            suggest_which_broker_id=(
+                _suggest(broker, header, found, is_cold=is_cold)
+                if broker.reads.others
+                else MASTER_ID
+            ),
             next_begin_offset=found.next_offset,
             min_offset=found.min_offset,
             max_offset=found.max_offset,
@@ -291,7 +328,8 @@ def _reply(broker: Broker, request: Request[PullMessage], found: QueueRead, epoc
     is_older = header.epoch is not None and header.epoch != epoch
     valid_end = _end_of_range(broker, header, found) if is_older else None
     if is_found:
-        answer = _pulled(broker, request, found.next_offset, *held, epoch, valid_end)
+        suggested = _suggest(broker, header, found, is_cold=is_cold)
+        answer = _pulled(broker, request, found.next_offset, *held, epoch, suggested, valid_end)
         return Reply(answer, chunks=found.chunks, body_bytes=found.size)
     return _nothing_found(
         broker,
@@ -316,8 +354,10 @@ def _end_of_range(broker: Broker, header: PullMessage, found: QueueRead) -> int 
     return broker.store.epochs.end_since(header.topic, header.queue_id, header.epoch)
 
 
-def _sent_back(broker: Broker, request: Request[PullMessage], end: int) -> Reply:
+def _sent_back(broker: Broker, request: Request[PullMessage], end: int) -> Handled:
     """Send a client back whose position counts messages that are gone: they ended at `end`."""
+    if broker.slave_reads is not None:
+        return _held(broker, request, "the queue got shorter, says a slave")
     header = request.header
     group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
     target = end
@@ -365,8 +405,22 @@ def _nothing_found(
     """
     header = request.header
     low, high = held or broker.store.visible_range(header.topic, header.queue_id)
-    answer = _pulled(broker, request, next_offset, low, high, epoch, valid_end)
+    suggested = _suggest(broker, header)
+    answer = _pulled(broker, request, next_offset, low, high, epoch, suggested, valid_end)
     return Reply(answer, code=code, remark=why)
+
+
+def _suggest(
+    broker: Broker, header: PullMessage, found: QueueRead | None = None, *, is_cold: bool = False
+) -> int:
+    """The broker id that an answer suggests."""
+    if not broker.reads.others:
+        return MASTER_ID
+    # None when it was deleted while the pull waited, or is new on a slave, which makes no groups.
+    group = broker.groups.get(header.consumer_group)
+    group = group or SubscriptionGroupConfig(group_name=header.consumer_group)
+    is_busy = bool(broker.busy_reason)
+    return broker.reads.suggest(group, header, found, is_cold=is_cold, is_busy=is_busy)
 
 
 def _pulled(
@@ -376,13 +430,14 @@ def _pulled(
     min_offset: int,
     max_offset: int,
     epoch: int,
+    suggested: int,
     valid_end: int | None = None,
 ) -> Pulled:
     """Clients of ours learn the epoch; for others it is noted which offset they were sent to."""
     header = request.header
     if header.epoch is not None:
         return PulledInEpoch(
-            suggest_which_broker_id=0,
+            suggest_which_broker_id=suggested,
             next_begin_offset=next_offset,
             min_offset=min_offset,
             max_offset=max_offset,
@@ -393,7 +448,7 @@ def _pulled(
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         broker.positions.note_sent(request.connection, group, topic, queue_id, next_offset, epoch)
     return Pulled(
-        suggest_which_broker_id=0,
+        suggest_which_broker_id=suggested,
         next_begin_offset=next_offset,
         min_offset=min_offset,
         max_offset=max_offset,

@@ -16,7 +16,10 @@ routes: Routes[Broker] = Routes()
 
 @routes.on(SendBack)
 def send_back(broker: Broker, request: Request[SendBack]) -> Reply | None:
-    """Store the message again, to be delivered later or as a dead letter."""
+    """Store the message again, to be delivered later or as a dead letter. A slave stores nothing:
+    clients send the message to another broker, or keep it."""
+    if broker.slave_reads is not None:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(broker.store.admission.refusal))
     header = request.header
     group = group_of(broker, header.group)
     if group.retry_queue_nums <= 0:

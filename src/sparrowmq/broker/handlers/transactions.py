@@ -24,7 +24,10 @@ routes: Routes[Broker] = Routes()
 
 @routes.on(EndTransaction)
 def end_transaction(broker: Broker, request: Request[EndTransaction]) -> Reply | None:
-    """End a transaction; ending it again changes nothing."""
+    """End a transaction; ending it again changes nothing. A slave ends none, as Apache's."""
+    if broker.slave_reads is not None:
+        refusal = str(broker.store.admission.refusal)
+        raise RequestRefused(ResponseCode.SLAVE_NOT_AVAILABLE, refusal)
     header = request.header
     kind = header.commit_or_rollback
     if kind not in (TRANSACTION_NONE, TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):

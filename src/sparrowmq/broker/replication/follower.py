@@ -158,12 +158,15 @@ class Follower:
         describe: Callable[[], LogDescription],
         sync: Callable[[], Awaitable[None]] | None,
         log: logging.Logger,
+        grown: Callable[[str, int], None] | None = None,
     ) -> None:
-        """`sync` makes the log durable before it is reported; None reports what is written."""
+        """`sync` makes the log durable before it is reported; None reports what is written.
+        `grown` is called with topic and id of each queue that grew, for those that wait for it."""
         self._store = store
         self._peers = peers
         self._describe = describe
         self._sync = sync
+        self._grown = grown
         self._log = log
         self._complaints = Causes()
         self._link: MasterLink | None = None
@@ -178,6 +181,12 @@ class Follower:
         """The end of the master's log, as far as it is known."""
         self.heard_s = 0.0
         """When the master was last heard of, by the loop's clock."""
+        self.times_followed = 0
+        """How often a master has accepted this broker."""
+        self.knows_master = False
+        """Whether name servers knew a master when they were last asked."""
+        self.has_parted = False
+        """Whether the master refused this log: readers must not get what only this broker has."""
 
     async def run(self, find_master: Callable[[], Awaitable[str | None]]) -> None:
         """Follow the master that `find_master` finds, for ever. Raises MustStartAnew."""
@@ -187,7 +196,9 @@ class Follower:
             was_following = False
             try:
                 # Replication outlives the name servers: without them the last master counts.
-                address = await find_master() or last_master
+                registered = await find_master()
+                self.knows_master = registered is not None
+                address = registered or last_master
                 if not address:
                     raise NotFollowing("no master is registered under this broker's name")
                 await self.copy_from(address)
@@ -234,6 +245,7 @@ class Follower:
             self._complaints.end("master")
             self.master_end = max(self.master_end, source.claim.end)
             self.accepted.set()
+            self.times_followed += 1
             self._log.info("following %s from log offset %d", address, answer.start)
             await self._copy(link, answer.start, until)
         finally:
@@ -253,6 +265,7 @@ class Follower:
     async def _hello(self, address: str, own: LogClaim) -> tuple[FollowAnswer, LogDescription]:
         body = own.to_json()
         response = await self._peers.call(address, FollowMaster(), body, timeout_s=_HELLO_S)
+        self.has_parted = response.code == ResponseCode.NO_PERMISSION
         if response.code != ResponseCode.SUCCESS:
             raise NotFollowing(f"{address} refuses: {response.remark}")
         answer = response.header(FollowAnswer)
@@ -292,6 +305,9 @@ class Follower:
             if at:
                 await asyncio.sleep(0)
             self._store.append_raw(chunk.log_offset + at, chunk.body[at : at + _SLICE_BYTES])
+            for topic, queue_id in self._store.take_copied():
+                if self._grown is not None:
+                    self._grown(topic, queue_id)
 
     @property
     def _safe_end(self) -> int:

@@ -222,11 +222,14 @@ class Replication:
             self.feed.changed = durability.copies.check
             durability.copies.check()
         if self.role is Role.SLAVE:
+            is_sync = self._config.flush is Flush.SYNC
             self.follower = Follower(
                 self.store,
                 self._peers,
                 describe=self.describe,
-                sync=durability.make_durable if self._config.flush is Flush.SYNC else None,
+                sync=durability.make_durable if is_sync else None,
+                # What a sync makes visible is announced by the sync.
+                grown=None if is_sync else durability.announce,
                 log=self._env.log,
             )
 

@@ -76,6 +76,7 @@ TAKEN: dict[str, tuple[str, Callable[[str], str]]] = {
     "haSlaveFallbehindMax": ("max-slave-gap", str),
     "haMaxGapNotInSync": ("max-slave-gap", str),
     "haTransferBatchSize": ("ha-chunk", str),
+    "slaveReadEnable": ("slave-reads", str),
     "brokerIP1": ("advertise", str),
     "bindAddress": ("listen", str),
     "flushDiskType": ("flush", _flush),
@@ -116,7 +117,11 @@ NO_EFFECT: dict[str, tuple[frozenset[str], str]] = {
         # key, values that hold here anyway and need no warning, and why others change nothing
         ("enablePropertyFilter", ("true",), "SQL92 filters are always on"),
         ("brokerIP2", (), "slaves copy from the address that clients get, brokerIP1"),
-        ("slaveReadEnable", ("false",), "a master does not send consumers to its slaves"),
+        (
+            "accessMessageInMemoryMaxRatio",
+            (),
+            "the system is asked whether a message is in memory; see slave-read-gap",
+        ),
         ("totalReplicas", ("1",), "any number of slaves may follow, and those that do are counted"),
         (
             "enableAutoInSyncReplicas",

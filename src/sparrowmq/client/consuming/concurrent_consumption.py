@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from sparrowmq.client.broker_calls import address_of, call
+from sparrowmq.client.broker_calls import call, master_address
 from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.consuming.handler_calls import DEAD_LETTER, THREADS_CLOSED, HandlerCalls
 from sparrowmq.client.errors import ClientError, counted
@@ -48,7 +48,8 @@ class GivingBack:
             max_reconsume_times=self._max_reconsume_times,
         )
         try:
-            address = await address_of(self._client, message.topic, message.broker_name)
+            # A slave stores nothing. Without a master the message stays here, and is handled again.
+            address = await master_address(self._client, message.topic, message.broker_name)
             await call(self._client, address, header)
         except (ClientError, NetError) as error:
             self._log.warning("message %s not given back: %s", message.msg_id, error)

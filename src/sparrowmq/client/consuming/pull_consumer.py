@@ -19,7 +19,7 @@ from sparrowmq.client.argument_checks import (
     check_offsets,
     check_whole,
 )
-from sparrowmq.client.broker_calls import Position, address_of, committed_offset
+from sparrowmq.client.broker_calls import Position, committed_offset, find_broker
 from sparrowmq.client.consuming.concurrent_consumption import GivingBack
 from sparrowmq.client.consuming.handler_calls import DEAD_LETTER
 from sparrowmq.client.errors import BrokerRefused
@@ -36,6 +36,7 @@ from sparrowmq.protocol.headers.pull import Pulled, PullMessage
 from sparrowmq.protocol.heartbeat import ConsumeType
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.message_ext import MessageExt, decode_messages
+from sparrowmq.protocol.route import MASTER_ID
 from sparrowmq.protocol.subscription import SQL92, TAG, SubscriptionData
 from sparrowmq.protocol.sys_flag import pull_sys_flag
 
@@ -97,6 +98,8 @@ class PullConsumer(GroupConsumer):
             drops_silent=False,
             starts_at_0=True,
         )
+        self._suggested: dict[MessageQueue, int] = {}
+        """The broker of the name that the last answer suggested, where that is not the master."""
 
     async def _open(self) -> None:
         await self.start()
@@ -140,7 +143,8 @@ class PullConsumer(GroupConsumer):
         check_whole("count", count, 1)
         subscription = _subscription(queue.topic, choice)
         await self.queues(queue.topic)
-        address = await address_of(self.client, queue.topic, queue.broker_name)
+        wanted_id = self._suggested.get(queue, MASTER_ID)
+        broker = await find_broker(self.client, queue.topic, queue.broker_name, wanted_id)
         header = PullMessage(
             consumer_group=self.group,
             topic=queue.topic,
@@ -156,10 +160,13 @@ class PullConsumer(GroupConsumer):
         )
         timeout_s = _WAITING_PULL_S if waits else _PULL_S
         started_s = self._rates.now_s()
-        response = await self.client.peers.call(address, header, timeout_s=timeout_s)
+        self._suggested.pop(queue, None)  # unless this pull is answered
+        response = await self.client.peers.call(broker.address, header, timeout_s=timeout_s)
         if response.code not in _STATUS:
-            raise BrokerRefused(address, response.code, response.remark)
+            raise BrokerRefused(broker.address, response.code, response.remark)
         pulled = response.header(Pulled)
+        if pulled.suggest_which_broker_id != MASTER_ID:
+            self._suggested[queue] = pulled.suggest_which_broker_id
         messages: list[MessageExt] = []
         if response.code == ResponseCode.SUCCESS:
             messages = wanted(decode_messages(response.body, queue.broker_name), subscription)

@@ -4,6 +4,10 @@ paused? ▶ flow control ▶ pull (waits at the broker when there is nothing) �
    ▲                                                                       ├ nothing: pull again
    └──────────────── after an error 3 s, else at once ◀────────────────────┴ offset moved: go there
 
+Each answer suggests the broker of the name that the next pull goes to: a slave where the master is
+busy or would have to read from its device, the master otherwise. After an error another one is
+tried, so that a slave serves within seconds when its master is gone.
+
 There is one pull in flight per queue, and the next one starts where its answer ended. Two at a time
 would bring messages out of order, and progress could not be the smallest offset in work. What a
 pull brings moves `next_offset` only when it was decoded: what fails on the way is pulled again.
@@ -187,7 +191,7 @@ class PullLoop:
                 return 0.0  # left, or sought elsewhere meanwhile
             return self._take(held, subscription, response, started_s)
         except (NetError, ClientError, ProtocolError) as error:
-            held.broker_id = MASTER_ID
+            self._try_another(held)
             held.waits_for = f"the last pull failed: {error}"
             self._failed(held, error)
             return ERROR_S
@@ -195,6 +199,7 @@ class PullLoop:
     async def _pull(self, held: HeldQueue, subscription: SubscriptionData) -> Response:
         queue = held.queue
         broker = await find_broker(self._client, queue.topic, queue.broker_name, held.broker_id)
+        held.broker_id = broker.broker_id
         # Only the master keeps progress: a pull from a slave carries none, also where a slave
         # stands in for a master that has no address.
         committed = self._target.committed(held) if broker.is_master else -1
@@ -250,9 +255,17 @@ class PullLoop:
                 self._log.warning(text, held.next_offset, held.queue, offset)
                 self._target.moved(held, offset)
             return 0.0
+        if held.broker_id != MASTER_ID or response.code == ResponseCode.SERVICE_NOT_AVAILABLE:
+            self._try_another(held)
         held.waits_for = f"the broker answered {response.code}: {response.remark}"
         self._failed(held, BrokerRefused(held.queue.broker_name, response.code, response.remark))
         return ERROR_S
+
+    def _try_another(self, held: HeldQueue) -> None:
+        """Pull from another broker of the name next, if there is one: name servers may list a
+        master for a while that is gone."""
+        routes = self._client.route_table
+        held.broker_id = routes.another(held.queue.broker_name, held.broker_id)
 
     def _failed(self, held: HeldQueue, error: Exception) -> None:
         """The broker's outage is logged once, however many queues meet it."""

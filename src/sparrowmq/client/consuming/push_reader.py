@@ -82,8 +82,10 @@ class PushReader(QueueReader):
         return self._ownership.offsets.get(held.queue)
 
     def paused(self, held: HeldQueue) -> str:
-        """The application paused the whole consumer, or did not."""
-        return "the consumer is paused" if self._paused.is_set() else ""
+        """The application paused the whole consumer, or an ordered queue has no master."""
+        if self._paused.is_set():
+            return "the consumer is paused"
+        return self._ownership.waits_for_master(held)
 
     def reason_to_wait(self, held: HeldQueue) -> str:
         """Flow control: how much waits for handlers."""

@@ -8,13 +8,16 @@ the gap in which both members work on a queue: the old owner still has messages 
 the new one starts at the progress that was stored before them. Java and Go members take no lock
 when they consume concurrently, and no member waits for them. Our brokers make them wait for a
 Python owner instead, by parking their pulls.
+
+While a master is away its slave grants the locks of concurrent queues. Those of ordered queues are
+the master's alone: a slave that is cut off from a living master would grant them a second time.
 """
 
 import logging
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from sparrowmq.client.broker_calls import address_of, call
+from sparrowmq.client.broker_calls import address_of, call, master_address
 from sparrowmq.client.client_core import ClientCore
 from sparrowmq.client.errors import ClientError
 from sparrowmq.net.errors import NetError
@@ -41,10 +44,14 @@ NO_LOCKS = Locks(set(), set(), {}, 0.0)
 class LockRequests:
     """Locks and unlocks queues for one consumer; what it holds is in `QueueOwnership`."""
 
-    def __init__(self, client: ClientCore, group: str, log: logging.Logger) -> None:
+    def __init__(
+        self, client: ClientCore, group: str, log: logging.Logger, *, only_masters: bool
+    ) -> None:
+        """`only_masters`: a slave's locks do not count while its master is away."""
         self._client = client
         self._group = group
         self._log = log
+        self._address_of = master_address if only_masters else address_of
 
     async def take(self, queues: Iterable[MessageQueue], *, tells_freed: bool = False) -> Locks:
         """Lock or renew. A queue whose broker cannot be asked is neither ours nor another's.
@@ -59,7 +66,7 @@ class LockRequests:
         asked_s = sessions.now_s()
         for broker_name, mine in _by_broker(queues).items():
             try:
-                address = await address_of(self._client, mine[0].topic, broker_name)
+                address = await self._address_of(self._client, mine[0].topic, broker_name)
                 session = sessions.name(address)  # before: it may end while we ask
                 response = await call(self._client, address, header, self._body(mine))
                 got = LockBatchResponse.from_json(response.body).lock_ok_mq_set
@@ -75,7 +82,7 @@ class LockRequests:
         """Unlock; a broker that cannot be reached frees them by itself in time."""
         for broker_name, mine in _by_broker(queues).items():
             try:
-                address = await address_of(self._client, mine[0].topic, broker_name)
+                address = await self._address_of(self._client, mine[0].topic, broker_name)
                 await call(self._client, address, UnlockBatch(), self._body(mine))
             except (ClientError, NetError) as error:
                 self._log.info("locks on %s not given back: %s", broker_name, error)

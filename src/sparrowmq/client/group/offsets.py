@@ -28,6 +28,7 @@ from sparrowmq.protocol.heartbeat import ConsumeFromWhere
 from sparrowmq.protocol.message import MessageQueue
 from sparrowmq.protocol.names import is_retry_topic
 from sparrowmq.protocol.offsets_body import LocalProgress
+from sparrowmq.protocol.route import MASTER_ID
 
 
 class Offsets(Protocol):
@@ -82,7 +83,9 @@ class RemoteOffsets:
         self._group = group
         self._log = log
         self._positions: dict[MessageQueue, Position] = {}
-        self._persisted: dict[MessageQueue, int] = {}
+        self._persisted: dict[MessageQueue, tuple[int, int]] = {}
+        """Offset, and the id of the broker that has it: what a slave took is stored at the master
+        too when that is back."""
 
     def get(self, queue: MessageQueue) -> int:
         """The progress in memory, -1 when there is none."""
@@ -108,22 +111,29 @@ class RemoteOffsets:
         """Store what changed; what fails is logged, or raised, and tried again the next time."""
         for queue in queues:
             position = self._positions.get(queue)
-            if position is None or self._persisted.get(queue) == position.offset:
+            if position is None or self._is_stored(queue, position):
                 continue
             try:
-                await commit_offset(self._client, self._group, queue, position)
+                broker_id = await commit_offset(self._client, self._group, queue, position)
             except (ClientError, NetError) as error:
                 if raises:
                     raise
                 self._log.info("offset %d of %s not stored: %s", position.offset, queue, error)
             else:
                 if queue in self._positions:  # not forgotten meanwhile
-                    self._persisted[queue] = position.offset
+                    self._persisted[queue] = position.offset, broker_id
+
+    def _is_stored(self, queue: MessageQueue, position: Position) -> bool:
+        offset, broker_id = self._persisted.get(queue, (-1, MASTER_ID))
+        is_at_best = (
+            broker_id == MASTER_ID or self._client.route_table.master(queue.broker_name) is None
+        )
+        return offset == position.offset and is_at_best
 
     def unstored(self, queues: Iterable[MessageQueue]) -> int:
         """How many of these queues have progress that could not be stored."""
-        known = ((self._positions.get(queue), self._persisted.get(queue)) for queue in queues)
-        return sum(at is not None and at.offset != stored for at, stored in known)
+        known = ((queue, self._positions.get(queue)) for queue in queues)
+        return sum(at is not None and not self._is_stored(queue, at) for queue, at in known)
 
     def forget(self, queue: MessageQueue) -> None:
         """The queue was given up: its next owner's progress counts."""

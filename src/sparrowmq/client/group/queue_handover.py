@@ -299,7 +299,7 @@ class QueueHandover:
         now_s = asyncio.get_running_loop().time()
         held = HeldQueue(queue, start.offset, now_s, start.epoch)
         sessions = self._client.sessions
-        here = sessions.name(self._client.route_table.master(queue.broker_name))
+        here = sessions.name(ownership.address(queue))
         held.session = self._locks.sessions.get(queue, here)
         held.locked_s = self._locks.asked_s if queue in self._locks.ours else sessions.now_s()
         ownership.held[queue] = held

@@ -12,6 +12,10 @@ this process asks here first.
 
 In doubt nothing is committed and an ordered queue hands out no batch. A queue consumed concurrently
 hands out none either, unless its broker is out of reach: then no other member can get the messages.
+
+When a master leaves the routes and a slave is there, every queue is in doubt for a moment, because
+the session at another broker counts. What the slave has of the group's progress decides: a member
+that has consumed as far as that keeps a concurrent queue. It is the same when the master returns.
 """
 
 import asyncio
@@ -56,8 +60,12 @@ class QueueOwnership:
         those that follow; they have to start anew."""
         has_leases = settings.has_leases and not settings.is_broadcasting
         self._lock_requests = (
-            LockRequests(client, settings.group, client.log) if has_leases else None
+            LockRequests(client, settings.group, client.log, only_masters=settings.is_orderly)
+            if has_leases
+            else None
         )
+        self._without_master: set[str] = set()
+        """Brokers whose ordered queues wait for a master, which was logged."""
         self._late: dict[MessageQueue, HeldQueue] = {}
         """Ordered queues that were lost or reset while their handler ran."""
         self._doubts = asyncio.Event()
@@ -75,7 +83,7 @@ class QueueOwnership:
         if self._lock_requests is None:
             return True
         sessions = self._client.sessions
-        address = self._address(held)
+        address = self.address(held.queue)
         is_sure = held.session == sessions.name(address) and sessions.is_sure(address)
         if is_sure and self._is_orderly:
             is_sure = sessions.now_s() - held.locked_s <= FRESH_S
@@ -85,7 +93,7 @@ class QueueOwnership:
 
     def may_work(self, held: HeldQueue) -> bool:
         """Whether a concurrent handler may begin something on it."""
-        return self.is_sure(held) or self._client.sessions.is_unreachable(self._address(held))
+        return self.is_sure(held) or self._client.sessions.is_unreachable(self.address(held.queue))
 
     async def make_sure(self, held: HeldQueue) -> bool:
         """Whether a queue is certainly ours, asking its broker where that is not known."""
@@ -112,8 +120,27 @@ class QueueOwnership:
         """Queues that should be pulled and were not since then."""
         return {held.queue for held in self.held.values() if held.last_pull_s < since_s}
 
-    def _address(self, held: HeldQueue) -> str | None:
-        return self._client.route_table.master(held.queue.broker_name)
+    def address(self, queue: MessageQueue) -> str | None:
+        """The broker whose word counts for a queue: its master, or a slave while that is away,
+        which knows the members as well. Ordered queues wait then, without the master's lock."""
+        return self._client.route_table.address(queue.broker_name)
+
+    def waits_for_master(self, held: HeldQueue) -> str:
+        """Why an ordered queue rests until its master is back; empty when it need not."""
+        name = held.queue.broker_name
+        if self._lock_requests is None or not self._is_orderly:
+            return ""
+        if self._client.route_table.master(name) is not None:
+            self._without_master.discard(name)
+            return ""
+        if name not in self._without_master:
+            self._without_master.add(name)
+            self._client.log.warning(
+                "ordered queues of broker %s wait: its master is away, and only a master locks"
+                " queues; start the master again, or start its slave as the master (broker id 0)",
+                name,
+            )
+        return f"the master of broker {name} is away, and only a master locks queues"
 
     # ---- progress
 
@@ -215,8 +242,8 @@ class QueueOwnership:
                 for held in self.held.values()
                 if held.queue.broker_name == broker_name and not self.is_sure(held)
             ]
-            address = self._client.route_table.master(broker_name)
-            if doubted and address is not None and await self._client.heartbeats.confirm(address):
+            address = self.address(doubted[0].queue) if doubted else None
+            if address is not None and await self._client.heartbeats.confirm(address):
                 await self._renew([held for held in doubted if not self.is_sure(held)])
 
     async def _renew(self, queues: Iterable[HeldQueue]) -> None:

@@ -72,6 +72,8 @@ class Route:
     """`host:port` by broker name; the master's, a slave's while there is no master."""
     write_queues: tuple[Queue, ...] = ()
     """Those that can be written to, in the order in which producers number them."""
+    without_master: frozenset[str] = frozenset()
+    """Broker names whose address is a slave's."""
 
 
 def split_name_servers(text: str) -> tuple[str, ...]:
@@ -227,6 +229,17 @@ class RemoteCluster:
             )
         return route.addresses[broker_name]
 
+    def wait_for_master(self, queue: Queue, why: str) -> None:
+        """Raise BrokerAway if a slave answers for a queue at present.
+
+        It may lack the newest messages and not know the newest epoch, which looks like a loss.
+        """
+        route = self._routes.get(queue.topic) or self.known_route(queue.topic)
+        if queue.broker_name in route.without_master:
+            raise BrokerAway(
+                f"the master of {queue.broker_name} is away, and its slave cannot go on: {why}"
+            )
+
     def name_server(self, address: str) -> Remoting:
         """The connection to one of the name servers, for requests that go to all of them."""
         return self._connection(address)
@@ -370,7 +383,8 @@ def _route(topic: str, data: dict[str, Any]) -> Route:
         for part in data.get("brokerDatas") or ()
         if part.get("brokerAddrs")
     }
-    return Route(tuple(sorted(queues)), addresses, _write_queues(topic, data))
+    without_master = frozenset(addresses) - _with_master(data)
+    return Route(tuple(sorted(queues)), addresses, _write_queues(topic, data), without_master)
 
 
 def _write_queues(topic: str, data: dict[str, Any]) -> tuple[Queue, ...]:
@@ -381,11 +395,7 @@ def _write_queues(topic: str, data: dict[str, Any]) -> tuple[Queue, ...]:
     if order := data.get("orderTopicConf"):
         counts = [part.split(":") for part in str(order).split(";") if part]
         return tuple(Queue(topic, name, at) for name, count in counts for at in range(int(count)))
-    masters = {
-        str(part["brokerName"])
-        for part in data.get("brokerDatas") or ()
-        if "0" in map(str, part.get("brokerAddrs") or ())
-    }
+    masters = _with_master(data)
     return tuple(
         Queue(topic, str(part["brokerName"]), queue_id)
         for part in sorted(data.get("queueDatas") or (), key=lambda part: str(part["brokerName"]))
@@ -393,6 +403,14 @@ def _write_queues(topic: str, data: dict[str, Any]) -> tuple[Queue, ...]:
         and is_writable(int(part.get("perm", PERM_READ_WRITE)))
         for queue_id in range(int(part["writeQueueNums"]))
     )
+
+
+def _with_master(data: dict[str, Any]) -> set[str]:
+    return {
+        str(part["brokerName"])
+        for part in data.get("brokerDatas") or ()
+        if "0" in map(str, part.get("brokerAddrs") or ())
+    }
 
 
 def _best_address(by_id: dict[str, str]) -> str:

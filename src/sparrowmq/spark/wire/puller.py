@@ -128,8 +128,7 @@ class _Puller:
         try:
             answer = self._answer(offset)
         except Unreachable:
-            # It may have moved; the next attempt asks the name server.
-            self._broker = self._address = None
+            self._leave_broker()
             raise
         if VALID_END in answer.fields:
             self._check_end(int(answer.fields[VALID_END]))
@@ -148,9 +147,10 @@ class _Puller:
                 return self._moved(offset, answer)
             case ResponseCode.PULL_NOT_FOUND | ResponseCode.PULL_RETRY_IMMEDIATELY:
                 latest = answer.fields.get("maxOffset", "?")
+                self._leave_broker()
                 raise BrokerAway(
                     f"{queue} was to be read up to {self._piece.end}, but ends at {latest} now;"
-                    " the broker may have lost its newest messages"
+                    " the broker is a slave that lacks them, or has lost its newest messages"
                 )
             case _:
                 assert self._broker is not None
@@ -169,6 +169,13 @@ class _Puller:
         if is_asked:
             return self._broker.finish()
         return self._broker.call(RequestCode.PULL_MESSAGE, self._fields(offset))
+
+    def _leave_broker(self) -> None:
+        """The broker may have moved, or its master may be back: the next attempt asks the name
+        server."""
+        if self._broker is not None:
+            self._broker.close()
+        self._broker = self._address = None
 
     def _ask_ahead(self, offset: int) -> None:
         """Let the broker prepare the next pull while this one is decoded."""

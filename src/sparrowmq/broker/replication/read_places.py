@@ -1,0 +1,251 @@
+"""Which broker of a name a consumer's next pull should go to: the master, or a slave.
+
+```
+master ── reads from the device and is far from the end, or the master is busy ──▶ slave
+slave  ── close to the end, and the master is there ─────────────────────────────▶ master
+```
+
+Every answer to a pull suggests a broker id, and clients follow it queue by queue. A slave that has
+the messages reads an old backlog as well as its master, and the master keeps its memory and its
+device for what is new.
+
+A consumer must not go to and fro. It leaves where it has to wait for the device and is further
+from the end of the log than `slave_read_gap_bytes`; it returns when it is within half of that, and
+no sooner than STAY_S after it came. The two distances are measured on two machines with different
+page caches, so that nothing else would keep them from disagreeing.
+"""
+
+from collections.abc import Collection, Mapping
+from struct import Struct
+from typing import Protocol
+
+from sparrowmq.broker.config import MASTER_ID, BrokerConfig
+from sparrowmq.broker.queue_locks import QueueLocks
+from sparrowmq.broker.replication.follower import Follower
+from sparrowmq.broker.replication.replication import Replication
+from sparrowmq.clock import Clock
+from sparrowmq.net.errors import RequestRefused
+from sparrowmq.net.peers import split_address
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.group_config import SubscriptionGroupConfig
+from sparrowmq.protocol.headers.pull import PullMessage
+from sparrowmq.protocol.record_layout import AT
+from sparrowmq.store.messages import QueueRead
+
+STAY_S = 5.0
+"""How long a slave keeps a queue's reader that its master sent, at least: a master that is busy
+for a while would get it back with the next pull."""
+_LOG_OFFSET = Struct(">q")
+_LOG_OFFSET_AT = AT["log_offset"]
+
+
+def which_broker(
+    group: SubscriptionGroupConfig, own_id: int, *, is_slow: bool, others: Collection[int]
+) -> int:
+    """The broker id that an answer suggests; `others` are brokers that can serve the next pull.
+
+    The group's settings decide, as on Apache's brokers: `whichBrokerWhenConsumeSlowly` for a slow
+    read, `brokerId` otherwise. Where the broker they name cannot serve, any slave stands for any
+    other, and a slave for the master; a slave that Apache's rule would send to the master and back
+    keeps the reader.
+    """
+    wished = group.which_broker_when_consume_slowly if is_slow else group.broker_id
+    if wished == own_id or wished in others:
+        return wished
+    if own_id != MASTER_ID:
+        return own_id
+    return min(others, default=MASTER_ID)
+
+
+def is_slow_read(*, is_away: bool, is_cold: bool, behind_bytes: int, gap_bytes: int) -> bool:
+    """Whether a reader belongs to a slave; `is_away` when it is at one.
+
+    `is_cold`: it had to wait for the device. `behind_bytes` lie between it and the log's end.
+    """
+    if is_away:
+        return behind_bytes > gap_bytes // 2
+    return is_cold and behind_bytes > gap_bytes
+
+
+class ReadPlaces(Protocol):
+    """What the pull handler asks for a suggestion."""
+
+    @property
+    def others(self) -> Collection[int]:
+        """Empty while every answer suggests the master, so that `suggest` need not be asked."""
+        ...
+
+    def suggest(
+        self,
+        group: SubscriptionGroupConfig,
+        header: PullMessage,
+        found: QueueRead | None,
+        *,
+        is_cold: bool,
+        is_busy: bool,
+    ) -> int:
+        """The broker id for the next pull of this queue; `found` has messages, or is None."""
+        ...
+
+
+class MasterReads:
+    """A master's suggestions: the slaves that have what is read, on other hosts."""
+
+    def __init__(self, config: BrokerConfig, replication: Replication) -> None:
+        self._gap_bytes = config.slave_read_gap_bytes
+        self._host = config.advertised_host
+        self._replication = replication
+        self.others: Mapping[int, int] = (
+            replication.replicas.acknowledged if config.slave_reads else {}
+        )
+        """The slaves that follow, by broker id. Looked at for every pull."""
+
+    def suggest(
+        self,
+        group: SubscriptionGroupConfig,
+        header: PullMessage,
+        found: QueueRead | None,
+        *,
+        is_cold: bool,
+        is_busy: bool,
+    ) -> int:
+        """The broker id for the next pull of this queue."""
+        if not is_busy and not is_cold and group.broker_id == MASTER_ID:
+            return MASTER_ID
+        end = self._replication.store.max_log_offset
+        start, read_to = end, 0
+        if found is not None:
+            start = _log_offset(found)
+            read_to = min(end, start + found.size)
+        is_slow = is_busy or is_slow_read(
+            is_away=False,
+            is_cold=is_cold,
+            behind_bytes=end - start,
+            gap_bytes=self._gap_bytes,
+        )
+        slaves = self._slaves_with(read_to, end)
+        return which_broker(group, MASTER_ID, is_slow=is_slow, others=slaves)
+
+    def _slaves_with(self, log_offset: int, end: int) -> list[int]:
+        """Slaves in sync that have the log up to there. Reading from one on this host would make
+        the same device busy; of one that did not introduce itself the id is not known."""
+        lowest = max(log_offset, end - self._replication.replicas.max_gap_bytes)
+        addresses = self._replication.known_slaves.addresses
+        return [
+            slave_id
+            for slave_id, acknowledged in self.others.items()
+            if acknowledged >= lowest
+            and slave_id in addresses
+            and split_address(addresses[slave_id])[0] != self._host
+        ]
+
+
+class SlaveReads:
+    """A slave's suggestions, and what it does not serve at all."""
+
+    def __init__(
+        self, config: BrokerConfig, replication: Replication, follower: Follower, monotonic: Clock
+    ) -> None:
+        self._config = config
+        self._id = config.broker_id
+        self._store = replication.store
+        self._follower = follower
+        self._visits = Visits(monotonic)
+        self._locked_after = 0
+        """How often a master had been followed when queues were last locked here."""
+        self.others: Collection[int] = (self._id,)
+
+    def why_not(self, header: PullMessage) -> str:
+        """Why this pull must not be served from the copy; empty if it may.
+
+        An epoch that this slave has not heard of may have begun with another end of the log than
+        the one here; and a log that has parted from the master's has other messages.
+        """
+        if self._follower.has_parted:
+            return "this slave's log differs from its master's"
+        if header.epoch is not None and header.epoch > self._store.epochs.current:
+            return "this slave does not know the epoch of the offset yet"
+        return ""
+
+    @property
+    def master_or_self(self) -> int:
+        """Where a pull goes that this slave cannot serve: to the master, if there is one."""
+        follower = self._follower
+        return MASTER_ID if follower.master_address or follower.knows_master else self._id
+
+    def suggest(
+        self,
+        group: SubscriptionGroupConfig,
+        header: PullMessage,
+        found: QueueRead | None,
+        *,
+        is_cold: bool,
+        is_busy: bool,
+    ) -> int:
+        """The broker id for the next pull of this queue."""
+        follower = self._follower
+        is_young = found is not None and self._visits.is_young(header)
+        # One that is registered and not followed may be dead: only a reader that finds nothing
+        # more here is sent to look.
+        if not follower.master_address and (found is not None or not follower.knows_master):
+            return which_broker(group, self._id, is_slow=False, others=())
+        stays = found is not None and not self._is_beside_master
+        stays = stays and (is_young or self._is_far_from_end(found))
+        if not stays:
+            self._visits.end(header)
+        return which_broker(group, self._id, is_slow=stays, others=(MASTER_ID,))
+
+    def _is_far_from_end(self, found: QueueRead | None) -> bool:
+        return found is not None and is_slow_read(
+            is_away=True,
+            is_cold=False,
+            behind_bytes=self._store.max_log_offset - _log_offset(found),
+            gap_bytes=self._config.slave_read_gap_bytes,
+        )
+
+    def check_locking(self, locks: QueueLocks) -> None:
+        """Raise RequestRefused while the master is there, which grants the locks.
+
+        Without it Python members lock concurrent queues here, so that a queue changes hands as at
+        a master. Ordered members ask masters only: the order must not depend on what two brokers
+        know of each other.
+        """
+        if self._follower.master_address:
+            text = f"queues are locked at the master, {self._follower.master_address}"
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, text)
+        if self._locked_after != self._follower.times_followed:
+            self._locked_after = self._follower.times_followed
+            locks.clear()
+
+    @property
+    def _is_beside_master(self) -> bool:
+        address = self._follower.master_address
+        return bool(address) and split_address(address)[0] == self._config.advertised_host
+
+
+class Visits:
+    """Since when a slave has the readers of queues."""
+
+    def __init__(self, monotonic: Clock) -> None:
+        self._monotonic = monotonic
+        self._began_ms: dict[tuple[str, str, int], int] = {}
+        """By group, topic and queue."""
+
+    def is_young(self, header: PullMessage) -> bool:
+        """Whether the visit of a queue's reader, which is here now, began less than STAY_S ago."""
+        now_ms = self._monotonic()
+        return now_ms - self._began_ms.setdefault(_reader(header), now_ms) < STAY_S * 1000
+
+    def end(self, header: PullMessage) -> None:
+        """The reader is sent away: should it come again, that is another visit."""
+        self._began_ms.pop(_reader(header), None)
+
+
+def _reader(header: PullMessage) -> tuple[str, str, int]:
+    return header.consumer_group, header.topic, header.queue_id
+
+
+def _log_offset(found: QueueRead) -> int:
+    """Where the first of the messages lies."""
+    offset: int = _LOG_OFFSET.unpack_from(found.chunks[0], _LOG_OFFSET_AT)[0]
+    return offset

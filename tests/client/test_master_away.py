@@ -1,0 +1,219 @@
+"""Members whose master is gone: they go on from its slave, or wait, and come back to it."""
+
+import asyncio
+import logging
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
+from sparrowmq.client.consuming.pull_loop import FlowLimits
+from sparrowmq.protocol.codes import ResponseCode
+from sparrowmq.protocol.group_config import SubscriptionGroupConfig
+from sparrowmq.protocol.headers.groups import CreateGroup
+from sparrowmq.protocol.headers.offsets import (
+    OffsetFound,
+    QueryConsumerOffset,
+    UpdateConsumerOffset,
+)
+from sparrowmq.protocol.heartbeat import ConsumeFromWhere, MessageModel
+from sparrowmq.protocol.message_ext import MessageExt
+from sparrowmq.testing.sim_cluster import RunningCluster
+from sparrowmq.testing.sim_nodes import BrokerNode
+from tests.client.lite_readers import using
+from tests.client.members import GROUP, Member
+from tests.sim.replicated import TOPIC, follows
+from tests.sim.slaves import MASTER, SLAVE, send, with_slave
+
+LIMIT_S = 5.0
+"""A member goes on from the slave at most so long after its master is gone."""
+FEW_AT_ONCE: dict[str, Any] = {
+    "limits": FlowLimits(messages=1),
+    "pull_batch": 1,
+    "batch": 1,
+    "workers": 1,
+}
+"""Nearly everything is still at the brokers when the master is killed."""
+
+
+def numbers(first: int, last: int) -> list[bytes]:
+    return [b"%d" % number for number in range(first, last)]
+
+
+def kill(sim: RunningCluster, node: BrokerNode) -> float:
+    """When it was killed."""
+    node.kill()
+    sim.client.disconnect()
+    return sim.now_s
+
+
+def stored_at(sim: RunningCluster, node: BrokerNode) -> int:
+    """The group's progress at one broker."""
+    header = QueryConsumerOffset(consumer_group=GROUP, topic=TOPIC, queue_id=0)
+    response = sim.wait(sim.client.call(header, address=node.address))
+    return response.header(OffsetFound).offset if response.code == 0 else -1
+
+
+class Pace:
+    """A handler that takes a while, and when it was last called."""
+
+    def __init__(self, sim: RunningCluster, handler_s: float = 0.2) -> None:
+        self.longest_gap_s = 0.0
+        self._sim = sim
+        self._handler_s = handler_s
+        self._last_s: float | None = None
+
+    async def handle(self, message: MessageExt) -> None:
+        if self._last_s is not None:
+            self.longest_gap_s = max(self.longest_gap_s, self._sim.now_s - self._last_s)
+        await asyncio.sleep(self._handler_s)
+        self._last_s = self._sim.now_s
+
+
+def slow_member(sim: RunningCluster, pace: Pace, **options: Any) -> Member:
+    return Member(sim, pace.handle, **(FEW_AT_ONCE | options))
+
+
+@pytest.mark.parametrize("model", list(MessageModel))
+def test_a_concurrent_member_goes_on_from_the_slave(model: MessageModel, tmp_path: Path) -> None:
+    with with_slave() as sim:
+        send(sim, *numbers(0, 40))
+        pace = Pace(sim)
+        member = slow_member(sim, pace, model=model, offsets_dir=tmp_path)
+        sim.until(lambda: len(member.got) == 5)
+        kill(sim, sim.brokers[MASTER])
+        sim.until(lambda: len(member.got) >= 40)
+        assert list(dict.fromkeys(member.got)) == numbers(0, 40)
+        assert pace.longest_gap_s < LIMIT_S
+
+
+def test_a_member_of_the_same_clients_returns_to_the_master() -> None:
+    with with_slave() as sim:
+        send(sim, *numbers(0, 20))
+        member = slow_member(sim, Pace(sim))
+        sim.until(lambda: len(member.got) == 5)
+        master = sim.brokers[MASTER]
+        kill(sim, master)
+        sim.until(lambda: len(member.got) == 20)
+        sim.advance(6)
+        assert stored_at(sim, sim.brokers[SLAVE]) == 20, "progress goes to the slave meanwhile"
+        master.start()
+        sim.until(lambda: follows(sim))
+        sim.advance(40)
+        assert stored_at(sim, master) == 20, "and to the master, when it is back"
+        kill(sim, sim.brokers[SLAVE])
+        for body in numbers(20, 25):
+            sim.wait(sim.client.send(TOPIC, body))
+        sim.until(lambda: len(member.got) >= 25)
+        assert member.got == numbers(0, 25)
+
+
+def test_a_lite_reader_goes_on_from_the_slave() -> None:
+    with with_slave() as sim:
+        send(sim, *numbers(0, 60))
+        got: list[bytes] = []
+
+        async def read(consumer: LitePullConsumer) -> None:
+            while len(got) < 60:
+                got.extend(message.body for message in await consumer.poll(1.0))
+                await asyncio.sleep(0.3)
+
+        few = {"limits": FlowLimits(messages=1), "batch": 2}
+        task = sim.host("reader").start(using(sim, "reader", read, **few))
+        sim.until(lambda: len(got) >= 10)
+        killed_s = kill(sim, sim.brokers[MASTER])
+        seen = len(got)
+        sim.until(lambda: len(got) > seen + 8)
+        assert sim.now_s - killed_s < LIMIT_S
+        sim.wait(task)
+        assert got == numbers(0, 60)
+
+
+def test_an_ordered_member_rests_and_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    with with_slave() as sim:
+        send(sim, *numbers(0, 30))
+        member = slow_member(sim, Pace(sim), orderly=True)
+        sim.until(lambda: len(member.got) == 5)
+        master = sim.brokers[MASTER]
+        with caplog.at_level(logging.WARNING):
+            kill(sim, master)
+            sim.advance(60)
+        texts = [record.getMessage() for record in caplog.records]
+        assert [text for text in texts if "only a master locks queues; start" in text] == [
+            "ordered queues of broker broker-a wait: its master is away, and only a master locks"
+            " queues; start the master again, or start its slave as the master (broker id 0)"
+        ]
+        assert len(member.got) <= 7
+        master.start()
+        sim.until(lambda: b"29" in member.got)
+        assert list(dict.fromkeys(member.got)) == numbers(0, 30)
+        order = [int(body) for body in member.got]
+        assert all(later <= former + 1 for former, later in pairwise(order)), order
+
+
+def test_the_queues_of_a_member_that_dies_meanwhile_are_taken_over() -> None:
+    with with_slave(queues=2) as sim:
+        for queue_id in range(2):
+            send(sim, *numbers(0, 40), queue_id=queue_id)
+        members = [slow_member(sim, Pace(sim), name=name) for name in ("one", "two")]
+        sim.until(lambda: all(len(member.got) >= 5 for member in members))
+        kill(sim, sim.brokers[MASTER])
+        sim.advance(10)
+        members[0].host.kill()
+        sim.until(lambda: members[1].got.count(b"39") == 2)
+
+
+def test_a_group_without_progress_is_not_started_by_a_slaves_word() -> None:
+    with with_slave(young_queue_bytes=0) as sim:
+        send(sim, *numbers(0, 3))
+        master = sim.brokers[MASTER]
+        # The group has consumed one message, which the slave does not know.
+        group = SubscriptionGroupConfig(group_name=GROUP)
+        sim.wait(sim.client.call(CreateGroup(), group.to_json()))
+        commit = UpdateConsumerOffset(
+            consumer_group=GROUP, topic=TOPIC, queue_id=0, commit_offset=1
+        )
+        sim.brokers[SLAVE].host.pause()
+        assert sim.wait(sim.client.call(commit)).code == ResponseCode.SUCCESS
+        sim.advance(2)  # the master's journal has it
+        kill(sim, master)
+        sim.brokers[SLAVE].host.resume()
+        sim.advance(2)
+        member = Member(sim, from_where=ConsumeFromWhere.LAST_OFFSET)
+        sim.advance(10)
+        master.start()
+        sim.until(lambda: len(member.got) >= 2)
+        assert member.got == numbers(1, 3), "the slave knows the end, and not where to begin"
+
+
+def test_a_member_goes_on_from_the_slave_while_no_name_server_answers() -> None:
+    with with_slave() as sim:
+        send(sim, *numbers(0, 40))
+        pace = Pace(sim)
+        member = slow_member(sim, pace)
+        sim.until(lambda: len(member.got) == 5)
+        for name_server in sim.name_servers.values():
+            name_server.kill()
+        kill(sim, sim.brokers[MASTER])
+        sim.until(lambda: len(member.got) >= 40)
+        assert list(dict.fromkeys(member.got)) == numbers(0, 40)
+        assert pace.longest_gap_s < LIMIT_S
+
+
+def test_a_message_that_cannot_be_given_back_is_handled_again() -> None:
+    async def fail_when_the_master_is_gone(message: MessageExt) -> None:
+        if message.body == b"0" and not message.reconsume_times:
+            await asyncio.sleep(3)
+            raise ValueError("not yet")
+
+    with with_slave() as sim:
+        member = Member(sim, fail_when_the_master_is_gone)
+        send(sim, *numbers(0, 2))
+        sim.until(lambda: b"0" in member.got)
+        kill(sim, sim.brokers[MASTER])
+        sim.until(lambda: member.got.count(b"0") == 2)
+        sim.advance(6)
+        assert member.got.count(b"1") == 1
+        assert stored_at(sim, sim.brokers[SLAVE]) == 2

@@ -1,0 +1,114 @@
+"""Masters that are killed and return, under members of every kind: nothing is lost or skipped."""
+
+import asyncio
+import random
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from sparrowmq.client.consuming.lite_pull_consumer import LitePullConsumer
+from sparrowmq.net.errors import NetError
+from sparrowmq.protocol.heartbeat import MessageModel
+from sparrowmq.protocol.message_ext import MessageExt
+from sparrowmq.testing.sim_cluster import RunningCluster
+from sparrowmq.testing.wire import Refused, wire
+from tests.client.lite_readers import using
+from tests.client.members import Member
+from tests.sim.replicated import TOPIC, follows
+from tests.sim.slaves import MASTER, with_slave
+
+QUEUES = 4
+ROUNDS = 4
+
+
+class Sender:
+    """Sends to the master as long as it is there; `sent` is what was acknowledged."""
+
+    def __init__(self, sim: RunningCluster) -> None:
+        self.sent: dict[int, list[bytes]] = {queue_id: [] for queue_id in range(QUEUES)}
+        self.is_stopping = False
+        self._sim = sim
+        self._address = sim.brokers[MASTER].address
+        self.task = sim.host("sender").start(self._send())
+
+    async def _send(self) -> None:
+        rng, number = self._sim.rng("sender"), 0
+        async with wire("sender", self._sim.clock) as connections:
+            while not self.is_stopping:
+                queue_id, number = rng.randrange(QUEUES), number + 1
+                body = b"%d" % number
+                try:
+                    await connections.send(self._address, TOPIC, body, queue_id=queue_id)
+                except (NetError, Refused):
+                    await asyncio.sleep(0.5)
+                else:
+                    self.sent[queue_id].append(body)
+                await asyncio.sleep(rng.random() / 20)
+
+
+class Handled:
+    """What a group, or one broadcasting member, was given, by queue."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.by_queue: dict[int, list[bytes]] = {queue_id: [] for queue_id in range(QUEUES)}
+        self._rng = rng
+
+    async def handle(self, message: MessageExt) -> None:
+        self.by_queue[message.queue_id].append(message.body)
+        await asyncio.sleep(self._rng.random() / 20)
+
+    def has_all(self, sent: dict[int, list[bytes]]) -> bool:
+        return all(set(bodies) <= set(self.by_queue[key]) for key, bodies in sent.items())
+
+    async def poll(self, consumer: LitePullConsumer) -> None:
+        while True:
+            for message in await consumer.poll(1.0):
+                await self.handle(message)
+
+
+def start_members(sim: RunningCluster, tmp_path: Path) -> dict[str, Handled]:
+    """Two concurrent members of one group, and a broadcasting, an ordered and a lite one."""
+    handled = {
+        kind: Handled(sim.rng(kind)) for kind in ("concurrent", "broadcast", "ordered", "lite")
+    }
+    kinds: dict[str, dict[str, Any]] = {
+        "concurrent": {},
+        "broadcast": {"model": MessageModel.BROADCASTING, "offsets_dir": tmp_path},
+        "ordered": {"orderly": True},
+    }
+    for kind, options in kinds.items():
+        for name in ("one", "two") if kind == "concurrent" else ("one",):
+            member_of(sim, f"{kind}-{name}", kind, handled[kind], **options)
+    sim.host("lite").start(using(sim, "lite", handled["lite"].poll, group="lite"))
+    return handled
+
+
+def member_of(
+    sim: RunningCluster, name: str, group: str, handled: Handled, **options: Any
+) -> Member:
+    return Member(sim, handled.handle, name=name, group=group, **options)
+
+
+def test_members_of_every_kind_get_everything(seed: int, tmp_path: Path) -> None:
+    with with_slave(queues=QUEUES, seed=seed) as sim:
+        rng, master = sim.rng("kills"), sim.brokers[MASTER]
+        sender, handled = Sender(sim), start_members(sim, tmp_path)
+        for _ in range(ROUNDS):
+            sim.advance(5 + 15 * rng.random())
+            master.kill()
+            sim.advance(25 * rng.random())
+            master.start()
+        sim.until(lambda: follows(sim))
+        sender.is_stopping = True
+        sim.wait(sender.task)
+        sim.advance(60)
+        for kind, got in handled.items():
+            assert got.has_all(sender.sent), kind
+        for bodies in handled["ordered"].by_queue.values():
+            order = [int(body) for body in bodies]
+            firsts = list(dict.fromkeys(order))
+            assert firsts == sorted(firsts), "a later message came before an earlier one"
+            assert all(
+                later <= former or firsts.index(later) == firsts.index(former) + 1
+                for former, later in pairwise(order)
+            ), "a message was skipped"
