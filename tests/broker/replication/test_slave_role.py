@@ -83,7 +83,7 @@ def test_a_slave_delivers_and_checks_nothing_while_its_master_is_away(
 def test_a_slave_answers_pulls(sim: RunningCluster) -> None:
     sim.wait(sim.client.send(TOPIC, b"a message"))
     until_copied(sim)
-    slave_of(sim).broker.topics.get_or_create(TOPIC, 4)  # tables are not copied
+    sim.until(lambda: TOPIC in slave_of(sim).broker.topics)
     pulled = sim.wait(sim.client.pull(TOPIC, address=slave_of(sim).address))
     assert pulled.bodies == [b"a message"]
 
