@@ -219,7 +219,7 @@ def open_broker(
         durability=Durability(config, store, env.syncer, arrivals, uncancellable, copies),
         replication=replication,
         positions=Positions(store.epochs),
-        delivery=Delivery.open(config, env, store, consumer_offsets),
+        delivery=Delivery.open(config, env, store, consumer_offsets, saving),
         dead_letters=DeadLetterLog(log, monotonic),
         consumers=consumers,
         notices=notices,
