@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
-from types import TracebackType
 from typing import Self, Unpack, overload
 
 from sparrowmq.client.argument_checks import (
@@ -125,7 +124,7 @@ class PushConsumer(GroupConsumer):
         self._stop_within_s = stop_within_s
         self._threads = threads
         self._own_threads: HandlerThreads | None = None
-        self._hooks = HookCalls(hooks, self.client.log) if hooks else None
+        self._hooks = HookCalls(hooks, self._client.log) if hooks else None
         self._paused = asyncio.Event()
         self._workers: list[asyncio.Task[None]] = []
         self._are_workers_ended = False
@@ -152,9 +151,9 @@ class PushConsumer(GroupConsumer):
 
     async def stopped(self) -> None:
         """Return when `stop` has stopped it; raises what ended the consumer otherwise."""
-        await self.member.until_left()
+        await self._member.until_left()
         if self._is_started:
-            await self.client.ended()
+            await self._client.ended()
             raise self.failure or asyncio.CancelledError
         await self._until_stopped()
 
@@ -191,7 +190,7 @@ class PushConsumer(GroupConsumer):
                 loops.append(self._consumption.watch)
             name = f"a worker of group {self.group}"
             self._workers = [
-                self.client.keep(loop, name, may_end=self._may_workers_end) for loop in loops
+                self._client.keep(loop, name, may_end=self._may_workers_end) for loop in loops
             ]
 
     def __aiter__(self) -> AsyncIterator[MessageExt]:
@@ -209,11 +208,11 @@ class PushConsumer(GroupConsumer):
     async def _start_loop(self, loop: MessageLoop) -> None:
         # One worker: others would have messages wait for the body, until their time is over
         await self._start(chosen_handler(None, loop.handle, self._batch), 1)
-        self.client.tasks.create_task(self._end_with_consumer(loop), name="end of a loop")
+        self._client.tasks.create_task(self._end_with_consumer(loop), name="end of a loop")
 
     async def _end_with_consumer(self, loop: MessageLoop) -> None:
         try:
-            await self.member.until_left()
+            await self._member.until_left()
         finally:
             loop.end()
 
@@ -221,18 +220,13 @@ class PushConsumer(GroupConsumer):
         self._has_block = True
         return await super().__aenter__()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def _close(self, error: BaseException | None) -> None:
         if self._loop is not None and not self._loop.left(error):
             self._end_workers()  # its message has neither succeeded nor failed
         await self.stop()
 
     def _make_parts(self, handler: Handler) -> Membership:
-        client, log = self.client, self.client.log
+        client, log = self._client, self._client.log
         threads = self._threads
         if threads is None:
             name = f"consume-{self.group}"
@@ -288,7 +282,7 @@ class PushConsumer(GroupConsumer):
 
     def _abandon(self) -> None:
         if self._stop_within_s:  # without any time that is expected
-            self.client.log.warning(
+            self._client.log.warning(
                 "handlers of %s did not end within %g s: their messages come again; async ones are"
                 " cancelled, a plain one goes on until it returns or the process ends",
                 self.group,
@@ -298,7 +292,7 @@ class PushConsumer(GroupConsumer):
 
     def _may_workers_end(self) -> bool:
         """Whether anything but a handler can have cancelled them."""
-        return self._are_workers_ended or self.client.is_ending
+        return self._are_workers_ended or self._client.is_ending
 
     def _end_workers(self) -> None:
         self._are_workers_ended = True
@@ -315,11 +309,11 @@ class PushConsumer(GroupConsumer):
         """Go on after `pause`."""
         self._paused.clear()
         if self._is_started:
-            self.member.wake()
+            self._member.wake()
 
     async def subscribe(self, topic: str, choice: Filter = "*") -> None:
         """Consume another topic too, or the same one by another filter. Raises ValueError."""
-        self._subscriptions.add(topic, choice, self.client.clock())
+        self._subscriptions.add(topic, choice, self._client.clock())
         await self._subscriptions_changed()
 
     async def unsubscribe(self, topic: str) -> None:
