@@ -44,6 +44,14 @@ WAITS_FOR_ITSELF = (
     " where that is waited for"
 )
 
+AT_ONCE_S = 1.0
+"""A block that ends sooner after `start`, and got no message, was not meant to."""
+_ENDED_AT_ONCE = (
+    "the block of the consumer of group %s ended %.2f s after start(), which does not wait, and"
+    " before it handled a message: to consume until the program is stopped, call run() instead, or"
+    " wait inside of the block"
+)
+
 NEEDS_BLOCK = (
     "`async for` needs `async with consumer:` around it: the end of that block decides what became"
     " of the last message, and stops the consumer"
@@ -128,6 +136,7 @@ class PushConsumer(GroupConsumer):
         self._paused = asyncio.Event()
         self._workers: list[asyncio.Task[None]] = []
         self._are_workers_ended = False
+        self._started_s = 0.0
         self._loop: MessageLoop | None = None
         self._has_block = False
         self._handling: HandlerCalls
@@ -192,6 +201,7 @@ class PushConsumer(GroupConsumer):
             self._workers = [
                 self._client.keep(loop, name, may_end=self._may_workers_end) for loop in loops
             ]
+            self._started_s = self._rates.now_s()
 
     def __aiter__(self) -> AsyncIterator[MessageExt]:
         """Give messages to the body of a loop. A message is done when the loop asks for the next
@@ -223,7 +233,11 @@ class PushConsumer(GroupConsumer):
     async def _close(self, error: BaseException | None) -> None:
         if self._loop is not None and not self._loop.left(error):
             self._end_workers()  # its message has neither succeeded nor failed
+        took_s = self._rates.now_s() - self._started_s
+        is_forgotten = error is None and self._is_started and self._loop is None
         await self.stop()
+        if is_forgotten and took_s < AT_ONCE_S and not self._rates.has_consumed:
+            self._client.log.warning(_ENDED_AT_ONCE, self.group, took_s)
 
     def _make_parts(self, handler: Handler) -> Membership:
         client, log = self._client, self._client.log
