@@ -241,6 +241,7 @@ def _loops(broker: Broker, registration: BrokerRegistration, cpu: Clock) -> list
         broker.saving.run,
         partial(_keep_registered, broker, registration),
         partial(housekeeping.tick_store, broker),
+        partial(housekeeping.read_slots_ahead, broker),
         partial(housekeeping.clean_store, broker),
         partial(housekeeping.empty_trash, broker),
         broker.offset_saving.run,
