@@ -316,12 +316,13 @@ async def show(
     idle_s: float | None = None,
 ) -> None:
     """Show messages until there are enough, none came for `idle_s`, standard output fails, or
-    `stopping` is set."""
+    `stopping` is set; then stop."""
     await consumer.start(showing.handle)
     ends: list[Coroutine[Any, Any, Any]] = [stopping.wait(), showing.ended.wait()]
     if idle_s is not None:
         ends.append(showing.wait_until_idle(idle_s))
     await _first_of(*ends)
+    await consumer.stop()  # on purpose: a block that merely ends right after the start is warned of
 
 
 async def _first_of(*waits: Coroutine[Any, Any, Any]) -> None:

@@ -234,9 +234,9 @@ class PushConsumer(GroupConsumer):
         if self._loop is not None and not self._loop.left(error):
             self._end_workers()  # its message has neither succeeded nor failed
         took_s = self._rates.now_s() - self._started_s
-        is_forgotten = error is None and self._is_started and self._loop is None
+        is_left_running = error is None and self._is_started and self._loop is None
         await self.stop()
-        if is_forgotten and took_s < AT_ONCE_S and not self._rates.has_consumed:
+        if is_left_running and took_s < AT_ONCE_S and not self._rates.has_consumed:
             self._client.log.warning(_ENDED_AT_ONCE, self.group, took_s)
 
     def _make_parts(self, handler: Handler) -> Membership:
